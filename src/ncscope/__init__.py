@@ -1,0 +1,1 @@
+"""A scope for neural collapse."""
