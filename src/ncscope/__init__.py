@@ -1,1 +1,21 @@
-"""A scope for neural collapse."""
+"""A scope for neural collapse: measure it in any classifier.
+
+``measure`` features at hand, ``measure_model`` a model layer by layer, or gather `ClassMoments`
+batch by batch and ``measure_moments``.
+"""
+
+from ncscope.api.measure import measure, measure_moments
+from ncscope.api.result import ModelReport, Report
+from ncscope.errors import InputError
+from ncscope.stats.moments import ClassMoments
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ClassMoments",
+    "InputError",
+    "ModelReport",
+    "Report",
+    "measure",
+    "measure_moments",
+]

@@ -10,9 +10,9 @@ class InputError(ValueError):
         fix: The likely remedy, e.g. ``"pass num_classes=13"``.
 
     Example:
-        >>> str(InputError("labels in 0..9", "label 12 at row 3", "pass num_classes=13"))
-        'expected labels in 0..9, found label 12 at row 3; pass num_classes=13'
+        >>> str(InputError(expected="labels in 0..9", found="label 12", fix="pass num_classes=13"))
+        'expected labels in 0..9, found label 12; pass num_classes=13'
     """
 
-    def __init__(self, expected: str, found: str, fix: str) -> None:
+    def __init__(self, *, expected: str, found: str, fix: str) -> None:
         super().__init__(f"expected {expected}, found {found}; {fix}")

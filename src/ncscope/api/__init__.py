@@ -1,1 +1,1 @@
-"""api."""
+"""The front door: measure, and results that plot and save themselves."""

@@ -1,1 +1,1 @@
-"""math."""
+"""Simplex frames and symmetric linear algebra: tensors in, tensors out."""

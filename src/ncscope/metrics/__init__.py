@@ -1,1 +1,1 @@
-"""metrics."""
+"""Collapse metrics: pure functions of class statistics, and the table of all of them."""

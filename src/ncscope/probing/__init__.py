@@ -1,1 +1,1 @@
-"""probing."""
+"""Run a model over data, tap its layers, gather statistics, compute: plain records out."""

@@ -1,1 +1,1 @@
-"""stats."""
+"""Sufficient statistics of labelled features: one pass, mergeable, exact."""

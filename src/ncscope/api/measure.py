@@ -1,0 +1,149 @@
+"""Measure collapse in features at hand, or in moments gathered elsewhere."""
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from ncscope.api.inputs import Samples, checked_bias, checked_samples, checked_weight
+from ncscope.api.result import Report
+from ncscope.errors import InputError
+from ncscope.metrics.evaluate import statistics_for
+from ncscope.metrics.sources import Sources
+from ncscope.probing.compute import layer_record
+from ncscope.stats.batch import check_range
+from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.statistics import ClassStatistics, finish
+
+
+def measure(
+    features: Any,
+    labels: Any,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    num_classes: int | None = None,
+    prior: Prior = "empirical",
+    groups: Collection[str] | None = None,
+    weight_decay: float = 0.0,
+    reference: "ClassMoments | Report | None" = None,
+) -> Report:
+    r"""Measure neural collapse in features.
+
+    Args:
+        features: n x d array-like: NumPy, torch (any device and float type), memmap.
+        labels: n integers in 0..K-1.
+        weight: Classifier weight K x d; without it the metrics that need it are absent.
+        bias: Classifier bias, K; None for a classifier without one.
+        num_classes: K; by default the rows of ``weight``, else the largest label + 1.
+        prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
+        groups: Which metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
+            ``"mse"``, ``"spectra"``; by default all that apply.
+        weight_decay: Decay on weight and bias that the MSE decomposition assumes.
+        reference: Moments or report of the training set, whose class means the nearest-mean rule
+            then uses; by default these features' own.
+
+    Returns:
+        Metric key to value, with spectra, notes, ``to_json``, ``plot`` and ``save``.
+
+    Raises:
+        InputError: If the input is bad; the message says what was expected, found, and the fix.
+
+    Cost: two reads of the features and one product in float64 ($\frac54nd^2$ operations), and
+    one look with the products with means and weights ($4nKd$) in the features' own precision;
+    results are exact to float64 whatever that is.
+
+    Example:
+        >>> import torch, ncscope
+        >>> from ncscope.math.frames import simplex_etf
+        >>> etf = simplex_etf(3, dim=4)
+        >>> report = ncscope.measure(etf.repeat(5, 1), torch.arange(3).repeat(5), weight=etf)
+        >>> round(report["nc2_etf"], 12), report["accuracy"]
+        (0.0, 1.0)
+    """
+    samples = checked_samples(features, labels, weight, bias, num_classes)
+    gather, look = statistics_for(groups, samples.weight is not None)
+    counts = None
+    if prior == "uniform":
+        check_range(samples.labels, samples.num_classes)
+        counts = torch.bincount(samples.labels, minlength=samples.num_classes)
+    moments = ClassMoments(
+        samples.num_classes,
+        samples.features.shape[1],
+        statistics=gather,
+        prior=prior,
+        class_counts=counts,
+        device=samples.features.device,
+    )
+    moments.update(samples.features, samples.labels)
+    stats = finish(moments)
+    decisions = _decisions(samples, reference_statistics(reference, stats)) if look else None
+    sources = Sources(stats, samples.weight, samples.bias, decisions, weight_decay)
+    return Report(layer_record("features", sources, groups), stats)
+
+
+def measure_moments(
+    moments: ClassMoments,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    groups: Collection[str] | None = None,
+    weight_decay: float = 0.0,
+) -> Report:
+    """Measure collapse in moments gathered batch by batch, or on several machines and merged.
+
+    Args:
+        moments: What was gathered. Metrics whose statistics are missing from it are absent, and
+            so are those that need a second look at the features (NC4).
+        weight: Classifier weight, K x d.
+        bias: Classifier bias, K.
+        groups: Which metrics, by default all that the moments allow.
+        weight_decay: Decay on weight and bias that the MSE decomposition assumes.
+
+    Returns:
+        As `measure`.
+
+    Raises:
+        InputError: If fewer than two classes were seen, or weight or bias do not fit.
+
+    Example:
+        >>> import torch, ncscope
+        >>> moments = ncscope.ClassMoments(num_classes=2, dim=1)
+        >>> moments.update(torch.tensor([[0.0], [1.0]]), torch.tensor([0, 0]))
+        >>> moments.update(torch.tensor([[4.0], [5.0]]), torch.tensor([1, 1]))
+        >>> ncscope.measure_moments(moments)["nc1_quotient"]
+        0.0625
+    """
+    stats = finish(moments)
+    k, d, device = moments.num_classes, moments.dim, moments.device
+    head = None if weight is None else checked_weight(weight, k, d, device)
+    offset = None if bias is None else checked_bias(bias, k, device)
+    sources = Sources(stats, head, offset, None, weight_decay)
+    return Report(layer_record("features", sources, groups), stats)
+
+
+def reference_statistics(
+    reference: "ClassMoments | Report | None", own: ClassStatistics
+) -> ClassStatistics:
+    """The statistics whose class means the nearest-mean rule uses.
+
+    Raises:
+        InputError: If the reference is of another dimension, or no moments or report at all.
+    """
+    if reference is None:
+        return own
+    stats = finish(reference) if isinstance(reference, ClassMoments) else reference.statistics
+    if stats.dim != own.dim:
+        fix = "measure the same layer of the same model on the training set"
+        found = f"dimension {stats.dim}"
+        raise InputError(expected=f"a reference of dimension {own.dim}", found=found, fix=fix)
+    return stats
+
+
+def _decisions(samples: Samples, means_of: ClassStatistics) -> DecisionCounts:
+    device = samples.features.device
+    decider = Decider(
+        means_of.classes.to(device), means_of.means.to(device), samples.weight, samples.bias
+    )
+    return decider(samples.features, samples.labels)

@@ -1,0 +1,132 @@
+"""The result of a measurement: a mapping from metric to value that can plot and save itself."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ncscope.errors import InputError
+from ncscope.probing.records import LayerRecord, ProbeRecord
+from ncscope.report.files import write_text
+from ncscope.stats.statistics import ClassStatistics
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FIGURES = (".png", ".svg", ".pdf")
+
+
+class Report(Mapping[str, float]):
+    """Metrics of one set of features, by key.
+
+    Attributes:
+        spectra: Named arrays of eigenvalues and SNR singular values, descending.
+        notes: What the reader must know: empty classes, rank cuts, why a value is NaN.
+        num_classes: Number of classes asked for.
+        num_samples: Number of samples.
+        dim: Feature dimension.
+        statistics: The class statistics behind the values; a later call's ``reference``.
+
+    Example:
+        >>> import ncscope
+        >>> report = ncscope.measure([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+        >>> report["nc1_quotient"]
+        0.0625
+    """
+
+    def __init__(self, record: LayerRecord, statistics: ClassStatistics) -> None:
+        self.record, self.statistics = record, statistics
+        self.notes = list(record.notes)
+        self.spectra = {name: np.asarray(values) for name, values in record.spectra.items()}
+        self.num_classes, self.num_samples = record.num_classes, record.num_samples
+        self.dim = record.dim
+
+    def __getitem__(self, key: str) -> float:
+        return self.record.metrics[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.record.metrics)
+
+    def __len__(self) -> int:
+        return len(self.record.metrics)
+
+    def __repr__(self) -> str:
+        lines = [f"  {key:<26} {value:.6g}" for key, value in self.items()]
+        lines += [f"  note: {note}" for note in self.notes]
+        head = f"{self.num_samples} samples, {self.num_classes} classes, dimension {self.dim}"
+        return "\n".join([f"{type(self).__name__}: {head}", *lines])
+
+    @property
+    def probe(self) -> ProbeRecord:
+        """The plain record behind the report."""
+        return ProbeRecord(layers=(self.record,))
+
+    def as_dict(self) -> dict[str, object]:
+        """What `to_json` writes; NaN becomes None, and the notes say why."""
+        metrics = {k: v if math.isfinite(v) else None for k, v in self.items()}
+        return {
+            "metrics": metrics,
+            "notes": self.notes,
+            "num_classes": self.num_classes,
+            "num_samples": self.num_samples,
+            "dim": self.dim,
+        }
+
+    def to_json(self) -> str:
+        """One JSON object: metrics, notes, num_classes, num_samples, dim."""
+        return json.dumps(self.as_dict(), allow_nan=False)
+
+    def plot(self) -> "Figure":
+        """A matplotlib figure of the measurement."""
+        from ncscope.report.figures import plot_probe
+
+        return plot_probe(self.probe)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report as .html, .json, .png, .svg or .pdf.
+
+        Returns:
+            The path written; a file already there is replaced whole or not at all.
+
+        Raises:
+            InputError: If the suffix is none of these.
+        """
+        path = Path(path)
+        if path.suffix == ".json":
+            return write_text(path, self.to_json() + "\n")
+        if path.suffix == ".html":
+            from ncscope.report.page import probe_page
+
+            return write_text(path, probe_page(path.stem, self.probe))
+        if path.suffix in _FIGURES:
+            self.plot().savefig(path)
+            return path
+        expected = f"a file name ending in .html, .json or {', '.join(_FIGURES)}"
+        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+
+
+class ModelReport(Report):
+    """Metrics of a model: those of the features its head reads, and a report for every layer.
+
+    Attributes:
+        layers: Layer name to report, in forward order; the last one is this report's own.
+        probe: The plain record of all layers, with relative positions and the geodesic.
+    """
+
+    def __init__(self, probe: ProbeRecord, statistics: Mapping[str, ClassStatistics]) -> None:
+        last = probe.layers[-1]
+        super().__init__(last, statistics[last.layer])
+        self._probe = probe
+        self.layers = {r.layer: Report(r, statistics[r.layer]) for r in probe.layers}
+
+    @property
+    def probe(self) -> ProbeRecord:
+        """The plain record of all layers."""
+        return self._probe
+
+    def as_dict(self) -> dict[str, object]:
+        """The head's features' report, and each layer's under ``layers``."""
+        return super().as_dict() | {"layers": {n: r.as_dict() for n, r in self.layers.items()}}

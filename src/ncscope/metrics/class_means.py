@@ -1,0 +1,90 @@
+"""NC2: how close the class means, or the classifier's rows, are to a simplex frame."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.math.pairs import sum_over_pairs
+from ncscope.math.symmetric import frobenius_of_gram
+
+
+@dataclass(frozen=True)
+class Angles:
+    """What NC2 asks of the angles between vectors.
+
+    Attributes:
+        equiangular: Population standard deviation of the cosines over all ordered pairs.
+        maxangle: Mean distance of the cosines from -1/(K-1).
+    """
+
+    equiangular: Float[Tensor, ""]
+    maxangle: Float[Tensor, ""]
+
+
+def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""$\operatorname{std}_c\lVert v_c\rVert/\operatorname{avg}_c\lVert v_c\rVert$.
+
+    Source: MSE fig. 3. Range $[0,\sqrt{K-1}]$; 0: all of one length; NaN if all are zero.
+    """
+    length = torch.linalg.vector_norm(vectors, dim=1)
+    return length.std(correction=0) / length.mean()
+
+
+def angles(vectors: Float[Tensor, "k d"]) -> Angles:
+    r"""Spread of the pairwise cosines, and their mean distance from the simplex's.
+
+    $\operatorname{std}_{c\ne c'}\cos(v_c,v_{c'})$ and
+    $\operatorname{avg}_{c\ne c'}\lvert\cos(v_c,v_{c'})+\frac1{K-1}\rvert$.
+    Source: MSE fig. 4 and 5. Ranges $[0,1]$ and $[0,2]$; 0 and 0: a simplex's directions; NaN
+    if a vector is zero. Cost: $K^2d$ operations, in blocks.
+    """
+    k = len(vectors)
+    unit = vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    pairs = k * (k - 1) / 2
+    mean = (unit.sum(0).square().sum() - unit.square().sum()) / (2 * pairs)
+
+    def term(cosines: Tensor, rows: slice, cols: slice) -> Tensor:
+        return torch.stack([(cosines - mean).square(), (cosines + 1 / (k - 1)).abs()])
+
+    variance, distance = sum_over_pairs(unit, term) / pairs
+    return Angles(variance.sqrt(), distance)
+
+
+def etf_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""Distance of the Gram matrix $G$ from the simplex's, both of norm 1.
+
+    $\lVert G/\lVert G\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
+
+    Source: PFC (8), XUFM (27). Range $[0,\sqrt2]$; 0: a simplex ETF; NaN if all vectors are zero.
+    """
+    k = len(vectors)
+    return _gram_distance(vectors, (1 - 1 / k) / (k - 1) ** 0.5, -1 / (k * (k - 1) ** 0.5))
+
+
+def orthogonal_frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""$\lVert G/\lVert G\rVert_F-\frac1{\sqrt K}I\rVert_F$, $G$ the Gram matrix.
+
+    Source: XUFM (27). Range $[0,\sqrt2]$; 0: orthogonal, of one length; NaN if all are zero.
+    """
+    return _gram_distance(vectors, len(vectors) ** -0.5, 0.0)
+
+
+def cosines(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"]:
+    """Pairwise cosines, for pictures; NaN where a vector is zero."""
+    unit = vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    return unit @ unit.mT
+
+
+def _gram_distance(
+    vectors: Float[Tensor, "k d"], on_diagonal: float, off_diagonal: float
+) -> Float[Tensor, ""]:
+    """Frobenius distance of the normalised Gram matrix from one with two distinct entries."""
+    size = frobenius_of_gram(vectors)
+
+    def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
+        return (gram / size - off_diagonal).square()
+
+    diagonal = vectors.square().sum(1) / size - on_diagonal
+    return (2 * sum_over_pairs(vectors, term) + diagonal.square().sum()).sqrt()

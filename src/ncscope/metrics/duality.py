@@ -1,0 +1,52 @@
+"""NC3: how far the classifier's rows align with the class means."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.math.pairs import row_blocks
+
+
+def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""$\lVert W^\top/\lVert W\rVert_F-\tilde M/\lVert\tilde M\rVert_F\rVert_F^2$.
+
+    Args:
+        weight: $W$, rows of the classes present.
+        frame: Class means centred by their unweighted mean.
+
+    Source: MSE fig. 6. Range $[0,4]$; 0: the classifier is the class means, up to scale.
+    """
+    return (_normalised(weight) - _normalised(frame)).square().sum()
+
+
+def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""$\lVert W^\top/\lVert W\rVert_F-\bar M/\lVert\bar M\rVert_F\rVert_F$, means *uncentred*.
+
+    Source: XUFM (28). Range $[0,2]$; 0: what bias-free minimisers reach.
+    """
+    return torch.linalg.vector_norm(_normalised(weight) - _normalised(means))
+
+
+def logit_etf_distance(
+    weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]
+) -> Float[Tensor, ""]:
+    r"""Distance of the class means' logits $Z=W\tilde M$ from a simplex's.
+
+    $\lVert Z/\lVert Z\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
+    Source: Zhu et al. 2021. Range $[0,2]$; 0: the class means' logits form a simplex ETF.
+    Cost: two products of $2K^2d$ operations, in blocks.
+    """
+    k = len(weight)
+    blocks = list(row_blocks(k, k))
+    squares = [(weight[rows] @ frame.mT).square().sum() for rows in blocks]
+    size = torch.stack(squares).sum().sqrt()
+    total = torch.zeros_like(size)
+    for rows in blocks:
+        logits = weight[rows] @ frame.mT / size + 1 / (k * (k - 1) ** 0.5)
+        logits.diagonal(offset=rows.start).sub_((k - 1) ** -0.5)
+        total += logits.square().sum()
+    return total.sqrt()
+
+
+def _normalised(matrix: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+    return matrix / torch.linalg.vector_norm(matrix)

@@ -1,0 +1,125 @@
+"""Evaluate the table on one layer: values, spectra, and notes on what a reader must know."""
+
+import math
+from collections.abc import Collection, Iterable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.math.symmetric import Eigen
+from ncscope.metrics.discriminants import full_rank, snr_singular_values
+from ncscope.metrics.registry import GROUPS, METRICS, Metric
+from ncscope.metrics.sources import Sources
+from ncscope.stats.moments import Statistic
+
+
+def select(groups: Iterable[str] | None) -> list[Metric]:
+    """Rows of the table in the groups asked for, all of them by default.
+
+    Raises:
+        InputError: If a group does not exist.
+    """
+    if groups is None:
+        return list(METRICS.values())
+    wanted = {groups} if isinstance(groups, str) else set(groups)
+    unknown = wanted - set(GROUPS)
+    if unknown:
+        fix = "drop or correct the others"
+        raise InputError(expected=f"groups among {GROUPS}", found=str(sorted(unknown)), fix=fix)
+    return [row for row in METRICS.values() if wanted & {row.group, *row.also}]
+
+
+def wants_spectra(groups: Collection[str] | None) -> bool:
+    """Whether the spectra were asked for."""
+    return groups is None or "spectra" in groups
+
+
+def statistics_for(
+    groups: Collection[str] | None, has_head: bool
+) -> tuple[frozenset[Statistic], bool]:
+    """What to gather for the groups: optional statistics, and whether a second look is needed."""
+    rows = [row for row in select(groups) if has_head or "head" not in row.needs]
+    needs = frozenset[str]().union(*(row.needs for row in rows))
+    gather: set[Statistic] = set()
+    if "scatter" in needs or wants_spectra(groups):
+        gather.add("scatter")
+    if "directions" in needs:
+        gather.add("directions")
+    return frozenset(gather), "decisions" in needs
+
+
+def evaluate(
+    sources: Sources, groups: Collection[str] | None = None
+) -> tuple[dict[str, float], list[str]]:
+    """Every metric of the groups whose needs are met, and the notes.
+
+    Args:
+        sources: One layer's statistics.
+        groups: Names of groups, by default all.
+
+    Returns:
+        Values by key, aliases included, and notes: classes without samples, ranks and cuts, and
+        for each NaN or infinity why.
+    """
+    rows = [row for row in select(groups) if row.needs <= sources.gathered]
+    values = {row.key: float(row.compute(sources)) for row in rows}
+    values = {key: value if math.isfinite(value) else math.nan for key, value in values.items()}
+    notes = absence_notes(sources)
+    if any("scatter" in row.needs for row in rows):
+        notes += _rank_notes(sources)
+    undefined = [row for row in rows if math.isnan(values[row.key])]
+    notes += [
+        f"{row.key} is undefined: {row.undefined or 'degenerate features'}" for row in undefined
+    ]
+    aliases = {alias: values[row.key] for row in rows for alias in row.aliases}
+    return values | aliases, notes
+
+
+def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
+    r"""Eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and the SNR singular values, descending.
+
+    Source: VCI fig. 2; MSE definition 2. Of $\Sigma_B$ the $\min(d,K-1)$ that can differ from 0.
+    """
+    found, stats = sources.discriminants, sources.stats
+    assert stats.within is not None
+    inside, total = found.canonical.within, found.canonical.total
+    assert inside is not None
+    assert total is not None
+    whole = len(inside.spectrum) == stats.dim
+    within = inside.spectrum if whole else torch.linalg.eigvalsh(stats.within).flip(0).clamp(min=0)
+    return {
+        "between": found.between.spectrum[: full_rank(stats)],
+        "within": within,
+        "total": total.spectrum,
+        "snr_singular_values": snr_singular_values(stats, found),
+    }
+
+
+def absence_notes(sources: Sources) -> list[str]:
+    """Names of the classes without samples."""
+    stats = sources.stats
+    if stats.k == stats.num_classes:
+        return []
+    seen = torch.zeros(stats.num_classes, dtype=torch.bool)
+    seen[stats.classes.cpu()] = True
+    missing = torch.nonzero(~seen).squeeze(1).tolist()
+    names = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+    kind = "class" if len(missing) == 1 else "classes"
+    return [f"{kind} {names} without samples: measured over the {stats.k} classes present"]
+
+
+def _rank_notes(sources: Sources) -> list[str]:
+    """Ranks kept in the pseudo-inverses, and the cuts."""
+    found, stats = sources.discriminants, sources.stats
+    total = found.canonical.total
+    assert total is not None
+    return [
+        _rank_note("between-class scatter", found.between, full_rank(stats)),
+        _rank_note("total scatter", total, stats.dim),
+    ]
+
+
+def _rank_note(name: str, eigen: Eigen, full: int) -> str:
+    return f"{name}: {eigen.rank} of {full} directions kept, eigenvalues above {eigen.cut:.1e}"

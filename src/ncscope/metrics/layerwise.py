@@ -1,0 +1,126 @@
+"""PFC: collapse from layer to layer, and what the straight line between two layers predicts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.metrics.class_means import etf_distance
+from ncscope.stats.paths import CrossMoments
+from ncscope.stats.statistics import ClassStatistics
+
+
+@dataclass(frozen=True)
+class Geodesic:
+    r"""The straight line $h^{(t)}=(1-t)h^{(0)}+t\,h^{(1)}$ between two layers' features.
+
+    Attributes:
+        first: Statistics of $h^{(0)}$.
+        last: Statistics of $h^{(1)}$, of the same samples and dimension.
+        cross_traces: $\frac1{n_c}\sum_i\langle h^0_i-\mu^0_c,h^1_i-\mu^1_c\rangle$ by class.
+    """
+
+    first: ClassStatistics
+    last: ClassStatistics
+    cross_traces: Float[Tensor, " k"]
+
+    def pfc1(self, t: float) -> Float[Tensor, ""]:
+        r"""$\operatorname{Tr}\Sigma_W/\operatorname{Tr}\Sigma_B$ of $h^{(t)}$, in closed form.
+
+        Both traces are quadratics in $t$. Source: PFC theorem 1, fig. 3.
+        """
+        u, prior = 1 - t, self.first.prior
+        cross = prior @ self.cross_traces
+        within = (
+            u * u * self.first.within_trace + 2 * t * u * cross + t * t * self.last.within_trace
+        )
+        means = u * self.first.centred + t * self.last.centred
+        between = prior @ means.square().sum(1)
+        return torch.where(between > 0, within / between, torch.nan)
+
+    def pfc2(self, t: float) -> Float[Tensor, ""]:
+        """Distance of the class means' Gram matrix from the simplex's. Source: PFC theorem 2."""
+        return etf_distance((1 - t) * self.first.frame + t * self.last.frame)
+
+    def alignment(self) -> Float[Tensor, ""]:
+        r"""$\sum_k\langle\tilde h_k^{(0)},\tilde h_k^{(1)}\rangle\ge0$ is PFC theorem 1's premise."""
+        return (self.first.frame * self.last.frame).sum()
+
+    def transport_cost(self) -> Float[Tensor, ""]:
+        r"""$\lVert\tilde H(1)-\tilde H(0)\rVert_F^2$ of the centred class means (PFC theorem 2)."""
+        return (self.last.frame - self.first.frame).square().sum()
+
+
+def geodesic(first: ClassStatistics, last: ClassStatistics, pair: CrossMoments) -> Geodesic:
+    """The line between two layers, from their statistics and cross moments.
+
+    Args:
+        first: Statistics of the first layer.
+        last: Statistics of the last one: same samples, same dimension.
+        pair: Cross moments of the two.
+    """
+    cross = pair.cross[first.classes] / first.counts
+    return Geodesic(first, last, cross.to(first.means))
+
+
+def relative_position(step_lengths: Sequence[float]) -> list[float]:
+    r"""Share of the path travelled up to each layer.
+
+    $\sum_{j<l}\sum_i\lVert h_i^{j+1}-h_i^j\rVert/\sum_{j<L}\sum_i\lVert h_i^{j+1}-h_i^j\rVert$.
+    Source: PFC IV-A.
+
+    Args:
+        step_lengths: $\sum_i\lVert h_i^{j+1}-h_i^j\rVert$ for j = 0..L-1.
+
+    Returns:
+        L + 1 positions from 0 to 1; all NaN but the first if nothing moves.
+
+    Example:
+        >>> relative_position([1.0, 3.0])
+        [0.0, 0.25, 1.0]
+    """
+    total = sum(step_lengths)
+    travelled = [sum(step_lengths[:layer]) for layer in range(1, len(step_lengths) + 1)]
+    return [0.0] + [length / total if total > 0 else float("nan") for length in travelled]
+
+
+def effective_depth(ncc_accuracies: Sequence[float], epsilon: float = 0.0) -> int | None:
+    r"""$\epsilon$-empirical effective depth: the least layer with NCC error at most $\epsilon$.
+
+    Source: PFC III-A (after Galanti et al. 2022).
+
+    Args:
+        ncc_accuracies: NCC accuracy of each layer, in forward order.
+        epsilon: NCC error allowed.
+
+    Returns:
+        Index of the layer, or None if there is none.
+
+    Example:
+        >>> effective_depth([0.6, 0.98, 1.0], epsilon=0.05)
+        1
+    """
+    good = (layer for layer, hit in enumerate(ncc_accuracies) if 1 - hit <= epsilon)
+    return next(good, None)
+
+
+def order_breaks(values: Sequence[float], falling: bool) -> list[tuple[int, float]]:
+    """Where consecutive layers break the order that progressive collapse predicts.
+
+    Args:
+        values: A metric of each layer, in forward order.
+        falling: Whether it should fall with depth (PFC1, PFC2) or rise (PFC3).
+
+    Returns:
+        For each break, the index of the later layer and by how much it goes the wrong way.
+
+    Example:
+        >>> order_breaks([3.0, 1.0, 1.5], falling=True)
+        [(2, 0.5)]
+    """
+    sign = 1 if falling else -1
+    steps = [sign * (later - earlier) for earlier, later in pairwise(values)]
+    return [(layer, step) for layer, step in enumerate(steps, 1) if step > 0]

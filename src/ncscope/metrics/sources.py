@@ -1,0 +1,72 @@
+"""What the metrics of one layer are computed from, with shared intermediates made once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.metrics.class_means import Angles, angles
+from ncscope.metrics.discriminants import Discriminants, discriminants
+from ncscope.metrics.mse import MseParts, mse_parts
+from ncscope.stats.decisions import DecisionCounts
+from ncscope.stats.statistics import ClassStatistics
+
+
+@dataclass(frozen=True)
+class Sources:
+    """One layer's statistics, the classifier on top of it, and what the second look counted.
+
+    Attributes:
+        stats: Statistics of the classes present.
+        weight: Classifier weight with a row for every class; None if there is no classifier.
+        bias: Classifier bias, or None.
+        decisions: Counts of the second look; None if there was none.
+        weight_decay: Decay on the classifier, for the MSE decomposition.
+    """
+
+    stats: ClassStatistics
+    weight: Float[Tensor, "heads d"] | None = None
+    bias: Float[Tensor, " heads"] | None = None
+    decisions: DecisionCounts | None = None
+    weight_decay: float = 0.0
+
+    @cached_property
+    def discriminants(self) -> Discriminants:
+        """Decompositions of the scatter matrices."""
+        return discriminants(self.stats)
+
+    @cached_property
+    def mean_angles(self) -> Angles:
+        """Angles between the centred class means."""
+        return angles(self.stats.frame)
+
+    @cached_property
+    def present_weight(self) -> Float[Tensor, "k d"]:
+        """Rows of the weight of the classes present."""
+        assert self.weight is not None
+        return self.weight[self.stats.classes]
+
+    @cached_property
+    def weight_angles(self) -> Angles:
+        """Angles between the classifier's rows."""
+        return angles(self.present_weight)
+
+    @cached_property
+    def mse(self) -> MseParts:
+        """The decomposed MSE loss."""
+        bias = None if self.bias is None else self.bias[self.stats.classes]
+        return mse_parts(
+            self.stats, self.discriminants, self.present_weight, bias, self.weight_decay
+        )
+
+    @property
+    def gathered(self) -> frozenset[str]:
+        """Which of the needs that the registry names are met."""
+        met = {
+            "scatter": self.stats.within is not None,
+            "directions": self.stats.unit_means is not None,
+            "head": self.weight is not None,
+            "decisions": self.decisions is not None,
+        }
+        return frozenset(name for name, there in met.items() if there)

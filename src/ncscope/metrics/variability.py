@@ -1,0 +1,150 @@
+"""NC1: how far the features have shrunk to their class means."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.math.pairs import sum_over_pairs
+from ncscope.metrics.discriminants import Discriminants, full_rank
+from ncscope.stats.statistics import ClassStatistics
+
+_CLOSE = 1e-4
+_DIRECT_ROWS = 4096
+
+
+def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
+    r"""$\operatorname{Tr}\Sigma_W/\operatorname{Tr}\Sigma_B$, the squared distance quotient.
+
+    Source: PFC (7), VCI (4). Range $[0,\infty)$; 0: every feature sits on its class mean; NaN
+    if the class means coincide. Invariant under rotation, shift and isotropic scaling.
+    Needs traces only: no d x d matrix.
+    """
+    return _ratio(stats.within_trace, stats.between_trace)
+
+
+def fuzziness(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+    r"""$\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$.
+
+    Source: VCI 3.2. Range $[0,\infty)$; 0: no variation along the between-class directions; NaN
+    if the class means coincide. Invariant under linear maps that act separately on
+    $\operatorname{col}\Sigma_B$ and its complement, not under others (VCI observation 4.2).
+    """
+    if found.between.rank == 0:
+        return stats.between_trace * torch.nan
+    return (_within_along(stats, found) / found.between.values).sum()
+
+
+def nc1(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+    r"""$\frac1K\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$. Source: MSE fig. 7, XUFM (26)."""
+    return fuzziness(stats, found) / stats.k
+
+
+def vci(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+    r"""$1-\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]/\min(d,K-1)$, the variability collapse index.
+
+    Source: VCI definition 5.3. Range $[0,1]$; 0: a linear probe loses nothing to variability.
+    Invariant under every invertible linear map and shift. Computed from the residuals
+    $1-\nu_j$ of the canonical correlations, so it keeps its digits near collapse.
+    """
+    root = found.canonical.residual_root()
+    full = full_rank(stats)
+    return (full - found.between.rank + root.square().sum()) / full
+
+
+def linear_probe_mse(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+    r"""$\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_{y_i=c}\lVert Wh_i+b-e_{c}\rVert^2$.
+
+    Equal to $\frac12(1-\sum\pi_c^2)-\frac12\sum_c\pi_c^2(\mu_c-\mu_G)^\top\Sigma_T^\dagger
+    (\mu_c-\mu_G)$. Source: VCI theorem 5.1, extended to any prior. Range
+    $[0,\frac12(1-\sum\pi_c^2)]$; 0: one-hot labels are a linear function of the features.
+    Invariant under every invertible linear map and shift.
+    """
+    residual = (found.classes @ found.canonical.residual_root()).square().sum(1)
+    return (stats.prior @ (residual + _unseparated(stats, found))) / 2
+
+
+def within_in_signal(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+    r"""$\operatorname{Tr}[P\Sigma_W]$, $P$ the projector on $\operatorname{col}\Sigma_B$.
+
+    Source: VCI fig. 1. Range $[0,\infty)$ in squared feature units.
+    """
+    return _within_along(stats, found).sum()
+
+
+def within_off_signal(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+    r"""$\operatorname{Tr}[(I-P)\Sigma_W]$: variation that no linear read-out of the means sees.
+
+    Source: VCI fig. 1. Range $[0,\infty)$ in squared feature units.
+    """
+    if found.between.rank == stats.dim:
+        return torch.zeros_like(stats.within_trace)
+    return (stats.within_trace - within_in_signal(stats, found)).clamp(min=0)
+
+
+def cosine_within(stats: ClassStatistics) -> Float[Tensor, ""]:
+    r"""$\sum_c\pi_c$ (mean over ordered pairs of class $c$, $i=j$ included, of $1-\cos$).
+
+    Equal to $\sum_c\pi_c\frac1{n_c}\sum_{y_i=c}\lVert\hat h_i-\bar{\hat h}_c\rVert^2$, which is how
+    it is computed: $1-\lVert\bar{\hat h}_c\rVert^2$ would cancel near collapse. Source: VCI 3.2.
+    Range $[0,1]$; 0: one direction a class; NaN if a feature is the zero vector.
+    Invariant under rotation and under positive scaling of each sample.
+    """
+    assert stats.unit_class_traces is not None
+    return _without_zero_vectors(stats, stats.prior @ stats.unit_class_traces)
+
+
+def class_separation(stats: ClassStatistics) -> Float[Tensor, ""]:
+    r"""$1-\bar d_{within}/\bar d_{total}$ of the cosine distances.
+
+    Source: VCI 3.2. Range $[0,1]$; 1: collapsed in direction, 0: classes cannot be told apart by
+    direction; NaN if all directions coincide or a feature is the zero vector.
+    """
+    assert stats.unit_means is not None
+    apart = stats.unit_means - stats.prior @ stats.unit_means
+    between = stats.prior @ apart.square().sum(1)
+    return _ratio(between, between + cosine_within(stats))
+
+
+def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
+    r"""Class-distance normalised variance.
+
+    The mean over pairs of classes of
+    $(\operatorname{Tr}\Sigma_c+\operatorname{Tr}\Sigma_{c'})/(2\lVert\mu_c-\mu_{c'}\rVert^2)$.
+    Source: Galanti, Gyorgy, Hutter 2021. Range $[0,\infty)$; 0: every feature sits on its class
+    mean; NaN if two class means coincide. Cost: $K^2d$ operations.
+    """
+    norms = stats.frame.square().sum(1)
+
+    def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
+        size = norms[rows, None] + norms[cols]
+        distance = size - 2 * gram
+        near = torch.nonzero(distance < _CLOSE * size)
+        for i, j in (pair.unbind(1) for pair in near.split(_DIRECT_ROWS)):
+            apart = stats.frame[rows][i] - stats.frame[cols][j]
+            distance[i, j] = apart.square().sum(1)
+        variance = stats.class_traces[rows, None] + stats.class_traces[cols]
+        return torch.where(distance > 0, variance / (2 * distance), torch.nan)
+
+    return sum_over_pairs(stats.frame, term) * 2 / (stats.k * (stats.k - 1))
+
+
+def _within_along(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " r"]:
+    """Within-class variance along each between-class eigenvector."""
+    assert stats.within is not None
+    vectors = found.between.vectors
+    return ((stats.within @ vectors) * vectors).sum(0).clamp(min=0)
+
+
+def _unseparated(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " k"]:
+    """Diagonal of the projector on the class contrasts that the means do not show at all."""
+    if found.between.rank == stats.k - 1:
+        return torch.zeros_like(stats.prior)
+    return (1 - stats.prior - found.classes.square().sum(1)).clamp(min=0)
+
+
+def _without_zero_vectors(stats: ClassStatistics, value: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    return value * torch.nan if stats.zero_vectors else value
+
+
+def _ratio(part: Float[Tensor, ""], whole: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    return torch.where(whole > 0, part / whole, torch.nan)

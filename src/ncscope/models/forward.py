@@ -1,0 +1,91 @@
+"""Calling any classifier and reading its logits, whatever it takes and returns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+
+
+def forward(model: nn.Module, inputs: object) -> Any:
+    """Call a model on a batch as a loader yields it.
+
+    Args:
+        model: Any module.
+        inputs: A tensor; or a tuple or list, spread into positional arguments; or a mapping,
+            spread into keyword arguments.
+
+    Returns:
+        What the model returns.
+
+    Example:
+        >>> import torch
+        >>> forward(nn.Linear(3, 2), {"input": torch.ones(4, 3)}).shape
+        torch.Size([4, 2])
+    """
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    if isinstance(inputs, tuple | list):
+        return model(*inputs)
+    return model(inputs)
+
+
+def logits_of(output: object) -> Float[Tensor, "b k"]:
+    """The logits in a model's output, one row a sample.
+
+    Args:
+        output: A tensor; a mapping or an object with ``logits``; or a tuple or list, whose
+            first tensor is taken.
+
+    Returns:
+        Shape B x K: dimensions of size one are dropped, the batch's apart.
+
+    Raises:
+        InputError: There are no logits in it, or more than one row a sample.
+
+    Example:
+        >>> import torch
+        >>> logits_of({"loss": None, "logits": torch.zeros(4, 3, 1, 1)}).shape
+        torch.Size([4, 3])
+    """
+    logits = _find_logits(output)
+    if logits is None:
+        found = type(output).__name__
+        if isinstance(output, Mapping):
+            found += f" with keys {', '.join(map(str, output))}"
+        expected = "a model that returns logits as a tensor, a tuple or under the name 'logits'"
+        raise InputError(expected=expected, found=found, fix="wrap the model to return its logits")
+    if logits.ndim < 2 or logits.numel() != logits.shape[0] * max(logits.shape[1:]):
+        shape = "x".join(map(str, logits.shape)) or "a scalar"
+        fix = "wrap the model to return one row of logits a sample"
+        raise InputError(expected="logits of shape batch x classes", found=shape, fix=fix)
+    return logits.flatten(1)
+
+
+def first_tensor(value: object) -> Tensor | None:
+    """The first tensor in a value, searched depth first; None if it holds none.
+
+    Example:
+        >>> import torch
+        >>> first_tensor((None, [torch.tensor(3), torch.tensor(4)]))
+        tensor(3)
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return None
+    found = (first_tensor(item) for item in value)
+    return next((tensor for tensor in found if tensor is not None), None)
+
+
+def _find_logits(output: object) -> Tensor | None:
+    if isinstance(output, Tensor):
+        return output
+    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if isinstance(named, Tensor) or isinstance(output, Mapping):
+        return named
+    return first_tensor(output)

@@ -1,0 +1,164 @@
+"""Layers by name: exact names, patterns, and the blocks a network is a chain of."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from ncscope.errors import InputError
+
+# The share of a stage's weights that lie in its chain of blocks; what is left is for a
+# downsampling layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block
+# (convolutions around a short transformer) about 0.6.
+STAGE_SHARE = 0.75
+
+CHAINS = (nn.Sequential, nn.ModuleList)
+
+Named = tuple[str, nn.Module]
+
+
+def named_layer(model: nn.Module, name: str) -> nn.Module:
+    """The submodule of that name; the model itself for the empty name.
+
+    Args:
+        model: Any module.
+        name: As in ``model.named_modules()``; any alias of a shared module will do.
+
+    Raises:
+        InputError: No such module; the message names the closest ones.
+
+    Example:
+        >>> named_layer(nn.Sequential(nn.Linear(3, 2)), "0")
+        Linear(in_features=3, out_features=2, bias=True)
+    """
+    modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
+    if name not in modules:
+        raise _unknown(name, list(modules))
+    return modules[name]
+
+
+def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
+    """Names of the submodules that match any of the patterns, in the model's order.
+
+    Args:
+        model: Any module.
+        patterns: Names with wildcards ``*``, ``?`` and ``[...]``. A wildcard stays between dots,
+            as in a file path: ``layer1.*`` is the blocks of ``layer1``, not what is in them.
+
+    Raises:
+        InputError: A pattern matches nothing; the message names the closest layers.
+
+    Example:
+        >>> match_layers(nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())), ["1.*", "0"])
+        ['0', '1.0']
+    """
+    names = [name for name, _ in model.named_modules() if name]
+    for pattern in patterns:
+        if not any(_matches(name, pattern) for name in names):
+            raise _unknown(pattern, names)
+    return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
+
+
+def residual_blocks(model: nn.Module) -> list[str]:
+    """Names of the repeated blocks that a network is a chain of: its default layers.
+
+    Found by structure alone. A *chain* is an ``nn.Sequential``, an ``nn.ModuleList``, or a
+    module whose children are several and all of one class of blocks; chains are looked through. A *block* is any other
+    module with children that holds at least two weight matrices or kernels and whose class is
+    met at least twice; the outermost are taken. Classes that keep three quarters of their
+    weights in chains of such modules are stages, and the members of the chains are taken
+    instead. In a network without any, modules with a single weight matrix count as blocks.
+
+    The name says what is meant, not what is checked: Inception modules are found too, though
+    nothing is added to their input. Where structure misleads, choose with `match_layers`.
+
+    Args:
+        model: Any module.
+
+    Returns:
+        Names in the model's order; empty for a plain chain of layers, like VGG.
+
+    Example:
+        >>> from ncscope.models.residual import ResidualNet
+        >>> residual_blocks(ResidualNet(4, 8, depth=2, num_classes=3))
+        ['blocks.0', 'blocks.1']
+    """
+    for least in (2, 1):
+        found = _outermost_repeated(model, least)
+        if found:
+            order = {name: place for place, (name, _) in enumerate(model.named_modules())}
+            return sorted(found, key=order.__getitem__)
+    return []
+
+
+def _unknown(name: str, names: list[str]) -> InputError:
+    close = get_close_matches(name, names, n=3, cutoff=0.4)
+    fix = f"did you mean {' or '.join(map(repr, close))}?" if close else "see model.named_modules()"
+    return InputError(expected="the name of a layer of the model", found=repr(name), fix=fix)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    parts, wanted = name.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _outermost_repeated(model: nn.Module, least: int) -> list[str]:
+    level = [("", model)]
+    while level:
+        members = [found for name, module in level for found in _members(name, module, least)]
+        by_class = defaultdict(list)
+        for member in members:
+            by_class[type(member[1])].append(member)
+        repeated = [alike for alike in by_class.values() if len(alike) > 1]
+        if repeated:
+            return [block for alike in repeated for block in _blocks(alike, least)]
+        level = members
+    return []
+
+
+def _blocks(alike: list[Named], least: int) -> list[str]:
+    """The names of modules of one class, or, if they are stages, of the blocks in them."""
+    chained = [
+        member
+        for name, module in alike
+        for child, container in module.named_children()
+        if _is_chain(container)
+        for member in _members(f"{name}.{child}", container, least)
+    ]
+    share = sum(_size(block) for _, block in chained) / sum(_size(module) for _, module in alike)
+    if share < STAGE_SHARE:
+        return [name for name, _ in alike]
+    return [name for name, _ in chained]
+
+
+def _members(name: str, module: nn.Module, least: int) -> Iterator[Named]:
+    """Children that could be blocks, those of chains in the place of the chains."""
+    for child_name, child in module.named_children():
+        path = f"{name}.{child_name}" if name else child_name
+        if _is_chain(child):
+            yield from _members(path, child, least)
+        elif _is_composite(child) and _matrices(child) >= least:
+            yield path, child
+
+
+def _is_chain(module: nn.Module) -> bool:
+    """Whether it only lines up its children; the members of a ``ModuleDict`` are not in line."""
+    if isinstance(module, CHAINS):
+        return True
+    children = list(module.children())
+    alike = len(children) > 1 and len({type(child) for child in children}) == 1
+    return alike and _is_composite(children[0]) and not isinstance(module, nn.ModuleDict)
+
+
+def _is_composite(module: nn.Module) -> bool:
+    return any(True for _ in module.children()) and not isinstance(module, CHAINS)
+
+
+def _matrices(module: nn.Module) -> int:
+    return sum(parameter.ndim > 1 for parameter in module.parameters())
+
+
+def _size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,0 +1,67 @@
+"""A mode to measure a model in, which leaves no trace on its training."""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def measuring(model: nn.Module) -> Iterator[None]:
+    """Evaluate without gradients at full precision, then put everything back.
+
+    Inside, every module is in evaluation mode, gradients and autocast are off. On the way out,
+    also by an exception, every module has its own training flag back, and the global random
+    states of Python and torch (CPU, and every CUDA device if CUDA was in use) are as before: a
+    loader draws its seed from them, and a run measured must train as a run not measured.
+    NumPy's global state and generators of the caller's own are left to the caller.
+
+    The flags are set one by one: a module whose ``eval`` does more (merging adapters, say) is
+    not asked to do it.
+
+    Args:
+        model: The model to measure. Cost: one pass over its modules.
+
+    Example:
+        >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3).eval())
+        >>> with measuring(model):
+        ...     [module.training for module in model]
+        [False, False]
+        >>> [module.training for module in model]
+        [True, False]
+    """
+    flags = [(module, module.training) for module in model.modules()]
+    with ExitStack() as stack:
+        stack.callback(_restore_flags, flags)
+        stack.enter_context(_random_states())
+        stack.enter_context(torch.no_grad())
+        for device in _autocast_devices(model):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        for module, _ in flags:
+            module.training = False
+        yield
+
+
+def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
+    for module, training in flags:
+        module.training = training
+
+
+@contextmanager
+def _random_states() -> Iterator[None]:
+    python, cpu = random.getstate(), torch.get_rng_state()
+    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda = torch.cuda.get_rng_state_all() if in_use else []
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        torch.set_rng_state(cpu)
+        torch.cuda.set_rng_state_all(cuda)
+
+
+def _autocast_devices(model: nn.Module) -> set[str]:
+    devices = {"cpu"} | {parameter.device.type for parameter in model.parameters()}
+    return {device for device in devices if torch.amp.is_autocast_available(device)}

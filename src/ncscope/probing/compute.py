@@ -1,0 +1,45 @@
+"""From one layer's statistics to its plain record."""
+
+import math
+from collections.abc import Collection
+
+import torch
+
+from ncscope.metrics.class_means import cosines
+from ncscope.metrics.evaluate import evaluate, spectra, wants_spectra
+from ncscope.metrics.sources import Sources
+from ncscope.probing.records import LayerRecord
+
+_LARGEST_PICTURE = 256
+
+
+def layer_record(
+    layer: str, sources: Sources, groups: Collection[str] | None = None
+) -> LayerRecord:
+    """Evaluate the metrics of one layer.
+
+    Args:
+        layer: Name of the layer.
+        sources: Its statistics, and the classifier on top of it, if any.
+        groups: Groups of metrics, by default all whose needs are met.
+    """
+    stats = sources.stats
+    values, notes = evaluate(sources, groups)
+    pictures = wants_spectra(groups) and stats.within is not None
+    small = stats.k <= _LARGEST_PICTURE
+    return LayerRecord(
+        layer=layer,
+        metrics=values,
+        notes=tuple(notes),
+        num_classes=stats.num_classes,
+        num_samples=stats.num_samples,
+        dim=stats.dim,
+        spectra={n: v.tolist() for n, v in spectra(sources).items()} if pictures else {},
+        gram=_without_nan(cosines(stats.frame)) if pictures and small else None,
+    )
+
+
+def _without_nan(matrix: torch.Tensor) -> list[list[float]] | None:
+    """A matrix as lists; none where a vector without direction leaves holes in it."""
+    rows: list[list[float]] = matrix.tolist()
+    return rows if all(math.isfinite(value) for row in rows for value in row) else None

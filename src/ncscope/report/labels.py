@@ -1,0 +1,117 @@
+"""What a metric key is called on paper: from the registry, or from the key where it has no row."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ncscope.metrics.registry import METRICS, Metric
+
+GROUP_TITLES = {
+    "nc1": "NC1: variability collapse",
+    "nc2": "NC2: class means form a simplex ETF",
+    "nc3": "NC3: classifier aligns with class means",
+    "nc4": "NC4: decisions and accuracy",
+    "pfc": "Progressive feedforward collapse",
+    "mse": "MSE loss decomposition",
+    "information": "Matrix information",
+    "spectra": "Spectra",
+    "other": "Other",
+}
+
+KEY_METRICS = (
+    "nc1_quotient",
+    "vci",
+    "cdnv",
+    "nc2_etf",
+    "nc3_alignment",
+    "nc3_etf",
+    "nc4_disagreement",
+    "ncc_accuracy",
+    "accuracy",
+)
+"""The few metrics that a summary shows, in the order in which it shows them."""
+
+PFC_METRICS = ("pfc1", "pfc2", "pfc3")
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a reader sees of a metric; see :class:`ncscope.metrics.registry.Metric`."""
+
+    key: str
+    group: str
+    title: str
+    formula: str = ""
+    source: str = ""
+    zero: str = ""
+    better: str = ""
+    log_scale: bool = False
+    undefined: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def direction(self) -> str:
+        """Which way collapse drives the metric, in words; empty where nothing is known."""
+        words = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
+        return words.get(self.better, "")
+
+
+def label_of(key: str) -> Label:
+    """The label of a key or alias; one that only bears the name for a key without a row."""
+    return _LABELS.get(key) or Label(key, "other", capitalised(key.replace("_", " ")))
+
+
+def capitalised(text: str) -> str:
+    """The text with its first letter raised and the rest as it stands."""
+    return text[:1].upper() + text[1:]
+
+
+def _registered(metric: Metric) -> Label:
+    return Label(
+        metric.key,
+        metric.group,
+        capitalised(metric.title),
+        metric.formula,
+        metric.source,
+        metric.zero,
+        metric.better,
+        metric.log_scale,
+        metric.undefined,
+        metric.aliases,
+    )
+
+
+_LABELS = {
+    name: _registered(metric)
+    for metric in METRICS.values()
+    for name in (metric.key, *metric.aliases)
+}
+
+
+def value_of(metrics: Mapping[str, float], key: str) -> float | None:
+    """The value under the key or any of its aliases; None where the record has none."""
+    label = label_of(key)
+    names = (key, label.key, *label.aliases)
+    return next((metrics[name] for name in names if name in metrics), None)
+
+
+def distinct_labels(keys: Iterable[str]) -> list[Label]:
+    """The labels of the keys, each metric once, group by group in the registry's order."""
+    rows = {key: place for place, key in enumerate(METRICS)}
+    groups = {group: place for place, group in enumerate(GROUP_TITLES)}
+    found = {label.key: label for label in map(label_of, keys)}
+    return sorted(
+        found.values(),
+        key=lambda label: (
+            groups.get(label.group, len(groups)),
+            label.group,
+            rows.get(label.key, len(rows)),
+        ),
+    )
+
+
+def by_group(labels: Iterable[Label]) -> dict[str, list[Label]]:
+    """The labels under their group's title, in the order given."""
+    grouped: dict[str, list[Label]] = {}
+    for label in labels:
+        grouped.setdefault(GROUP_TITLES.get(label.group, label.group), []).append(label)
+    return grouped

@@ -1,0 +1,98 @@
+"""Progressive feedforward collapse read off a probe record: depth, order, geodesic (PFC IV)."""
+
+import math
+
+from ncscope.metrics.layerwise import effective_depth, order_breaks
+from ncscope.probing.records import GeodesicRecord, ProbeRecord
+from ncscope.report.labels import PFC_METRICS, label_of, value_of
+from ncscope.report.numbers import listed, typeset
+
+EPSILON = 0.01
+"""Tolerance of the effective depth: the share of samples nearest to a wrong class mean."""
+
+_BREAKS_SHOWN = 3
+
+
+def values_by_layer(probe: ProbeRecord, key: str) -> list[float]:
+    """A metric of each layer in forward order, NaN where it was not measured."""
+    values = (value_of(record.metrics, key) for record in probe.layers)
+    return [math.nan if value is None else value for value in values]
+
+
+def depth_of(probe: ProbeRecord) -> int | None:
+    """Index of the least layer with NCC error at most :data:`EPSILON`; None if there is none."""
+    return effective_depth(values_by_layer(probe, "pfc3"), EPSILON)
+
+
+def geodesic_curves(geodesic: GeodesicRecord) -> dict[str, list[float]]:
+    """The predicted PFC1-3, by key."""
+    return {"pfc1": geodesic.pfc1, "pfc2": geodesic.pfc2, "pfc3": geodesic.pfc3}
+
+
+def positions(probe: ProbeRecord) -> dict[str, float]:
+    """Relative position of each comparable layer, by name; empty where it is not known."""
+    if len(probe.relative_position) != len(probe.comparable):
+        return {}
+    return dict(zip(probe.comparable, probe.relative_position, strict=True))
+
+
+def reading(probe: ProbeRecord) -> list[str]:
+    """What the layers say, in sentences: depth, order, the theorem's premise, what is left out."""
+    if len(probe.layers) < 2:
+        return []
+    sentences = [_depth_sentence(probe)]
+    sentences += [_order_sentence(probe, key) for key in PFC_METRICS]
+    if probe.geodesic is not None:
+        sentences.append(_premise_sentence(probe.geodesic))
+    sentences.append(_left_out_sentence(probe))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _depth_sentence(probe: ProbeRecord) -> str:
+    if all(map(math.isnan, values_by_layer(probe, "pfc3"))):
+        return ""
+    place, rule = depth_of(probe), f"NCC error at most {EPSILON:g}"
+    if place is None:
+        return f"No layer reaches the effective depth ({rule})."
+    name = probe.layers[place].layer
+    return f"Effective depth ({rule}): {name}, layer {place + 1} of {len(probe.layers)}."
+
+
+def _order_sentence(probe: ProbeRecord, key: str) -> str:
+    values = values_by_layer(probe, key)
+    if all(map(math.isnan, values)):
+        return ""
+    falling = label_of(key).better != "high"
+    name, wrong = key.upper(), "rises" if falling else "falls"
+    breaks = order_breaks(values, falling)
+    if not breaks:
+        return f"{name} never {wrong} from one layer to the next."
+    worst = sorted(breaks, key=lambda found: -found[1])[:_BREAKS_SHOWN]
+    phrases = [
+        f"from {probe.layers[later - 1].layer} to {probe.layers[later].layer} "
+        f"(by {typeset(by, 3)})"
+        for later, by in worst
+    ]
+    if len(breaks) > len(worst):
+        phrases.append(f"at {len(breaks) - len(worst)} smaller steps")
+    return f"{name} breaks the order: it {wrong} {listed(phrases)}."
+
+
+def _premise_sentence(geodesic: GeodesicRecord) -> str:
+    holds = "holds" if geodesic.alignment >= 0 else "does not hold"
+    return (
+        f"The geodesic theorem’s premise, class means of the first and last layer that do not "
+        f"oppose each other, {holds} (inner products sum to {typeset(geodesic.alignment)}); "
+        f"transport cost {typeset(geodesic.transport_cost)}."
+    )
+
+
+def _left_out_sentence(probe: ProbeRecord) -> str:
+    left_out = [record for record in probe.layers if record.layer not in probe.comparable]
+    if not probe.comparable or not left_out:
+        return ""
+    names = listed([f"{record.layer} (d = {record.dim})" for record in left_out])
+    return (
+        f"Of another dimension than the last layer (d = {probe.layers[-1].dim}), hence without a "
+        f"relative position: {names}."
+    )

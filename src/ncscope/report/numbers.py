@@ -1,0 +1,38 @@
+"""Numbers as text, and as compact JSON."""
+
+import math
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def compact(value: float, digits: int = 6) -> float | None:
+    """The value rounded to significant digits; None, JSON's ``null``, where it is not finite."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+
+
+def plain(value: float, digits: int = 4) -> str:
+    """The value as terminal text: significant digits, ``undefined`` for NaN, ``inf``."""
+    return "undefined" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def typeset(value: float, digits: int = 4) -> str:
+    """The value as text for a page: as :func:`plain`, with powers of ten written out.
+
+    Example:
+        >>> typeset(1.25e-7), typeset(0.5)
+        ('1.25 × 10⁻⁷', '0.5')
+    """
+    if math.isnan(value):
+        return plain(value)
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    mantissa, _, exponent = plain(value, digits).partition("e")
+    mantissa = mantissa.replace("-", "−")
+    if not exponent:
+        return mantissa
+    return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def listed(words: list[str]) -> str:
+    """The words as an enumeration: ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)

@@ -1,0 +1,167 @@
+"""What a page says in words and tables: claims, first against last, every number, notes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.report.labels import (
+    KEY_METRICS,
+    Label,
+    by_group,
+    distinct_labels,
+    label_of,
+    value_of,
+)
+from ncscope.report.numbers import listed, typeset
+from ncscope.report.payload import by_split, moment, time_unit
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement that was put to the test."""
+
+    text: str
+    held: bool
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A metric of the last layer on one split, at the first and at the last measurement."""
+
+    first: str
+    last: str
+    trend: str
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One metric of the summary: a change for each split, None where it was not measured."""
+
+    metric: Label
+    changes: list[Change | None]
+
+
+@dataclass(frozen=True)
+class DetailRow:
+    """One metric of the details table: its value at each layer."""
+
+    metric: Label
+    values: list[str]
+
+
+@dataclass(frozen=True)
+class Details:
+    """Every metric of one measurement, by group, and the notes with the layers they concern."""
+
+    caption: str
+    layers: list[LayerRecord]
+    groups: dict[str, list[DetailRow]]
+    notes: list[str]
+
+
+def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[Claim]:
+    """The claims of a ``claims.json``."""
+    return [
+        Claim(str(claim["claim"]), bool(claim["held"]), str(claim.get("evidence", "")))
+        for claim in claims
+    ]
+
+
+def summary(snapshots: Sequence[Snapshot]) -> list[SummaryRow]:
+    """The key metrics of the last layer, first against last measurement, for each split."""
+    splits = by_split(snapshots).values()
+    rows = []
+    for metric in map(label_of, KEY_METRICS):
+        changes = [_change(metric, own[0].probe, own[-1].probe) for own in splits]
+        if any(changes):
+            rows.append(SummaryRow(metric, changes))
+    return rows
+
+
+def _change(metric: Label, first: ProbeRecord, last: ProbeRecord) -> Change | None:
+    start = value_of(first.layers[-1].metrics, metric.key)
+    end = value_of(last.layers[-1].metrics, metric.key)
+    if start is None or end is None:
+        return None
+    return Change(typeset(start), typeset(end), _trend(metric, start, end))
+
+
+def _trend(metric: Label, start: float, end: float) -> str:
+    if start == end or not metric.better:
+        return ""
+    rose = end > start
+    if not rose and not end < start:
+        return ""
+    towards = rose == (metric.better == "high")
+    arrow = "↑" if rose else "↓"
+    return f"{arrow} {'towards' if towards else 'away from'} collapse"
+
+
+def details(probe: ProbeRecord, caption: str) -> Details:
+    """Every metric of one measurement at each layer, and its notes."""
+    metrics = distinct_labels(key for record in probe.layers for key in record.metrics)
+    groups = {
+        title: [DetailRow(metric, [_cell(record, metric) for record in probe.layers]) for metric in own]
+        for title, own in by_group(metrics).items()
+    }
+    return Details(caption, list(probe.layers), groups, notes(probe))
+
+
+def _cell(record: LayerRecord, metric: Metric) -> str:
+    value = value_of(record.metrics, metric.key)
+    return "" if value is None else typeset(value)
+
+
+def notes(probe: ProbeRecord) -> list[str]:
+    """The notes, each once, with the layers that bear it where not all of them do."""
+    bearers: dict[str, list[str]] = {}
+    for record in probe.layers:
+        for note in record.notes:
+            bearers.setdefault(note, []).append(record.layer)
+    return [
+        note if len(names) == len(probe.layers) else f"{listed(names)}: {note}"
+        for note, names in bearers.items()
+    ]
+
+
+def run_facts(snapshots: Sequence[Snapshot]) -> list[str]:
+    """What was measured, in short phrases."""
+    splits, unit = by_split(snapshots), time_unit(snapshots)
+    times = sorted({moment(snapshot, unit) for snapshot in snapshots})
+    last = snapshots[-1].probe
+    facts = [
+        f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
+        f"{last.layers[-1].num_classes:,} classes",
+    ]
+    facts += [
+        f"{own[-1].probe.layers[-1].num_samples:,} {name} samples" for name, own in splits.items()
+    ]
+    span = f"{unit} {times[0]:,}" if len(times) == 1 else f"{unit}s {times[0]:,} to {times[-1]:,}"
+    return [*facts, f"{span} ({len(times)} measured)"]
+
+
+def probe_facts(probe: ProbeRecord) -> list[str]:
+    """What was measured, in short phrases."""
+    last = probe.layers[-1]
+    facts = [
+        f"{last.num_samples:,} samples",
+        f"{last.num_classes:,} classes",
+        f"{last.dim:,} features",
+    ]
+    return facts if len(probe.layers) == 1 else [f"{len(probe.layers)} layers", *facts]
+
+
+def flat_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A nested configuration as dotted names and text."""
+    flat: dict[str, str] = {}
+    for name, value in config.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            flat |= flat_config(value, f"{key}.")
+        elif isinstance(value, list | tuple):
+            flat[key] = ", ".join(map(str, value))
+        else:
+            flat[key] = str(value)
+    return flat

@@ -1,0 +1,217 @@
+"""Records as the one JSON object that a page embeds and its script draws from."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.report import layer_order, spectra
+from ncscope.report.labels import PFC_METRICS, Label, distinct_labels, label_of, value_of
+from ncscope.report.mathml import formula
+from ncscope.report.numbers import compact, typeset
+
+GRAM_CLASSES = 64
+"""At most so many classes of a Gram matrix are drawn."""
+
+
+def as_json(payload: Mapping[str, Any]) -> str:
+    """The payload as JSON that cannot end the script element it stands in."""
+    return json.dumps(payload, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def run_payload(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
+    """Everything that the page of a run draws.
+
+    Args:
+        snapshots: The measurements, in any order.
+
+    Returns:
+        Plain dictionaries and lists, numbers of six digits, None for what is not finite.
+    """
+    unit = time_unit(snapshots)
+    splits = by_split(snapshots)
+    records = [record for snapshot in snapshots for record in snapshot.probe.layers]
+    metrics = distinct_labels(key for record in records for key in record.metrics)
+    layers = layer_names(snapshot.probe for snapshot in snapshots)
+    return {
+        "unit": unit,
+        "layers": layers,
+        "metrics": [metric_entry(metric) for metric in metrics],
+        "series": {name: _series(own, unit, layers, metrics) for name, own in splits.items()},
+        "profiles": {
+            name: [_labelled(s, unit, profile(s.probe)) for s in own]
+            for name, own in splits.items()
+        },
+        "grams": _last_layer_frames(splits, unit, gram_frame),
+        "spectra": _last_layer_frames(splits, unit, spectra_frame),
+        "pfc": [metric_entry(label_of(key), key) for key in PFC_METRICS],
+    }
+
+
+def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
+    """Everything that the page of a single measurement draws, one frame a layer."""
+    grams = [(record.layer, gram_frame(record)) for record in probe.layers]
+    curves = [(record.layer, spectra_frame(record)) for record in probe.layers]
+    return {
+        "unit": "layer",
+        "layers": [record.layer for record in probe.layers],
+        "metrics": [],
+        "series": {},
+        "profiles": {"all": [{"label": "", **profile(probe)}]} if len(probe.layers) > 1 else {},
+        "grams": _nonempty({"all": [{"label": n, **frame} for n, frame in grams if frame]}),
+        "spectra": _nonempty({"all": [{"label": n, **frame} for n, frame in curves if frame]}),
+        "pfc": [metric_entry(label_of(key), key) for key in PFC_METRICS],
+    }
+
+
+def time_unit(snapshots: Iterable[Snapshot]) -> str:
+    """``epoch``, or ``step`` where a split is measured more than once in an epoch."""
+    seen = [(snapshot.split, snapshot.epoch) for snapshot in snapshots]
+    return "epoch" if len(set(seen)) == len(seen) else "step"
+
+
+def by_split(snapshots: Iterable[Snapshot]) -> dict[str, list[Snapshot]]:
+    """The snapshots of each split in order of time, the training split first."""
+    splits: dict[str, list[Snapshot]] = {}
+    ordered = sorted(snapshots, key=lambda snapshot: (snapshot.step, snapshot.epoch))
+    for snapshot in ordered:
+        splits.setdefault(snapshot.split, []).append(snapshot)
+    return dict(sorted(splits.items(), key=lambda item: (item[0] != "train", item[0])))
+
+
+def layer_names(probes: Iterable[ProbeRecord]) -> list[str]:
+    """Every layer's name, in forward order of first appearance."""
+    return list(dict.fromkeys(record.layer for probe in probes for record in probe.layers))
+
+
+def metric_entry(metric: Label, key: str = "") -> dict[str, Any]:
+    """What the script needs to know of one metric."""
+    return {
+        "key": key or metric.key,
+        "title": metric.title,
+        "formula": formula(metric.formula),
+        "zero": metric.zero,
+        "source": metric.source,
+        "direction": metric.direction,
+        "log": metric.log_scale,
+    }
+
+
+def profile(probe: ProbeRecord) -> dict[str, Any]:
+    """PFC1-3 of every layer, the geodesic's prediction and what they say."""
+    places = layer_order.positions(probe)
+    depth = layer_order.depth_of(probe)
+    return {
+        "names": [record.layer for record in probe.layers],
+        "positions": [compact(places.get(record.layer, math.nan)) for record in probe.layers],
+        "values": {
+            key: [_value(record.metrics, key) for record in probe.layers] for key in PFC_METRICS
+        },
+        "geodesic": _geodesic(probe) if places else None,
+        "depth": depth,
+        "reading": layer_order.reading(probe),
+    }
+
+
+def gram_frame(record: LayerRecord) -> dict[str, Any] | None:
+    """Cosines between the centred class means, and how far they are from the ETF’s."""
+    if not record.gram:
+        return None
+    count = len(record.gram)
+    shown = min(count, GRAM_CLASSES)
+    cosines = [[compact(value, 4) for value in row[:shown]] for row in record.gram[:shown]]
+    return {"classes": count, "cosines": cosines, "reading": _gram_reading(record.gram, shown)}
+
+
+def spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
+    """The drawable part of each spectrum."""
+    found = {
+        name: spectra.drawable(name, record.spectra[name])
+        for name in spectra.CURVES
+        if record.spectra.get(name)
+    }
+    if not found:
+        return None
+    return {
+        "curves": {
+            name: {"index": curve.index, "values": [compact(value) for value in curve.values]}
+            for name, curve in found.items()
+        },
+        "reading": spectra.sentences(found),
+    }
+
+
+def _series(
+    snapshots: Sequence[Snapshot], unit: str, layers: Sequence[str], metrics: Sequence[Label]
+) -> dict[str, Any]:
+    tables = [{record.layer: record.metrics for record in s.probe.layers} for s in snapshots]
+    return {
+        "times": [moment(snapshot, unit) for snapshot in snapshots],
+        "values": {
+            metric.key: [
+                [_value(table.get(layer, {}), metric.key) for table in tables] for layer in layers
+            ]
+            for metric in metrics
+        },
+    }
+
+
+def moment(snapshot: Snapshot, unit: str) -> int:
+    """The snapshot's place on the time axis."""
+    return snapshot.epoch if unit == "epoch" else snapshot.step
+
+
+def _value(metrics: Mapping[str, float], key: str) -> float | None:
+    value = value_of(metrics, key)
+    return None if value is None else compact(value)
+
+
+def _labelled(snapshot: Snapshot, unit: str, frame: dict[str, Any]) -> dict[str, Any]:
+    return {"label": f"{unit} {moment(snapshot, unit):,}", **frame}
+
+
+def _last_layer_frames(
+    splits: Mapping[str, Sequence[Snapshot]], unit: str, build: Any
+) -> dict[str, list[dict[str, Any]]]:
+    frames: dict[str, list[dict[str, Any]]] = {}
+    for name, own in splits.items():
+        built = [(s, build(s.probe.layers[-1])) for s in own if s.probe.layers]
+        frames[name] = [_labelled(s, unit, frame) for s, frame in built if frame]
+    return _nonempty(frames)
+
+
+def _nonempty(frames: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    return {name: own for name, own in frames.items() if own}
+
+
+def _geodesic(probe: ProbeRecord) -> dict[str, Any] | None:
+    if probe.geodesic is None:
+        return None
+    curves = layer_order.geodesic_curves(probe.geodesic)
+    return {
+        "t": [compact(t) for t in probe.geodesic.t],
+        "values": {key: [compact(value) for value in curve] for key, curve in curves.items()},
+    }
+
+
+def _gram_reading(gram: Sequence[Sequence[float]], shown: int) -> list[str]:
+    count = len(gram)
+    if count < 2:
+        return []
+    target = -1 / (count - 1)
+    apart = [
+        abs(value - target)
+        for row, cosines in enumerate(gram)
+        for column, value in enumerate(cosines)
+        if row != column and math.isfinite(value)
+    ]
+    parts = []
+    if apart:
+        parts.append(
+            f"Between classes the cosine differs from the ETF’s {typeset(target, 3)} by "
+            f"{typeset(sum(apart) / len(apart), 3)} on average and {typeset(max(apart), 3)} at most."
+        )
+    if shown < count:
+        parts.append(f"Drawn: the first {shown} of {count} classes.")
+    return parts

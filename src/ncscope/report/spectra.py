@@ -1,0 +1,88 @@
+"""Which part of a spectrum a logarithmic axis can show, and a sentence about the rest."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+CURVES = {
+    "between": "between classes",
+    "within": "within classes",
+    "total": "total",
+    "snr_singular_values": "signal to noise",
+}
+
+_NOISE_FLOOR = 1e-12
+_POINTS = 240
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The drawable part of one spectrum.
+
+    Attributes:
+        index: Place of each value in the spectrum, from 1.
+        values: Positive finite values.
+        omitted: What is not drawn, in a sentence; empty if everything is.
+    """
+
+    index: list[int]
+    values: list[float]
+    omitted: str
+
+
+def drawable(name: str, values: Sequence[float]) -> Spectrum:
+    """The values that a logarithmic axis can show.
+
+    Zeros, negatives and what lies below 1e-12 of the largest are rounding noise on such an
+    axis; they are counted in a sentence and not drawn. Long spectra are thinned evenly in the
+    logarithm of the index.
+
+    Args:
+        name: Key of the spectrum.
+        values: Eigenvalues or singular values, descending.
+
+    Returns:
+        The drawable part.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    floor = _NOISE_FLOOR * max(finite, default=0.0)
+    shown = [
+        (place, value)
+        for place, value in enumerate(values, start=1)
+        if math.isfinite(value) and value > floor
+    ]
+    kept = [shown[place] for place in _thinned(len(shown))]
+    return Spectrum(
+        index=[place for place, _ in kept],
+        values=[value for _, value in kept],
+        omitted=_omission(name, values, len(shown)),
+    )
+
+
+def sentences(spectra: Mapping[str, Spectrum]) -> list[str]:
+    """What the drawn spectra leave out."""
+    return [spectrum.omitted for spectrum in spectra.values() if spectrum.omitted]
+
+
+def _thinned(count: int) -> list[int]:
+    if count <= _POINTS:
+        return list(range(count))
+    steps = [count ** (step / (_POINTS - 1)) for step in range(_POINTS)]
+    return sorted({min(count - 1, round(step) - 1) for step in steps})
+
+
+def _omission(name: str, values: Sequence[float], shown: int) -> str:
+    infinite = sum(map(math.isinf, values))
+    undefined = sum(map(math.isnan, values))
+    noise = len(values) - shown - infinite - undefined
+    parts = []
+    if noise:
+        parts.append(f"{noise} at or below 10⁻¹² of the largest, zero to rounding")
+    if infinite:
+        parts.append(f"{infinite} infinite")
+    if undefined:
+        parts.append(f"{undefined} undefined")
+    if not parts:
+        return ""
+    title = CURVES.get(name, name)
+    return f"Not drawn of the {len(values)} values of “{title}”: {', '.join(parts)}."

@@ -1,0 +1,147 @@
+"use strict";
+// A metric against time, one line a layer.
+
+// Time 0 has no logarithm: times are placed at log10(1 + time), and the ticks say which they are.
+function timePlace(time, logarithmic) {
+  return logarithmic ? Math.log10(1 + time) : time;
+}
+
+function timeTicks(times, logarithmic, width) {
+  const last = Math.max(...times);
+  const candidates = [0];
+  for (let power = 1; power <= last; power *= 10) candidates.push(power, 2 * power, 5 * power);
+  candidates.push(last);
+  const first = Math.min(...times);
+  const span = timePlace(last, true) - timePlace(first, true) || 1;
+  const room = 44 / Math.max(width, 200);
+  const kept = [];
+  // The last time is always marked; the others where they fit, round ones first.
+  const digits = (time) => (time === last || time === first ? 0 : [1, 5, 2].indexOf(Number(String(time)[0])) + 1);
+  candidates
+    .filter((time) => time >= first && time <= last)
+    .sort((a, b) => digits(a) - digits(b))
+    .forEach((time) => {
+      const far = (other) => Math.abs(timePlace(time, true) - timePlace(other, true)) / span > room;
+      if (kept.every(far)) kept.push(time);
+    });
+  return {
+    tickvals: kept.map((time) => timePlace(time, logarithmic)),
+    ticktext: kept.map((time) => time.toLocaleString("en")),
+  };
+}
+
+function timeAxis(times, logarithmic, width) {
+  const title = logarithmic ? `${data.unit} t, spaced as log(1 + t)` : data.unit;
+  if (!logarithmic) return axis({ title: { text: title } });
+  return axis({ title: { text: title }, ...timeTicks(times, true, width) });
+}
+
+function aboutMetric(node, metric) {
+  const facts = [metric.direction, metric.zero && `0 means ${metric.zero}`].filter(Boolean);
+  const sentence = facts.length ? `${capitalised(facts.join("; "))}.` : "";
+  const parts = [element("p", { textContent: `${metric.title}. ${sentence}` })];
+  // The formula is MathML that this package made from its own registry.
+  if (metric.formula) parts.push(element("div", { className: "formula", innerHTML: metric.formula }));
+  if (metric.source) parts.push(element("p", { className: "source", textContent: metric.source }));
+  node.replaceChildren(...parts);
+}
+
+function historyTraces(metric, splits, hidden, logarithmic) {
+  const omitted = { count: 0 };
+  const drawn = (value) => {
+    if (value === null || !metric.log || value > 0) return value;
+    omitted.count += 1;
+    return null;
+  };
+  const traces = [];
+  splits.forEach((split) => {
+    const { times, values } = data.series[split];
+    data.layers.forEach((layer, place) => {
+      const own = values[metric.key][place];
+      if (hidden.has(layer) || own.every((value) => value === null)) return;
+      const last = place === data.layers.length - 1;
+      traces.push({
+        type: "scatter",
+        mode: "lines+markers",
+        name: `${layer}, ${split}`,
+        x: times.map((time) => timePlace(time, logarithmic)),
+        y: own.map(drawn),
+        customdata: times,
+        line: {
+          color: layerColour(place, data.layers.length),
+          width: last ? 3 : 1.75,
+          dash: split === "train" || Object.keys(data.series).length === 1 ? "solid" : "dash",
+        },
+        marker: { size: last ? 6 : 4 },
+        hovertemplate: `${escapeText(layer)}, ${split}<br>${data.unit} %{customdata}: %{y:.4g}<extra></extra>`,
+      });
+    });
+  });
+  return [traces, omitted.count];
+}
+
+// Plotly reads a few tags in hover text; names of layers are text.
+function escapeText(text) {
+  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%/g, "&#37;");
+}
+
+function historyLegend(list, hidden, redraw) {
+  const splits = Object.keys(data.series);
+  const keys = splits.length < 2 ? [] : [
+    legendKey("", token("soft"), splits[0]),
+    legendKey("dashed", token("soft"), splits.slice(1).join(", ")),
+  ];
+  const layers = data.layers.map((layer, place) => {
+    const button = element("button", { type: "button" }, [
+      swatch("", layerColour(place, data.layers.length)),
+      layer,
+    ]);
+    button.setAttribute("aria-pressed", String(!hidden.has(layer)));
+    button.addEventListener("click", () => {
+      if (!hidden.delete(layer)) hidden.add(layer);
+      button.setAttribute("aria-pressed", String(!hidden.has(layer)));
+      redraw();
+    });
+    return element("li", {}, [button]);
+  });
+  list.replaceChildren(...keys, ...layers);
+}
+
+function historyFigure(figure) {
+  const choice = figure.querySelector("#history-metric");
+  const logarithmic = figure.querySelector("#history-log");
+  const chart = figure.querySelector(".chart");
+  const legend = figure.querySelector(".legend");
+  const hidden = new Set();
+  const boxes = [...figure.querySelectorAll(".history-split")];
+
+  const drawChart = () => {
+    const metric = data.metrics.find((entry) => entry.key === choice.value);
+    const all = Object.keys(data.series);
+    const splits = boxes.length ? boxes.filter((box) => box.checked).map((box) => box.value) : all;
+    const [traces, omitted] = historyTraces(metric, splits, hidden, logarithmic.checked);
+    const times = all.flatMap((split) => data.series[split].times);
+    chart.setAttribute("aria-label", `${metric.title} of every layer against ${data.unit}`);
+    draw(chart, traces, {
+      xaxis: timeAxis(times, logarithmic.checked, chart.clientWidth),
+      yaxis: (metric.log ? logAxis : linearAxis)(
+        traces.flatMap((trace) => trace.y),
+        { title: { text: metric.title } }
+      ),
+      hovermode: "closest",
+    });
+    const plural = omitted === 1 ? "value at or below 0 is" : "values at or below 0 are";
+    fillList(
+      figure.querySelector(".reading"),
+      omitted ? [`${omitted} ${plural} not drawn on the logarithmic axis.`] : []
+    );
+    aboutMetric(figure.querySelector("#history-about"), metric);
+  };
+  [choice, logarithmic, ...boxes].forEach((control) => control.addEventListener("change", drawChart));
+  const preferred = data.metrics.find((entry) => entry.key === "nc1_quotient");
+  if (preferred) choice.value = preferred.key;
+  register(figure, () => {
+    historyLegend(legend, hidden, drawChart);
+    drawChart();
+  });
+}

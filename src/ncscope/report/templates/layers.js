@@ -1,0 +1,115 @@
+"use strict";
+// PFC1-3 against layer, with the geodesic's prediction.
+
+// Tick labels of a layer axis: as many names as fit.
+function layerTicks(names, width) {
+  const every = Math.max(1, Math.ceil((names.length * 26) / Math.max(width - 60, 100)));
+  const kept = names.map((_, place) => place).filter((place) => (names.length - 1 - place) % every === 0);
+  return { tickvals: kept, ticktext: kept.map((place) => names[place]), tickangle: -45 };
+}
+
+// All values drawn in any frame: moving through time then moves the curves and not the axis.
+function drawnValues(frames, key, byPosition) {
+  return frames.flatMap((frame) => [
+    ...frame.values[key].filter((_, place) => !byPosition || frame.positions[place] !== null),
+    ...(byPosition && frame.geodesic ? frame.geodesic.values[key] : []),
+  ]);
+}
+
+function measuredTrace(frame, metric, byPosition) {
+  const places = frame.names.map((_, place) => place).filter((place) => {
+    const value = frame.values[metric.key][place];
+    return value !== null && (!metric.log || value > 0) && (!byPosition || frame.positions[place] !== null);
+  });
+  return {
+    type: "scatter",
+    mode: "lines+markers",
+    x: places.map((place) => (byPosition ? frame.positions[place] : place)),
+    y: places.map((place) => frame.values[metric.key][place]),
+    customdata: places.map((place) => escapeText(frame.names[place])),
+    line: { color: token("accent"), width: 1.25 },
+    marker: { color: token("accent"), size: 8 },
+    hovertemplate: "%{customdata}<br>%{y:.4g}<extra></extra>",
+  };
+}
+
+function geodesicTrace(frame, metric) {
+  return {
+    type: "scatter",
+    mode: "lines",
+    x: frame.geodesic.t,
+    y: frame.geodesic.values[metric.key].map((value) => (metric.log && !(value > 0) ? null : value)),
+    line: { color: token("second"), width: 2, dash: "dash" },
+    hovertemplate: "predicted at %{x:.2f}<br>%{y:.4g}<extra></extra>",
+  };
+}
+
+function depthLine(frame, byPosition) {
+  const place = frame.depth;
+  const at = place === null ? null : byPosition ? frame.positions[place] : place;
+  if (at === null) return [];
+  const line = { color: token("third"), width: 1.5, dash: "dot" };
+  return [{ type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", layer: "below", line }];
+}
+
+function layerAxis(frame, byPosition, width) {
+  return byPosition
+    ? axis({ title: { text: "relative position" }, range: [-0.04, 1.04], dtick: 0.25 })
+    : axis({
+        title: { text: "layer" },
+        range: [-0.4, frame.names.length - 0.6],
+        ...layerTicks(frame.names, width),
+      });
+}
+
+function layersLegend(list, frame, byPosition) {
+  const keys = [legendKey("dot", token("accent"), "measured")];
+  if (byPosition && frame.geodesic) {
+    keys.push(legendKey("dashed", token("second"), "predicted by the geodesic"));
+  }
+  if (depthLine(frame, byPosition).length) {
+    keys.push(legendKey("dotted", token("third"), "effective depth"));
+  }
+  list.replaceChildren(...keys);
+}
+
+function axisChoice(host, redraw) {
+  const choice = select(
+    [
+      ["position", "relative position"],
+      ["layer", "every layer, in order"],
+    ],
+    "position"
+  );
+  choice.className = "layers-axis";
+  choice.addEventListener("change", redraw);
+  host.append(element("label", {}, ["Against ", choice]));
+  return choice;
+}
+
+function layersFigure(figure) {
+  const frames = data.profiles;
+  const all = Object.values(frames).flat();
+  const placed = all.some((frame) => frame.positions.filter((at) => at !== null).length > 1);
+  let choice = null;
+  const redraw = () => {
+    const frame = current();
+    const byPosition = choice !== null && choice.value === "position";
+    data.pfc.forEach((metric) => {
+      const chart = figure.querySelector(`#layers-${metric.key}`);
+      const traces = [measuredTrace(frame, metric, byPosition)];
+      if (byPosition && frame.geodesic) traces.unshift(geodesicTrace(frame, metric));
+      draw(chart, traces, {
+        xaxis: layerAxis(frame, byPosition, chart.clientWidth),
+        yaxis: (metric.log ? logAxis : linearAxis)(drawnValues(all, metric.key, byPosition), {}),
+        shapes: depthLine(frame, byPosition),
+        hovermode: "closest",
+      });
+    });
+    layersLegend(figure.querySelector(".legend"), frame, byPosition);
+    fillList(figure.querySelector(".reading"), frame.reading);
+  };
+  const current = frameChooser(figure, frames, redraw);
+  if (placed) choice = axisChoice(figure.querySelector(".controls"), redraw);
+  register(figure, redraw);
+}

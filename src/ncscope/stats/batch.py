@@ -1,0 +1,128 @@
+"""A batch of labelled features, checked once at the boundary, and how it is cut for the cache."""
+
+import warnings
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.errors import InputError
+
+_CHUNK_BYTES = 4 * 2**20
+
+
+def chunk_rows(dim: int) -> int:
+    """Rows of float64 that fill 4 MB: long enough for the product, short enough for the cache."""
+    return max(64, _CHUNK_BYTES // (8 * dim))
+
+
+def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> None:
+    """Refuse features that are no n x d real matrix.
+
+    Raises:
+        InputError: Naming the shape or dtype found.
+    """
+    if features.ndim != 2:
+        fix = "flatten each sample to one row"
+        raise InputError(
+            expected="features of shape (n, d)", found=f"shape {tuple(features.shape)}", fix=fix
+        )
+    if features.is_complex() or features.dtype == torch.bool:
+        raise InputError(
+            expected="real features", found=f"dtype {features.dtype}", fix="convert them first"
+        )
+    if dim is not None and features.shape[1] != dim:
+        fix = "measure one layer with one accumulator"
+        raise InputError(
+            expected=f"features of dimension {dim}", found=f"dimension {features.shape[1]}", fix=fix
+        )
+
+
+def check_labels(labels: Shaped[Tensor, "..."], samples: int) -> Int[Tensor, " n"]:
+    """Labels as int64, refused if they are not one integer a sample.
+
+    Raises:
+        InputError: Naming the lengths, or the first label that is not an integer.
+    """
+    if labels.ndim != 1 or len(labels) != samples:
+        found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
+        raise InputError(
+            expected="one label a sample", found=found, fix="pass matching features and labels"
+        )
+    if labels.dtype == torch.bool or labels.is_complex():
+        raise InputError(
+            expected="integer labels", found=f"dtype {labels.dtype}", fix="pass class indices"
+        )
+    if labels.is_floating_point():
+        broken = torch.nonzero(labels != labels.round())
+        if len(broken):
+            row = int(broken[0])
+            found = f"label {labels[row].item()} at row {row}"
+            raise InputError(
+                expected="integer labels", found=found, fix="pass class indices, not scores"
+            )
+    return labels.to(torch.int64)
+
+
+def check_range(labels: Int[Tensor, " n"], num_classes: int) -> None:
+    """Refuse labels outside 0..num_classes-1.
+
+    Raises:
+        InputError: Naming the first offending label and its row.
+    """
+    broken = torch.nonzero((labels < 0) | (labels >= num_classes))
+    if len(broken):
+        row = int(broken[0])
+        fix = "pass a larger num_classes, or number the classes from 0"
+        found = f"label {int(labels[row])} at row {row}"
+        raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
+
+
+def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
+    """Name the rows that hold NaN or infinities.
+
+    Raises:
+        InputError: If there are any.
+    """
+    broken = torch.nonzero(~torch.isfinite(features).all(1)).squeeze(1)
+    if len(broken):
+        found = f"NaN or Inf in {len(broken)} of {len(features)} rows, the first is row {broken[0]}"
+        fix = "drop those rows, or look for the overflow that made them"
+        raise InputError(expected="finite features", found=found, fix=fix)
+
+
+def directions(rows: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
+    """Rows scaled to unit length, and their lengths; a zero row stays zero."""
+    length = torch.linalg.vector_norm(rows, dim=1)
+    return rows / torch.where(length > 0, length, 1)[:, None], length
+
+
+def compact_labels(
+    labels: Int[Tensor, " n"], num_classes: int
+) -> tuple[Int[Tensor, " p"], Int[Tensor, " p"], Int[Tensor, " n"]]:
+    """Classes present, their counts, and each label as an index into them."""
+    counts = torch.bincount(labels, minlength=num_classes)
+    present = torch.nonzero(counts).squeeze(1)
+    index = torch.empty_like(counts)
+    index[present] = torch.arange(len(present), device=labels.device)
+    return present, counts[present], index[labels]
+
+
+def as_tensor(value: Any, name: str) -> Tensor:
+    """Any array-like as a tensor on its own device, without a copy where there need be none.
+
+    Raises:
+        InputError: If it is no numeric array.
+    """
+    if isinstance(value, Tensor):
+        return value.detach()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        found = f"{type(value).__name__} ({error})"
+        raise InputError(
+            expected=f"{name} as a numeric array", found=found, fix="pass NumPy or torch"
+        ) from error

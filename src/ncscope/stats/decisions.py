@@ -1,0 +1,77 @@
+"""The second look at the features: what the nearest class mean and the classifier decide."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.math.scores import argmax_of_scores, float32_centre
+
+
+@dataclass(frozen=True)
+class DecisionCounts:
+    """How many samples were decided how; additive over batches.
+
+    Attributes:
+        samples: Number of samples.
+        nearest_hits: Samples whose nearest class mean is their own.
+        head_hits: Samples that the classifier puts in their class; None without a classifier.
+        disagreements: Samples on which the two differ; None without a classifier.
+    """
+
+    samples: int
+    nearest_hits: int
+    head_hits: int | None
+    disagreements: int | None
+
+    def __add__(self, other: "DecisionCounts") -> "DecisionCounts":
+        """Counts over both sets of samples."""
+        return DecisionCounts(
+            self.samples + other.samples,
+            self.nearest_hits + other.nearest_hits,
+            _sum(self.head_hits, other.head_hits),
+            _sum(self.disagreements, other.disagreements),
+        )
+
+
+class Decider:
+    r"""Nearest-class-mean and classifier decisions, exact to float64 (see `argmax_of_scores`).
+
+    Args:
+        classes: Labels of the class means.
+        means: $\mu_c$, one a row.
+        weight: $W$ with a row for every class, present or not; None for no classifier.
+        bias: $b$, or None.
+    """
+
+    def __init__(
+        self,
+        classes: Int[Tensor, " k"],
+        means: Float[Tensor, "k d"],
+        weight: Float[Tensor, "heads d"] | None = None,
+        bias: Float[Tensor, " heads"] | None = None,
+    ) -> None:
+        self.classes, self.centre = classes, float32_centre(means)
+        shifted = means - self.centre
+        self.heads = [(shifted, -shifted.square().sum(1) / 2)]
+        if weight is not None:
+            offset = weight @ self.centre
+            self.heads.append((weight, offset if bias is None else offset + bias))
+
+    def __call__(
+        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
+    ) -> DecisionCounts:
+        """Count the decisions on a batch. Cost: one product with means and weights."""
+        decided = argmax_of_scores(features.to(self.centre.device), self.centre, self.heads)
+        labels = labels.to(self.centre.device)
+        nearest = self.classes[decided[0]]
+        hits = int((nearest == labels).sum())
+        if len(decided) == 1:
+            return DecisionCounts(len(labels), hits, None, None)
+        head = decided[1]
+        correct, differ = int((head == labels).sum()), int((head != nearest).sum())
+        return DecisionCounts(len(labels), hits, correct, differ)
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b

@@ -1,0 +1,276 @@
+"""Class moments of a stream of features: one pass, any split, any merge order."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, TypeAlias
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.math.symmetric import add_gram_, mirrored
+from ncscope.stats.batch import (
+    check_features,
+    check_labels,
+    check_range,
+    chunk_rows,
+    compact_labels,
+    directions,
+    refuse_nonfinite,
+)
+
+Prior: TypeAlias = Literal["empirical", "uniform"]
+Statistic: TypeAlias = Literal["scatter", "directions"]
+ALL_STATISTICS: frozenset[Statistic] = frozenset({"scatter", "directions"})
+_POOLED = frozenset({"scatter", "zero_vectors"})
+
+
+class ClassMoments:
+    r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
+
+    Each batch is centred by its own class means and merged by the update of Chan, Golub and
+    LeVeque (1983), so a large common offset or a nearly collapsed class costs no digits.
+
+    State (k classes, d dimensions):
+
+    * ``counts`` (k), ``means`` (k x d), ``traces`` (k): $\sum_i\lVert h_i-\mu_c\rVert^2$
+    * with ``"scatter"``: ``scatter`` (d x d): $\sum_cv_c\sum_i(h_i-\mu_c)(h_i-\mu_c)^\top$, where
+      $v_c=1$ under the empirical prior and $1/n_c$ under the uniform one
+    * with ``"directions"``: ``unit_means`` (k x d) and ``unit_traces`` (k), the same of
+      $\hat h=h/\lVert h\rVert$, and ``zero_vectors``, the number of rows without a direction
+
+    Args:
+        num_classes: Number of classes k; labels are 0..k-1.
+        dim: Feature dimension d.
+        statistics: What to gather besides counts, means and traces.
+        prior: Class prior that the pooled scatter is weighted with.
+        class_counts: Number of samples of each class, known beforehand. Needed for the uniform
+            prior's scatter, whose weights depend on it.
+        device: Where to accumulate; features are moved there.
+        dtype: Type of accumulation; float32 is for devices slow in float64, and costs digits.
+
+    Raises:
+        InputError: If the uniform prior's scatter is asked for without class counts.
+
+    Example:
+        >>> moments = ClassMoments(num_classes=2, dim=1)
+        >>> moments.update(torch.tensor([[1.0], [3.0], [10.0]]), torch.tensor([0, 0, 1]))
+        >>> moments.means.flatten().tolist(), moments.traces.tolist()
+        ([2.0, 10.0], [2.0, 0.0])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        statistics: Iterable[Statistic] = ALL_STATISTICS,
+        prior: Prior = "empirical",
+        class_counts: Int[Tensor, " k"] | None = None,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        self.num_classes, self.dim = num_classes, dim
+        self.statistics = _checked_statistics(statistics)
+        self.prior: Prior = checked_prior(prior)
+        self.device, self.dtype = torch.device(device), dtype
+        self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
+        self.means, self.traces = self._zeros(num_classes, dim), self._zeros(num_classes)
+        self.class_counts = class_counts
+        self._weights = self._scatter_weights()
+        self.scatter = self._zeros(dim, dim) if "scatter" in self.statistics else None
+        directed = "directions" in self.statistics
+        self.unit_means = self._zeros(num_classes, dim) if directed else None
+        self.unit_traces = self._zeros(num_classes) if directed else None
+        self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
+
+    def update(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
+        """Take in a batch of any size; nothing changes if it is refused.
+
+        Args:
+            features: n x d, any real dtype, any device.
+            labels: n integers in 0..k-1.
+
+        Raises:
+            InputError: If shapes or labels do not fit, or a feature is NaN or infinite.
+
+        Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
+        """
+        check_features(features, self.dim)
+        labels = check_labels(labels, len(features)).to(self.device)
+        check_range(labels, self.num_classes)
+        if len(features):
+            present, counts, labels = compact_labels(labels, self.num_classes)
+            batch = self._batch_moments(features.to(self.device), labels, present, counts)
+            self._merge_rows(present, batch)
+
+    def merge(self, other: "ClassMoments") -> None:
+        """Take in the samples another accumulator has seen.
+
+        Args:
+            other: Moments of the same classes, dimension, prior and statistics.
+
+        Raises:
+            InputError: If the two do not describe the same thing.
+        """
+        mine, theirs = self._description(), other._description()
+        if mine != theirs:
+            raise InputError(
+                expected=f"moments of {mine}", found=f"moments of {theirs}", fix="build both alike"
+            )
+        present = torch.nonzero(other.counts).squeeze(1)
+        state = other.state_dict()
+        rows = {name: value if name in _POOLED else value[present] for name, value in state.items()}
+        moved = {name: value.to(self.device) for name, value in rows.items()}
+        self._merge_rows(present.to(self.device), moved)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The statistics as named tensors: what to save, send or merge."""
+        names = ["counts", "means", "traces"]
+        names += ["unit_means", "unit_traces", "zero_vectors"] * ("directions" in self.statistics)
+        state = {name: getattr(self, name).clone() for name in names}
+        if self.scatter is not None:
+            state["scatter"] = mirrored(self.scatter)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Put back what `state_dict` returned.
+
+        Raises:
+            InputError: If names or shapes differ from this accumulator's.
+        """
+        expected = {name: tuple(value.shape) for name, value in self.state_dict().items()}
+        found = {name: tuple(value.shape) for name, value in state.items()}
+        if expected != found:
+            raise InputError(
+                expected=f"a state of {expected}",
+                found=f"{found}",
+                fix="build the moments alike first",
+            )
+        for name, value in state.items():
+            setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
+
+    def _batch_moments(
+        self,
+        features: Shaped[Tensor, "n d"],
+        labels: Int[Tensor, " n"],
+        present: Int[Tensor, " p"],
+        counts: Int[Tensor, " p"],
+    ) -> dict[str, Tensor]:
+        """The statistics of one batch over the classes present in it, which `labels` index."""
+        batch = {"counts": counts, **self._first_read(features, labels, counts)}
+        batch["traces"] = self._zeros(len(present))
+        if self.unit_means is not None:
+            batch["unit_traces"] = self._zeros(len(present))
+        if self.scatter is not None:
+            batch["scatter"] = self._zeros(self.dim, self.dim)
+        root = None if self._weights is None else self._weights[present].sqrt()
+        for chunk, y in self._chunks(features, labels):
+            if self.unit_means is not None:
+                spread = directions(chunk)[0] - batch["unit_means"][y]
+                batch["unit_traces"].index_add_(0, y, spread.square().sum(1))
+            spread = chunk - batch["means"][y]
+            batch["traces"].index_add_(0, y, spread.square().sum(1))
+            if self.scatter is not None:
+                add_gram_(batch["scatter"], spread if root is None else spread * root[y][:, None])
+        return batch
+
+    def _first_read(
+        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"], counts: Int[Tensor, " p"]
+    ) -> dict[str, Tensor]:
+        """Class means of one batch, of its features and of their directions."""
+        first = {"means": self._zeros(len(counts), self.dim)}
+        if self.unit_means is not None:
+            first["unit_means"] = torch.zeros_like(first["means"])
+            first["zero_vectors"] = torch.zeros_like(self.zero_vectors)
+        for chunk, y in self._chunks(features, labels):
+            first["means"].index_add_(0, y, chunk)
+            if self.unit_means is not None:
+                unit, length = directions(chunk)
+                first["unit_means"].index_add_(0, y, unit)
+                first["zero_vectors"] += (length == 0).sum()
+        if not torch.isfinite(first["means"]).all():
+            refuse_nonfinite(features)
+        for name in ("means", "unit_means"):
+            if name in first:
+                first[name] /= counts[:, None]
+        return first
+
+    def _chunks(
+        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
+    ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
+        rows = chunk_rows(self.dim)
+        for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
+            yield chunk.to(self.dtype), y
+
+    def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
+        """Chan's update on the classes present in the other statistics."""
+        mine, theirs = self.counts[present], other["counts"]
+        share = theirs.to(self.dtype) / (mine + theirs)
+        shift = other["means"] - self.means[present]
+        weight = mine * share
+        self.traces.index_add_(0, present, other["traces"] + weight * shift.square().sum(1))
+        self.means.index_add_(0, present, share[:, None] * shift)
+        self.counts.index_add_(0, present, theirs)
+        if self.scatter is not None:
+            weight = weight if self._weights is None else weight * self._weights[present]
+            self.scatter += other["scatter"]
+            add_gram_(self.scatter, shift * weight.sqrt()[:, None])
+        if self.unit_means is not None and self.unit_traces is not None:
+            turn = other["unit_means"] - self.unit_means[present]
+            spread = other["unit_traces"] + mine * share * turn.square().sum(1)
+            self.unit_traces.index_add_(0, present, spread)
+            self.unit_means.index_add_(0, present, share[:, None] * turn)
+            self.zero_vectors += other["zero_vectors"]
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(*shape, dtype=self.dtype, device=self.device)
+
+    def _description(self) -> str:
+        gathered = ", ".join(["means", *sorted(self.statistics)])
+        known = "" if self._weights is None else f", class counts {_digest(self.class_counts)}"
+        return f"{self.num_classes} classes, dim {self.dim}, {self.prior} prior, {gathered}{known}"
+
+    def _scatter_weights(self) -> Float[Tensor, " k"] | None:
+        """What each class's scatter is multiplied by; None stands for 1."""
+        if self.prior == "empirical" or "scatter" not in self.statistics:
+            return None
+        if self.class_counts is None or len(self.class_counts) != self.num_classes:
+            fix = "count the labels first: torch.bincount(labels, minlength=num_classes)"
+            raise InputError(
+                expected="class_counts for the uniform prior's scatter",
+                found="none that fit",
+                fix=fix,
+            )
+        return 1 / self.class_counts.to(self.device, self.dtype).clamp(min=1)
+
+
+def checked_prior(prior: Prior) -> Prior:
+    """The prior, if it is one.
+
+    Raises:
+        InputError: If it is not.
+    """
+    if prior not in ("empirical", "uniform"):
+        raise InputError(
+            expected="prior 'empirical' or 'uniform'",
+            found=repr(prior),
+            fix="choose one of the two",
+        )
+    return prior
+
+
+def _checked_statistics(names: Iterable[Statistic]) -> frozenset[Statistic]:
+    names = frozenset(names)
+    if not names <= ALL_STATISTICS:
+        found = str(sorted(names - ALL_STATISTICS))
+        raise InputError(
+            expected=f"statistics among {sorted(ALL_STATISTICS)}",
+            found=found,
+            fix="drop the others",
+        )
+    return names
+
+
+def _digest(counts: Tensor | None) -> str:
+    return "none" if counts is None else f"{counts.tolist()[:8]}, {int(counts.sum())} in all"

@@ -1,0 +1,125 @@
+"""Statistics of the same samples in two layers: what the geodesic and relative position need."""
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.stats.batch import compact_labels
+
+
+class CrossMoments:
+    r"""Per class $\sum_i\langle h^0_i-\mu^0_c,h^1_i-\mu^1_c\rangle$ of two layers, in one pass.
+
+    State: ``counts`` (k), ``first`` and ``last`` class means (k x d), ``cross`` (k).
+
+    Args:
+        num_classes: Number of classes; labels are 0..k-1.
+        dim: Dimension of both layers.
+        device: Where to accumulate, in float64.
+
+    Example:
+        >>> pair = CrossMoments(num_classes=1, dim=1)
+        >>> h = torch.tensor([[1.0], [3.0]])
+        >>> pair.update(h, 2 * h, torch.tensor([0, 0]))
+        >>> pair.cross.tolist()  # (-1)(-2) + (1)(2)
+        [4.0]
+    """
+
+    def __init__(self, num_classes: int, dim: int, device: torch.device | str = "cpu") -> None:
+        self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
+        self.first = torch.zeros(num_classes, dim, dtype=torch.float64, device=device)
+        self.last = torch.zeros_like(self.first)
+        self.cross = torch.zeros(num_classes, dtype=torch.float64, device=device)
+
+    def update(
+        self,
+        first: Shaped[Tensor, "n d"],
+        last: Shaped[Tensor, "n d"],
+        labels: Int[Tensor, " n"],
+    ) -> None:
+        """Take in a batch: the same samples in both layers, and their labels."""
+        labels = labels.to(self.counts.device)
+        present, counts, index = compact_labels(labels, len(self.counts))
+        means, centred = zip(
+            *(_centre(h.to(self.first), index, counts) for h in (first, last)), strict=True
+        )
+        cross = torch.zeros(len(present), dtype=self.cross.dtype, device=self.cross.device)
+        cross.index_add_(0, index, (centred[0] * centred[1]).sum(1))
+        self._merge_rows(present, counts, means[0], means[1], cross)
+
+    def merge(self, other: "CrossMoments") -> None:
+        """Take in the samples another accumulator of the same shape has seen."""
+        present = torch.nonzero(other.counts).squeeze(1)
+        rows = (other.counts, other.first, other.last, other.cross)
+        counts, first, last, cross = (value[present].to(self.cross.device) for value in rows)
+        self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
+
+    def _merge_rows(
+        self,
+        present: Int[Tensor, " p"],
+        counts: Int[Tensor, " p"],
+        first: Float[Tensor, "p d"],
+        last: Float[Tensor, "p d"],
+        cross: Float[Tensor, " p"],
+    ) -> None:
+        mine = self.counts[present]
+        share = counts.to(self.cross.dtype) / (mine + counts)
+        shift = (first - self.first[present], last - self.last[present])
+        gained = cross + mine * share * (shift[0] * shift[1]).sum(1)
+        self.cross.index_add_(0, present, gained)
+        self.first.index_add_(0, present, share[:, None] * shift[0])
+        self.last.index_add_(0, present, share[:, None] * shift[1])
+        self.counts.index_add_(0, present, counts)
+
+
+def step_length(earlier: Shaped[Tensor, "n d"], later: Shaped[Tensor, "n d"]) -> float:
+    r"""$\sum_i\lVert h_i^{j+1}-h_i^j\rVert$ over a batch, in float64; additive over batches."""
+    step = later.to(torch.float64) - earlier.to(torch.float64)
+    return float(torch.linalg.vector_norm(step, dim=1).sum())
+
+
+def nearest_hits_on_line(
+    first: Shaped[Tensor, "n d"],
+    last: Shaped[Tensor, "n d"],
+    labels: Int[Tensor, " n"],
+    pair: CrossMoments,
+    positions: Float[Tensor, " t"],
+) -> Int[Tensor, " t"]:
+    r"""Samples nearest to their own class mean at each point of the line between two layers.
+
+    $\lVert h^{(t)}-\mu_c^{(t)}\rVert^2$ is a quadratic in $t$ whose three coefficients are products
+    of the end layers, so no interpolated feature is formed.
+
+    Args:
+        first: The first layer's features.
+        last: The last layer's features of the same samples.
+        labels: Their classes.
+        pair: Cross moments of the two layers (over all the samples).
+        positions: Values of $t$ in [0, 1].
+
+    Returns:
+        Hits at each position; additive over batches. Cost: four $2ndK$ products, T passes of nK.
+    """
+    present = torch.nonzero(pair.counts).squeeze(1)
+    m0, m1 = pair.first[present], pair.last[present]
+    o0, o1 = m0.mean(0), m1.mean(0)
+    m0, m1 = m0 - o0, m1 - o1
+    h0, h1 = first.to(m0) - o0, last.to(m1) - o1
+    at_first = torch.addmm(m0.square().sum(1), h0, m0.mT, alpha=-2)
+    at_last = torch.addmm(m1.square().sum(1), h1, m1.mT, alpha=-2)
+    mixed = (m0 * m1).sum(1) - h0 @ m1.mT - h1 @ m0.mT
+    labels = labels.to(present.device)
+    hits = [
+        (present[(u * u * at_first + 2 * t * u * mixed + t * t * at_last).argmin(1)] == labels)
+        for t, u in zip(positions.tolist(), (1 - positions).tolist(), strict=True)
+    ]
+    return torch.stack([hit.sum() for hit in hits])
+
+
+def _centre(
+    rows: Float[Tensor, "n d"], index: Int[Tensor, " n"], counts: Int[Tensor, " p"]
+) -> tuple[Float[Tensor, "p d"], Float[Tensor, "n d"]]:
+    """Class means of a batch, and its rows without them."""
+    sums = torch.zeros(len(counts), rows.shape[1], dtype=rows.dtype, device=rows.device)
+    means = sums.index_add_(0, index, rows) / counts[:, None]
+    return means, rows - means[index]

@@ -1,0 +1,151 @@
+"""Finished statistics of the classes present, in the notation of the papers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.math.symmetric import mirrored
+from ncscope.stats.moments import ClassMoments, Prior
+
+_ROUNDING = 32.0
+
+
+@dataclass(frozen=True)
+class ClassStatistics:
+    r"""What the metrics are functions of: K classes present, dimension d.
+
+    Attributes:
+        classes: Labels of the classes present, ascending.
+        num_classes: Number of classes asked for, present or not.
+        counts: $n_c$.
+        prior: $\pi_c$: $n_c/N$, or $1/K$.
+        means: Class means $\mu_c$, one a row.
+        class_traces: $\operatorname{Tr}\Sigma_c$.
+        within: Pooled within-class scatter $\Sigma_W=\sum_c\pi_c\Sigma_c$; None if not gathered.
+        unit_means: $\frac1{n_c}\sum\hat h_i$; None if directions were not gathered.
+        unit_class_traces: $\frac1{n_c}\sum\lVert\hat h_i-\bar{\hat h}_c\rVert^2$; likewise.
+        zero_vectors: Number of features without a direction.
+    """
+
+    classes: Int[Tensor, " k"]
+    num_classes: int
+    counts: Int[Tensor, " k"]
+    prior: Float[Tensor, " k"]
+    means: Float[Tensor, "k d"]
+    class_traces: Float[Tensor, " k"]
+    within: Float[Tensor, "d d"] | None
+    unit_means: Float[Tensor, "k d"] | None
+    unit_class_traces: Float[Tensor, " k"] | None
+    zero_vectors: int
+
+    @property
+    def k(self) -> int:
+        """Number of classes present."""
+        return len(self.classes)
+
+    @property
+    def dim(self) -> int:
+        """Feature dimension d."""
+        return self.means.shape[1]
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples N."""
+        return int(self.counts.sum())
+
+    @cached_property
+    def global_mean(self) -> Float[Tensor, " d"]:
+        r"""$\mu_G=\sum_c\pi_c\mu_c$."""
+        return self.prior @ self.means
+
+    @cached_property
+    def centred(self) -> Float[Tensor, "k d"]:
+        r"""$\mu_c-\mu_G$, with the prior's $\mu_G$; rows no longer than rounding are zero."""
+        return self._cleaned(self.means - self.global_mean)
+
+    @cached_property
+    def frame(self) -> Float[Tensor, "k d"]:
+        r"""$\tilde\mu_c$, centred by the *unweighted* mean: the frame of NC2 and NC3."""
+        return self._cleaned(self.means - self.means.mean(0))
+
+    @cached_property
+    def within_trace(self) -> Float[Tensor, ""]:
+        r"""$\operatorname{Tr}\Sigma_W$."""
+        return self.prior @ self.class_traces
+
+    @cached_property
+    def between_trace(self) -> Float[Tensor, ""]:
+        r"""$\operatorname{Tr}\Sigma_B$."""
+        return self.prior @ self.centred.square().sum(1)
+
+    def _cleaned(self, rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+        """Means that differ from their centre by rounding alone coincide with it."""
+        length = torch.linalg.vector_norm(rows, dim=1)
+        size = torch.linalg.vector_norm(self.means, dim=1).max()
+        floor = _ROUNDING * torch.finfo(rows.dtype).eps * size
+        return torch.where((length > floor)[:, None], rows, 0.0)
+
+
+def finish(moments: ClassMoments, prior: Prior | None = None) -> ClassStatistics:
+    """Statistics of the classes present in a stream.
+
+    Args:
+        moments: What was accumulated.
+        prior: Class prior, by default the one the moments were gathered for.
+
+    Raises:
+        InputError: If fewer than two classes are present, or the scatter was pooled for another
+            prior, or class counts given beforehand turn out wrong.
+    """
+    prior = moments.prior if prior is None else prior
+    present = torch.nonzero(moments.counts).squeeze(1)
+    if len(present) < 2:
+        found = f"{len(present)} in {int(moments.counts.sum())} samples"
+        fix = "collapse is a relation between classes: pass samples of several"
+        raise InputError(expected="at least two classes with samples", found=found, fix=fix)
+    if moments.scatter is not None:
+        _check_pooling(moments, prior)
+    counts = moments.counts[present]
+    share = counts.to(moments.dtype)
+    weights = share / share.sum() if prior == "empirical" else torch.ones_like(share) / len(share)
+    return ClassStatistics(
+        classes=present,
+        num_classes=moments.num_classes,
+        counts=counts,
+        prior=weights,
+        means=moments.means[present],
+        class_traces=moments.traces[present] / share,
+        within=_pooled(moments, share),
+        unit_means=None if moments.unit_means is None else moments.unit_means[present],
+        unit_class_traces=(
+            None if moments.unit_traces is None else moments.unit_traces[present] / share
+        ),
+        zero_vectors=int(moments.zero_vectors),
+    )
+
+
+def _pooled(moments: ClassMoments, share: Float[Tensor, " k"]) -> Float[Tensor, "d d"] | None:
+    if moments.scatter is None:
+        return None
+    total = share.sum() if moments.prior == "empirical" else torch.tensor(float(len(share)))
+    return mirrored(moments.scatter) / total.to(moments.scatter)
+
+
+def _check_pooling(moments: ClassMoments, prior: Prior) -> None:
+    if prior != moments.prior:
+        fix = f"build ClassMoments(prior={prior!r})"
+        found = f"a scatter pooled for the {moments.prior} prior"
+        raise InputError(expected=f"moments for the {prior} prior", found=found, fix=fix)
+    known = moments.class_counts
+    if prior == "uniform" and known is not None:
+        given = known.to(moments.counts)
+        wrong = torch.nonzero(given != moments.counts).squeeze(1)
+        if len(wrong):
+            c = int(wrong[0])
+            found = f"{int(moments.counts[c])} samples of class {c}, class_counts says {given[c]}"
+            fix = "count the labels of exactly the samples that are streamed"
+            raise InputError(expected="the class_counts given", found=found, fix=fix)
