@@ -5,6 +5,7 @@ batch by batch and ``measure_moments``.
 """
 
 from ncscope.api.measure import measure, measure_moments
+from ncscope.api.model import measure_model
 from ncscope.api.result import ModelReport, Report
 from ncscope.errors import InputError
 from ncscope.stats.moments import ClassMoments
@@ -17,5 +18,6 @@ __all__ = [
     "ModelReport",
     "Report",
     "measure",
+    "measure_model",
     "measure_moments",
 ]

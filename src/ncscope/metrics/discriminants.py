@@ -53,23 +53,19 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
 def snr_singular_values(
     stats: ClassStatistics, found: Discriminants
 ) -> Float[Tensor, " min_d_k-1"]:
-    r"""Singular values of $\Sigma_W^{-1/2}\tilde M$, the signal-to-noise matrix of the means.
+    r"""$\omega_j=\sqrt{K\nu_j/(1-\nu_j)}$, $\nu_j$ the squared canonical correlations.
 
-    With balanced classes $\omega_j=\sqrt{K\nu_j/(1-\nu_j)}$, $\nu_j$ the eigenvalues of
-    $\frac1K\tilde M^\top\Sigma_T^\dagger\tilde M$; computed from the odds $\nu/(1-\nu)$ themselves,
-    never from $1-\nu$. Source: MSE definition 2.
+    For balanced classes the singular values of the signal-to-noise matrix
+    $\Sigma_W^{-1/2}\tilde M$ (MSE definition 2); for others those of
+    $\Sigma_W^{-1/2}\tilde M\operatorname{diag}(\sqrt{K\pi})$, as in the MSE decomposition. Taken
+    from the odds $\nu/(1-\nu)$ themselves, never from $1-\nu$.
 
     Returns:
         $\min(d,K-1)$ values, descending; infinite in directions without within-class variation.
         Invariant under every invertible linear map and shift of the features.
     """
-    odds, finite = found.canonical.odds, found.canonical.finite
-    unweighted = (found.classes.mT / stats.prior) @ found.classes
-    metric = finite.mT @ torch.linalg.inv(unweighted) @ finite
-    lower = torch.linalg.cholesky(metric)
-    half = torch.linalg.solve_triangular(lower, odds, upper=False)
-    whitened = torch.linalg.solve_triangular(lower, half.mT, upper=False)
-    values = torch.linalg.eigvalsh(whitened).flip(0).clamp(min=0).sqrt()
-    infinite = finite.shape[0] - finite.shape[1]
-    missing = full_rank(stats) - finite.shape[0]
-    return torch.cat([values.new_full((infinite,), torch.inf), values, values.new_zeros(missing)])
+    odds = torch.linalg.eigvalsh(found.canonical.odds).flip(0).clamp(min=0)
+    directions, finite = found.canonical.finite.shape
+    infinite = odds.new_full((directions - finite,), torch.inf)
+    absent = odds.new_zeros(full_rank(stats) - directions)
+    return torch.cat([infinite, (stats.k * odds).sqrt(), absent])

@@ -78,26 +78,23 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
         >>> head.name, head.weight.shape
         ('3', torch.Size([2, 3]))
     """
-    logits, calls = _trace(model, inputs)
-    if name is None:
-        call = _innermost([call for call in calls if _equal(call.output, logits)], calls, logits)
-    else:
-        call = _named(model, calls, name)
-    _check_called_once(call, calls)
-    _check_linear(call)
+    with measuring(model):
+        logits, calls = _trace(model, inputs)
+        call = _innermost(calls, logits) if name is None else _named(model, calls, name)
+        _check_called_once(call, calls)
+        _check_linear(call)
     return Head(call.name, call.module, call.weight, call.bias, _equal(call.output, logits))
 
 
 def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[_Call]]:
     """The logits, and the calls of linear layers in the order in which they end."""
-    with measuring(model), _recorded_calls(model) as calls:
+    with _recorded_calls(model) as calls:
         logits = logits_of(forward(model, inputs))
     if not logits.isfinite().all():
         rows = int((~logits.isfinite().all(dim=1)).sum())
-        found = f"NaN or infinity in {rows} of {len(logits)} rows"
         raise InputError(
             expected="finite logits",
-            found=found,
+            found=f"NaN or infinity in {rows} of {len(logits)} rows",
             fix="check the inputs' scale and the model's weights",
         )
     return logits, calls
@@ -123,22 +120,26 @@ def _recorder(name: str, calls: list[_Call]) -> Any:
     ) -> None:
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
         features, result = first_tensor((args, kwargs)), first_tensor(output)
-        if not isinstance(weight, Tensor) or weight.ndim < 2 or features is None or result is None:
+        if not isinstance(weight, Tensor) or features is None or result is None:
             return
         if not _one_vector_a_sample(weight, features, result):
             return
-        # Copies: the model may change any of them in place after this call.
-        bias = bias.detach().clone() if isinstance(bias, Tensor) else None
-        tensors = (weight.flatten(1), bias, features.flatten(1), result.flatten(1))
-        copies = (tensor if tensor is None else tensor.detach().clone() for tensor in tensors)
-        calls.append(_Call(name, module, *copies))  # type: ignore[arg-type]
+        bias = _copied(bias) if isinstance(bias, Tensor) else None
+        matrix, rows, outputs = (_copied(t.flatten(1)) for t in (weight, features, result))
+        calls.append(_Call(name, module, matrix, bias, rows, outputs))
 
     return record
 
 
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy, since the model may change the tensor in place after this call."""
+    return tensor.detach().clone()
+
+
 def _one_vector_a_sample(weight: Tensor, features: Tensor, output: Tensor) -> bool:
     return (
-        features.ndim > 1
+        weight.ndim > 1
+        and features.ndim > 1
         and features.is_floating_point()
         and features.numel() == len(features) * weight[0].numel()
         and output.numel() == len(features) * len(weight)
@@ -149,8 +150,9 @@ def _equal(output: Tensor, logits: Tensor) -> bool:
     return output.shape == logits.shape and torch.equal(output.to(logits.dtype), logits)
 
 
-def _innermost(matches: list[_Call], calls: list[_Call], logits: Tensor) -> _Call:
-    """The one match that has no other match inside it."""
+def _innermost(calls: list[_Call], logits: Tensor) -> _Call:
+    """The one module with the logits as output that has no other such module inside it."""
+    matches = [call for call in calls if _equal(call.output, logits)]
     names = {call.name for call in matches}
     inner = [name for name in names if not any(_inside(other, name) for other in names)]
     if not inner:

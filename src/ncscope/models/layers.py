@@ -65,11 +65,11 @@ def residual_blocks(model: nn.Module) -> list[str]:
     """Names of the repeated blocks that a network is a chain of: its default layers.
 
     Found by structure alone. A *chain* is an ``nn.Sequential``, an ``nn.ModuleList``, or a
-    module whose children are several and all of one class of blocks; chains are looked through. A *block* is any other
-    module with children that holds at least two weight matrices or kernels and whose class is
-    met at least twice; the outermost are taken. Classes that keep three quarters of their
-    weights in chains of such modules are stages, and the members of the chains are taken
-    instead. In a network without any, modules with a single weight matrix count as blocks.
+    module whose children are several blocks of one class; chains are looked through. A *block*
+    is any other module with children that holds at least two weight matrices or kernels and
+    whose class is met at least twice; the outermost are taken. Classes that keep three quarters
+    of their weights in chains of such modules are stages, and the members of the chains are
+    taken instead. In a network without any, modules with one weight matrix count as blocks.
 
     The name says what is meant, not what is checked: Inception modules are found too, though
     nothing is added to their input. Where structure misleads, choose with `match_layers`.

@@ -34,8 +34,8 @@ def measuring(model: nn.Module) -> Iterator[None]:
     """
     flags = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
-        stack.callback(_restore_flags, flags)
         stack.enter_context(_random_states())
+        stack.callback(_restore_flags, flags)
         stack.enter_context(torch.no_grad())
         for device in _autocast_devices(model):
             stack.enter_context(torch.autocast(device, enabled=False))
@@ -52,7 +52,7 @@ def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
 @contextmanager
 def _random_states() -> Iterator[None]:
     python, cpu = random.getstate(), torch.get_rng_state()
-    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    in_use = torch.cuda.is_initialized()
     cuda = torch.cuda.get_rng_state_all() if in_use else []
     try:
         yield

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -80,7 +80,7 @@ class Taps:
             raise self._not_run()
         return self._logits
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Taps":
         """Attach to the model."""
         modules = [(name, named_layer(self._model, name)) for name in self._layers]
         head = named_layer(self._model, self._head)
@@ -132,11 +132,11 @@ class Taps:
 
     def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._check_all_ran()
-        self._logits = logits_of(output).detach()
-        self._check_rows(len(self._logits))
+        logits = logits_of(output).detach()
+        self._check_rows(len(logits))
         head_input = self._running.pop(HEAD_INPUT)
         self._features = MappingProxyType({**self._running, HEAD_INPUT: head_input})
-        self._running = {}
+        self._logits = logits
 
     def _check_all_ran(self) -> None:
         missing = [name for name in (*self._layers, HEAD_INPUT) if name not in self._running]

@@ -69,8 +69,7 @@ def _order_sentence(probe: ProbeRecord, key: str) -> str:
         return f"{name} never {wrong} from one layer to the next."
     worst = sorted(breaks, key=lambda found: -found[1])[:_BREAKS_SHOWN]
     phrases = [
-        f"from {probe.layers[later - 1].layer} to {probe.layers[later].layer} "
-        f"(by {typeset(by, 3)})"
+        f"from {probe.layers[later - 1].layer} to {probe.layers[later].layer} (by {typeset(by, 3)})"
         for later, by in worst
     ]
     if len(breaks) > len(worst):

@@ -27,9 +27,10 @@ _ACCENTS = {
     "vec": "→", "dot": "˙",
 }  # fmt: skip
 _SPACES = {",": "0.17em", ";": "0.28em", ":": "0.22em", " ": "0.3em", "quad": "1em", "!": "0"}
-_UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mathsf", "textstyle"}
+_UPRIGHT = {"operatorname", "mathrm", "text", "textrm", "mathsf"}
 _STYLES = {"mathbf": "bold", "boldsymbol": "bold", "mathbb": "double-struck", "mathcal": "script"}
-_IGNORED = {"left", "right", "big", "Big", "bigl", "bigr", "displaystyle", "textstyle", "limits"}
+_IGNORED = re.compile(r"left|right|middle|[bB]igg?[lrm]?|displaystyle|limits")
+_THIN_SPACE = '<mspace width="0.17em"></mspace>'
 _DOUBLE_STRUCK = {"R": "ℝ", "E": "𝔼", "N": "ℕ", "C": "ℂ", "P": "ℙ", "1": "𝟙"}
 _SCRIPT = {"L": "ℒ", "H": "ℋ", "N": "𝒩", "O": "𝒪", "B": "ℬ"}
 
@@ -87,6 +88,8 @@ class _Reader:
         parts = []
         while self.peek() and self.peek() != "}":
             parts.append(self.scripted())
+            if "<mtext>" in parts[-1] and re.match(r"[\\\w]", self.peek()):
+                parts.append(_THIN_SPACE)
         return "".join(parts)
 
     def scripted(self) -> str:
@@ -97,7 +100,7 @@ class _Reader:
             if mark == "'":
                 scripts["^"] = scripts.get("^", "") + "<mo>′</mo>"
             else:
-                scripts[mark] = scripts.get(mark, "") + self.atom()
+                scripts[mark] = scripts.get(mark, "") + self.argument()
         under, over = scripts.get("_"), scripts.get("^")
         base = _one(base)
         if under and over:
@@ -129,7 +132,7 @@ class _Reader:
             return f'<mspace width="{_SPACES[name]}"></mspace>'
         if name in _ACCENTS:
             return f'<mover accent="true">{self.argument()}<mo>{_ACCENTS[name]}</mo></mover>'
-        if name in _IGNORED:
+        if _IGNORED.fullmatch(name):
             return ""
         if name in _UPRIGHT:
             return f"<mtext>{escape(self.raw())}</mtext>"
@@ -147,6 +150,10 @@ class _Reader:
         return f"<mfrac>{self.argument()}{self.argument()}</mfrac>"
 
     def argument(self) -> str:
+        """One atom; of a number its first digit, as in LaTeX."""
+        digits = self.peek()
+        if digits.isdigit():
+            self.tokens[self.place : self.place + 1] = digits
         return _one(self.atom())
 
     def styled(self, name: str) -> str:

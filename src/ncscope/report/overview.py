@@ -14,7 +14,7 @@ from ncscope.report.labels import (
     value_of,
 )
 from ncscope.report.numbers import listed, typeset
-from ncscope.report.payload import by_split, moment, time_unit
+from ncscope.report.timeline import by_split, moment, time_unit
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,15 @@ def details(probe: ProbeRecord, caption: str) -> Details:
     """Every metric of one measurement at each layer, and its notes."""
     metrics = distinct_labels(key for record in probe.layers for key in record.metrics)
     groups = {
-        title: [DetailRow(metric, [_cell(record, metric) for record in probe.layers]) for metric in own]
+        title: [
+            DetailRow(metric, [_cell(record, metric) for record in probe.layers]) for metric in own
+        ]
         for title, own in by_group(metrics).items()
     }
     return Details(caption, list(probe.layers), groups, notes(probe))
 
 
-def _cell(record: LayerRecord, metric: Metric) -> str:
+def _cell(record: LayerRecord, metric: Label) -> str:
     value = value_of(record.metrics, metric.key)
     return "" if value is None else typeset(value)
 

@@ -1,5 +1,6 @@
 """Self-contained interactive pages: of a training run, and of a single measurement."""
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -20,7 +21,8 @@ from ncscope.report.overview import (
     run_facts,
     summary,
 )
-from ncscope.report.payload import as_json, by_split, moment, probe_payload, run_payload, time_unit
+from ncscope.report.payload import as_json, probe_payload, run_payload
+from ncscope.report.timeline import by_split, moment, time_unit
 
 _SCRIPTS = ("theme.js", "controls.js", "history.js", "layers.js", "frames.js", "start.js")
 
@@ -111,7 +113,8 @@ def _render(template: str, payload: Mapping[str, Any], **context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["mathml"] = lambda latex: Markup(formula(latex))  # noqa: S704
+    environment.filters["mathml"] = lambda latex: Markup(formula(latex))
+    environment.filters["breakable"] = _breakable
     return environment.get_template(template).render(
         payload=payload,
         data=Markup(as_json(payload)),
@@ -120,6 +123,12 @@ def _render(template: str, payload: Mapping[str, Any], **context: Any) -> str:
         plotly=Markup(get_plotlyjs()),
         **context,
     )
+
+
+def _breakable(name: str) -> Markup:
+    """A layer's name that may break after a dot or an underscore."""
+    pieces = re.split(r"(?<=[._/])", name)
+    return Markup("<wbr>").join(pieces)
 
 
 def _asset(name: str) -> Markup:

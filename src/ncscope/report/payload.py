@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
@@ -10,6 +10,7 @@ from ncscope.report import layer_order, spectra
 from ncscope.report.labels import PFC_METRICS, Label, distinct_labels, label_of, value_of
 from ncscope.report.mathml import formula
 from ncscope.report.numbers import compact, typeset
+from ncscope.report.timeline import by_split, layer_names, moment, time_unit
 
 GRAM_CLASSES = 64
 """At most so many classes of a Gram matrix are drawn."""
@@ -63,26 +64,6 @@ def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
         "spectra": _nonempty({"all": [{"label": n, **frame} for n, frame in curves if frame]}),
         "pfc": [metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
-
-
-def time_unit(snapshots: Iterable[Snapshot]) -> str:
-    """``epoch``, or ``step`` where a split is measured more than once in an epoch."""
-    seen = [(snapshot.split, snapshot.epoch) for snapshot in snapshots]
-    return "epoch" if len(set(seen)) == len(seen) else "step"
-
-
-def by_split(snapshots: Iterable[Snapshot]) -> dict[str, list[Snapshot]]:
-    """The snapshots of each split in order of time, the training split first."""
-    splits: dict[str, list[Snapshot]] = {}
-    ordered = sorted(snapshots, key=lambda snapshot: (snapshot.step, snapshot.epoch))
-    for snapshot in ordered:
-        splits.setdefault(snapshot.split, []).append(snapshot)
-    return dict(sorted(splits.items(), key=lambda item: (item[0] != "train", item[0])))
-
-
-def layer_names(probes: Iterable[ProbeRecord]) -> list[str]:
-    """Every layer's name, in forward order of first appearance."""
-    return list(dict.fromkeys(record.layer for probe in probes for record in probe.layers))
 
 
 def metric_entry(metric: Label, key: str = "") -> dict[str, Any]:
@@ -157,11 +138,6 @@ def _series(
     }
 
 
-def moment(snapshot: Snapshot, unit: str) -> int:
-    """The snapshot's place on the time axis."""
-    return snapshot.epoch if unit == "epoch" else snapshot.step
-
-
 def _value(metrics: Mapping[str, float], key: str) -> float | None:
     value = value_of(metrics, key)
     return None if value is None else compact(value)
@@ -172,7 +148,9 @@ def _labelled(snapshot: Snapshot, unit: str, frame: dict[str, Any]) -> dict[str,
 
 
 def _last_layer_frames(
-    splits: Mapping[str, Sequence[Snapshot]], unit: str, build: Any
+    splits: Mapping[str, Sequence[Snapshot]],
+    unit: str,
+    build: Callable[[LayerRecord], dict[str, Any] | None],
 ) -> dict[str, list[dict[str, Any]]]:
     frames: dict[str, list[dict[str, Any]]] = {}
     for name, own in splits.items():

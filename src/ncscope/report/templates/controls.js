@@ -47,6 +47,8 @@ function frameChooser(figure, frames, onChange) {
   const describe = () => {
     const words = [state.split === "all" ? "" : state.split, current().label];
     figure.querySelector(".moment").textContent = capitalised(words.filter(Boolean).join(", "));
+    const output = host.querySelector("output");
+    if (output) output.textContent = current().label;
   };
   const changed = () => {
     describe();
@@ -91,7 +93,6 @@ function timeSlider(count, state, current, changed) {
   const show = (place) => {
     state.place = place;
     slider.value = place;
-    output.textContent = current().label;
     slider.setAttribute("aria-valuetext", current().label);
     changed();
   };

@@ -1,0 +1,88 @@
+"""Measure collapse in a model, layer by layer."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from ncscope.api.result import ModelReport
+from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.stats.moments import Prior
+from ncscope.stats.store import DEFAULT_BUDGET
+
+
+def measure_model(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    layers: Sequence[str] | None = None,
+    head: str | None = None,
+    groups: Collection[str] | None = None,
+    layer_groups: Collection[str] | None = ("pfc",),
+    prior: Prior = "empirical",
+    class_counts: Int[Tensor, " k"] | None = None,
+    weight_decay: float = 0.0,
+    pool: bool = False,
+    reference: ModelReport | None = None,
+    memory: int = DEFAULT_BUDGET,
+    progress: bool = True,
+) -> ModelReport:
+    """Measure neural collapse in a classifier, in one forward pass over a loader.
+
+    The head is the linear layer whose output is the logits; it is found by tracing them. The
+    model runs in evaluation mode and is left exactly as it was: weights, buffers, training
+    flags, hooks and random states.
+
+    Args:
+        model: A classifier: torchvision, timm, or any module that returns logits.
+        loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
+        layers: Names or glob patterns of layers to measure besides the features that the head
+            reads; by default the repeated blocks. Feature maps are flattened.
+        head: Name of the classifier head, if it should not be looked for.
+        groups: Groups of metrics of the head's features, by default all.
+        layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
+            no d x d matrix; None for all.
+        prior: Class prior, ``"empirical"`` or ``"uniform"``.
+        class_counts: Samples of each class, which the uniform prior needs beforehand.
+        weight_decay: Decay on the head that the MSE decomposition assumes.
+        pool: Average feature maps over space instead of flattening them.
+        reference: Report of the same model on its training set, whose class means the
+            nearest-mean rule then uses.
+        memory: Bytes of features to keep for the second look; more goes to disk.
+        progress: Whether to show a progress bar (on stderr, in a terminal).
+
+    Returns:
+        A mapping of the metrics of the head's features, with ``layers``, a report for each.
+
+    Raises:
+        InputError: If the loader is empty, no head is found, or a layer does not exist; the
+            message says what to pass.
+
+    Example:
+        >>> import torch, ncscope
+        >>> from ncscope.models.residual import ResidualNet
+        >>> data = torch.utils.data.TensorDataset(torch.randn(40, 8), torch.arange(40) % 4)
+        >>> loader = torch.utils.data.DataLoader(data, batch_size=16)
+        >>> model = ResidualNet(in_features=8, width=16, depth=2, num_classes=4)
+        >>> report = ncscope.measure_model(model, loader, progress=False)
+        >>> list(report.layers)
+        ['blocks.0', 'blocks.1']
+    """
+    options = ProbeOptions(
+        layers=layers,
+        head=head,
+        groups=groups,
+        layer_groups=layer_groups,
+        prior=prior,
+        class_counts=class_counts,
+        weight_decay=weight_decay,
+        pool=pool,
+        memory=memory,
+        progress=progress,
+    )
+    known = None
+    if reference is not None:
+        known = {name: report.statistics for name, report in reference.layers.items()}
+    probed = probe_model(model, loader, options, known)
+    return ModelReport(probed.record, probed.statistics)

@@ -1,0 +1,77 @@
+"""Statistics of every tapped layer, batch by batch, in one pass."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
+from ncscope.stats.store import FeatureStore
+
+
+class LayerGatherer:
+    """Moments of each layer, path lengths between them, and features kept for the second look.
+
+    Args:
+        moments: One accumulator a layer, in forward order.
+        store: Where to keep features for the second look; None if there is to be none.
+    """
+
+    def __init__(self, moments: Mapping[str, ClassMoments], store: FeatureStore | None) -> None:
+        self.moments, self.store = dict(moments), store
+        self.comparable = _same_dimension_tail(moments)
+        self.step_lengths = [0.0] * (len(self.comparable) - 1)
+        last = self.moments[self.comparable[-1]]
+        several = len(self.comparable) > 1
+        self.pair = CrossMoments(last.num_classes, last.dim, last.device) if several else None
+
+    def update(
+        self, features: Mapping[str, Float[Tensor, "b _d"]], labels: Int[Tensor, " b"]
+    ) -> None:
+        """Take in one batch of all layers."""
+        for name, moments in self.moments.items():
+            moments.update(features[name], labels)
+        for index, (earlier, later) in enumerate(pairwise(self.comparable)):
+            self.step_lengths[index] += step_length(features[earlier], features[later])
+        if self.pair is not None:
+            first, last = self.comparable[0], self.comparable[-1]
+            self.pair.update(features[first], features[last], labels)
+        if self.store is not None:
+            self.store.append({name: features[name] for name in self.moments}, labels)
+
+    def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
+        """The second look: each layer's decisions over the stored features."""
+        assert self.store is not None
+        counts: dict[str, DecisionCounts] = {}
+        for features, labels in self.store:
+            for name, decide in deciders.items():
+                found = decide(features[name], labels)
+                counts[name] = counts[name] + found if name in counts else found
+        return counts
+
+    def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
+        """Nearest-class-mean accuracy along the line from the first comparable layer to the last."""
+        assert self.store is not None
+        assert self.pair is not None
+        first, last = self.comparable[0], self.comparable[-1]
+        device = self.pair.counts.device
+        hits = torch.zeros(len(positions), dtype=torch.int64, device=device)
+        for features, labels in self.store:
+            h0, h1 = features[first].to(device), features[last].to(device)
+            hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
+        accuracies: list[float] = (hits / self.pair.counts.sum()).tolist()
+        return accuracies
+
+
+def _same_dimension_tail(moments: Mapping[str, ClassMoments]) -> tuple[str, ...]:
+    """The longest run of layers up to the last that share its dimension."""
+    names = list(moments)
+    dim = moments[names[-1]].dim
+    start = len(names)
+    while start > 0 and moments[names[start - 1]].dim == dim:
+        start -= 1
+    return tuple(names[start:])

@@ -1,0 +1,275 @@
+"""Measure a model layer by layer, in one pass over a loader."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.metrics.evaluate import statistics_for
+from ncscope.metrics.layerwise import geodesic, relative_position
+from ncscope.metrics.sources import Sources
+from ncscope.models.forward import forward
+from ncscope.models.heads import Head, find_head
+from ncscope.models.layers import match_layers, residual_blocks
+from ncscope.models.measuring import measuring
+from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.probing.compute import layer_record
+from ncscope.probing.gather import LayerGatherer
+from ncscope.probing.records import GeodesicRecord, ProbeRecord
+from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.moments import ClassMoments, Prior, Statistic
+from ncscope.stats.statistics import ClassStatistics, finish
+from ncscope.stats.store import DEFAULT_BUDGET, FeatureStore
+
+LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """What to measure of a model.
+
+    Attributes:
+        layers: Names or glob patterns of layers to tap besides the head's input; None for the
+            repeated blocks.
+        head: Name of the classifier head; None to find it.
+        groups: Groups of metrics of the head's input; None for all.
+        layer_groups: Groups of metrics of the other layers.
+        prior: Class prior.
+        class_counts: Samples of each class, which the uniform prior needs beforehand.
+        weight_decay: Decay on the head that the MSE decomposition assumes.
+        pool: Average feature maps over space instead of flattening them.
+        memory: Bytes of features to hold for the second look; more goes to disk.
+        progress: Whether to show a progress bar on stderr.
+    """
+
+    layers: Sequence[str] | None = None
+    head: str | None = None
+    groups: Collection[str] | None = None
+    layer_groups: Collection[str] | None = ("pfc",)
+    prior: Prior = "empirical"
+    class_counts: Int[Tensor, " k"] | None = None
+    weight_decay: float = 0.0
+    pool: bool = False
+    memory: int = DEFAULT_BUDGET
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A model's measurement: the plain record, and the statistics it was computed from.
+
+    Attributes:
+        record: Metrics of every layer.
+        statistics: Layer name to class statistics, in forward order.
+    """
+
+    record: ProbeRecord
+    statistics: Mapping[str, ClassStatistics]
+
+
+def probe_model(
+    model: nn.Module,
+    loader: Iterable[Any],
+    options: ProbeOptions | None = None,
+    reference: Mapping[str, ClassStatistics] | None = None,
+) -> Probed:
+    """Run a model over a loader once and measure the layers tapped.
+
+    Args:
+        model: A classifier. It runs in evaluation mode and is left exactly as it was.
+        loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
+        options: What to measure.
+        reference: Statistics of the training set by layer, whose class means NC4 then uses.
+
+    Raises:
+        InputError: If the loader is empty, the head cannot be found, or a layer does not exist.
+    """
+    options = options or ProbeOptions()
+    first, batches = _peek(loader)
+    device = _device(model)
+    with measuring(model), FeatureStore(options.memory) as store:
+        head = find_head(model, _split(first, device)[0], options.head)
+        with Taps(model, _layer_names(model, options, head), head.name, pool=options.pool) as taps:
+            plans: list[_Plan] = []
+            for batch in _with_progress(batches, loader, options.progress):
+                inputs, labels = _split(batch, device)
+                forward(model, inputs)
+                if not plans:
+                    plans = _plan(taps.features, head, options)
+                    gatherer = _gatherer(plans, taps.features, options, store)
+                gatherer.update({p.name: taps.features[p.tapped] for p in plans}, labels)
+        return _measured(gatherer, plans, options, reference)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One layer to measure: where its features come from, and what to make of them."""
+
+    name: str
+    tapped: str
+    groups: Collection[str] | None
+    weight: Float[Tensor, "k d"] | None = None
+    bias: Float[Tensor, " k"] | None = None
+
+    @property
+    def needs(self) -> tuple[frozenset[Statistic], bool]:
+        return statistics_for(self.groups, self.weight is not None)
+
+
+def _peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+    """The first batch, and all of them including it."""
+    batches = iter(loader)
+    first = next(batches, None)
+    if first is None:
+        fix = "pass a loader with at least one batch"
+        raise InputError(expected="batches to measure", found="an empty loader", fix=fix)
+    return first, chain([first], batches)
+
+
+def _split(batch: Any, device: torch.device) -> tuple[Any, Int[Tensor, " b"]]:
+    """Inputs and labels of a batch, on the model's device."""
+    if isinstance(batch, Mapping) and "labels" in batch:
+        inputs: Any = {name: value for name, value in batch.items() if name != "labels"}
+        return _moved(inputs, device), batch["labels"].to(device)
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        return _moved(batch[0], device), torch.as_tensor(batch[1]).to(device)
+    fix = "wrap the loader"
+    expected = "batches of (inputs, labels), or mappings with 'labels'"
+    raise InputError(expected=expected, found=type(batch).__name__, fix=fix)
+
+
+def _moved(inputs: Any, device: torch.device) -> Any:
+    if isinstance(inputs, Tensor):
+        return inputs.to(device)
+    if isinstance(inputs, Mapping):
+        return {name: _moved(value, device) for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        return [_moved(value, device) for value in inputs]
+    return inputs
+
+
+def _device(model: nn.Module) -> torch.device:
+    parameter = next(model.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) -> Iterable[Any]:
+    total = len(loader) if isinstance(loader, Sized) else None
+    console = Console(stderr=True)
+    return track(batches, "Measuring", total, console=console, disable=not show, transient=True)
+
+
+def _layer_names(model: nn.Module, options: ProbeOptions, head: Head) -> list[str]:
+    if options.layers is None:
+        return residual_blocks(model)
+    return [name for name in match_layers(model, options.layers) if name != head.name]
+
+
+def _plan(
+    features: Mapping[str, Float[Tensor, "b _d"]], head: Head, options: ProbeOptions
+) -> list[_Plan]:
+    """The layers in forward order; a last layer that is itself the head's input counts once."""
+    names = [name for name in features if name != HEAD_INPUT]
+    last = HEAD_INPUT
+    if names and torch.equal(features[names[-1]], features[HEAD_INPUT]):
+        last = names.pop()
+    weight = head.weight.to(torch.float64)
+    bias = None if head.bias is None else head.bias.to(torch.float64)
+    before = [_Plan(name, name, options.layer_groups) for name in names]
+    return [*before, _Plan(last, HEAD_INPUT, options.groups, weight, bias)]
+
+
+def _gatherer(
+    plans: Sequence[_Plan],
+    features: Mapping[str, Float[Tensor, "b _d"]],
+    options: ProbeOptions,
+    store: FeatureStore,
+) -> LayerGatherer:
+    head = plans[-1].weight
+    assert head is not None
+    moments = {
+        plan.name: ClassMoments(
+            len(head),
+            features[plan.tapped].shape[1],
+            statistics=plan.needs[0],
+            prior=options.prior,
+            class_counts=options.class_counts,
+            device=head.device,
+        )
+        for plan in plans
+    }
+    looks = any(look for _, look in (plan.needs for plan in plans))
+    return LayerGatherer(moments, store if looks else None)
+
+
+def _measured(
+    gatherer: LayerGatherer,
+    plans: Sequence[_Plan],
+    options: ProbeOptions,
+    reference: Mapping[str, ClassStatistics] | None,
+) -> Probed:
+    """Everything computed from what was gathered."""
+    stats = {name: finish(moments) for name, moments in gatherer.moments.items()}
+    decisions = _decisions(gatherer, plans, stats | dict(reference or {}))
+    records = tuple(
+        layer_record(plan.name, _sources(plan, stats, decisions, options), plan.groups)
+        for plan in plans
+    )
+    record = ProbeRecord(
+        layers=records,
+        comparable=gatherer.comparable,
+        relative_position=tuple(relative_position(gatherer.step_lengths)),
+        geodesic=_geodesic_record(gatherer, stats),
+    )
+    return Probed(record, stats)
+
+
+def _sources(
+    plan: _Plan,
+    stats: Mapping[str, ClassStatistics],
+    decisions: Mapping[str, DecisionCounts],
+    options: ProbeOptions,
+) -> Sources:
+    counts = decisions.get(plan.name)
+    return Sources(stats[plan.name], plan.weight, plan.bias, counts, options.weight_decay)
+
+
+def _decisions(
+    gatherer: LayerGatherer, plans: Sequence[_Plan], means_of: Mapping[str, ClassStatistics]
+) -> dict[str, DecisionCounts]:
+    """The second look, with the class means of the training set where they are given."""
+    if gatherer.store is None:
+        return {}
+    deciders = {
+        plan.name: Decider(
+            means_of[plan.name].classes, means_of[plan.name].means, plan.weight, plan.bias
+        )
+        for plan in plans
+        if plan.needs[1]
+    }
+    return gatherer.decisions(deciders)
+
+
+def _geodesic_record(
+    gatherer: LayerGatherer, stats: Mapping[str, ClassStatistics]
+) -> GeodesicRecord | None:
+    if gatherer.pair is None or gatherer.store is None:
+        return None
+    ends = stats[gatherer.comparable[0]], stats[gatherer.comparable[-1]]
+    line = geodesic(*ends, gatherer.pair)
+    positions: list[float] = LINE.tolist()
+    return GeodesicRecord(
+        t=positions,
+        pfc1=[float(line.pfc1(t)) for t in positions],
+        pfc2=[float(line.pfc2(t)) for t in positions],
+        pfc3=gatherer.accuracy_on_line(LINE),
+        alignment=float(line.alignment()),
+        transport_cost=float(line.transport_cost()),
+    )

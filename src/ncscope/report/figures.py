@@ -1,0 +1,124 @@
+"""Matplotlib figures of a measurement and of a run, ready to save as SVG, PDF or PNG."""
+
+from collections.abc import Callable, Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.report import panels
+from ncscope.report.labels import KEY_METRICS, PFC_METRICS, label_of, value_of
+from ncscope.report.timeline import by_split, moment, time_unit
+
+_HISTORY = ("nc1_quotient", "nc2_etf", "nc3_alignment", "nc4_disagreement")
+
+
+def plot_probe(probe: ProbeRecord) -> Figure:
+    """A measurement as a figure.
+
+    Of one layer: spectra, the class means' cosines and the key metrics, those that were
+    measured. Of many: PFC1-3 against layer with the geodesic's prediction.
+
+    Args:
+        probe: A measurement of one or more layers.
+
+    Returns:
+        A figure that belongs to no window; ``figure.savefig("x.svg")`` writes it.
+    """
+    with mpl.rc_context(dict(panels.STYLE)):
+        return _layers_figure(probe) if len(probe.layers) > 1 else _layer_figure(probe.layers[0])
+
+
+def run_figure(snapshots: Sequence[Snapshot]) -> Figure:
+    """A run in one picture: metrics over training, PFC1 over layers, the class means at the end.
+
+    Args:
+        snapshots: Measurements over training; those of the training split are drawn.
+
+    Returns:
+        A figure that belongs to no window; ``figure.savefig("x.svg")`` writes it.
+
+    Raises:
+        ValueError: If there is no snapshot.
+    """
+    if not snapshots:
+        msg = "a figure of a run needs at least one snapshot, found none"
+        raise ValueError(msg)
+    unit, own = time_unit(snapshots), next(iter(by_split(snapshots).values()))
+    gram = own[-1].probe.layers[-1].gram
+    with mpl.rc_context(dict(panels.STYLE)):
+        figure = Figure(figsize=(12.5 if gram else 8, 3.7), layout="constrained")
+        parts = figure.subfigures(
+            1, 3 if gram else 2, width_ratios=(3, 3, 1.75)[: 3 if gram else 2]
+        )
+        _history(parts[0].subplots(), own, unit)
+        _layers_through_time(parts[1].subplots(), own, unit)
+        if gram:
+            _gram_pair(parts[2].subplots(2, 1), gram, f"{unit} {moment(own[-1], unit):,}")
+    return figure
+
+
+def _layers_figure(probe: ProbeRecord) -> Figure:
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    for axes, key in zip(figure.subplots(1, 3), PFC_METRICS, strict=True):
+        panels.pfc_panel(axes, probe, key)
+        if probe.geodesic is not None and panels.positions(probe):
+            axes.plot(
+                [], [], color=panels.SECOND, linestyle=panels.DASHED, label="geodesic prediction"
+            )
+            axes.legend()
+    return figure
+
+
+def _layer_figure(record: LayerRecord) -> Figure:
+    drawings: list[Callable[[Axes], object]] = []
+    if any(record.spectra.get(name) for name in ("between", "within", "total")):
+        drawings.append(lambda axes: panels.spectra_panel(axes, record))
+    if record.gram:
+        gram = record.gram
+        drawings.append(lambda axes: _gram_with_scale(axes, gram))
+    labels = [label_of(key) for key in KEY_METRICS if value_of(record.metrics, key) is not None]
+    drawings.append(lambda axes: panels.metrics_panel(axes, record, labels))
+    figure = Figure(figsize=(4.2 * len(drawings), 3.4), layout="constrained")
+    for place, draw in enumerate(drawings, start=1):
+        draw(figure.add_subplot(1, len(drawings), place))
+    return figure
+
+
+def _gram_with_scale(axes: Axes, gram: Sequence[Sequence[float]]) -> None:
+    target = -1 / max(1, len(gram) - 1)
+    image = panels.gram_panel(axes, gram, "Cosines of class means")
+    axes.set_xlabel(f"simplex ETF: 1 on the diagonal, {target:.3g} off it")
+    axes.figure.colorbar(image, ax=axes, shrink=0.8, ticks=[-1, 0, 1])
+
+
+def _history(axes: Axes, snapshots: Sequence[Snapshot], unit: str) -> None:
+    last_layers = [snapshot.probe.layers[-1].metrics for snapshot in snapshots]
+    found = {key: [value_of(metrics, key) for metrics in last_layers] for key in _HISTORY}
+    curves = {
+        key: [value for value in values if value is not None]
+        for key, values in found.items()
+        if None not in values and any(value is not None and value > 0 for value in values)
+    }
+    panels.history_panel(axes, [moment(snapshot, unit) for snapshot in snapshots], curves, unit)
+    axes.set_title("Last layer over training")
+
+
+def _layers_through_time(axes: Axes, snapshots: Sequence[Snapshot], unit: str) -> None:
+    chosen = [snapshots[0], snapshots[len(snapshots) // 2], snapshots[-1]]
+    distinct = {moment(snapshot, unit): snapshot for snapshot in chosen}
+    colours = ("#3dbc74", "#31688e", "#440154")
+    for colour, (time, snapshot) in zip(colours[-len(distinct) :], distinct.items(), strict=True):
+        panels.pfc_panel(axes, snapshot.probe, "pfc1", colour, colour, f"{unit} {time:,}")
+    if any(snapshot.probe.geodesic for snapshot in distinct.values()):
+        axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
+    axes.set_title("PFC1 from layer to layer")
+    axes.set_ylabel(label_of("pfc1").title)
+    axes.legend()
+
+
+def _gram_pair(axes: Sequence[Axes], gram: Sequence[Sequence[float]], when: str) -> None:
+    panels.gram_panel(axes[0], gram, f"Class means, {when}")
+    image = panels.gram_panel(axes[1], panels.simplex_cosines(len(gram)), "Simplex ETF")
+    axes[0].figure.colorbar(image, ax=list(axes), shrink=0.6, ticks=[-1, 0, 1])

@@ -1,0 +1,175 @@
+"""Matplotlib panels: each draws one thing on axes that it is given."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.image import AxesImage
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+from ncscope.probing.records import LayerRecord, ProbeRecord
+from ncscope.report.labels import Label, label_of, value_of
+from ncscope.report.layer_order import geodesic_curves, positions, values_by_layer
+from ncscope.report.numbers import plain
+from ncscope.report.spectra import CURVES, drawable
+
+ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
+SERIES = ("#0b6a70", "#c2570c", "#44398a", "#7a8288", "#a8761a")
+STYLE: Mapping[str, object] = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.edgecolor": SOFT,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": "#1d2327",
+    "ytick.labelcolor": "#1d2327",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ncscope",
+    "pdf.fonttype": 42,
+}
+"""Settings under which every figure is drawn; global ones stay as they are."""
+
+DASHED = (0, (3, 2))
+_MARKERS = ("o", "D", "s", "^", "v")
+
+
+def diverging() -> Colormap:
+    """Orange through paper white to blue, for cosines."""
+    return LinearSegmentedColormap.from_list("cosine", ["#b8560b", "#f7f7f4", "#0b5d8a"])
+
+
+def pfc_panel(
+    axes: Axes,
+    probe: ProbeRecord,
+    key: str,
+    colour: str = ACCENT,
+    prediction_colour: str = SECOND,
+    name: str = "measured",
+) -> None:
+    """A metric of every layer against its position, with the geodesic's prediction.
+
+    Against relative position where it is known, of the comparable layers only; else against
+    the layer's place.
+    """
+    label, places = label_of(key), positions(probe)
+    values = values_by_layer(probe, key)
+    records = list(zip(probe.layers, values, strict=True))
+    if places:
+        points = [(places[r.layer], value) for r, value in records if r.layer in places]
+        axes.set_xlabel("relative position")
+        if probe.geodesic is not None:
+            predicted = geodesic_curves(probe.geodesic)[key]
+            axes.plot(probe.geodesic.t, predicted, color=prediction_colour, linestyle=DASHED)
+    else:
+        points = [(float(place), value) for place, value in enumerate(values)]
+        _name_layers(axes, [record.layer for record, _ in records])
+    x, y = [at for at, _ in points], [value for _, value in points]
+    axes.plot(x, y, "o-", color=colour, markersize=4.5, linewidth=0.8, label=name)
+    if label.log_scale and any(value > 0 for value in y):
+        axes.set_yscale("log")
+    axes.set_title(f"{key.upper()}: {label.title[:1].lower()}{label.title[1:]}")
+
+
+def _name_layers(axes: Axes, names: Sequence[str]) -> None:
+    every = max(1, math.ceil(len(names) / 10))
+    shown = [place for place in range(len(names)) if (len(names) - 1 - place) % every == 0]
+    axes.set_xticks(shown, [names[place] for place in shown], rotation=40, ha="right")
+    axes.set_xlabel("layer")
+
+
+def gram_panel(axes: Axes, gram: Sequence[Sequence[float]], title: str) -> AxesImage:
+    """Cosines between class means, as a picture."""
+    image = axes.imshow(np.asarray(gram, dtype=float), cmap=diverging(), vmin=-1, vmax=1)
+    axes.set_title(title)
+    axes.grid(visible=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    return image
+
+
+def simplex_cosines(count: int) -> list[list[float]]:
+    """Cosines of the simplex equiangular tight frame."""
+    off = -1 / (count - 1) if count > 1 else 0.0
+    return [[1.0 if row == column else off for column in range(count)] for row in range(count)]
+
+
+def spectra_panel(axes: Axes, record: LayerRecord) -> None:
+    """Eigenvalues of the covariances against index, both axes logarithmic."""
+    names = [name for name in ("total", "within", "between") if record.spectra.get(name)]
+    colours = {"between": ACCENT, "within": SECOND, "total": SOFT}
+    for name in names:
+        curve = drawable(name, record.spectra[name])
+        axes.plot(
+            curve.index, curve.values, "o-", color=colours[name], markersize=3, linewidth=0.9,
+            label=CURVES[name],
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("index")
+    axes.set_title("Covariance eigenvalues")
+    axes.legend()
+
+
+def metrics_panel(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> None:
+    """Values as dots on one logarithmic axis, the number beside each; zero and NaN as text."""
+    values = [value_of(record.metrics, label.key) for label in labels]
+    places = range(len(labels))[::-1]
+    for place, value in zip(places, values, strict=True):
+        if value is not None and value > 0 and math.isfinite(value):
+            axes.plot(value, place, "o", color=ACCENT, markersize=6)
+    axes.set_xscale("log")
+    axes.set_yticks(list(places), [label.title for label in labels])
+    axes.set_ylim(-0.6, len(labels) - 0.4)
+    beside = axes.secondary_yaxis("right")
+    beside.set_yticks(list(places), ["" if value is None else plain(value) for value in values])
+    beside.spines[:].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    beside.tick_params(axis="y", length=0)
+    axes.set_title("Key metrics")
+
+
+def history_panel(
+    axes: Axes, times: Sequence[int], curves: Mapping[str, Sequence[float]], unit: str
+) -> None:
+    """Metrics of one layer against time, both axes logarithmic; time t stands at log(1 + t)."""
+    for place, (key, values) in enumerate(curves.items()):
+        at = [math.log10(1 + time) for time in times]
+        drawn = [value if value > 0 else math.nan for value in values]
+        label = label_of(key).title
+        axes.plot(
+            at,
+            drawn,
+            marker=_MARKERS[place % 5],
+            color=SERIES[place % 5],
+            markersize=4,
+            label=label,
+        )
+    axes.set_yscale("log")
+    _time_ticks(axes, times)
+    axes.set_xlabel(f"{unit} t, spaced as log(1 + t)")
+    axes.legend()
+
+
+def _time_ticks(axes: Axes, times: Sequence[int]) -> None:
+    last, marks = max(times), [0]
+    for power in range(len(str(last))):
+        marks += [step * 10**power for step in (1, 2, 5)] if last < 1000 else [10**power]
+    marks = sorted({mark for mark in marks if min(times) <= mark <= last})
+    axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))
+    axes.xaxis.set_major_formatter(FixedFormatter([f"{mark:,}" for mark in marks]))
+    axes.xaxis.set_minor_locator(NullLocator())

@@ -1,0 +1,125 @@
+"""Tables for the terminal."""
+
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.report.labels import by_group, distinct_labels, value_of
+from ncscope.report.numbers import plain
+from ncscope.report.timeline import by_split, moment, time_unit
+
+COLUMNS = {
+    "nc1_quotient": "NC1",
+    "nc2_etf": "NC2",
+    "nc3_alignment": "NC3",
+    "nc4_disagreement": "NC4",
+    "ncc_accuracy": "NCC\nacc.",
+    "accuracy": "head\nacc.",
+}
+"""Metrics that a table of layers shows where they were measured, and what it calls them."""
+
+
+def probe_table(probe: ProbeRecord) -> Table:
+    """A measurement as a table: of one layer every metric, of many the key metrics of each.
+
+    Args:
+        probe: A measurement of one or more layers.
+
+    Returns:
+        A table that an 80-column terminal can show.
+    """
+    if len(probe.layers) == 1:
+        return _metric_table(probe.layers[0])
+    keys = _measured(probe.layers)
+    table = _layer_table(keys)
+    for record in probe.layers:
+        table.add_row(Text(record.layer), *_cells(record.metrics, keys))
+    return table
+
+
+def run_table(snapshots: Sequence[Snapshot]) -> Table:
+    """The end of a run as a table: every layer's key metrics, and NCC accuracy on test samples.
+
+    Args:
+        snapshots: Measurements over training; of each split the last is shown.
+
+    Returns:
+        A table that an 80-column terminal can show.
+
+    Raises:
+        ValueError: If there is no snapshot.
+    """
+    if not snapshots:
+        msg = "a table of a run needs at least one snapshot, found none"
+        raise ValueError(msg)
+    splits, unit = by_split(snapshots), time_unit(snapshots)
+    main = next(iter(splits))
+    last = splits[main][-1]
+    beside = [name for name in splits if name == "test" and name != main]
+    tested = {name: _by_layer(splits[name][-1].probe) for name in beside}
+    keys = _measured(last.probe.layers)
+    table = _layer_table(keys, [f"{name}\nNCC\nacc." for name in beside])
+    table.title = f"{main} samples, {unit} {moment(last, unit):,}"
+    for record in last.probe.layers:
+        cells = _cells(record.metrics, keys)
+        cells += [_cell(tested[name].get(record.layer, {}), "ncc_accuracy") for name in beside]
+        table.add_row(Text(record.layer), *cells)
+    return table
+
+
+def _metric_table(record: LayerRecord) -> Table:
+    table = _plain_table()
+    table.add_column("metric", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("0 means", style="dim", overflow="fold")
+    for title, labels in by_group(distinct_labels(record.metrics)).items():
+        table.add_section()
+        table.add_row(Text(title.partition(":")[0], style="bold"))
+        for label in labels:
+            value = _cell(record.metrics, label.key)
+            table.add_row(Text(f"  {label.title}"), value, Text(label.zero))
+    return table
+
+
+def _layer_table(keys: Sequence[str], beside: Sequence[str] = ()) -> Table:
+    table = _plain_table()
+    named = [f"{COLUMNS[key]} is {key}" for key in keys if COLUMNS[key].startswith("NC")]
+    table.caption = f"{', '.join(named)}.".replace("\n", " ")
+    table.add_column("layer", min_width=10, overflow="fold")
+    for header in (*(COLUMNS[key] for key in keys), *beside):
+        table.add_column(header, justify="right", no_wrap=True, vertical="top")
+    return table
+
+
+def _plain_table() -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title_justify="left",
+        caption_justify="left",
+    )
+
+
+def _measured(records: Sequence[LayerRecord]) -> list[str]:
+    return [
+        key
+        for key in COLUMNS
+        if any(value_of(record.metrics, key) is not None for record in records)
+    ]
+
+
+def _cells(metrics: Mapping[str, float], keys: Sequence[str]) -> list[str]:
+    return [_cell(metrics, key) for key in keys]
+
+
+def _cell(metrics: Mapping[str, float], key: str) -> str:
+    value = value_of(metrics, key)
+    return "" if value is None else plain(value)
+
+
+def _by_layer(probe: ProbeRecord) -> dict[str, Mapping[str, float]]:
+    return {record.layer: record.metrics for record in probe.layers}

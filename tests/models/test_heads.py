@@ -1,0 +1,301 @@
+"""Heads are found by their output, whatever they are called, made of or wrapped in."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
+
+from ncscope.errors import InputError
+from ncscope.models.heads import find_head
+from ncscope.models.residual import ResidualNet
+
+
+class Wrapped(nn.Module):
+    """A linear classifier whose output is handed on by a function of the test's choice."""
+
+    def __init__(self, after, head: nn.Module | None = None) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 5), nn.ReLU())
+        self.head = head or nn.Linear(5, 3)
+        self.after = after
+
+    def forward(self, x: Tensor):
+        return self.after(self.head(self.body(x)))
+
+
+class Cosine(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        unit = nn.functional.normalize
+        return nn.functional.linear(unit(x, dim=1), unit(self.weight, dim=1))
+
+
+class OwnLinear(nn.Module):
+    """Not an ``nn.Linear``, but acts like one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T
+
+
+class Delegating(nn.Module):
+    """Has a ``weight`` of its own that is its inner layer's, like an adapter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(5, 3)
+
+    @property
+    def weight(self) -> Tensor:
+        return self.base.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x)
+
+
+@dataclass
+class Output:
+    loss: None
+    logits: Tensor
+
+
+def batch(rows: int = 7) -> Tensor:
+    return torch.randn(rows, 6, generator=torch.Generator().manual_seed(1))
+
+
+def check_head(model: nn.Module, x: Tensor, expected: str, **options) -> None:
+    """The head has the expected name, and its features give its outputs to 1e-5."""
+    seen = []
+    head = find_head(model, x, **options)
+    assert head.name == expected
+    assert head.module is model.get_submodule(expected)
+    hook = head.module.register_forward_hook(lambda _, args, out: seen.append((args[0], out)))
+    model.eval()(x)
+    hook.remove()
+    features, outputs = (tensor.detach().flatten(1) for tensor in seen[0])
+    product = features @ head.weight.T + (0 if head.bias is None else head.bias)
+    torch.testing.assert_close(product, outputs, rtol=0, atol=1e-5 * float(outputs.abs().max()))
+    assert outputs.abs().max() > 0.01
+    assert not head.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda y: y,
+        lambda y: (y, y.sum()),
+        lambda y: [None, y],
+        lambda y: {"loss": y.sum(), "logits": y},
+        lambda y: Output(None, y),
+        lambda y: y.clone().double(),
+        lambda y: y[:, :, None, None],
+    ],
+    ids=["tensor", "tuple", "list", "dict", "object", "cast", "singleton dimensions"],
+)
+def test_whatever_the_model_returns(after) -> None:
+    check_head(Wrapped(after), batch(), "head")
+
+
+def l1_pruned() -> nn.Module:
+    layer = nn.Linear(5, 3)
+    prune.l1_unstructured(layer, "weight", amount=0.4)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(5, 3, bias=False),
+        l1_pruned,
+        lambda: parametrizations.weight_norm(nn.Linear(5, 3)),
+        lambda: parametrizations.spectral_norm(nn.Linear(5, 3)),
+        lambda: parametrizations.orthogonal(nn.Linear(5, 3)),
+        OwnLinear,
+    ],
+    ids=["no bias", "pruned", "weight norm", "spectral norm", "orthogonal", "own class"],
+)
+def test_whatever_the_head_is_made_of(make) -> None:
+    check_head(Wrapped(lambda y: y, make()), batch(), "head")
+
+
+def test_pruned_weight_is_the_one_used() -> None:
+    head = find_head(Wrapped(lambda y: y, l1_pruned()), batch())
+    assert int((head.weight == 0).sum()) == 6
+
+
+def test_innermost_module_is_the_head() -> None:
+    check_head(Wrapped(lambda y: y, Delegating()), batch(), "head.base")
+
+
+def test_model_may_be_its_own_head() -> None:
+    check_head(nn.Linear(6, 3), batch(), "")
+
+
+def test_sequential_and_residual_net() -> None:
+    check_head(nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), batch(), "2")
+    check_head(ResidualNet(6, 5, 2, 3), batch(), "classifier")
+
+
+@pytest.mark.parametrize("kernel", [1, 4])
+def test_convolution_onto_one_pixel(kernel: int) -> None:
+    pool = nn.AdaptiveAvgPool2d(kernel)
+    model = nn.Sequential(nn.Conv2d(2, 5, 3), pool, nn.Conv2d(5, 3, kernel), nn.Flatten())
+    check_head(model, torch.randn(4, 2, 9, 9), "2")
+
+
+def test_dropout_and_batch_norm_before_the_head() -> None:
+    head = nn.Sequential(nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 3))
+    check_head(Wrapped(lambda y: y, head).train(), batch(), "head.2")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_precisions(dtype: torch.dtype) -> None:
+    model = Wrapped(lambda y: y).to(dtype)
+    assert find_head(model, batch().to(dtype)).weight.dtype == dtype
+
+
+def test_autocast_does_not_reach_the_trace() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        check = find_head(Wrapped(lambda y: y), batch())
+    assert check.gives_logits
+
+
+def test_weight_is_a_copy() -> None:
+    model = Wrapped(lambda y: y)
+    head = find_head(model, batch())
+    before = head.weight.clone()
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.bias.zero_()
+    assert torch.equal(head.weight, before)
+    assert head.bias is not None
+    assert head.bias.abs().sum() > 0
+
+
+def test_inputs_as_mapping_and_tuple() -> None:
+    assert find_head(Wrapped(lambda y: y), {"x": batch()}).name == "head"
+    assert find_head(Wrapped(lambda y: y), (batch(),)).name == "head"
+
+
+def test_named_head_that_gives_the_logits() -> None:
+    head = find_head(Wrapped(lambda y: y), batch(), "head")
+    assert head.gives_logits
+
+
+def test_named_head_is_verified_against_its_own_output() -> None:
+    model = Wrapped(lambda y: 2 * y)
+    check_head(model, batch(), "head", name="head")
+    assert not find_head(model, batch(), "head").gives_logits
+
+
+def test_scaled_logits_name_the_layer_and_the_scale() -> None:
+    with pytest.raises(InputError, match=r"2 times the output of 'head'; pass head=.head."):
+        find_head(Wrapped(lambda y: 2 * y), batch())
+
+
+def test_inplace_change_of_the_output_is_not_mistaken_for_the_logits() -> None:
+    with pytest.raises(InputError, match=r"found none; .*'body.0', 'head'"):
+        find_head(Wrapped(lambda y: y.relu_()), batch())
+
+
+def test_cosine_head_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'head' equal to features @ weight\.T.*cosine"):
+        find_head(Wrapped(lambda y: y, Cosine(5, 3)), batch())
+
+
+class TwoHeads(Wrapped):
+    def __init__(self, after, zero: bool = False) -> None:
+        super().__init__(after)
+        self.head_dist = nn.Linear(5, 3)
+        if zero:
+            for parameter in (*self.head.parameters(), *self.head_dist.parameters()):
+                nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.body(x)
+        return self.after(self.head(h), self.head_dist(h))
+
+
+def test_distilled_average_is_explained() -> None:
+    model = TwoHeads(lambda a, b: (a + b) / 2)
+    with pytest.raises(InputError, match="average of 'head' and 'head_dist', as in a distilled"):
+        find_head(model, batch())
+    check_head(model, batch(), "head_dist", name="head_dist")
+
+
+def test_two_candidates_are_not_guessed_between() -> None:
+    with pytest.raises(InputError, match=r"one layer .* found 'head' and 'head_dist'"):
+        find_head(TwoHeads(lambda a, b: (a + b) / 2, zero=True), batch())
+
+
+def test_head_of_several_is_told_apart_by_its_output() -> None:
+    check_head(TwoHeads(lambda a, b: b), batch(), "head_dist")
+
+
+class TwoViews(Wrapped):
+    def forward(self, x: Tensor) -> Tensor:
+        self.head(self.body(-x))
+        return self.head(self.body(x))
+
+
+@pytest.mark.parametrize("name", [None, "head"])
+def test_head_that_runs_twice(name: str | None) -> None:
+    with pytest.raises(InputError, match="'head' to run once in a forward pass, found 2 calls"):
+        find_head(TwoViews(lambda y: y), batch(), name)
+
+
+def test_unknown_name_names_near_matches() -> None:
+    with pytest.raises(InputError, match="'haed'; did you mean 'head'"):
+        find_head(Wrapped(lambda y: y), batch(), "haed")
+
+
+@pytest.mark.parametrize("name", ["body.1", "body"])
+def test_name_of_no_linear_map(name: str) -> None:
+    with pytest.raises(InputError, match=f"head '{name}' to apply a weight matrix"):
+        find_head(Wrapped(lambda y: y), batch(), name)
+
+
+def test_name_of_a_container_points_inside() -> None:
+    head = nn.Sequential(nn.ReLU(), nn.Linear(5, 3))
+    with pytest.raises(InputError, match=r"last linear layers are 'head\.1'$"):
+        find_head(Wrapped(lambda y: y, head), batch(), "head")
+
+
+def test_pooling_after_the_classifier_is_explained() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    with pytest.raises(InputError, match="pool before the classifier"):
+        find_head(model, torch.randn(4, 2, 5, 5))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_scripted_model_is_explained() -> None:
+    model = torch.jit.trace(nn.Sequential(nn.Linear(6, 3)), batch(), check_trace=False)
+    with pytest.raises(InputError, match="not a compiled or scripted one"):
+        find_head(model, batch())
+
+
+def test_nonfinite_logits() -> None:
+    x = batch()
+    x[2, 0] = torch.nan
+    with pytest.raises(InputError, match="NaN or infinity in 1 of 7 rows"):
+        find_head(Wrapped(lambda y: y), x)
+
+
+def test_bias_of_another_shape() -> None:
+    head = nn.Linear(5, 3)
+    head.bias = nn.Parameter(torch.zeros(1))
+    with pytest.raises(InputError, match=r"bias of shape \(1,\)"):
+        find_head(Wrapped(lambda y: y, head), batch())
+
+
+def test_no_hook_is_left_even_after_an_error() -> None:
+    for model in (Wrapped(lambda y: y), Wrapped(lambda y: None)):
+        try:
+            find_head(model, batch())
+        except InputError as error:
+            assert "returns logits" in str(error)  # noqa: PT017
+        assert not any(module._forward_hooks for module in model.modules())

@@ -1,0 +1,1 @@
+"""The independent slow reference: every metric from its formula, in 50-digit arithmetic."""
