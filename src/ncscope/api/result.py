@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ncscope.errors import InputError
+from ncscope.files import write_text
 from ncscope.probing.records import LayerRecord, ProbeRecord
-from ncscope.report.files import write_text
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:

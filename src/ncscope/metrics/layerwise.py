@@ -46,7 +46,7 @@ class Geodesic:
         return etf_distance((1 - t) * self.first.frame + t * self.last.frame)
 
     def alignment(self) -> Float[Tensor, ""]:
-        r"""$\sum_k\langle\tilde h_k^{(0)},\tilde h_k^{(1)}\rangle\ge0$: premise of PFC theorem 1."""
+        r"""$\sum_k\langle\tilde h_k^{(0)},\tilde h_k^{(1)}\rangle$ (PFC theorem 1: $\ge0$)."""
         return (self.first.frame * self.last.frame).sum()
 
     def transport_cost(self) -> Float[Tensor, ""]:

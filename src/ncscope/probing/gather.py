@@ -54,7 +54,7 @@ class LayerGatherer:
         return counts
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
-        """Nearest-class-mean accuracy along the line from the first comparable layer to the last."""
+        """Nearest-class-mean accuracy on the line from the first comparable layer to the last."""
         assert self.store is not None
         assert self.pair is not None
         first, last = self.comparable[0], self.comparable[-1]

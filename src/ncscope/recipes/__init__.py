@@ -1,1 +1,1 @@
-"""recipes."""
+"""One file an experiment: source, cost, claims, figures."""

@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
 from ncscope.report import panels
 from ncscope.report.labels import KEY_METRICS, PFC_METRICS, label_of, value_of
+from ncscope.report.layer_order import positions
 from ncscope.report.timeline import by_split, moment, time_unit
 
-_HISTORY = ("nc1_quotient", "nc2_etf", "nc3_alignment", "nc4_disagreement")
+_HISTORY = ("nc1_quotient", "nc2_etf", "nc3_alignment", "nc3_etf")
 
 
 def plot_probe(probe: ProbeRecord) -> Figure:
@@ -26,7 +27,7 @@ def plot_probe(probe: ProbeRecord) -> Figure:
     Returns:
         A figure that belongs to no window; ``figure.savefig("x.svg")`` writes it.
     """
-    with mpl.rc_context(dict(panels.STYLE)):
+    with mpl.rc_context(panels.STYLE):
         return _layers_figure(probe) if len(probe.layers) > 1 else _layer_figure(probe.layers[0])
 
 
@@ -47,11 +48,10 @@ def run_figure(snapshots: Sequence[Snapshot]) -> Figure:
         raise ValueError(msg)
     unit, own = time_unit(snapshots), next(iter(by_split(snapshots).values()))
     gram = own[-1].probe.layers[-1].gram
-    with mpl.rc_context(dict(panels.STYLE)):
-        figure = Figure(figsize=(12.5 if gram else 8, 3.7), layout="constrained")
-        parts = figure.subfigures(
-            1, 3 if gram else 2, width_ratios=(3, 3, 1.75)[: 3 if gram else 2]
-        )
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(12.5 if gram else 9, 3.7), layout="constrained")
+        widths = (3, 3, 1.75) if gram else (3, 3)
+        parts = figure.subfigures(1, len(widths), width_ratios=widths, squeeze=False)[0]
         _history(parts[0].subplots(), own, unit)
         _layers_through_time(parts[1].subplots(), own, unit)
         if gram:
@@ -63,7 +63,7 @@ def _layers_figure(probe: ProbeRecord) -> Figure:
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     for axes, key in zip(figure.subplots(1, 3), PFC_METRICS, strict=True):
         panels.pfc_panel(axes, probe, key)
-        if probe.geodesic is not None and panels.positions(probe):
+        if probe.geodesic is not None and positions(probe):
             axes.plot(
                 [], [], color=panels.SECOND, linestyle=panels.DASHED, label="geodesic prediction"
             )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ from ncscope.report.spectra import CURVES, drawable
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
 SERIES = ("#0b6a70", "#c2570c", "#44398a", "#7a8288", "#a8761a")
-STYLE: Mapping[str, object] = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
@@ -37,9 +38,6 @@ STYLE: Mapping[str, object] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "lines.linewidth": 1.4,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "ncscope",
-    "pdf.fonttype": 42,
 }
 """Settings under which every figure is drawn; global ones stay as they are."""
 
@@ -162,7 +160,8 @@ def history_panel(
     axes.set_yscale("log")
     _time_ticks(axes, times)
     axes.set_xlabel(f"{unit} t, spaced as log(1 + t)")
-    axes.legend()
+    if curves:
+        axes.legend()
 
 
 def _time_ticks(axes: Axes, times: Sequence[int]) -> None:

@@ -186,9 +186,10 @@ def _gram_reading(gram: Sequence[Sequence[float]], shown: int) -> list[str]:
     ]
     parts = []
     if apart:
+        mean, most = typeset(sum(apart) / len(apart), 3), typeset(max(apart), 3)
         parts.append(
-            f"Between classes the cosine differs from the ETF’s {typeset(target, 3)} by "
-            f"{typeset(sum(apart) / len(apart), 3)} on average and {typeset(max(apart), 3)} at most."
+            f"Between classes the cosine differs from the ETF’s {typeset(target, 3)} by {mean} on "
+            f"average and {most} at most."
         )
     if shown < count:
         parts.append(f"Drawn: the first {shown} of {count} classes.")

@@ -1,1 +1,1 @@
-"""training."""
+"""Train classifiers with collapse in view: data, the loop, run folders."""

@@ -102,9 +102,10 @@ const coarse = matchMedia("(pointer: coarse)").matches;
 
 async function draw(node, traces, layout) {
   const label = node.getAttribute("aria-label");
+  const box = node.getBoundingClientRect();
   const common = {
-    width: node.clientWidth,
-    height: node.clientHeight,
+    width: Math.floor(box.width),
+    height: Math.floor(box.height),
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: token("ink") },

@@ -1,0 +1,173 @@
+"""Watch a network collapse: a fully connected residual net on scikit-learn's digits.
+
+Source: PFC table I and section IV-A, at digits' size. Cost: under two minutes on two cores.
+Expected: zero training error after some ten epochs; NC1, NC2 and NC3 keep falling long after;
+on the training set PFC1 and PFC2 fall from layer to layer up to the effective depth.
+Command: ``ncscope demo``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+from torch.utils.data import DataLoader
+
+from ncscope.metrics.layerwise import effective_depth, order_breaks
+from ncscope.models.residual import ResidualNet
+from ncscope.probing.model import Probed, ProbeOptions, probe_model
+from ncscope.probing.records import ProbeRecord, Snapshot
+from ncscope.training.digits import Split, digits
+from ncscope.training.loop import EpochEnd, log_spaced_epochs, train
+
+LAYERS = ("stem", "blocks.*")
+LAYER_GROUPS = ("nc1", "nc2", "nc4", "pfc")
+
+
+class DemoConfig(BaseModel):
+    """Settings of the demo.
+
+    Attributes:
+        width: Dimension of every layer's features.
+        depth: Number of residual blocks.
+        epochs: Passes over the training set.
+        batch_size: Samples a step.
+        learning_rate: Of SGD; divided by 10 after one third and two thirds of the epochs.
+        momentum: Of SGD.
+        weight_decay: On all parameters.
+        measurements: About how many epochs to measure at, log-spaced.
+        seed: Of the weights, the shuffling and the held-out set.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    width: int = Field(128, ge=1)
+    depth: int = Field(8, ge=1)
+    epochs: int = Field(300, ge=1)
+    batch_size: int = Field(128, ge=1)
+    learning_rate: float = Field(0.02, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(5e-4, ge=0)
+    measurements: int = Field(14, ge=2)
+    seed: int = 0
+
+
+def run(
+    config: DemoConfig, on_epoch: Callable[[EpochEnd], None] = lambda end: None
+) -> list[Snapshot]:
+    """Train, and measure every layer at log-spaced epochs on training and held-out data.
+
+    Args:
+        config: Settings.
+        on_epoch: Called after every epoch, for a progress bar.
+
+    Returns:
+        Snapshots in order of time, training before held-out. The same config gives the same.
+    """
+    torch.manual_seed(config.seed)
+    data = digits(seed=config.seed)
+    model = ResidualNet(64, config.width, config.depth, num_classes=10)
+    due = set(log_spaced_epochs(config.epochs, config.measurements))
+    snapshots: list[Snapshot] = []
+    for end in _training(config, model, data):
+        if end.epoch in due:
+            snapshots += _measure(config, model, data, end)
+        on_epoch(end)
+    return snapshots
+
+
+def claims(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
+    """What neural collapse and its progressive form predict of the run, each put to the test.
+
+    Returns:
+        ``claim``, ``held`` and ``evidence`` of each; a claim that did not hold is a result.
+    """
+    train_set = [snapshot for snapshot in snapshots if snapshot.split == "train"]
+    interpolating = next((s for s in train_set if _last(s)["accuracy"] == 1.0), None)
+    final = train_set[-1]
+    found = [_zero_error(interpolating, final)]
+    start = interpolating or train_set[0]
+    found += [_fell(start, final, key, name) for key, name in _FALLING]
+    found += [_progressive(final.probe, key, falling) for key, falling in _ORDERED]
+    return found
+
+
+_FALLING = (
+    ("nc1", "NC1: features keep shrinking to their class means after zero training error"),
+    ("nc2_etf", "NC2: class means keep approaching a simplex ETF after zero training error"),
+    ("nc3_self_duality", "NC3: the classifier keeps aligning with the class means"),
+    ("nc4_disagreement", "NC4: the classifier becomes the nearest-class-mean rule"),
+)
+_ORDERED = (("pfc1", True), ("pfc2", True), ("pfc3", False))
+
+
+def _training(config: DemoConfig, model: nn.Module, data: Split) -> Any:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    fabric.launch()
+    optimiser = torch.optim.SGD(
+        model.parameters(),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )
+    drops = [config.epochs // 3, 2 * config.epochs // 3]
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, drops)
+    order = torch.Generator().manual_seed(config.seed)
+    loader = DataLoader(data.train, config.batch_size, shuffle=True, generator=order)
+    return train(
+        fabric, model, optimiser, schedule, loader, config.epochs, nn.functional.cross_entropy
+    )
+
+
+def _measure(config: DemoConfig, model: nn.Module, data: Split, end: EpochEnd) -> list[Snapshot]:
+    options = ProbeOptions(
+        layers=LAYERS, layer_groups=LAYER_GROUPS, weight_decay=config.weight_decay
+    )
+    train_set = probe_model(model, DataLoader(data.train, len(data.train)), options)
+    test_set = probe_model(
+        model, DataLoader(data.test, len(data.test)), options, train_set.statistics
+    )
+    both: Mapping[str, Probed] = {"train": train_set, "test": test_set}
+    return [Snapshot(end.step, end.epoch, name, p.record) for name, p in both.items()]
+
+
+def _last(snapshot: Snapshot) -> Mapping[str, float]:
+    return snapshot.probe.layers[-1].metrics
+
+
+def _zero_error(reached: Snapshot | None, final: Snapshot) -> dict[str, Any]:
+    accuracy = _last(final)["accuracy"]
+    when = "never at a measured epoch" if reached is None else f"by epoch {reached.epoch}"
+    return {
+        "claim": "Training goes past zero training error",
+        "held": reached is not None and accuracy == 1.0,
+        "evidence": f"zero error {when}; training accuracy {accuracy:.4f} at epoch {final.epoch}",
+    }
+
+
+def _fell(start: Snapshot, final: Snapshot, key: str, claim: str) -> dict[str, Any]:
+    before, after = _last(start)[key], _last(final)[key]
+    return {
+        "claim": claim,
+        "held": after < before or after == 0,
+        "evidence": f"{key} {before:.4g} at epoch {start.epoch}, {after:.4g} at {final.epoch}",
+    }
+
+
+def _progressive(probe: ProbeRecord, key: str, falling: bool) -> dict[str, Any]:
+    """Progressive collapse is claimed up to the effective depth only (PFC IV-A)."""
+    depth = effective_depth([r.metrics["pfc3"] for r in probe.layers])
+    stop = len(probe.layers) if depth is None else depth + 1
+    values = [record.metrics[key] for record in probe.layers[:stop]]
+    breaks = order_breaks(values, falling)
+    trend = "falls" if falling else "rises"
+    path = f"{values[0]:.4g} at {probe.layers[0].layer}, {values[-1]:.4g} at layer {stop - 1}"
+    worst = max((step for _, step in breaks), default=0.0)
+    broken = f"; {len(breaks)} steps the wrong way, by {worst:.2g} at most" if breaks else ""
+    return {
+        "claim": f"{key.upper()} {trend} from layer to layer up to the effective depth",
+        "held": not breaks,
+        "evidence": path + broken,
+    }

@@ -1,0 +1,76 @@
+"""What a run leaves on disk, every file written whole: config, metrics, snapshots, claims."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ncscope.errors import InputError
+from ncscope.files import write_text
+from ncscope.probing.records import Snapshot
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: The folder; it is made, with its parents, if it is not there.
+
+    Raises:
+        InputError: If it cannot be made or written to.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_text(self.path / ".writable", "")
+            (self.path / ".writable").unlink()
+        except OSError as error:
+            fix = "pass --out with a folder that can be written"
+            found = f"{self.path}: {error.strerror}"
+            raise InputError(expected="a writable output folder", found=found, fix=fix) from error
+
+    def save_config(self, config: Mapping[str, Any]) -> None:
+        """Write config.yaml."""
+        write_text(self.path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+
+    def save_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
+        """Write metrics.jsonl, a flat line a layer, and snapshots.jsonl, everything measured."""
+        flat = (line for snapshot in snapshots for line in _lines(snapshot))
+        self._save_lines("metrics.jsonl", flat)
+        whole = (
+            {"step": s.step, "epoch": s.epoch, "split": s.split, "probe": s.probe.as_dict()}
+            for s in snapshots
+        )
+        self._save_lines("snapshots.jsonl", whole)
+
+    def save_claims(self, claims: Sequence[Mapping[str, Any]]) -> None:
+        """Write claims.json."""
+        write_text(self.path / "claims.json", json.dumps(list(claims), indent=2) + "\n")
+
+    def save_page(self, page: str) -> Path:
+        """Write report.html."""
+        return write_text(self.path / "report.html", page)
+
+    def _save_lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        text = "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
+        write_text(self.path / name, text)
+
+
+def _lines(snapshot: Snapshot) -> Iterable[dict[str, Any]]:
+    for record in snapshot.probe.layers:
+        when = {"step": snapshot.step, "epoch": snapshot.epoch, "split": snapshot.split}
+        yield when | {"layer": record.layer} | dict(record.metrics)
+
+
+def _finite(value: Any) -> Any:
+    """The value with NaN and infinities as null, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
