@@ -50,6 +50,11 @@ def snapshots() -> list[Snapshot]:
 
 
 @pytest.fixture(scope="session")
+def epochs() -> tuple[int, ...]:
+    return EPOCHS
+
+
+@pytest.fixture(scope="session")
 def single_layer() -> ProbeRecord:
     """One layer with everything; some of it undefined."""
     layer = probe(40, "train").layers[-1]

@@ -85,6 +85,15 @@ function escapeText(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%/g, "&#37;");
 }
 
+function historyReading(traces, omitted) {
+  const sentences = [];
+  const plural = omitted === 1 ? "value at or below 0 is" : "values at or below 0 are";
+  if (omitted) sentences.push(`${omitted} ${plural} not drawn on the logarithmic axis.`);
+  const drawn = traces.some((trace) => trace.y.some((value) => value !== null));
+  if (!drawn) sentences.push("There is nothing to draw: no layer shown has a value that is defined.");
+  return sentences;
+}
+
 function historyLegend(list, hidden, redraw) {
   const splits = Object.keys(data.series);
   const keys = splits.length < 2 ? [] : [
@@ -130,11 +139,7 @@ function historyFigure(figure) {
       ),
       hovermode: "closest",
     });
-    const plural = omitted === 1 ? "value at or below 0 is" : "values at or below 0 are";
-    fillList(
-      figure.querySelector(".reading"),
-      omitted ? [`${omitted} ${plural} not drawn on the logarithmic axis.`] : []
-    );
+    fillList(figure.querySelector(".reading"), historyReading(traces, omitted));
     aboutMetric(figure.querySelector("#history-about"), metric);
   };
   [choice, logarithmic, ...boxes].forEach((control) => control.addEventListener("change", drawChart));

@@ -5,7 +5,13 @@
 function layerTicks(names, width) {
   const every = Math.max(1, Math.ceil((names.length * 26) / Math.max(width - 60, 100)));
   const kept = names.map((_, place) => place).filter((place) => (names.length - 1 - place) % every === 0);
-  return { tickvals: kept, ticktext: kept.map((place) => names[place]), tickangle: -45 };
+  const short = (name) => (name.length > 14 ? `…${name.slice(-13)}` : name);
+  return {
+    tickvals: kept,
+    ticktext: kept.map((place) => escapeText(short(names[place]))),
+    tickangle: -60,
+    ticklabeloverflow: "allow",
+  };
 }
 
 // All values drawn in any frame: moving through time then moves the curves and not the axis.

@@ -71,10 +71,14 @@ function logMarks(low, high) {
   return inside(Array.from({ length: 9 }, (_, place) => (first + place) * step).filter((v) => v > 0));
 }
 
+function emptyAxis(settings) {
+  return axis({ range: [0, 1], showticklabels: false, ticks: "", ...settings });
+}
+
 // A logarithmic axis that holds the positive values, its ticks all of one size.
 function logAxis(values, settings, margin = 0.07) {
   const logs = values.filter((value) => value > 0).map(Math.log10);
-  if (!logs.length) return axis({ type: "log", ...settings });
+  if (!logs.length) return emptyAxis(settings);
   const low = Math.min(...logs);
   const high = Math.max(...logs);
   const room = margin * Math.max(high - low, 0.1);
@@ -91,7 +95,7 @@ function logAxis(values, settings, margin = 0.07) {
 
 function linearAxis(values, settings) {
   const known = values.filter((value) => value !== null);
-  if (!known.length) return axis(settings);
+  if (!known.length) return emptyAxis(settings);
   const low = Math.min(...known);
   const high = Math.max(...known);
   const room = 0.07 * (high - low || Math.abs(high) || 1);
@@ -110,6 +114,7 @@ async function draw(node, traces, layout) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: token("ink") },
     hoverlabel: { bgcolor: token("raised"), bordercolor: token("line"), font: { color: token("ink") } },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: token("line"), activecolor: token("accent") },
     showlegend: false,
     dragmode: false,
     margin: { l: 8, r: 10, t: 8, b: 8 },
@@ -148,5 +153,4 @@ function setPrinting(printing) {
 
 addEventListener("beforeprint", () => setPrinting(true));
 addEventListener("afterprint", () => setPrinting(false));
-matchMedia("print").addEventListener("change", (event) => setPrinting(event.matches));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);

@@ -1,0 +1,170 @@
+"""The command `ncscope`: each command calls one function of the api."""
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from ncscope.errors import InputError
+
+if TYPE_CHECKING:
+    from ncscope.training.loop import EpochEnd
+
+# Typer carries its own copy of click in some versions and depends on it in others.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    help="A scope for neural collapse: measure it in any classifier.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Add --debug to any command to see the traceback of an error.",
+)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report and records.")] = Path(
+        "ncscope-demo"
+    ),
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of weights, data order and split.")] = 0,
+) -> None:
+    """Train a small residual network, measure every layer, and draw the result.
+
+    Example: ncscope demo --out my-run
+    """
+    from ncscope.api.demo import configured, run_demo
+    from ncscope.report.claims import claims_table
+    from ncscope.report.tables import run_table
+
+    config = configured(seed=seed, epochs=epochs)
+    console = Console()
+    with _epoch_bar(config.epochs) as advance:
+        run = run_demo(out, config, advance)
+    console.print(run_table(run.snapshots))
+    console.print(claims_table(run.claims))
+    console.print(f"Report: {run.page.resolve().as_uri()}", soft_wrap=True)
+
+
+@app.command()
+def measure(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="An .npz, .safetensors or .pt file with features and labels."),
+    ] = None,
+    features: Annotated[Path | None, typer.Option(help="Features, n x d (.npy).")] = None,
+    labels: Annotated[Path | None, typer.Option(help="Labels, n (.npy).")] = None,
+    weight: Annotated[Path | None, typer.Option(help="Classifier weight, K x d (.npy).")] = None,
+    bias: Annotated[Path | None, typer.Option(help="Classifier bias, K (.npy).")] = None,
+    num_classes: Annotated[int | None, typer.Option(help="Number of classes K.")] = None,
+    prior: Annotated[
+        Literal["empirical", "uniform"], typer.Option(help="Class prior.")
+    ] = "empirical",
+    groups: Annotated[
+        str | None, typer.Option(help="Groups of metrics, e.g. nc1,nc2; default all.")
+    ] = None,
+    weight_decay: Annotated[
+        float, typer.Option(min=0, help="Decay on the classifier, for the MSE parts.")
+    ] = 0.0,
+    save: Annotated[
+        Path | None, typer.Option(help="Also write a report: .html, .json, .png, .svg, .pdf.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+) -> None:
+    """Measure neural collapse in saved features.
+
+    Example: ncscope measure features.npz --save report.html
+
+    Example: ncscope measure --features h.npy --labels y.npy --weight w.npy --json
+    """
+    from ncscope.api.files import load_array, load_samples
+    from ncscope.api.measure import measure as measure_features
+    from ncscope.report.tables import probe_table
+
+    if file is not None and features is None and labels is None:
+        entries = load_samples(file)
+    elif file is None and features is not None and labels is not None:
+        entries = {"features": load_array(features), "labels": load_array(labels)}
+    else:
+        expected = "either FILE, or both --features and --labels"
+        fix = "see ncscope measure --help"
+        raise InputError(expected=expected, found="another combination", fix=fix)
+    given = {"weight": weight, "bias": bias}
+    entries |= {name: load_array(path) for name, path in given.items() if path is not None}
+    report = measure_features(
+        **entries,
+        num_classes=num_classes,
+        prior=prior,
+        groups=None if groups is None else [name.strip() for name in groups.split(",")],
+        weight_decay=weight_decay,
+    )
+    if save is not None:
+        report.save(save)
+    if json:
+        print(report.to_json())
+        return
+    console = Console()
+    console.print(probe_table(report.probe))
+    for note in report.notes:
+        console.print(f"note: {note}", style="dim", highlight=False)
+
+
+@contextmanager
+def _epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
+    """A live bar of the epochs; what it yields is called after each."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("Training and measuring", total=epochs, loss=float("nan"))
+        yield lambda end: progress.update(task, completed=end.epoch, loss=end.loss)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; exit 0 when done, 2 on bad input or usage, 1 on an error of our own."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    sys.exit(_run([word for word in words if word != "--debug"], debug))
+
+
+def _run(words: list[str], debug: bool) -> int:
+    try:
+        code = app(args=words, prog_name="ncscope", standalone_mode=False)
+    except _UsageError as error:
+        message = error.format_message() or "no command given"
+        return _fail(f"{message} See ncscope --help.", 2, debug)
+    except (typer.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130, debug)
+    except InputError as error:
+        return _fail(str(error), 2, debug)
+    except OSError as error:
+        return _fail(f"expected to read and write files, found {error}; check it", 2, debug)
+    except Exception as error:  # the last resort of a command line: one line, not a page
+        name = type(error).__name__
+        return _fail(f"{name}: {error}; run again with --debug for the traceback", 1, debug)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,80 @@
+"""Matplotlib figures: what is on them, and that they can be written."""
+
+import io
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+
+from ncscope.probing.records import ProbeRecord, Snapshot
+from ncscope.report.figures import plot_probe, run_figure
+
+
+def titles(figure: Figure) -> list[str]:
+    axes = [*figure.axes, *(a for part in figure.subfigs for a in part.axes)]
+    return [text for text in dict.fromkeys(a.get_title(loc="left") for a in axes) if text]
+
+
+@pytest.mark.parametrize("form", ["svg", "pdf", "png"])
+def test_run_figure_can_be_written(snapshots: list[Snapshot], form: str) -> None:
+    target = io.BytesIO()
+    run_figure(snapshots).savefig(target, format=form)
+    assert len(target.getvalue()) > 1000
+
+
+def test_run_figure_shows_history_layers_and_class_means(snapshots: list[Snapshot]) -> None:
+    figure = run_figure(snapshots)
+    assert titles(figure) == [
+        "Last layer over training",
+        "PFC1 from layer to layer",
+        "Class means, epoch 40",
+        "Simplex ETF",
+    ]
+    layers = figure.subfigs[1].axes[0]
+    assert layers.get_legend_handles_labels()[1] == [
+        "epoch 0",
+        "epoch 3",
+        "epoch 40",
+        "geodesic prediction",
+    ]
+
+
+def test_run_figure_of_one_snapshot_without_gram(bare: ProbeRecord) -> None:
+    figure = run_figure([Snapshot(0, 0, "train", bare)])
+    figure.savefig(io.BytesIO(), format="png")
+    assert len(figure.subfigs) == 2
+
+
+def test_many_layers_are_drawn_against_position(snapshots: list[Snapshot]) -> None:
+    figure = plot_probe(snapshots[-2].probe)
+    assert [axes.get_xlabel() for axes in figure.axes] == ["relative position"] * 3
+    measured = figure.axes[0].lines[1]
+    assert list(measured.get_xdata()) == [0.0, 0.3, 0.62, 1.0]
+
+
+def test_layers_without_positions_are_drawn_in_order(snapshots: list[Snapshot]) -> None:
+    figure = plot_probe(ProbeRecord(snapshots[-2].probe.layers))
+    assert [axes.get_xlabel() for axes in figure.axes] == ["layer"] * 3
+    names = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert names[-1] == "stage3.block1"
+
+
+def test_one_layer_is_drawn_as_far_as_it_was_measured(
+    single_layer: ProbeRecord, bare: ProbeRecord
+) -> None:
+    figure = plot_probe(single_layer)
+    assert titles(figure) == ["Covariance eigenvalues", "Cosines of class means", "Key metrics"]
+    figure = plot_probe(bare)
+    assert titles(figure) == ["Key metrics"]
+    figure.savefig(io.BytesIO(), format="png")
+
+
+def test_global_settings_stay_as_they_are(snapshots: list[Snapshot]) -> None:
+    before = dict(mpl.rcParams)
+    run_figure(snapshots)
+    assert dict(mpl.rcParams) == before
+
+
+def test_figure_of_no_run_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one snapshot"):
+        run_figure([])

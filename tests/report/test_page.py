@@ -1,0 +1,348 @@
+"""The pages, seen in a real browser."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.report.page import probe_page, run_page
+
+CLAIMS = [
+    {"claim": "PFC1 falls at every layer.", "held": True, "evidence": "5 of 5 <pairs> fall"},
+    {"claim": "Test features collapse as far.", "held": False, "evidence": "0.4 against 0.1"},
+]
+CONFIG = {"seed": 0, "optimizer": {"lr": 0.1}, "measure_at": [0, 1]}
+GRAM_CHARTS = tuple(f"gram-{panel}" for panel in ("measured", "simplex", "difference"))
+RUN_CHARTS = [
+    "history-chart",
+    *(f"layers-pfc{number}" for number in (1, 2, 3)),
+    *GRAM_CHARTS,
+    "spectra-eigenvalues",
+    "spectra-snr",
+]
+Open = Callable[..., Page]
+DRAWN = "[...document.querySelectorAll('.chart')].every((c) => c.dataset.drawn === 'true')"
+
+RESET = """() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const set = (node, value) => {
+    if (node.value === value) return;
+    node.value = value;
+    node.dispatchEvent(new Event(node.type === "range" ? "input" : "change"));
+  };
+  all(".time button").filter((b) => b.textContent === "Stop").forEach((b) => b.click());
+  all(".frame-split").forEach((node) => set(node, "train"));
+  all(".frame-time").forEach((node) => set(node, node.max));
+  all(".layers-axis").forEach((node) => set(node, "position"));
+  all("#history-metric").forEach((node) => set(node, "nc1_quotient"));
+  all("input[type=checkbox]").filter((box) => !box.checked).forEach((box) => box.click());
+  all('.legend button[aria-pressed="false"]').forEach((button) => button.click());
+}"""
+
+
+@pytest.fixture(scope="module")
+def complaints() -> list[str]:
+    """Console messages, uncaught errors and requests for anything but the page itself."""
+    return []
+
+
+@pytest.fixture(autouse=True)
+def _silent(complaints: list[str]) -> Iterator[None]:
+    yield
+    found = complaints.copy()
+    complaints.clear()
+    assert found == []
+
+
+@pytest.fixture(scope="module")
+def show(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory, complaints: list[str]
+) -> Iterator[Open]:
+    """Opens a page in a window of its own and waits until every chart is drawn."""
+    folder, contexts = tmp_path_factory.mktemp("pages"), []
+
+    def opened(html: str, width: int = 1280, **settings: str) -> Page:
+        path = folder / f"page{len(contexts)}.html"
+        path.write_text(html, encoding="utf-8")
+        context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: complaints.extend(foreign(request.url, path)))
+        page.goto(path.as_uri())
+        page.wait_for_function(DRAWN)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def foreign(url: str, path: Path) -> list[str]:
+    return (
+        [] if url == path.as_uri() or url.startswith(("data:", "blob:")) else [f"asked for {url}"]
+    )
+
+
+@pytest.fixture(scope="module")
+def run_html(snapshots: list[Snapshot]) -> str:
+    return run_page("A run", snapshots, CLAIMS, CONFIG, "What it is about.")
+
+
+@pytest.fixture(scope="module")
+def window(show: Open, run_html: str) -> Page:
+    return show(run_html)
+
+
+@pytest.fixture
+def run(window: Page) -> Page:
+    """The run's page, its controls as they are when it opens."""
+    window.emulate_media(media="screen", color_scheme="light")
+    window.evaluate(RESET)
+    window.wait_for_timeout(60)
+    return window
+
+
+def drawn(page: Page, chart: str) -> list[dict[str, object]]:
+    """The traces that Plotly holds for a chart."""
+    script = "(id) => JSON.stringify(document.getElementById(id).data)"
+    found: list[dict[str, object]] = json.loads(page.evaluate(script, chart))
+    return found
+
+
+def axis_range(page: Page, chart: str, axis: str) -> list[float]:
+    script = "([id, axis]) => document.getElementById(id)._fullLayout[axis].range"
+    found: list[float] = page.evaluate(script, [chart, axis])
+    return found
+
+
+def drawn_width(page: Page) -> int:
+    width: int = page.evaluate("document.querySelector('#history-chart .main-svg').clientWidth")
+    return width
+
+
+def narrowed(page: Page) -> Page:
+    """The page on a phone, once its charts have followed."""
+    page.set_viewport_size({"width": 380, "height": 900})
+    page.wait_for_function(
+        "[...document.querySelectorAll('.chart .main-svg')].every((svg) => svg.clientWidth < 380)"
+    )
+    return page
+
+
+def overflow(page: Page) -> int:
+    width: int = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return width
+
+
+@contextmanager
+def changes(page: Page, chart: str) -> Iterator[None]:
+    before = drawn(page, chart)
+    yield
+    page.wait_for_timeout(60)
+    assert drawn(page, chart) != before
+
+
+def test_run_page_draws_every_chart(run: Page) -> None:
+    charts = run.locator(".chart")
+    assert [charts.nth(n).get_attribute("id") for n in range(charts.count())] == RUN_CHARTS
+    assert run.locator(".chart .main-svg").count() >= len(RUN_CHARTS)
+    assert all(charts.nth(n).get_attribute("aria-label") for n in range(charts.count()))
+
+
+def test_run_page_holds_one_plotly_and_one_payload(run_html: str) -> None:
+    assert run_html.count("plotly.js v") == 1
+    assert run_html.count('type="application/json"') == 1
+    assert not re.search(r"<(?:script|img|iframe)[^>]*\ssrc=|@import|url\(http", run_html[:40_000])
+
+
+def test_headings_come_in_order(run: Page) -> None:
+    levels = run.evaluate("[...document.querySelectorAll('h1,h2,h3')].map((h) => +h.tagName[1])")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_claims_come_first_with_their_evidence(run: Page) -> None:
+    first = run.locator("section").first
+    assert first.locator(".verdict").all_inner_texts() == ["✓ held", "✕ not held"]
+    assert "5 of 5 <pairs> fall" in first.inner_text()
+    assert "towards collapse" in first.inner_text()
+
+
+def test_metric_and_split_change_the_history(run: Page) -> None:
+    assert len(drawn(run, "history-chart")) == 12
+    with changes(run, "history-chart"):
+        run.locator("#history-metric").select_option("ncc_accuracy")
+    assert "nearest-class-mean accuracy" in run.locator("#history-about").inner_text().lower()
+    assert run.locator("#history-about math").count() == 1
+    with changes(run, "history-chart"):
+        run.locator(".history-split[value=test]").uncheck()
+    assert len(drawn(run, "history-chart")) == 6
+    with changes(run, "history-chart"):
+        run.locator("#history .legend button").first.click()
+    assert len(drawn(run, "history-chart")) == 5
+
+
+def test_epoch_zero_is_on_the_logarithmic_axis(run: Page, epochs: tuple[int, ...]) -> None:
+    trace = drawn(run, "history-chart")[0]
+    assert trace["x"][0] == 0  # type: ignore[index]
+    assert trace["customdata"] == list(epochs)
+    labels = run.locator("#history-chart .xaxislayer-above text").all_text_contents()
+    assert labels[0] == "0"
+    assert str(epochs[-1]) in labels
+    assert "log(1 + t)" in run.locator("#history-chart .xtitle").text_content()
+    with changes(run, "history-chart"):
+        run.locator("#history-log").uncheck()
+    assert drawn(run, "history-chart")[0]["x"] == list(epochs)
+
+
+@pytest.mark.parametrize(
+    ("figure", "chart"),
+    [("layers", "layers-pfc1"), ("gram", "gram-measured"), ("spectra", "spectra-eigenvalues")],
+)
+def test_slider_moves_the_chart_and_not_its_axis(
+    run: Page, epochs: tuple[int, ...], figure: str, chart: str
+) -> None:
+    before = axis_range(run, chart, "yaxis")
+    with changes(run, chart):
+        run.locator(f"#{figure} .frame-time").fill("0")
+    assert run.locator(f"#{figure} output").inner_text() == f"epoch {epochs[0]}"
+    assert axis_range(run, chart, "yaxis") == pytest.approx(before)
+    with changes(run, chart):
+        run.locator(f"#{figure} .frame-split").select_option("test")
+    with changes(run, chart):
+        run.locator(f"#{figure} button", has_text="Play").click()
+        run.wait_for_timeout(600)
+
+
+def test_geodesic_and_effective_depth_stand_beside_the_layers(run: Page) -> None:
+    assert len(drawn(run, "layers-pfc2")) == 2
+    run.locator("#layers .layers-axis").select_option("layer")
+    run.wait_for_timeout(60)
+    assert len(drawn(run, "layers-pfc2")) == 1
+    assert len(drawn(run, "layers-pfc2")[0]["x"]) == 6  # type: ignore[arg-type]
+    assert run.locator("#layers-pfc3 .shapelayer path").count() == 1
+    words = run.locator("#layers .reading").inner_text()
+    assert "Effective depth" in words
+    assert "without a relative position: stage1.block0 (d = 48)" in words
+
+
+def test_difference_from_the_simplex_is_measured_minus_etf(run: Page) -> None:
+    measured, simplex, gap = (drawn(run, chart)[0]["z"] for chart in GRAM_CHARTS)
+    assert simplex[0][:2] == [1, pytest.approx(-0.2)]  # type: ignore[index]
+    assert gap[0][1] == pytest.approx(measured[0][1] + 0.2)  # type: ignore[index]
+
+
+def test_numbers_below_the_noise_are_counted_and_not_drawn(run: Page) -> None:
+    between = next(t for t in drawn(run, "spectra-eigenvalues") if t["name"] == "between classes")
+    assert len(between["x"]) == 5  # type: ignore[arg-type]
+    assert "Not drawn of the 6 values" in run.locator("#spectra .reading").inner_text()
+
+
+def test_nothing_hangs_over_the_edge_of_a_phone(show: Open, run_html: str) -> None:
+    assert overflow(show(run_html, width=380)) <= 0
+
+
+def test_print_hides_the_controls_and_fits_the_charts(run: Page, epochs: tuple[int, ...]) -> None:
+    run.emulate_media(media="print")
+    run.wait_for_timeout(200)
+    assert not run.locator(".controls").first.is_visible()
+    assert run.locator("#gram .moment").inner_text() == f"Train, epoch {epochs[-1]}"
+    page_width = run.locator("main").bounding_box()["width"]  # type: ignore[index]
+    for chart in RUN_CHARTS:
+        svg = run.locator(f"#{chart} .main-svg").first.bounding_box()
+        assert svg is not None
+        assert svg["width"] <= page_width
+    run.emulate_media(media="screen")
+    run.wait_for_timeout(200)
+    assert run.locator(".controls").first.is_visible()
+
+
+def test_charts_take_the_width_of_the_paper_before_they_are_printed(run: Page) -> None:
+    width = run.evaluate("""() => {
+      dispatchEvent(new Event("beforeprint"));
+      const width = document.querySelector("#history-chart .main-svg").clientWidth;
+      dispatchEvent(new Event("afterprint"));
+      return width;
+    }""")
+    assert 600 < width <= 673
+    assert drawn_width(run) > 900
+
+
+def test_plots_follow_the_dark_scheme(run: Page) -> None:
+    colour = "document.getElementById('history-chart')._fullLayout.font.color"
+    light = run.evaluate(colour)
+    run.emulate_media(color_scheme="dark")
+    run.wait_for_function(f"{colour} !== '{light}'")
+    run.emulate_media(color_scheme="light")
+    run.wait_for_function(f"{colour} === '{light}'")
+
+
+def test_probe_page_of_many_layers(show: Open, snapshots: list[Snapshot]) -> None:
+    page = show(probe_page("Many layers", snapshots[-1].probe))
+    assert page.locator(".chart").count() == 8
+    assert page.locator(".frame-time").count() == 0
+    assert page.locator("table.details").count() == 1
+    assert overflow(narrowed(page)) <= 0
+
+
+def test_probe_page_chooses_the_layer(show: Open, single_layer: ProbeRecord) -> None:
+    last = single_layer.layers[0]
+    flat = [[1.0 if row == column else 0.0 for column in range(6)] for row in range(6)]
+    first = LayerRecord("early", last.metrics, (), 6, 120, 32, last.spectra, flat)
+    page = show(probe_page("Two layers", ProbeRecord((first, last))))
+    with changes(page, "gram-measured"):
+        page.locator("#gram .frame-layer").select_option("0")
+    assert drawn(page, "gram-measured")[0]["z"] == flat
+
+
+def test_probe_page_of_one_layer_names_what_is_undefined(
+    show: Open, single_layer: ProbeRecord
+) -> None:
+    page = show(probe_page("One layer", single_layer))
+    assert page.locator("#layers").count() == 0
+    assert page.locator("#gram, #spectra").count() == 2
+    row = page.locator("table.details tr", has_text="Mir means")
+    assert row.locator("td").inner_text() == "undefined"
+    assert "mir_means is undefined: an entropy is 0" in page.locator(".notes").inner_text()
+    assert "1 infinite" in page.locator("#spectra .reading").inner_text()
+    assert overflow(narrowed(page)) <= 0
+
+
+def test_probe_page_without_data_has_no_figures(show: Open, bare: ProbeRecord) -> None:
+    title = "<b>a_rather_long_file_name_without_any_space_in_it</b>.npz"
+    page = show(probe_page(title, bare))
+    assert page.locator("h1").inner_text() == title
+    assert page.locator("figure, .chart").count() == 0
+    assert "<script>alert(1)</script>" in page.locator("table.details").inner_text()
+    assert "undefined" in page.locator(".numbers").inner_text()
+    assert overflow(narrowed(page)) <= 0
+
+
+def test_runs_of_one_snapshot_of_nothing_defined_and_of_steps(
+    show: Open, snapshots: list[Snapshot]
+) -> None:
+    probe = snapshots[0].probe
+    page = show(run_page("One", [Snapshot(0, 0, "train", probe)]))
+    assert page.locator(".frame-time, .history-split").count() == 0
+    undefined = LayerRecord("a", {"accuracy": float("nan")}, ("undefined: why",), 2, 4, 1)
+    page = show(run_page("NaN", [Snapshot(0, 0, "train", ProbeRecord((undefined,)))]))
+    assert "nothing to draw" in page.locator("#history .reading").inner_text()
+    twice = [Snapshot(step, 0, "train", snapshots[step // 10].probe) for step in (0, 50)]
+    page = show(run_page("Steps", twice))
+    assert "step t" in page.locator("#history-chart .xtitle").text_content()
+
+
+def test_pages_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one snapshot"):
+        run_page("Nothing", [])
+    with pytest.raises(ValueError, match="at least one layer"):
+        probe_page("Nothing", ProbeRecord(layers=()))

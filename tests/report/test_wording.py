@@ -1,0 +1,151 @@
+"""What is said in words, numbers and formulas."""
+
+import json
+import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from ncscope.metrics.registry import METRICS
+from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.report.layer_order import reading
+from ncscope.report.mathml import formula
+from ncscope.report.numbers import compact, listed, plain, typeset
+from ncscope.report.overview import details, flat_config
+from ncscope.report.payload import GRAM_CLASSES, as_json, gram_frame, run_payload
+from ncscope.report.spectra import drawable
+
+ARGUMENTS = {"mfrac": 2, "msub": 2, "msup": 2, "msubsup": 3, "mover": 2}
+
+
+@pytest.mark.parametrize("key", list(METRICS))
+def test_formula_of_every_metric_is_sound_mathml(key: str) -> None:
+    tree = ElementTree.fromstring(formula(METRICS[key].formula))
+    assert "\\" not in "".join(tree.itertext())
+    for node in tree.iter():
+        assert len(node) == ARGUMENTS.get(node.tag, len(node))
+
+
+@pytest.mark.parametrize(
+    ("latex", "text"),
+    [
+        (r"\frac12", "12"),
+        (r"x_i^2", "xi2"),
+        (r"\operatorname{Tr}\Sigma_W", "TrΣW"),
+        (r"\Bigl\lVert W\Bigr\rVert_F", "‖W‖F"),
+        (r"a<b", "a<b"),
+        (r"\text{two words}", "two words"),
+        (r"\unknown x", "unknownx"),
+        (r"}x{", "x"),
+        (r"-1", "−1"),
+    ],
+)
+def test_formula_keeps_its_symbols(latex: str, text: str) -> None:
+    assert "".join(ElementTree.fromstring(formula(latex)).itertext()) == text
+
+
+def test_fraction_takes_one_digit_each_as_latex_does() -> None:
+    assert "<mfrac><mn>1</mn><mn>2</mn></mfrac>" in formula(r"\frac12x")
+
+
+def test_numbers() -> None:
+    assert compact(math.nan) is None
+    assert compact(-math.inf) is None
+    assert compact(1 / 3) == 0.333333
+    assert [plain(v) for v in (math.nan, 0.123456, 1e-9)] == ["undefined", "0.1235", "1e-09"]
+    assert [typeset(v) for v in (math.nan, -1.5, -math.inf)] == ["undefined", "−1.5", "−∞"]
+    assert typeset(1.25e-7) == "1.25 × 10⁻⁷"
+    assert [listed(words) for words in ([], ["a"], ["a", "b", "c"])] == ["", "a", "a, b and c"]
+
+
+def layers(*values: tuple[float, float, float]) -> ProbeRecord:
+    keys = ("pfc1", "pfc2", "pfc3")
+    return ProbeRecord(
+        tuple(
+            LayerRecord(f"l{place}", dict(zip(keys, own, strict=True)), (), 2, 4, 3)
+            for place, own in enumerate(values)
+        )
+    )
+
+
+def test_orderly_layers_are_said_to_be_so() -> None:
+    assert reading(layers((3, 0.5, 0.8), (1, 0.4, 0.995), (0.1, 0.1, 1))) == [
+        "Effective depth (NCC error at most 0.01): l1, layer 2 of 3.",
+        "PFC1 never rises from one layer to the next.",
+        "PFC2 never rises from one layer to the next.",
+        "PFC3 never falls from one layer to the next.",
+    ]
+
+
+def test_breaks_of_the_order_are_named() -> None:
+    assert reading(layers((1, 0.4, 0.9), (3, 0.4, 0.8), (2.5, 0.3, 0.9))) == [
+        "No layer reaches the effective depth (NCC error at most 0.01).",
+        "PFC1 breaks the order: it rises from l0 to l1 (by 2).",
+        "PFC2 never rises from one layer to the next.",
+        "PFC3 breaks the order: it falls from l0 to l1 (by 0.1).",
+    ]
+
+
+def test_one_layer_has_no_order_to_speak_of() -> None:
+    assert reading(layers((1, 0.4, 0.9))) == []
+
+
+def test_spectrum_leaves_out_what_a_logarithm_cannot_show() -> None:
+    curve = drawable("within", [2.0, 1.0, 1e-13, 0.0, -1e-18, math.nan, math.inf])
+    assert (curve.index, curve.values) == ([1, 2], [2.0, 1.0])
+    assert curve.omitted == (
+        "Not drawn of the 7 values of “within classes”: 3 at or below 10⁻¹² of the largest, "
+        "zero to rounding, 1 infinite, 1 undefined."
+    )
+
+
+def test_long_spectrum_is_thinned_and_keeps_its_ends() -> None:
+    curve = drawable("total", [1 / place for place in range(1, 5001)])
+    assert len(curve.index) <= 240
+    assert (curve.index[:3], curve.index[-1]) == ([1, 2, 3], 5000)
+    assert curve.values[-1] == 1 / 5000
+
+
+def test_spectrum_of_nothing_but_zeros() -> None:
+    assert drawable("between", [0.0, 0.0]).values == []
+
+
+def test_large_gram_is_cut_and_says_so() -> None:
+    count = GRAM_CLASSES + 6
+    gram = [[1.0 if row == column else 0.0 for column in range(count)] for row in range(count)]
+    frame = gram_frame(LayerRecord("l", {}, (), count, count, 3, {}, gram))
+    assert frame is not None
+    assert len(frame["cosines"]) == GRAM_CLASSES
+    assert frame["reading"][-1] == f"Drawn: the first {GRAM_CLASSES} of {count} classes."
+
+
+def test_payload_is_strict_json_that_cannot_end_its_script(snapshots: list[Snapshot]) -> None:
+    record = LayerRecord("</script><!--", {"nc1_quotient": math.nan}, (), 2, 4, 3)
+    payload = run_payload([Snapshot(0, 0, "train", ProbeRecord((record,)))])
+    text = as_json(payload)
+    assert "<" not in text
+    assert json.loads(text)["layers"] == ["</script><!--"]
+    assert json.loads(as_json(run_payload(snapshots)))["unit"] == "epoch"
+
+
+def test_aliases_are_one_metric(snapshots: list[Snapshot]) -> None:
+    keys = [entry["key"] for entry in run_payload(snapshots)["metrics"]]
+    assert "nc1_quotient" in keys
+    assert "pfc1" not in keys
+
+
+def test_note_is_written_once_with_its_layers() -> None:
+    records = tuple(LayerRecord(n, {}, ("odd",) * (n != "c"), 2, 4, 3) for n in "abc")
+    assert details(ProbeRecord(records), "").notes == ["a and b: odd"]
+
+
+def test_nested_configuration_becomes_dotted_names() -> None:
+    assert flat_config({"a": {"b": 1}, "c": [1, 2]}) == {"a.b": "1", "c": "1, 2"}
+
+
+def test_the_room_imports_neither_plotly_nor_matplotlib_by_itself() -> None:
+    code = "import sys, ncscope.report; print({'plotly', 'matplotlib'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
