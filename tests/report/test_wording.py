@@ -88,6 +88,14 @@ def test_breaks_of_the_order_are_named() -> None:
     ]
 
 
+def test_only_the_largest_breaks_are_spelled_out() -> None:
+    rising = layers(*((float(place**2), 0.4, 0.9) for place in range(5)))
+    assert reading(rising)[1] == (
+        "PFC1 breaks the order: it rises from l3 to l4 (by 7), from l2 to l3 (by 5), "
+        "from l1 to l2 (by 3) and at 1 smaller step."
+    )
+
+
 def test_one_layer_has_no_order_to_speak_of() -> None:
     assert reading(layers((1, 0.4, 0.9))) == []
 

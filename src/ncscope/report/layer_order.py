@@ -73,7 +73,8 @@ def _order_sentence(probe: ProbeRecord, key: str) -> str:
         for later, by in worst
     ]
     if len(breaks) > len(worst):
-        phrases.append(f"at {len(breaks) - len(worst)} smaller steps")
+        rest = len(breaks) - len(worst)
+        phrases.append(f"at {rest} smaller step{'s' * (rest > 1)}")
     return f"{name} breaks the order: it {wrong} {listed(phrases)}."
 
 

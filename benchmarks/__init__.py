@@ -1,0 +1,1 @@
+"""Speed and memory against floors measured in the same run: ``python -m benchmarks``."""

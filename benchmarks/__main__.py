@@ -1,0 +1,52 @@
+"""Run the benchmarks and print one table: ``python -m benchmarks [--device cuda] [--only NAME]``."""
+
+import argparse
+import platform
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.collapse import conv_layer, imagenet_512, imagenet_2048
+from benchmarks.measure import Row, peak_gigabytes
+
+
+def many_classes(device: str) -> list[Row]:
+    """K=50,000 under 4 GB, on the CPU whatever the device."""
+    peak, seconds = peak_gigabytes("benchmarks.many_classes")
+    name = f"200,000 x 1024 streamed, K=50,000 ({seconds:.0f} s, data drawn twice)"
+    return [Row(name, f"{peak:.2f} GB", "-", None, "< 4 GB", peak < 4)]
+
+
+BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
+    "imagenet-512": imagenet_512,
+    "imagenet-2048": imagenet_2048,
+    "conv-layer": conv_layer,
+    "many-classes": many_classes,
+}
+
+
+def main() -> None:
+    """Print the table; the exit code does not depend on it, since machines differ."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", choices=sorted(BENCHMARKS), nargs="*")
+    arguments = parser.parse_args()
+    table = Table("work", "measured", "floor", "ratio", "target", "met")
+    console = Console()
+    for name in arguments.only or BENCHMARKS:
+        with console.status(f"{name} ..."):
+            rows = BENCHMARKS[name](arguments.device)
+        for row in rows:
+            ratio = "-" if row.ratio is None else f"{row.ratio:.2f} x"
+            met = "yes" if row.met else "no"
+            table.add_row(row.work, row.measured, row.floor, ratio, row.target, met)
+    device = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "CPU"
+    cores = torch.get_num_threads()
+    console.print(f"{platform.machine()}, {cores} threads, {device}, torch {torch.__version__}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

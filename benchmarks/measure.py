@@ -1,0 +1,88 @@
+"""Timing and memory, measured the same way for a piece of work and for its floor."""
+
+import gc
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the benchmark's table.
+
+    Attributes:
+        work: What was done.
+        measured: What it took, with its unit.
+        floor: What it is compared with, with its unit.
+        ratio: The two divided.
+        target: The ratio, or the value, promised.
+        met: Whether the target was met.
+    """
+
+    work: str
+    measured: str
+    floor: str
+    ratio: float | None
+    target: str
+    met: bool
+
+
+def paired_seconds(
+    work: Callable[[], Any], floor: Callable[[], Any], device: str, rounds: int = 5
+) -> tuple[float, float]:
+    """Best of several rounds of each, taken in turn so that both see the same machine."""
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds + 1):
+        for index, call in enumerate((work, floor)):
+            best[index] = min(best[index], _seconds(call, device))
+    return best[0], best[1]
+
+
+def compared(
+    name: str,
+    work: Callable[[], Any],
+    floor: Callable[[], Any],
+    target: float,
+    device: str,
+    rounds: int = 5,
+) -> Row:
+    """A row for work against its floor."""
+    seconds, least = paired_seconds(work, floor, device, rounds)
+    ratio = seconds / least
+    return Row(
+        name, f"{seconds:.3f} s", f"{least:.3f} s", ratio, f"<= {target:g} x", ratio <= target
+    )
+
+
+def peak_gigabytes(module: str) -> tuple[float, float]:
+    """Peak memory and seconds of a fresh process that runs a module."""
+    start = time.perf_counter()
+    process = subprocess.run(
+        [sys.executable, "-m", module], check=True, stdout=subprocess.PIPE, text=True
+    )
+    return float(process.stdout.split()[-1]), time.perf_counter() - start
+
+
+def own_peak_gigabytes() -> float:
+    """Peak resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def _seconds(call: Callable[[], Any], device: str) -> float:
+    gc.collect()
+    _wait(device)
+    start = time.perf_counter()
+    call()
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
