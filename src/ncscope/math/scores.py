@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-_CHUNK_BYTES = 32 * 2**20
+_CHUNK_BYTES = 8 * 2**20
 
 
 def argmax_of_scores(
@@ -30,7 +30,7 @@ def argmax_of_scores(
 
     Returns:
         One index tensor for each head; the first of equal scores wins.
-        Cost: $2nd\sum K$ operations, in chunks of about 32 MB.
+        Cost: $2nd\sum K$ operations, in chunks of about 8 MB.
 
     Example:
         >>> rows = torch.tensor([[1.0, 0.0], [0.0, 2.0]])

@@ -1,12 +1,7 @@
-"""Watch a network collapse: a fully connected residual net on scikit-learn's digits.
+"""Watch a network collapse."""
 
-Source: PFC table I and section IV-A, at digits' size. Cost: under two minutes on two cores.
-Expected: zero training error after some ten epochs; NC1, NC2 and NC3 keep falling long after;
-on the training set PFC1 and PFC2 fall from layer to layer up to the effective depth.
-Command: ``ncscope demo``.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +16,7 @@ from ncscope.probing.model import Probed, ProbeOptions, probe_model
 from ncscope.probing.records import ProbeRecord, Snapshot
 from ncscope.training.digits import Split, digits
 from ncscope.training.loop import EpochEnd, log_spaced_epochs, train
+from ncscope.training.reproducible import reproducible
 
 LAYERS = ("stem", "blocks.*")
 LAYER_GROUPS = ("nc1", "nc2", "nc4", "pfc")
@@ -32,11 +28,14 @@ class DemoConfig(BaseModel):
     Attributes:
         width: Dimension of every layer's features.
         depth: Number of residual blocks.
+        pixel_deviation: Standard deviation of the input's pixels.
         epochs: Passes over the training set.
         batch_size: Samples a step.
-        learning_rate: Of SGD; divided by 10 after one third and two thirds of the epochs.
+        learning_rate: Of SGD, annealed to zero along a cosine.
         momentum: Of SGD.
-        weight_decay: On all parameters.
+        weight_decay: On stem and blocks.
+        head_weight_decay: On the classifier.
+        label_smoothing: Share of each label spread evenly over the classes.
         measurements: About how many epochs to measure at, log-spaced.
         seed: Of the weights, the shuffling and the held-out set.
     """
@@ -45,12 +44,15 @@ class DemoConfig(BaseModel):
 
     width: int = Field(128, ge=1)
     depth: int = Field(8, ge=1)
-    epochs: int = Field(300, ge=1)
-    batch_size: int = Field(128, ge=1)
-    learning_rate: float = Field(0.02, gt=0)
+    pixel_deviation: float = Field(0.3, gt=0)
+    epochs: int = Field(200, ge=1)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(0.1, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: float = Field(5e-4, ge=0)
-    measurements: int = Field(14, ge=2)
+    weight_decay: float = Field(2e-4, ge=0)
+    head_weight_decay: float = Field(0.05, ge=0)
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    measurements: int = Field(16, ge=2)
     seed: int = 0
 
 
@@ -66,30 +68,32 @@ def run(
     Returns:
         Snapshots in order of time, training before held-out. The same config gives the same.
     """
-    torch.manual_seed(config.seed)
-    data = digits(seed=config.seed)
-    model = ResidualNet(64, config.width, config.depth, num_classes=10)
-    due = set(log_spaced_epochs(config.epochs, config.measurements))
     snapshots: list[Snapshot] = []
-    for end in _training(config, model, data):
-        if end.epoch in due:
-            snapshots += _measure(config, model, data, end)
-        on_epoch(end)
+    due = set(log_spaced_epochs(config.epochs, config.measurements))
+    with reproducible(config.seed):
+        data = digits(seed=config.seed, deviation=config.pixel_deviation)
+        model = ResidualNet(64, config.width, config.depth, num_classes=10)
+        for end in _training(config, model, data):
+            if end.epoch in due:
+                snapshots += _measure(config, model, data, end)
+            on_epoch(end)
     return snapshots
 
 
 def claims(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
     """What neural collapse and its progressive form predict of the run, each put to the test.
 
+    Args:
+        snapshots: Of one run, in order of time; those of the training set are used.
+
     Returns:
         ``claim``, ``held`` and ``evidence`` of each; a claim that did not hold is a result.
     """
     train_set = [snapshot for snapshot in snapshots if snapshot.split == "train"]
     interpolating = next((s for s in train_set if _last(s)["accuracy"] == 1.0), None)
-    final = train_set[-1]
+    start, final = interpolating or train_set[0], train_set[-1]
     found = [_zero_error(interpolating, final)]
-    start = interpolating or train_set[0]
-    found += [_fell(start, final, key, name) for key, name in _FALLING]
+    found += [_fell(start, final, key, claim) for key, claim in _FALLING]
     found += [_progressive(final.probe, key, falling) for key, falling in _ORDERED]
     return found
 
@@ -103,27 +107,27 @@ _FALLING = (
 _ORDERED = (("pfc1", True), ("pfc2", True), ("pfc3", False))
 
 
-def _training(config: DemoConfig, model: nn.Module, data: Split) -> Any:
+def _training(config: DemoConfig, model: ResidualNet, data: Split) -> Iterator[EpochEnd]:
     fabric = Fabric(accelerator="cpu", devices=1)
     fabric.launch()
+    body = [*model.stem.parameters(), *model.blocks.parameters()]
+    head = [*model.classifier.parameters()]
     optimiser = torch.optim.SGD(
-        model.parameters(),
+        [{"params": body}, {"params": head, "weight_decay": config.head_weight_decay}],
         lr=config.learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,
     )
-    drops = [config.epochs // 3, 2 * config.epochs // 3]
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, drops)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.epochs)
     order = torch.Generator().manual_seed(config.seed)
     loader = DataLoader(data.train, config.batch_size, shuffle=True, generator=order)
-    return train(
-        fabric, model, optimiser, schedule, loader, config.epochs, nn.functional.cross_entropy
-    )
+    loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
+    return train(fabric, model, optimiser, schedule, loader, config.epochs, loss)
 
 
 def _measure(config: DemoConfig, model: nn.Module, data: Split, end: EpochEnd) -> list[Snapshot]:
     options = ProbeOptions(
-        layers=LAYERS, layer_groups=LAYER_GROUPS, weight_decay=config.weight_decay
+        layers=LAYERS, layer_groups=LAYER_GROUPS, weight_decay=config.head_weight_decay
     )
     train_set = probe_model(model, DataLoader(data.train, len(data.train)), options)
     test_set = probe_model(
@@ -149,25 +153,27 @@ def _zero_error(reached: Snapshot | None, final: Snapshot) -> dict[str, Any]:
 
 def _fell(start: Snapshot, final: Snapshot, key: str, claim: str) -> dict[str, Any]:
     before, after = _last(start)[key], _last(final)[key]
+    factor = f", {before / after:.2g} times less" if 0 < after < before else ""
     return {
         "claim": claim,
         "held": after < before or after == 0,
-        "evidence": f"{key} {before:.4g} at epoch {start.epoch}, {after:.4g} at {final.epoch}",
+        "evidence": f"{key} {before:.3g} at epoch {start.epoch}, "
+        f"{after:.3g} at epoch {final.epoch}{factor}",
     }
 
 
 def _progressive(probe: ProbeRecord, key: str, falling: bool) -> dict[str, Any]:
     """Progressive collapse is claimed up to the effective depth only (PFC IV-A)."""
-    depth = effective_depth([r.metrics["pfc3"] for r in probe.layers])
-    stop = len(probe.layers) if depth is None else depth + 1
-    values = [record.metrics[key] for record in probe.layers[:stop]]
+    depth = effective_depth([record.metrics["pfc3"] for record in probe.layers])
+    layers = probe.layers if depth is None else probe.layers[: depth + 1]
+    values = [record.metrics[key] for record in layers]
     breaks = order_breaks(values, falling)
-    trend = "falls" if falling else "rises"
-    path = f"{values[0]:.4g} at {probe.layers[0].layer}, {values[-1]:.4g} at layer {stop - 1}"
     worst = max((step for _, step in breaks), default=0.0)
     broken = f"; {len(breaks)} steps the wrong way, by {worst:.2g} at most" if breaks else ""
+    ends = f"{values[0]:.3g} at {layers[0].layer}, {values[-1]:.3g} at {layers[-1].layer}"
     return {
-        "claim": f"{key.upper()} {trend} from layer to layer up to the effective depth",
-        "held": not breaks,
-        "evidence": path + broken,
+        "claim": f"{key.upper()} {'falls' if falling else 'rises'} from layer to layer "
+        "up to the effective depth",
+        "held": len(values) > 1 and not breaks and all(map(math.isfinite, values)),
+        "evidence": ends + broken,
     }

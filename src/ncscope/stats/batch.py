@@ -1,6 +1,7 @@
 """A batch of labelled features, checked once at the boundary, and how it is cut for the cache."""
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,12 +10,12 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 
-_CHUNK_BYTES = 4 * 2**20
+_CHUNK_BYTES = 2 * 2**20
 
 
 def chunk_rows(dim: int) -> int:
-    """Rows of float64 that fill 4 MB: long enough for the product, short enough for the cache."""
-    return max(64, _CHUNK_BYTES // (8 * dim))
+    """Rows of float64 that fill 2 MB: long enough for the product, short enough for the cache."""
+    return max(16, _CHUNK_BYTES // (8 * dim))
 
 
 def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> None:
@@ -92,10 +93,50 @@ def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
         raise InputError(expected="finite features", found=found, fix=fix)
 
 
-def directions(rows: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
-    """Rows scaled to unit length, and their lengths; a zero row stays zero."""
-    length = torch.linalg.vector_norm(rows, dim=1)
-    return rows / torch.where(length > 0, length, 1)[:, None], length
+class Workspace:
+    """Buffers for one chunk of rows, written over and over.
+
+    Fresh memory for every intermediate would cost more in page faults than the arithmetic.
+
+    Args:
+        dim: Length of a row.
+        dtype: Type of the arithmetic.
+        device: Where it happens.
+    """
+
+    def __init__(self, dim: int, dtype: torch.dtype, device: torch.device) -> None:
+        rows = chunk_rows(dim)
+        self._raw, self._other = (
+            torch.empty(rows, dim, dtype=dtype, device=device) for _ in range(2)
+        )
+
+    def chunks(
+        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
+    ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
+        """The rows and labels chunk by chunk; a chunk is valid until the next one is asked for."""
+        rows = len(self._raw)
+        for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
+            yield self._raw[: len(chunk)].copy_(chunk), y
+
+    def minus(
+        self, rows: Float[Tensor, "m d"], means: Float[Tensor, "p d"], index: Int[Tensor, " m"]
+    ) -> Float[Tensor, "m d"]:
+        """Each row minus its own mean; valid until the workspace is used again."""
+        other = self._other[: len(rows)]
+        torch.index_select(means, 0, index, out=other)
+        return torch.sub(rows, other, out=other)
+
+    def directions(
+        self, rows: Float[Tensor, "m d"]
+    ) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"]]:
+        """Rows scaled to unit length, in place, and their lengths; a zero row stays zero."""
+        length = torch.linalg.vector_norm(rows, dim=1)
+        return rows.div_(torch.where(length > 0, length, 1)[:, None]), length
+
+
+def square_norms(rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    """Squared length of each row, without a temporary of the rows' size."""
+    return torch.linalg.vector_norm(rows, dim=1).square_()
 
 
 def compact_labels(

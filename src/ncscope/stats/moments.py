@@ -1,6 +1,6 @@
 """Class moments of a stream of features: one pass, any split, any merge order."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 import torch
@@ -10,13 +10,13 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.symmetric import add_gram_, mirrored
 from ncscope.stats.batch import (
+    Workspace,
     check_features,
     check_labels,
     check_range,
-    chunk_rows,
     compact_labels,
-    directions,
     refuse_nonfinite,
+    square_norms,
 )
 
 Prior: TypeAlias = Literal["empirical", "uniform"]
@@ -165,14 +165,15 @@ class ClassMoments:
         if self.scatter is not None:
             batch["scatter"] = self._zeros(self.dim, self.dim)
         root = None if self._weights is None else self._weights[present].sqrt()
-        for chunk, y in self._chunks(features, labels):
-            if self.unit_means is not None:
-                spread = directions(chunk)[0] - batch["unit_means"][y]
-                batch["unit_traces"].index_add_(0, y, spread.square().sum(1))
-            spread = chunk - batch["means"][y]
-            batch["traces"].index_add_(0, y, spread.square().sum(1))
+        space = Workspace(self.dim, self.dtype, self.device)
+        for chunk, y in space.chunks(features, labels):
+            spread = space.minus(chunk, batch["means"], y)
+            batch["traces"].index_add_(0, y, square_norms(spread))
             if self.scatter is not None:
                 add_gram_(batch["scatter"], spread if root is None else spread * root[y][:, None])
+            if self.unit_means is not None:
+                turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
+                batch["unit_traces"].index_add_(0, y, square_norms(turned))
         return batch
 
     def _first_read(
@@ -183,10 +184,11 @@ class ClassMoments:
         if self.unit_means is not None:
             first["unit_means"] = torch.zeros_like(first["means"])
             first["zero_vectors"] = torch.zeros_like(self.zero_vectors)
-        for chunk, y in self._chunks(features, labels):
+        space = Workspace(self.dim, self.dtype, self.device)
+        for chunk, y in space.chunks(features, labels):
             first["means"].index_add_(0, y, chunk)
             if self.unit_means is not None:
-                unit, length = directions(chunk)
+                unit, length = space.directions(chunk)
                 first["unit_means"].index_add_(0, y, unit)
                 first["zero_vectors"] += (length == 0).sum()
         if not torch.isfinite(first["means"]).all():
@@ -195,13 +197,6 @@ class ClassMoments:
             if name in first:
                 first[name] /= counts[:, None]
         return first
-
-    def _chunks(
-        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
-    ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
-        rows = chunk_rows(self.dim)
-        for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
-            yield chunk.to(self.dtype), y
 
     def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
         """Chan's update on the classes present in the other statistics."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -18,7 +19,7 @@ class EpochEnd:
     Attributes:
         epoch: Epochs completed; 0 before the first.
         step: Optimiser steps taken.
-        loss: Mean training loss over the epoch; NaN before the first.
+        loss: Mean training loss over the epoch, on this process's samples; NaN before the first.
     """
 
     epoch: int
@@ -57,16 +58,16 @@ def train(
     yield EpochEnd(0, 0, float("nan"))
     for epoch in range(1, epochs + 1):
         wrapped.train()
-        total, samples = 0.0, 0
+        total, samples = torch.zeros((), device=fabric.device), 0
         for inputs, labels in batches:
             optimiser.zero_grad()
             loss = criterion(wrapped(inputs), labels)
             fabric.backward(loss)
             optimiser.step()
             step += 1
-            total, samples = total + float(loss.detach()) * len(labels), samples + len(labels)
+            total, samples = total + loss.detach() * len(labels), samples + len(labels)
         schedule.step()
-        yield EpochEnd(epoch, step, total / samples)
+        yield EpochEnd(epoch, step, float(total / samples))
 
 
 def log_spaced_epochs(epochs: int, count: int) -> list[int]:

@@ -1,0 +1,49 @@
+"""Losses of the five papers, as functions and as thin modules over them."""
+
+from ncscope.losses.classification import (
+    rescaled_squared_error,
+    smoothed_cross_entropy,
+    squared_error,
+    temperature_cross_entropy,
+)
+from ncscope.losses.entropy import gram_entropy, spectral_entropy
+from ncscope.losses.information import (
+    entropy_difference,
+    head_entropy_difference,
+    head_mutual_information,
+    mutual_information,
+)
+from ncscope.losses.modules import (
+    EntropyDifferenceLoss,
+    FeatureAndClassifierDecay,
+    MutualInformationLoss,
+    RescaledSquaredErrorLoss,
+    SmoothedCrossEntropyLoss,
+    SquaredErrorLoss,
+    TemperatureCrossEntropyLoss,
+    WithinClassCosineLoss,
+)
+from ncscope.losses.regularisers import feature_and_classifier_decay, within_class_cosine
+
+__all__ = [
+    "EntropyDifferenceLoss",
+    "FeatureAndClassifierDecay",
+    "MutualInformationLoss",
+    "RescaledSquaredErrorLoss",
+    "SmoothedCrossEntropyLoss",
+    "SquaredErrorLoss",
+    "TemperatureCrossEntropyLoss",
+    "WithinClassCosineLoss",
+    "entropy_difference",
+    "feature_and_classifier_decay",
+    "gram_entropy",
+    "head_entropy_difference",
+    "head_mutual_information",
+    "mutual_information",
+    "rescaled_squared_error",
+    "smoothed_cross_entropy",
+    "spectral_entropy",
+    "squared_error",
+    "temperature_cross_entropy",
+    "within_class_cosine",
+]

@@ -1,0 +1,148 @@
+"""Losses of logits and labels: squared error and cross-entropy, plain and modified."""
+
+import torch.nn.functional as F
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.losses.inputs import batch_labels, loss_dtype, refuse_out_of_range, require_positive
+
+
+def squared_error(logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]) -> Float[Tensor, ""]:
+    r"""$\frac1{2n}\sum_i\lVert z_i-e_{y_i}\rVert^2$: summed over classes, averaged over samples.
+
+    Source: MSE (2), XUFM (3): the loss that the MSE decomposition of the metrics takes apart.
+    `torch.nn.MSELoss` averages over classes too, and is $2/K$ of this. Range $[0,\infty)$; 0: the
+    logits are the one-hot labels.
+
+    Args:
+        logits: One sample a row.
+        labels: Class of each sample.
+
+    Returns:
+        The loss; dtype of the logits, at least float32.
+
+    Raises:
+        InputError: If shapes do not fit, a label is out of range, or the batch is empty.
+
+    Example:
+        >>> squared_error(torch.zeros(4, 10), torch.tensor([0, 3, 3, 9]))
+        tensor(0.5000)
+    """
+    scores, targets = _scores_and_targets(logits, labels)
+    return F.mse_loss(scores, targets, reduction="sum") / (2 * len(scores))
+
+
+def rescaled_squared_error(
+    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"], factor: float, target: float
+) -> Float[Tensor, ""]:
+    r"""$\frac1{2n}\sum_i\bigl[k(z_{iy_i}-M)^2+\sum_{j\ne y_i}z_{ij}^2\bigr]$ for many classes.
+
+    With many classes the one true logit has little say in the plain squared error; a factor $k$ on
+    its term and a target $M$ above 1 give it back. Source: Hui & Belkin 2021, section 5 (with
+    $k=15$, $M=30$ on ImageNet), whose prefactor is $1/K$ for a sample where ours is $1/2$;
+    $k=M=1$ is `squared_error`. Range $[0,\infty)$; 0: every true logit is $M$, every other 0.
+
+    Args:
+        logits: One sample a row.
+        labels: Class of each sample.
+        factor: $k$, on the true class's term, above 0.
+        target: $M$, the true class's target, above 0.
+
+    Returns:
+        The loss; dtype of the logits, at least float32.
+
+    Raises:
+        InputError: If shapes do not fit, a label is out of range, the batch is empty, or a
+            parameter is not positive.
+
+    Example:
+        >>> rescaled_squared_error(torch.zeros(1, 10), torch.tensor([3]), factor=2, target=3)
+        tensor(9.)
+    """
+    require_positive("factor", factor)
+    require_positive("target", target)
+    scores, targets = _scores_and_targets(logits, labels)
+    error = (scores - target * targets).square() * (1 + (factor - 1) * targets)
+    return error.sum() / (2 * len(scores))
+
+
+def temperature_cross_entropy(
+    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"], temperature: float
+) -> Float[Tensor, ""]:
+    r"""$-\frac1n\sum_i\log\operatorname{softmax}(z_i/\tau)_{y_i}$.
+
+    Source: VCI 6.3, after Kornblith et al. 2021. Range $[0,\infty)$; tends to 0 as the true logits
+    leave the others behind. A small $\tau$ is satisfied with small differences. The loss is not
+    multiplied by $\tau$.
+
+    Args:
+        logits: One sample a row.
+        labels: Class of each sample.
+        temperature: $\tau$, above 0; 1 is plain cross-entropy.
+
+    Returns:
+        The loss in nats; dtype of the logits, at least float32.
+
+    Raises:
+        InputError: If shapes do not fit, a label is out of range, the batch is empty, or the
+            temperature is not positive.
+
+    Example:
+        >>> temperature_cross_entropy(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), 2.0)
+        tensor(0.3133)
+    """
+    require_positive("temperature", temperature)
+    return F.cross_entropy(_scores(logits) / temperature, _classes(logits, labels))
+
+
+def smoothed_cross_entropy(
+    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"], smoothing: float
+) -> Float[Tensor, ""]:
+    r"""Cross-entropy against the targets $(1-\epsilon)e_{y_i}+\frac\epsilon K\mathbf 1$.
+
+    Source: Szegedy et al. 2016, swept in INFO figure 5. Range: from the entropy of the target,
+    reached where softmax equals it, to $\infty$.
+
+    Args:
+        logits: One sample a row.
+        labels: Class of each sample.
+        smoothing: $\epsilon$ in $[0,1]$; 0 is plain cross-entropy.
+
+    Returns:
+        The loss in nats; dtype of the logits, at least float32.
+
+    Raises:
+        InputError: If shapes do not fit, a label is out of range, the batch is empty, or the
+            smoothing is outside $[0,1]$.
+
+    Example:
+        >>> smoothed_cross_entropy(torch.zeros(1, 4), torch.tensor([2]), 0.1)  # log 4
+        tensor(1.3863)
+    """
+    if not 0 <= smoothing <= 1:
+        found = f"smoothing={smoothing}"
+        raise InputError(
+            expected="smoothing in [0, 1]", found=found, fix="pass a share, such as 0.1"
+        )
+    classes = _classes(logits, labels)
+    return F.cross_entropy(_scores(logits), classes, label_smoothing=smoothing)
+
+
+def _scores_and_targets(
+    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]
+) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n k"]]:
+    scores = _scores(logits)
+    return scores, F.one_hot(_classes(logits, labels), logits.shape[1]).to(scores)
+
+
+def _scores(logits: Shaped[Tensor, "n k"]) -> Float[Tensor, "n k"]:
+    return logits.to(loss_dtype(logits))
+
+
+def _classes(logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]) -> Tensor:
+    classes = batch_labels(logits, labels)
+    if len(classes) == 0:
+        raise InputError(expected="at least one sample", found="none", fix="skip empty batches")
+    refuse_out_of_range(classes, logits.shape[1])
+    return classes

@@ -1,0 +1,107 @@
+r"""Spectral entropy of a Gram matrix, with a gradient that survives repeated eigenvalues.
+
+Write $H(K)=\sum_jf(\lambda_j)$, $f(x)=-\frac xm\log\frac xm$, for $K=AA^\top$ with eigenvalues
+$\lambda_j$ and eigenvectors $U$.
+
+On the range of $K$: $f$ is smooth there, and $H$ is a function of the matrix, not of a choice of
+eigenvectors, so $dH=\operatorname{tr}(F\,dK)$ with $F=Uf'(\Lambda)U^\top$,
+$f'(\lambda)=-\frac1m(\log\frac\lambda m+1)$. No eigenvector is differentiated: no
+$1/(\lambda_i-\lambda_j)$ appears, and repeated eigenvalues are like any others.
+
+On the null space, $f'(0)=\infty$. But for null vectors $u,v$ we have $A^\top u=A^\top v=0$, so
+$u^\top dK\,v=u^\top dA\,(A^\top v)+(A^\top u)^\top dA^\top v=0$: along a path in $A$ those
+eigenvalues leave zero at second order, $\lambda=O(t^2)$, and $f(\lambda)=O(t^2\log\frac1t)$ has
+derivative 0. Their entry of $F$ is therefore 0. Nothing is lost near the cut either: what reaches
+$A$ is $2FA$, whose part along an eigenvector has size $2|f'(\lambda)|\sqrt\lambda\to0$.
+
+The Hadamard product of two Gram matrices is the Gram matrix of the row-wise Kronecker products,
+$\langle a_i,a_j\rangle\langle b_i,b_j\rangle=\langle a_i\otimes b_i,a_j\otimes b_j\rangle$, so
+the same holds for it with $A$ the matrix of rows $a_i\otimes b_i$.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ncscope.losses.inputs import check_matrix, loss_dtype, nothing, unit_rows
+from ncscope.math.symmetric import symmetric_eigen
+
+
+def spectral_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
+    r"""$H=-\sum_j\frac{\lambda_j}n\log\frac{\lambda_j}n$ over the eigenvalues, $0\log0=0$.
+
+    Source: INFO definition 3.1. Range $[0,\log m]$ where the trace is $n$; 0: rank one. Invariant
+    under rotation. Cost: one eigen-decomposition of size m, in float64.
+
+    The gradient $-\frac1n\sum_j(\log\frac{\lambda_j}n+1)u_ju_j^\top$ runs over the eigenvalues
+    above $\epsilon\,m\,\lambda_{max}$. It is exact for a matrix that stays a Gram matrix
+    $A(t)A(t)^\top$ of differentiable $A$, of any rank; for a singular matrix moved otherwise, the
+    true derivative is infinite. First order only: a second derivative raises.
+
+    Args:
+        matrix: Symmetric positive semi-definite, any float dtype: a Gram matrix or a Hadamard
+            product of two. Of the two triangles, the lower one is read.
+        samples: $n$, its trace.
+
+    Returns:
+        The entropy in nats, float64.
+
+    Example:
+        >>> round(float(spectral_entropy(torch.eye(4), 4)), 6)  # log 4
+        1.386294
+    """
+    value: Tensor = _SpectralEntropy.apply(matrix.double(), samples)
+    return value
+
+
+def gram_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
+    r"""$H(G)=-\operatorname{tr}(\frac1nG\log\frac1nG)$, $G$ the Gram matrix of the unit rows.
+
+    Source: INFO definition 3.1. Range $[0,\log\min(n,d)]$; 0: all rows on one line. Invariant
+    under rotation and scaling of each row. Differentiable at any rank. Cost: one
+    eigen-decomposition of size $\min(n,d)$.
+
+    Args:
+        vectors: One vector a row, any real dtype.
+
+    Returns:
+        The entropy in nats; dtype of the input, at least float32. 0 for fewer than two rows.
+
+    Raises:
+        InputError: If rows are zero or not finite.
+
+    Example:
+        >>> round(float(gram_entropy(torch.tensor([[1.0, 0.0], [0.0, 5.0]]))), 6)  # log 2
+        0.693147
+    """
+    check_matrix(vectors, "vectors")
+    if len(vectors) < 2:
+        return nothing(vectors)
+    with torch.autocast(vectors.device.type, enabled=False):
+        return entropy_of_unit_rows(unit_rows(vectors, "vectors")).to(loss_dtype(vectors))
+
+
+def entropy_of_unit_rows(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
+    """`gram_entropy` of rows known to be float64 and of unit length."""
+    n, d = rows.shape
+    return spectral_entropy(rows @ rows.mT if n <= d else rows.mT @ rows, n)
+
+
+class _SpectralEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Float[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
+        eigen = symmetric_eigen(matrix)
+        share = eigen.values / samples
+        ctx.save_for_backward(share, eigen.vectors)
+        ctx.samples = samples
+        return torch.special.entr(share).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Float[Tensor, ""]) -> tuple[Float[Tensor, "m m"], None]:
+        share, vectors = ctx.saved_tensors
+        slope = -(share.log() + 1) / ctx.samples
+        return grad * (vectors * slope) @ vectors.mT, None

@@ -1,0 +1,135 @@
+"""What every loss asks of its batch, checked once at the boundary."""
+
+from functools import reduce
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.stats.batch import check_features, check_labels
+
+_NAMED_ROWS = 5
+
+
+def check_matrix(matrix: Shaped[Tensor, "..."], name: str, rows: int | None = None) -> None:
+    """Refuse what is no matrix, or has another number of rows than asked for.
+
+    Raises:
+        InputError: Naming the shape found.
+    """
+    if matrix.ndim != 2 or (rows is not None and len(matrix) != rows):
+        shape = f"({'n' if rows is None else rows}, d)"
+        raise InputError(
+            expected=f"{name} of shape {shape}",
+            found=f"shape {tuple(matrix.shape)}",
+            fix="pass one vector a row",
+        )
+
+
+def batch_labels(
+    features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]
+) -> Int[Tensor, " n"]:
+    """One class index for each row of features, as int64.
+
+    Raises:
+        InputError: If features are no n x d real matrix, or labels not n integers.
+    """
+    check_features(features)
+    return check_labels(labels, len(features))
+
+
+def refuse_out_of_range(labels: Int[Tensor, " n"], num_classes: int) -> None:
+    """Refuse labels that no row of the classifier belongs to.
+
+    Raises:
+        InputError: Naming the first such label.
+    """
+    broken = labels[(labels < 0) | (labels >= num_classes)]
+    if len(broken):
+        raise InputError(
+            expected=f"labels in 0..{num_classes - 1}",
+            found=f"label {int(broken[0])}",
+            fix="number the classes from 0, or pass a classifier with a row for every class",
+        )
+
+
+def selected_rows(selected: Bool[Tensor, " n"] | None, samples: int) -> Int[Tensor, " m"] | slice:
+    """Index of the selected samples; all of them if there is no selection.
+
+    Raises:
+        InputError: If the selection is no boolean mask with one entry a sample.
+    """
+    if selected is None:
+        return slice(None)
+    if selected.dtype != torch.bool or tuple(selected.shape) != (samples,):
+        raise InputError(
+            expected=f"a boolean mask of shape ({samples},)",
+            found=f"{selected.dtype} of shape {tuple(selected.shape)}",
+            fix="pass confidence > threshold",
+        )
+    return selected.nonzero()[:, 0]
+
+
+def require_positive(name: str, value: float) -> None:
+    """Refuse zero, negative numbers and NaN.
+
+    Raises:
+        InputError: Naming the value.
+    """
+    if not value > 0:
+        raise InputError(expected=f"{name} > 0", found=f"{name}={value}", fix=f"raise {name}")
+
+
+def unit_rows(
+    vectors: Shaped[Tensor, "n d"], name: str, numbers: Int[Tensor, " n"] | None = None
+) -> Float[Tensor, "n d"]:
+    r"""Rows $v/\lVert v\rVert$ in float64, differentiable.
+
+    Each row is first divided by its largest entry, taken as a constant: the direction, and so its
+    derivative, does not depend on it, and no square overflows or vanishes.
+
+    Args:
+        vectors: One vector a row, any real dtype.
+        name: What the rows are, for the error.
+        numbers: What to call the rows in the error; their position by default.
+
+    Returns:
+        Rows of length 1, float64.
+
+    Raises:
+        InputError: If rows are zero, NaN or infinite: they have no direction.
+
+    Example:
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 1e-30]]), "features").tolist()
+        [[0.6, 0.8], [0.0, 1.0]]
+    """
+    rows = vectors.double()
+    largest = rows.detach().abs().amax(1, keepdim=True)
+    broken = ~((largest > 0) & largest.isfinite())[:, 0]
+    if broken.any():
+        found = broken.nonzero()[:, 0] if numbers is None else numbers[broken]
+        _refuse_rows(name, found.tolist(), bool((largest == 0).any()))
+    scaled = rows / largest
+    return scaled / torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
+
+
+def nothing(*tensors: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
+    """Exactly 0, with exactly zero gradients, still part of the tensors' graph."""
+    empty = sum(tensor[:0].sum() for tensor in tensors)
+    return torch.as_tensor(empty).to(loss_dtype(*tensors))
+
+
+def loss_dtype(*tensors: Shaped[Tensor, "..."]) -> torch.dtype:
+    """The dtype a loss of these inputs is returned in: the widest of theirs, at least float32."""
+    return reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
+
+
+def _refuse_rows(name: str, rows: list[int], zero: bool) -> None:
+    named = ", ".join(map(str, rows[:_NAMED_ROWS])) + (", ..." if rows[_NAMED_ROWS:] else "")
+    zero_fix = "deselect dead rows, or start the classifier away from zero"
+    raise InputError(
+        expected=f"every row of {name} to have a direction",
+        found=f"{len(rows)} that are {'zero' if zero else 'NaN or infinite'} (row {named})",
+        fix=zero_fix if zero else "check that training did not diverge",
+    )

@@ -1,0 +1,242 @@
+r"""Spectral (von Neumann) entropy: exact from a matrix or a factor, estimated from products.
+
+For a positive semi-definite matrix $A$ of any trace, with eigenvalues $\lambda_j$,
+$H(A)=-\sum_j p_j\log p_j$, $p_j=\lambda_j/\operatorname{tr}A$, natural logarithm, $0\log0=0$.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_PROBES_AT_ONCE = 32
+_MOST_PROBES = 4096
+_OVERSAMPLED = 8
+_WIDEST_SKETCH = 128
+_FIRST_DEPTH = 8
+_BRACKET_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class EntropyEstimate:
+    """An entropy, and how well it is known.
+
+    Attributes:
+        mean: The value, in nats.
+        standard_error: Of the mean over probes, and half the bracket of the quadrature; 0 if the
+            value is exact.
+        probes: Number of random probes; 0 if the value is exact.
+        depth: Number of Lanczos steps; 0 if the value is exact.
+        size: Number of rows of the matrix.
+    """
+
+    mean: float
+    standard_error: float
+    probes: int
+    depth: int
+    size: int
+
+
+def entropy_of_spectrum(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
+    r"""$-\sum_jp_j\log p_j$ of eigenvalues scaled to sum to one.
+
+    Values below $\epsilon\,m\,\lambda_{max}$, of either sign, are rounding noise and count as 0.
+
+    Example:
+        >>> entropy_of_spectrum(torch.tensor([1.0, 1.0, 0.0]).double()).exp().item()
+        2.0
+    """
+    cut = torch.finfo(values.dtype).eps * len(values) * values.max()
+    share = values[values > cut]
+    share = share / share.sum()
+    return -(share * share.log()).sum().clamp(max=0)
+
+
+def spectral_entropy(matrix: Float[Tensor, "m m"]) -> Float[Tensor, ""]:
+    r"""$H$ of a symmetric positive semi-definite matrix.
+
+    Range $[0,\log m]$; 0: rank one. Cost: the eigenvalues of an m x m matrix.
+
+    Example:
+        >>> spectral_entropy(torch.eye(4).double()).exp().item()
+        4.0
+    """
+    return entropy_of_spectrum(torch.linalg.eigvalsh(matrix))
+
+
+def gram_entropy(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
+    """Entropy of the Gram matrix of the rows, from the smaller of its two sides."""
+    n, d = rows.shape
+    return spectral_entropy(rows @ rows.mT if n <= d else rows.mT @ rows)
+
+
+def estimated_entropy(
+    product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
+    size: int,
+    trace: float,
+    standard_error: float,
+    generator: torch.Generator,
+    dominant: int = 24,
+) -> EntropyEstimate:
+    r"""$H$ of a matrix known by its products, by stochastic Lanczos quadrature.
+
+    $H=\operatorname{tr}f(A/\operatorname{tr}A)$ with $f(x)=-x\log x$. The trace over the range $Q$
+    of a random sketch $A\Omega$ is taken exactly, the rest as
+    $\mathbb E[z^\top Pf(A/\operatorname{tr}A)Pz]$ over random signs $z$, $P=I-QQ^\top$: collapsed
+    features have few large eigenvalues, and the sketch catches them. Each quadratic form is found
+    by Lanczos. Since the even derivatives of $f$ are negative and the odd ones from the third
+    positive, Gauss quadrature bounds it from above and Gauss-Radau with a node at 0 from below:
+    the depth doubles until the two are within a share of the error asked for, and probes are
+    added until the standard error is met. Sources: Ubaru, Chen, Saad 2017 (quadrature); Golub,
+    Meurant 2010, chapter 6 (bounds); Meyer, Musco, Musco, Woodruff 2021 (sketch).
+
+    Args:
+        product: $V\mapsto AV$ on m x b blocks of vectors, $A$ symmetric positive semi-definite.
+        size: m.
+        trace: $\operatorname{tr}A$.
+        standard_error: What to reach, in nats.
+        generator: Source of the probes, on the device of the products.
+        dominant: About how many large eigenvalues to expect; up to 120 of them are sketched.
+
+    Returns:
+        The estimate; its error includes half of the quadrature's bracket. If 4,096 probes do not
+        reach the error asked for, the error says so.
+
+    Example:
+        >>> values = torch.linspace(0, 1, 400).double()
+        >>> seeded = torch.Generator().manual_seed(0)
+        >>> found = estimated_entropy(
+        ...     lambda v: values[:, None] * v, 400, values.sum().item(), 0.02, seeded
+        ... )
+        >>> abs(found.mean - entropy_of_spectrum(values).item()) < 3 * found.standard_error
+        True
+    """
+
+    def scaled(block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
+        return product(block) / trace
+
+    width = min(dominant + _OVERSAMPLED, _WIDEST_SKETCH, size)
+    sketch = torch.linalg.qr(scaled(_signs(size, width, generator)))[0]
+    depth, high, low = _deep_enough(scaled, sketch, 1, standard_error / sketch.shape[1])
+    head = _Bracket(float(high.sum()), float(low.sum()))
+    upper: list[float] = []
+    lower: list[float] = []
+    while True:
+        probes = _signs(size, _PROBES_AT_ONCE, generator)
+        probes -= sketch @ (sketch.mT @ probes)
+        depth, high, low = _deep_enough(scaled, probes, depth, standard_error)
+        upper += high.tolist()
+        lower += low.tolist()
+        found = _estimate(head, upper, lower, depth, size)
+        if found.standard_error <= standard_error or len(upper) >= _MOST_PROBES:
+            return found
+
+
+class _Bracket(NamedTuple):
+    """Bounds of a quantity."""
+
+    high: float
+    low: float
+
+
+def _estimate(
+    head: _Bracket, upper: list[float], lower: list[float], depth: int, size: int
+) -> EntropyEstimate:
+    high = torch.tensor(upper, dtype=torch.float64)
+    low = torch.tensor(lower, dtype=torch.float64)
+    middle = (high + low) / 2
+    sampling = middle.std() / len(middle) ** 0.5
+    width = (head.high - head.low + (high - low).mean()) / 2
+    mean = (head.high + head.low) / 2 + middle.mean()
+    error = torch.hypot(sampling, width)
+    return EntropyEstimate(float(mean), float(error), len(middle), depth, size)
+
+
+def _deep_enough(
+    product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
+    vectors: Float[Tensor, "m b"],
+    depth: int,
+    standard_error: float,
+) -> tuple[int, Float[Tensor, " b"], Float[Tensor, " b"]]:
+    """The least depth at which the bracket is a small share of the error, and the bracket."""
+    lanczos = _Lanczos(product, vectors)
+    depth = min(max(depth, _FIRST_DEPTH), len(vectors))
+    high, low = lanczos.bracket(depth)
+    while float((high - low).mean()) > _BRACKET_SHARE * standard_error and depth < len(vectors):
+        depth = min(2 * depth, len(vectors))
+        high, low = lanczos.bracket(depth)
+    return depth, high, low
+
+
+def _signs(size: int, width: int, generator: torch.Generator) -> Float[Tensor, "m b"]:
+    shape, device = (size, width), generator.device
+    return 2.0 * torch.randint(0, 2, shape, generator=generator, device=device).double() - 1
+
+
+class _Lanczos:
+    """The Lanczos recursion for a block of vectors at once, each on its own, two of each kept.
+
+    Without reorthogonalisation: converged Ritz values come again, but share their weight, so the
+    quadrature loses nothing (Greenbaum 1989), and its memory does not grow with the depth.
+    """
+
+    def __init__(
+        self,
+        product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
+        vectors: Float[Tensor, "m b"],
+    ) -> None:
+        self.product = product
+        self.weight = vectors.square().sum(0)
+        length = self.weight.sqrt()
+        self.vector = vectors / torch.where(length > 0, length, 1.0)
+        self.before = torch.zeros_like(vectors)
+        self.diagonal: list[Float[Tensor, " b"]] = []
+        self.beside = [torch.zeros_like(length)]
+
+    def bracket(self, depth: int) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+        """Upper and lower bounds of each vector's quadratic form, after that many steps."""
+        while len(self.diagonal) < depth:
+            self._step()
+        diagonal, beside = torch.stack(self.diagonal, 1), torch.stack(self.beside[1:], 1)
+        gauss = _quadrature(diagonal, beside[:, :-1])
+        radau = _quadrature(*_with_node_at_zero(diagonal, beside))
+        return self.weight * gauss, self.weight * radau
+
+    def _step(self) -> None:
+        image = self.product(self.vector)
+        self.diagonal.append((self.vector * image).sum(0))
+        image -= self.diagonal[-1] * self.vector + self.beside[-1] * self.before
+        coupling = torch.linalg.vector_norm(image, dim=0)
+        self.beside.append(coupling)
+        self.before, self.vector = self.vector, image / torch.where(coupling > 0, coupling, 1.0)
+
+
+def _with_node_at_zero(
+    diagonal: Float[Tensor, "b k"], beside: Float[Tensor, "b k"]
+) -> tuple[Float[Tensor, "b k+1"], Float[Tensor, "b k"]]:
+    r"""The Jacobi matrix extended by one row so that 0 is among its eigenvalues.
+
+    The new diagonal entry is $\beta_k^2e_k^\top T_k^{-1}e_k$ (Golub and Meurant 2010, section
+    6.2), by the recursion of the last pivot; where the space was exhausted the row is empty.
+    """
+    pivot = diagonal[:, 0]
+    for step in range(1, diagonal.shape[1]):
+        ratio = torch.where(pivot > 0, beside[:, step - 1].square() / pivot, 0.0)
+        pivot = diagonal[:, step] - ratio
+    last = torch.where(pivot > 0, beside[:, -1].square() / pivot, 0.0)
+    return torch.cat([diagonal, last[:, None]], 1), beside
+
+
+def _quadrature(
+    diagonal: Float[Tensor, "b k"], beside: Float[Tensor, "b k-1"]
+) -> Float[Tensor, " b"]:
+    r"""$e_1^\top f(T)e_1$ of each Jacobi matrix, $f(x)=-x\log x$."""
+    jacobi = torch.diag_embed(diagonal)
+    jacobi = jacobi + torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
+    values, vectors = torch.linalg.eigh(jacobi)
+    values = values.clamp(min=0)
+    terms = -torch.xlogy(values, values)
+    return (vectors[:, 0, :].square() * terms).sum(1)

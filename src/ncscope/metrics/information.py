@@ -1,0 +1,256 @@
+r"""MIR and HDR: matrix information between features and the classifier's rows.
+
+For unit-diagonal Gram matrices $H(K)=-\operatorname{tr}(\frac1mK\log\frac1mK)$,
+$MI=H(K_1)+H(K_2)-H(K_1\odot K_2)$, $MIR=MI/\min\{H(K_1),H(K_2)\}$ and
+$HDR=|H(K_1)-H(K_2)|/\max\{H(K_1),H(K_2)\}$. Source: INFO section 3.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.math.entropy import (
+    EntropyEstimate,
+    estimated_entropy,
+    gram_entropy,
+    spectral_entropy,
+)
+from ncscope.math.symmetric import factor_eigen
+from ncscope.stats.directions import (
+    Batches,
+    DirectionMoments,
+    MomentProduct,
+    RowProduct,
+    unit_rows,
+    zero_rows,
+)
+
+RELATIVE_ERROR = 0.01
+DENSE_LIMIT = 4096
+MOMENT_BYTES = 2**30
+_DEGENERATE = 1e-9
+
+
+@dataclass(frozen=True)
+class Entropies:
+    r"""Entropies of two Gram matrices and of their Hadamard product, and what follows.
+
+    Attributes:
+        first: $H(K_1)$: of the features.
+        second: $H(K_2)$: of the classifier's rows, or of the second features.
+        joint: $H(K_1\odot K_2)$.
+        zeros: How many rows have no direction; everything is then NaN.
+        zero_rows: The first of them.
+    """
+
+    first: float
+    second: float
+    joint: EntropyEstimate
+    zeros: int = 0
+    zero_rows: tuple[int, ...] = ()
+
+    @property
+    def mutual_information(self) -> float:
+        r"""$MI=H(K_1)+H(K_2)-H(K_1\odot K_2)$, in nats."""
+        return self.first + self.second - self.joint.mean
+
+    @property
+    def mir(self) -> float:
+        """Matrix mutual information ratio, in [0, 1]; NaN if an entropy is 0."""
+        return _ratio(self.mutual_information, min(self.first, self.second))
+
+    @property
+    def hdr(self) -> float:
+        """Matrix entropy difference ratio, in [0, 1]; NaN if both entropies are 0."""
+        return _ratio(abs(self.first - self.second), max(self.first, self.second))
+
+
+def collapse_mir(num_classes: int) -> float:
+    r"""MIR at neural collapse to a simplex: $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
+
+    Source: INFO theorem 4.2 and corollary 4.3. The value *at collapse to a simplex*, not a bound:
+    orthogonal collapsed features reach 1. HDR is 0 there. NaN for two classes, whose entropies
+    are 0.
+
+    Example:
+        >>> round(collapse_mir(10), 6), collapse_mir(3)
+        (0.952351, 0.5)
+    """
+    c = num_classes
+    if c < 3:
+        return math.nan
+    part = (c - 2) * math.log(c - 2) / math.log(c - 1) if c > 3 else 0.0
+    return (1 + part) / (c - 1)
+
+
+def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Entropies:
+    r"""Entropies of $G(W^\top)$ and $G(\tilde M)$, the C x C matrices of INFO theorem 4.2.
+
+    Args:
+        weight: $W$, rows of the classes present.
+        frame: Class means centred by their unweighted mean.
+
+    Cost: eigenvalues of a K x K matrix, or an estimate from products beyond 4,096 classes.
+    """
+    return pair_entropies(frame, weight)
+
+
+def pair_entropies(
+    first: Shaped[Tensor, "n _d1"], second: Shaped[Tensor, "n _d2"], seed: int = 0
+) -> Entropies:
+    r"""Entropies of $G(Z_1)$, $G(Z_2)$ and $G(Z_1)\odot G(Z_2)$: two features of one data set.
+
+    The joint spectrum is that of the n x n product or of the Gram matrix of the vectors
+    $\hat z_i\otimes\hat z'_i$, whichever is smaller; above 4,096 it is estimated from products of
+    $4nd_1d_2$ operations. Source: INFO section 5.4 (dense against pruned features).
+
+    Args:
+        first: One sample a row.
+        second: The same samples in another representation.
+        seed: Of the probes, where the joint entropy is estimated.
+    """
+    a, b = unit_rows(first), unit_rows(second).to(first.device)
+    n, size = len(a), min(len(a), a.shape[1] * b.shape[1])
+    h1, h2 = float(gram_entropy(a)), float(gram_entropy(b))
+    missing = sorted({*zero_rows(first), *zero_rows(second)})
+    if missing:
+        joint = _exact(math.nan, size)
+    elif n <= DENSE_LIMIT:
+        joint = _exact(float(spectral_entropy((a @ a.mT) * (b @ b.mT))), n)
+    elif size <= DENSE_LIMIT:
+        rows = (a[:, :, None] * b[:, None, :]).flatten(1)
+        joint = _exact(float(gram_entropy(rows)), size)
+    else:
+        joint = _estimated(
+            lambda v: _hadamard_product(a, b, v), n, n, max(h1, h2), 24, seed, a.device
+        )
+    return Entropies(h1, h2, joint, len(missing), tuple(missing[:10]))
+
+
+def dataset_entropies(
+    batches: Batches,
+    counts: Int[Tensor, " k"],
+    weight: Float[Tensor, "k d"],
+    centre: Float[Tensor, " d"] | None = None,
+    seed: int = 0,
+) -> Entropies:
+    r"""Entropies of all samples' features against their classes' heads, at any number of samples.
+
+    $K_1=G([h(x_1)..h(x_n)])$ and $K_2=G([w_{y_1}..w_{y_n}])$ (INFO corollary 4.3), from the
+    spectra of $\sum_cS_c$, $L^\top\operatorname{diag}(n_c)L$ and
+    $\sum_cS_c\otimes\ell_c\ell_c^\top$: no n x n matrix unless n is the smallest side.
+
+    Args:
+        batches: Features and labels; iterated once, or once a product where the second moments
+            take more than 1 GiB.
+        counts: Samples of each class.
+        weight: $W$, a row for every class.
+        centre: Taken off every feature first (INFO corollary 4.3 assumes $\mu_G=0$); None for raw
+            features.
+        seed: Of the probes, where the joint entropy is estimated.
+
+    Returns:
+        Entropies; the joint one exact up to a side of 4,096, estimated to 1 % beyond.
+    """
+    heads = _head_factor(unit_rows(weight))
+    small = weight.numel() * weight.shape[1] * 8 <= MOMENT_BYTES
+    gathered = _gathered(batches, counts, weight, centre, by_class=small)
+    total = gathered.second.sum(0)
+    h1 = float(spectral_entropy(total)) if gathered.zeros == 0 else math.nan
+    h2 = float(spectral_entropy(heads.mT @ (counts[:, None] * heads)))
+    used = zero_rows(weight[counts > 0])
+    n, size = int(counts.sum()), weight.shape[1] * heads.shape[1]
+    if gathered.zeros or used:
+        joint = _exact(math.nan, size)
+    elif n <= min(size, DENSE_LIMIT):
+        joint = _exact(float(_sample_side(batches, heads, centre)), n)
+    elif size <= DENSE_LIMIT and small:
+        whole = MomentProduct(gathered.second, heads).dense()
+        joint = _exact(float(spectral_entropy(whole)), size)
+    else:
+        stored = RowProduct(batches, heads, weight.shape[1], centre)
+        product = MomentProduct(gathered.second, heads) if small else stored
+        joint = _estimated(product, size, n, max(h1, h2), len(heads), seed, weight.device)
+    return Entropies(h1, h2, joint, gathered.zeros, tuple(gathered.zero_rows))
+
+
+def batch_entropies(
+    features: Shaped[Tensor, "n d"],
+    labels: Int[Tensor, " n"],
+    weight: Float[Tensor, "k d"],
+    batch_size: int,
+    generator: torch.Generator,
+) -> list[Entropies]:
+    """Entropies of each whole batch of a random order: the estimate INFO's figures show.
+
+    The value depends on the batch size, and is not the data set's: see `dataset_entropies`.
+    """
+    order = torch.randperm(len(labels), generator=generator).to(features.device)
+    whole = len(order) // batch_size * batch_size
+    parts = order[:whole].split(batch_size) if whole else ()
+    return [pair_entropies(features[part], weight[labels[part]]) for part in parts]
+
+
+def _gathered(
+    batches: Batches,
+    counts: Int[Tensor, " k"],
+    weight: Float[Tensor, "k d"],
+    centre: Float[Tensor, " d"] | None,
+    by_class: bool,
+) -> DirectionMoments:
+    """Second moments by class, or of all classes as one where they would not fit."""
+    k = len(counts) if by_class else 1
+    moments = DirectionMoments(k, weight.shape[1], centre, weight.device)
+    for features, labels in batches:
+        moments.update(features, labels if by_class else torch.zeros_like(labels))
+    return moments
+
+
+def _head_factor(unit: Float[Tensor, "k d"]) -> Float[Tensor, "k r"]:
+    r"""$L$ with $LL^\top=\hat W\hat W^\top$ and as few columns as its rank."""
+    eigen, right = factor_eigen(unit.mT, min(unit.shape))
+    return right * eigen.values.sqrt()
+
+
+def _sample_side(
+    batches: Batches, heads: Float[Tensor, "k r"], centre: Float[Tensor, " d"] | None
+) -> Float[Tensor, ""]:
+    """Joint entropy from the n x n matrix."""
+    rows = torch.cat([unit_rows(features.to(heads.device), centre) for features, _ in batches])
+    own = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
+    return spectral_entropy((rows @ rows.mT) * (own @ own.mT))
+
+
+def _hadamard_product(
+    a: Float[Tensor, "n _d1"], b: Float[Tensor, "n _d2"], block: Float[Tensor, "n v"]
+) -> Float[Tensor, "n v"]:
+    r"""$(AA^\top\odot BB^\top)V$ without the n x n matrix."""
+    columns = [((a @ (a.mT @ (v[:, None] * b))) * b).sum(1) for v in block.unbind(1)]
+    return torch.stack(columns, 1)
+
+
+def _estimated(
+    product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
+    size: int,
+    trace: float,
+    entropy: float,
+    dominant: int,
+    seed: int,
+    device: torch.device,
+) -> EntropyEstimate:
+    """A joint entropy is no smaller than either part's: that sets the error asked for."""
+    error = RELATIVE_ERROR * max(entropy, 0.1)
+    generator = torch.Generator(device).manual_seed(seed)
+    return estimated_entropy(product, size, trace, error, generator, dominant)
+
+
+def _exact(value: float, size: int) -> EntropyEstimate:
+    return EntropyEstimate(value, 0.0, 0, 0, size)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > _DEGENERATE else math.nan

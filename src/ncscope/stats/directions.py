@@ -1,0 +1,191 @@
+r"""Per-class second moments of unit vectors, and products with the joint matrix of MIR.
+
+With $\hat h_i$ the unit feature of sample $i$ and $\ell_c$ the rows of a factor of the heads' Gram
+matrix, $G(Z_1)\odot G(Z_2)$ is the Gram matrix of the vectors $\ell_{y_i}\otimes\hat h_i$. Its
+non-zero spectrum is that of $J=\sum_c\ell_c\ell_c^\top\otimes S_c$, $rd\times rd$, however many
+samples there are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+_CHUNK_BYTES = 32 * 2**20
+_NAMED_ROWS = 10
+
+Batches: TypeAlias = Iterable[tuple[Shaped[Tensor, "b d"], Int[Tensor, " b"]]]
+
+
+class DirectionMoments:
+    r"""$S_c=\sum_{y_i=c}\hat h_i\hat h_i^\top$ of a stream; additive over batches.
+
+    State: ``counts`` (k), ``second`` (k x d x d).
+
+    Args:
+        num_classes: Number of classes; labels are 0..k-1.
+        dim: Feature dimension d.
+        centre: Taken off every feature first; None for raw features.
+        device: Where to accumulate, in float64.
+
+    Attributes:
+        zero_rows: The first rows, counted over the stream, that have no direction.
+        zeros: How many there are.
+
+    Example:
+        >>> moments = DirectionMoments(num_classes=1, dim=2)
+        >>> moments.update(torch.tensor([[3.0, 4.0]]), torch.tensor([0]))
+        >>> moments.second[0].tolist()
+        [[0.36..., 0.48...], [0.48..., 0.64...]]
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        centre: Float[Tensor, " d"] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.centre = centre
+        self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
+        self.second = torch.zeros(num_classes, dim, dim, dtype=torch.float64, device=device)
+        self.zero_rows: list[int] = []
+        self.zeros = 0
+
+    def update(self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
+        """Take in a batch. Cost: $2nd^2$ operations in float64."""
+        start = int(self.counts.sum())
+        for rows, y in _sorted_chunks(features, labels, self.centre, self.second.device):
+            for c, members in _by_class(rows, y):
+                self.second[c].addmm_(members.mT, members)
+            self.counts += torch.bincount(y, minlength=len(self.counts))
+        self._note_zeros(features, start)
+
+    def merge(self, other: "DirectionMoments") -> None:
+        """Take in the samples another accumulator has seen; its rows are counted after these."""
+        start = int(self.counts.sum())
+        self.counts += other.counts.to(self.counts.device)
+        self.second += other.second.to(self.second.device)
+        self.zero_rows = (self.zero_rows + [start + row for row in other.zero_rows])[:_NAMED_ROWS]
+        self.zeros += other.zeros
+
+    def _note_zeros(self, features: Shaped[Tensor, "n d"], start: int) -> None:
+        found = zero_rows(features, self.centre)
+        self.zeros += len(found)
+        self.zero_rows = (self.zero_rows + [start + row for row in found])[:_NAMED_ROWS]
+
+
+def unit_rows(
+    features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
+) -> Float[Tensor, "n d"]:
+    """Rows, less the centre, scaled to unit length in float64; a zero row stays zero."""
+    rows = features.to(torch.float64)
+    rows = rows if centre is None else rows - centre.to(rows)
+    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / torch.where(length > 0, length, 1.0)
+
+
+def zero_rows(
+    features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
+) -> list[int]:
+    """Indices of the rows without a direction."""
+    same = features == (0 if centre is None else centre.to(features.device))
+    indices: list[int] = torch.nonzero(same.all(1)).squeeze(1).tolist()
+    return indices
+
+
+class MomentProduct:
+    r"""$V\mapsto\sum_cS_cV\ell_c\ell_c^\top$ from the second moments.
+
+    Cost: $2kd^2$ operations a vector, and one read of the $kd^2$ numbers a block of vectors.
+
+    Args:
+        second: $S_c$, k x d x d.
+        heads: $\ell_c$, k x r.
+    """
+
+    def __init__(self, second: Float[Tensor, "k d d"], heads: Float[Tensor, "k r"]) -> None:
+        self.second, self.heads = second, heads
+
+    def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
+        """The product with a block of vectors."""
+        return _through_classes(block, self.heads, self.second.shape[1], self.second.matmul)
+
+    def dense(self) -> Float[Tensor, "m m"]:
+        """The whole matrix, dr x dr."""
+        (k, d, _), r = self.second.shape, self.heads.shape[1]
+        outer = self.heads[:, :, None] * self.heads[:, None, :]
+        joint = outer.reshape(k, r * r).mT @ self.second.reshape(k, d * d)
+        return joint.reshape(r, r, d, d).permute(0, 2, 1, 3).reshape(r * d, r * d)
+
+
+class RowProduct:
+    r"""The same product taken over stored features, where $kd^2$ numbers are too many.
+
+    Cost: $4nd$ operations a vector, and one read of the features a block of vectors.
+
+    Args:
+        batches: Features and labels 0..k-1; iterated once a product.
+        heads: $\ell_c$, k x r.
+        dim: Feature dimension d.
+        centre: Taken off every feature first; None for raw features.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        heads: Float[Tensor, "k r"],
+        dim: int,
+        centre: Float[Tensor, " d"] | None,
+    ) -> None:
+        self.batches, self.heads, self.dim, self.centre = batches, heads, dim, centre
+
+    def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
+        """The product with a block of vectors."""
+        return _through_classes(block, self.heads, self.dim, self._within_classes)
+
+    def _within_classes(self, by_class: Float[Tensor, "k d b"]) -> Float[Tensor, "k d b"]:
+        image = torch.zeros_like(by_class)
+        for features, labels in self.batches:
+            for rows, y in _sorted_chunks(features, labels, self.centre, by_class.device):
+                for c, members in _by_class(rows, y):
+                    image[c] += members.mT @ (members @ by_class[c])
+        return image
+
+
+def _through_classes(
+    block: Float[Tensor, "m b"],
+    heads: Float[Tensor, "k r"],
+    dim: int,
+    within: Callable[[Float[Tensor, "k d b"]], Float[Tensor, "k d b"]],
+) -> Float[Tensor, "m b"]:
+    r"""$V\ell_c$ for each class, mapped within the class, and $\cdot\,\ell_c^\top$ summed up.
+
+    Vectors are stored with the r index slowest, so that both products are plain matrix products.
+    """
+    r, b = heads.shape[1], block.shape[1]
+    by_class = (heads @ block.reshape(r, dim * b)).reshape(-1, dim, b)
+    return (heads.mT @ within(by_class).reshape(-1, dim * b)).reshape(r * dim, b)
+
+
+def _sorted_chunks(
+    features: Shaped[Tensor, "n d"],
+    labels: Int[Tensor, " n"],
+    centre: Float[Tensor, " d"] | None,
+    device: torch.device,
+) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
+    """Unit rows sorted by class, in chunks of about 32 MB."""
+    step = max(1, _CHUNK_BYTES // (8 * features.shape[1]))
+    for rows, y in zip(features.split(step), labels.split(step), strict=True):
+        order = torch.argsort(y)
+        yield unit_rows(rows[order].to(device), centre), y[order].to(device)
+
+
+def _by_class(
+    rows: Float[Tensor, "m d"], labels: Int[Tensor, " m"]
+) -> Iterator[tuple[int, Float[Tensor, "_p d"]]]:
+    """Runs of one class in rows sorted by class."""
+    classes, counts = torch.unique_consecutive(labels, return_counts=True)
+    yield from zip(classes.tolist(), rows.split(counts.tolist()), strict=True)

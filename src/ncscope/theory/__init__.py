@@ -1,0 +1,1 @@
+"""What the papers prove, checked: every statement on fresh random instances."""

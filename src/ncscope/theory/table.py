@@ -1,0 +1,35 @@
+"""The table of statements, and the check of all or one of them."""
+
+from difflib import get_close_matches
+
+from ncscope.errors import InputError
+from ncscope.theory import information, regression
+from ncscope.theory.statement import Result, Statement
+
+STATEMENTS: tuple[Statement, ...] = (*information.STATEMENTS, *regression.STATEMENTS)
+
+
+def check_all(seed: int, only: str | None = None) -> list[Result]:
+    """The verdict on every statement, or on one, in the order of the table.
+
+    Args:
+        seed: Decides the instances. A statement sees the same ones alone as among all.
+        only: Id of the one statement to check.
+
+    Raises:
+        InputError: If no statement has that id.
+    """
+    chosen = STATEMENTS if only is None else (_named(only),)
+    return [statement.check(seed) for statement in chosen]
+
+
+def _named(wanted: str) -> Statement:
+    by_id = {statement.id: statement for statement in STATEMENTS}
+    if wanted not in by_id:
+        (nearest,) = get_close_matches(wanted.lower(), by_id, n=1, cutoff=0.0)
+        raise InputError(
+            expected=f"the id of one of {len(by_id)} statements",
+            found=repr(wanted),
+            fix=f"the nearest is {nearest}; without an id all are checked",
+        )
+    return by_id[wanted]
