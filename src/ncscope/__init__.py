@@ -4,6 +4,7 @@
 batch by batch and ``measure_moments``.
 """
 
+from ncscope.api.information import BatchInformation, batch_information, information_between
 from ncscope.api.measure import measure, measure_moments
 from ncscope.api.model import measure_model
 from ncscope.api.result import ModelReport, Report
@@ -13,10 +14,13 @@ from ncscope.stats.moments import ClassMoments
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchInformation",
     "ClassMoments",
     "InputError",
     "ModelReport",
     "Report",
+    "batch_information",
+    "information_between",
     "measure",
     "measure_model",
     "measure_moments",

@@ -58,9 +58,9 @@ def epochs() -> tuple[int, ...]:
 def single_layer() -> ProbeRecord:
     """One layer with everything; some of it undefined."""
     layer = probe(40, "train").layers[-1]
-    metrics = {**layer.metrics, "mir_means": float("nan")}
+    metrics = {**layer.metrics, "novel_metric": float("nan")}
     spectra = {**layer.spectra, "snr_singular_values": [*[9.0] * 4, float("inf")]}
-    notes = ("mir_means is undefined: an entropy is 0",)
+    notes = ("novel_metric is undefined: it has no value",)
     record = LayerRecord("features", metrics, notes, CLASSES, 120, 32, spectra, layer.gram)
     return ProbeRecord(layers=(record,))
 

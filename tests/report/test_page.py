@@ -310,9 +310,9 @@ def test_probe_page_of_one_layer_names_what_is_undefined(
     page = show(probe_page("One layer", single_layer))
     assert page.locator("#layers").count() == 0
     assert page.locator("#gram, #spectra").count() == 2
-    row = page.locator("table.details tr", has_text="Mir means")
+    row = page.locator("table.details tr", has_text="Novel metric")
     assert row.locator("td").inner_text() == "undefined"
-    assert "mir_means is undefined: an entropy is 0" in page.locator(".notes").inner_text()
+    assert "novel_metric is undefined: it has no value" in page.locator(".notes").inner_text()
     assert "1 infinite" in page.locator("#spectra .reading").inner_text()
     assert overflow(narrowed(page)) <= 0
 

@@ -8,7 +8,8 @@ import torch
 from ncscope.api.inputs import Samples, checked_bias, checked_samples, checked_weight
 from ncscope.api.result import Report
 from ncscope.errors import InputError
-from ncscope.metrics.evaluate import statistics_for
+from ncscope.metrics.evaluate import needs_of
+from ncscope.metrics.information import DatasetInformation, dataset_information
 from ncscope.metrics.sources import Sources
 from ncscope.probing.compute import layer_record
 from ncscope.stats.batch import check_range
@@ -39,7 +40,7 @@ def measure(
         num_classes: K; by default the rows of ``weight``, else the largest label + 1.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
         groups: Which metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
-            ``"mse"``, ``"spectra"``; by default all that apply.
+            ``"mse"``, ``"information"``, ``"spectra"``; by default all that apply.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         reference: Moments or report of the training set, whose class means the nearest-mean rule
             then uses; by default these features' own.
@@ -63,7 +64,7 @@ def measure(
         (0.0, 1.0)
     """
     samples = checked_samples(features, labels, weight, bias, num_classes)
-    gather, look = statistics_for(groups, samples.weight is not None)
+    needs = needs_of(groups, samples.weight is not None)
     counts = None
     if prior == "uniform":
         check_range(samples.labels, samples.num_classes)
@@ -71,15 +72,22 @@ def measure(
     moments = ClassMoments(
         samples.num_classes,
         samples.features.shape[1],
-        statistics=gather,
+        statistics=needs.statistics,
         prior=prior,
         class_counts=counts,
         device=samples.features.device,
     )
     moments.update(samples.features, samples.labels)
     stats = finish(moments)
-    decisions = _decisions(samples, reference_statistics(reference, stats)) if look else None
-    sources = Sources(stats, samples.weight, samples.bias, decisions, weight_decay)
+    means_of = reference_statistics(reference, stats)
+    sources = Sources(
+        stats,
+        samples.weight,
+        samples.bias,
+        _decisions(samples, means_of) if needs.decisions else None,
+        _information(samples, moments, stats) if needs.information else None,
+        weight_decay,
+    )
     return Report(layer_record("features", sources, groups), stats)
 
 
@@ -95,7 +103,7 @@ def measure_moments(
 
     Args:
         moments: What was gathered. Metrics whose statistics are missing from it are absent, and
-            so are those that need a second look at the features (NC4).
+            so are those that need a second look at the features (NC4, dataset MIR and HDR).
         weight: Classifier weight, K x d.
         bias: Classifier bias, K.
         groups: Which metrics, by default all that the moments allow.
@@ -119,7 +127,7 @@ def measure_moments(
     k, d, device = moments.num_classes, moments.dim, moments.device
     head = None if weight is None else checked_weight(weight, k, d, device)
     offset = None if bias is None else checked_bias(bias, k, device)
-    sources = Sources(stats, head, offset, None, weight_decay)
+    sources = Sources(stats, head, offset, weight_decay=weight_decay)
     return Report(layer_record("features", sources, groups), stats)
 
 
@@ -147,3 +155,11 @@ def _decisions(samples: Samples, means_of: ClassStatistics) -> DecisionCounts:
         means_of.classes.to(device), means_of.means.to(device), samples.weight, samples.bias
     )
     return decider(samples.features, samples.labels)
+
+
+def _information(
+    samples: Samples, moments: ClassMoments, stats: ClassStatistics
+) -> DatasetInformation:
+    assert samples.weight is not None
+    batches = [(samples.features, samples.labels)]
+    return dataset_information(batches, moments.counts, samples.weight, stats.global_mean)

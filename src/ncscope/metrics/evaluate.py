@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.entropy import EntropyEstimate
 from ncscope.math.symmetric import Eigen
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
-from ncscope.metrics.registry import GROUPS, METRICS, Metric
+from ncscope.metrics.metric import Metric
+from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.sources import Sources
 from ncscope.stats.moments import Statistic
 
@@ -36,10 +39,23 @@ def wants_spectra(groups: Collection[str] | None) -> bool:
     return groups is None or "spectra" in groups
 
 
-def statistics_for(
-    groups: Collection[str] | None, has_head: bool
-) -> tuple[frozenset[Statistic], bool]:
-    """What to gather for the groups: optional statistics, and whether a second look is needed."""
+@dataclass(frozen=True)
+class Needs:
+    """What to gather for some groups of metrics.
+
+    Attributes:
+        statistics: Optional statistics of the one pass.
+        decisions: Whether the second look counts decisions.
+        information: Whether it gathers second moments of directions.
+    """
+
+    statistics: frozenset[Statistic]
+    decisions: bool
+    information: bool
+
+
+def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
+    """What to gather for the groups, given whether there is a classifier."""
     rows = [row for row in select(groups) if has_head or "head" not in row.needs]
     needs = frozenset[str]().union(*(row.needs for row in rows))
     gather: set[Statistic] = set()
@@ -47,7 +63,7 @@ def statistics_for(
         gather.add("scatter")
     if "directions" in needs:
         gather.add("directions")
-    return frozenset(gather), "decisions" in needs
+    return Needs(frozenset(gather), "decisions" in needs, "information" in needs)
 
 
 def evaluate(
@@ -69,6 +85,8 @@ def evaluate(
     notes = absence_notes(sources)
     if any("scatter" in row.needs for row in rows):
         notes += _rank_notes(sources)
+    if any("information" in row.needs for row in rows):
+        notes += _information_notes(sources)
     undefined = [row for row in rows if math.isnan(values[row.key])]
     notes += [
         f"{row.key} is undefined: {row.undefined or 'degenerate features'}" for row in undefined
@@ -119,6 +137,29 @@ def _rank_notes(sources: Sources) -> list[str]:
         _rank_note("between-class scatter", found.between, full_rank(stats)),
         _rank_note("total scatter", total, stats.dim),
     ]
+
+
+def _information_notes(sources: Sources) -> list[str]:
+    """How the joint entropies were found, and which rows have no direction."""
+    found = sources.information
+    assert found is not None
+    both = {"mir": found.raw, "mir_centered": found.centred}
+    notes = [f"{key}: {_how(e.joint)}" for key, e in both.items() if not e.zeros]
+    for key, entropies in both.items():
+        if entropies.zeros:
+            rows = ", ".join(map(str, entropies.zero_rows))
+            more = ", ..." if entropies.zeros > len(entropies.zero_rows) else ""
+            notes.append(f"{key}: {entropies.zeros} rows have no direction: {rows}{more}")
+    return notes
+
+
+def _how(joint: EntropyEstimate) -> str:
+    if joint.probes == 0:
+        return f"joint entropy exact, from a side of {joint.size}"
+    return (
+        f"joint entropy estimated to a standard error of {joint.standard_error:.2g} of "
+        f"{joint.mean:.4g} nats ({joint.probes} probes, {joint.depth} Lanczos steps)"
+    )
 
 
 def _rank_note(name: str, eigen: Eigen, full: int) -> str:

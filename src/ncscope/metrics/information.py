@@ -69,6 +69,39 @@ class Entropies:
         return _ratio(abs(self.first - self.second), max(self.first, self.second))
 
 
+@dataclass(frozen=True)
+class DatasetInformation:
+    """Entropies of a whole data set's features against its heads.
+
+    Attributes:
+        raw: Of the features as they are.
+        centred: Of the features less their mean, as INFO corollary 4.3 assumes.
+    """
+
+    raw: Entropies
+    centred: Entropies
+
+
+def dataset_information(
+    batches: Batches,
+    counts: Int[Tensor, " k"],
+    weight: Float[Tensor, "k d"],
+    mean: Float[Tensor, " d"],
+) -> DatasetInformation:
+    """Raw and centred entropies: a second look at the features.
+
+    Args:
+        batches: Features and labels, iterated at least twice.
+        counts: Samples of each class.
+        weight: $W$, a row for every class.
+        mean: The features' mean.
+    """
+    return DatasetInformation(
+        dataset_entropies(batches, counts, weight),
+        dataset_entropies(batches, counts, weight, mean),
+    )
+
+
 def collapse_mir(num_classes: int) -> float:
     r"""MIR at neural collapse to a simplex: $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ncscope.metrics.class_means import Angles, angles
 from ncscope.metrics.discriminants import Discriminants, discriminants
+from ncscope.metrics.information import DatasetInformation, Entropies, means_entropies
 from ncscope.metrics.mse import MseParts, mse_parts
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.statistics import ClassStatistics
@@ -22,6 +23,7 @@ class Sources:
         weight: Classifier weight with a row for every class; None if there is no classifier.
         bias: Classifier bias, or None.
         decisions: Counts of the second look; None if there was none.
+        information: Entropies of the second look; None if there was none.
         weight_decay: Decay on the classifier, for the MSE decomposition.
     """
 
@@ -29,6 +31,7 @@ class Sources:
     weight: Float[Tensor, "heads d"] | None = None
     bias: Float[Tensor, " heads"] | None = None
     decisions: DecisionCounts | None = None
+    information: DatasetInformation | None = None
     weight_decay: float = 0.0
 
     @cached_property
@@ -60,6 +63,11 @@ class Sources:
             self.stats, self.discriminants, self.present_weight, bias, self.weight_decay
         )
 
+    @cached_property
+    def means_entropies(self) -> Entropies:
+        """Entropies of the centred class means against the classifier's rows."""
+        return means_entropies(self.present_weight, self.stats.frame)
+
     @property
     def gathered(self) -> frozenset[str]:
         """Which of the needs that the registry names are met."""
@@ -68,5 +76,6 @@ class Sources:
             "directions": self.stats.unit_means is not None,
             "head": self.weight is not None,
             "decisions": self.decisions is not None,
+            "information": self.information is not None,
         }
         return frozenset(name for name, there in met.items() if there)

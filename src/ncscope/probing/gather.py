@@ -1,6 +1,6 @@
 """Statistics of every tapped layer, batch by batch, in one pass."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import torch
@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.directions import Batches
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
 from ncscope.stats.store import FeatureStore
@@ -43,6 +44,11 @@ class LayerGatherer:
         if self.store is not None:
             self.store.append({name: features[name] for name in self.moments}, labels)
 
+    def stored(self, name: str) -> Batches:
+        """One layer's stored features with their labels, to be iterated any number of times."""
+        assert self.store is not None
+        return _Stored(self.store, name)
+
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
         """The second look: each layer's decisions over the stored features."""
         assert self.store is not None
@@ -65,6 +71,16 @@ class LayerGatherer:
             hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
         accuracies: list[float] = (hits / self.pair.counts.sum()).tolist()
         return accuracies
+
+
+class _Stored:
+    """One layer of a store."""
+
+    def __init__(self, store: FeatureStore, name: str) -> None:
+        self.store, self.name = store, name
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((features[self.name], labels) for features, labels in self.store)
 
 
 def _same_dimension_tail(moments: Mapping[str, ClassMoments]) -> tuple[str, ...]:

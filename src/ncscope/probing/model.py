@@ -12,7 +12,8 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.metrics.evaluate import statistics_for
+from ncscope.metrics.evaluate import Needs, needs_of
+from ncscope.metrics.information import DatasetInformation, dataset_information
 from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
 from ncscope.models.forward import forward
@@ -24,7 +25,7 @@ from ncscope.probing.compute import layer_record
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.records import GeodesicRecord, ProbeRecord
 from ncscope.stats.decisions import Decider, DecisionCounts
-from ncscope.stats.moments import ClassMoments, Prior, Statistic
+from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope.stats.store import DEFAULT_BUDGET, FeatureStore
 
@@ -119,8 +120,8 @@ class _Plan:
     bias: Float[Tensor, " k"] | None = None
 
     @property
-    def needs(self) -> tuple[frozenset[Statistic], bool]:
-        return statistics_for(self.groups, self.weight is not None)
+    def needs(self) -> Needs:
+        return needs_of(self.groups, self.weight is not None)
 
 
 def _peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
@@ -198,14 +199,14 @@ def _gatherer(
         plan.name: ClassMoments(
             len(head),
             features[plan.tapped].shape[1],
-            statistics=plan.needs[0],
+            statistics=plan.needs.statistics,
             prior=options.prior,
             class_counts=options.class_counts,
             device=head.device,
         )
         for plan in plans
     }
-    looks = any(look for _, look in (plan.needs for plan in plans))
+    looks = any(plan.needs.decisions or plan.needs.information for plan in plans)
     return LayerGatherer(moments, store if looks else None)
 
 
@@ -218,8 +219,9 @@ def _measured(
     """Everything computed from what was gathered."""
     stats = {name: finish(moments) for name, moments in gatherer.moments.items()}
     decisions = _decisions(gatherer, plans, stats | dict(reference or {}))
+    looked = _information(gatherer, plans[-1], stats)
     records = tuple(
-        layer_record(plan.name, _sources(plan, stats, decisions, options), plan.groups)
+        layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
         for plan in plans
     )
     record = ProbeRecord(
@@ -235,10 +237,29 @@ def _sources(
     plan: _Plan,
     stats: Mapping[str, ClassStatistics],
     decisions: Mapping[str, DecisionCounts],
+    looked: Mapping[str, DatasetInformation],
     options: ProbeOptions,
 ) -> Sources:
-    counts = decisions.get(plan.name)
-    return Sources(stats[plan.name], plan.weight, plan.bias, counts, options.weight_decay)
+    return Sources(
+        stats[plan.name],
+        plan.weight,
+        plan.bias,
+        decisions.get(plan.name),
+        looked.get(plan.name),
+        options.weight_decay,
+    )
+
+
+def _information(
+    gatherer: LayerGatherer, last: _Plan, stats: Mapping[str, ClassStatistics]
+) -> dict[str, DatasetInformation]:
+    """The second look's entropies of the head's input against the head."""
+    if last.weight is None or not last.needs.information:
+        return {}
+    counts = gatherer.moments[last.name].counts
+    mean = stats[last.name].global_mean
+    batches = gatherer.stored(last.name)
+    return {last.name: dataset_information(batches, counts, last.weight, mean)}
 
 
 def _decisions(
@@ -252,7 +273,7 @@ def _decisions(
             means_of[plan.name].classes, means_of[plan.name].means, plan.weight, plan.bias
         )
         for plan in plans
-        if plan.needs[1]
+        if plan.needs.decisions
     }
     return gatherer.decisions(deciders)
 

@@ -1,9 +1,10 @@
 """What a metric key is called on paper: from the registry, or from the key where it has no row."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ncscope.metrics.registry import METRICS, Metric
+from ncscope.metrics.metric import Metric
+from ncscope.metrics.registry import METRICS
 
 GROUP_TITLES = {
     "nc1": "NC1: variability collapse",
@@ -27,6 +28,8 @@ KEY_METRICS = (
     "nc4_disagreement",
     "ncc_accuracy",
     "accuracy",
+    "mir_centered",
+    "hdr_centered",
 )
 """The few metrics that a summary shows, in the order in which it shows them."""
 
@@ -35,7 +38,7 @@ PFC_METRICS = ("pfc1", "pfc2", "pfc3")
 
 @dataclass(frozen=True)
 class Label:
-    """What a reader sees of a metric; see :class:`ncscope.metrics.registry.Metric`."""
+    """What a reader sees of a metric; see :class:`ncscope.metrics.metric.Metric`."""
 
     key: str
     group: str
@@ -46,6 +49,7 @@ class Label:
     better: str = ""
     log_scale: bool = False
     undefined: str = ""
+    at_collapse: Callable[[int], float] | None = None
     aliases: tuple[str, ...] = ()
 
     @property
@@ -76,6 +80,7 @@ def _registered(metric: Metric) -> Label:
         metric.better,
         metric.log_scale,
         metric.undefined,
+        metric.at_collapse,
         metric.aliases,
     )
 

@@ -38,7 +38,7 @@ def run_payload(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
     return {
         "unit": unit,
         "layers": layers,
-        "metrics": [metric_entry(metric) for metric in metrics],
+        "metrics": [metric_entry(metric, classes=records[-1].num_classes) for metric in metrics],
         "series": {name: _series(own, unit, layers, metrics) for name, own in splits.items()},
         "profiles": {
             name: [_labelled(s, unit, profile(s.probe)) for s in own]
@@ -66,9 +66,11 @@ def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
     }
 
 
-def metric_entry(metric: Label, key: str = "") -> dict[str, Any]:
-    """What the script needs to know of one metric."""
+def metric_entry(metric: Label, key: str = "", classes: int = 0) -> dict[str, Any]:
+    """What the script needs to know of one metric; with its value at collapse, if classes are."""
+    known = metric.at_collapse(classes) if metric.at_collapse and classes else math.nan
     return {
+        "collapse": compact(known),
         "key": key or metric.key,
         "title": metric.title,
         "formula": formula(metric.formula),

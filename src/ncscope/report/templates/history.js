@@ -94,6 +94,22 @@ function historyReading(traces, omitted) {
   return sentences;
 }
 
+// Where a metric's value at collapse is known, a dotted line marks it.
+function collapseLine(metric) {
+  if (metric.collapse === null) return {};
+  const text = `at collapse to a simplex: ${metric.collapse.toPrecision(4)}`;
+  return {
+    shapes: [{
+      type: "line", xref: "paper", x0: 0, x1: 1, y0: metric.collapse, y1: metric.collapse,
+      line: { color: token("soft"), width: 1.5, dash: "dot" },
+    }],
+    annotations: [{
+      text, xref: "paper", x: 0, xanchor: "left", y: metric.collapse, yanchor: "bottom",
+      showarrow: false, font: { color: token("soft"), size: 12 },
+    }],
+  };
+}
+
 function historyLegend(list, hidden, redraw) {
   const splits = Object.keys(data.series);
   const keys = splits.length < 2 ? [] : [
@@ -134,10 +150,11 @@ function historyFigure(figure) {
     draw(chart, traces, {
       xaxis: timeAxis(times, logarithmic.checked, chart.clientWidth),
       yaxis: (metric.log ? logAxis : linearAxis)(
-        traces.flatMap((trace) => trace.y),
+        [...traces.flatMap((trace) => trace.y), metric.collapse],
         { title: { text: metric.title } }
       ),
       hovermode: "closest",
+      ...collapseLine(metric),
     });
     fillList(figure.querySelector(".reading"), historyReading(traces, omitted));
     aboutMetric(figure.querySelector("#history-about"), metric);

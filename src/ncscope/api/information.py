@@ -1,0 +1,114 @@
+"""Matrix information beyond `measure`: between two feature sets, and the papers' batch estimate."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ncscope.api.inputs import checked_samples
+from ncscope.errors import InputError
+from ncscope.metrics.information import Entropies, batch_entropies, pair_entropies
+from ncscope.stats.batch import as_tensor, check_features, check_range, refuse_nonfinite
+
+
+@dataclass(frozen=True)
+class BatchInformation:
+    """MIR and HDR estimated batch by batch, as INFO's figures show them.
+
+    Attributes:
+        mir: Mean over batches of the batch's MIR.
+        mir_spread: Standard deviation over batches.
+        hdr: Mean over batches of the batch's HDR.
+        hdr_spread: Standard deviation over batches.
+        batch_size: Samples a batch.
+        batches: Number of whole batches.
+    """
+
+    mir: float
+    mir_spread: float
+    hdr: float
+    hdr_spread: float
+    batch_size: int
+    batches: int
+
+
+def batch_information(
+    features: Any, labels: Any, weight: Any, *, batch_size: int = 64, seed: int = 0
+) -> BatchInformation:
+    """The batch estimate of MIR and HDR, to compare with published figures.
+
+    Its value depends on the batch size and is not the data set's, which `measure` gives exactly.
+
+    Args:
+        features: n x d array-like.
+        labels: n integers in 0..K-1.
+        weight: Classifier weight, K x d.
+        batch_size: Samples a batch; what is left over is not used.
+        seed: Of the random order.
+
+    Returns:
+        Mean and spread over the batches. Cost: three eigenvalue problems a batch.
+
+    Raises:
+        InputError: If the input is bad, or there are fewer than two whole batches.
+
+    Example:
+        >>> import torch, ncscope
+        >>> from ncscope.math.frames import simplex_etf
+        >>> labels = torch.arange(4).repeat(100)
+        >>> etf = simplex_etf(4)
+        >>> ncscope.batch_information(etf[labels], labels, etf, batch_size=100).batches
+        4
+    """
+    samples = checked_samples(features, labels, weight, None, None)
+    assert samples.weight is not None
+    check_range(samples.labels, samples.num_classes)
+    refuse_nonfinite(samples.features)
+    if len(samples.labels) < 2 * batch_size:
+        found = f"{len(samples.labels)} samples at batch size {batch_size}"
+        fix = "use a smaller batch_size"
+        raise InputError(expected="at least two whole batches", found=found, fix=fix)
+    generator = torch.Generator().manual_seed(seed)
+    found_in = batch_entropies(
+        samples.features, samples.labels, samples.weight, batch_size, generator
+    )
+    mir = torch.tensor([entropies.mir for entropies in found_in], dtype=torch.float64)
+    hdr = torch.tensor([entropies.hdr for entropies in found_in], dtype=torch.float64)
+    spreads = (float(mir.std()), float(hdr.std()))
+    return BatchInformation(
+        float(mir.mean()), spreads[0], float(hdr.mean()), spreads[1], batch_size, len(found_in)
+    )
+
+
+def information_between(features: Any, others: Any, *, seed: int = 0) -> Entropies:
+    """Entropies, MIR and HDR between two representations of the same samples.
+
+    Source: INFO section 5.4, where they are the features of a dense and of a pruned model.
+
+    Args:
+        features: n x d array-like.
+        others: n x d' array-like, the same samples in the same order.
+        seed: Of the probes, where the joint entropy is estimated (more than 4,096 samples).
+
+    Returns:
+        ``mir``, ``hdr``, ``mutual_information``, and the entropies ``first``, ``second``,
+        ``joint``; NaN if a row of either is zero.
+
+    Raises:
+        InputError: If the shapes do not fit or a value is not finite.
+
+    Example:
+        >>> import torch, ncscope
+        >>> frame = torch.eye(3)
+        >>> ncscope.information_between(frame, 2 * frame).mir
+        1.0
+    """
+    first, second = as_tensor(features, "features"), as_tensor(others, "others")
+    for rows in (first, second):
+        check_features(rows)
+        refuse_nonfinite(rows)
+    if len(first) != len(second):
+        found = f"{len(first)} and {len(second)} rows"
+        fix = "pass two representations of the same samples, in one order"
+        raise InputError(expected="as many rows in both", found=found, fix=fix)
+    return pair_entropies(first, second, seed)

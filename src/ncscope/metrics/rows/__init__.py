@@ -1,0 +1,1 @@
+"""The table of metrics, a file for each group."""

@@ -1,0 +1,94 @@
+"""Spectral entropy: known spectra, and the quadrature's bounds and error bars."""
+
+import math
+
+import pytest
+import torch
+
+from ncscope.math.entropy import (
+    _Lanczos,
+    entropy_of_spectrum,
+    estimated_entropy,
+    gram_entropy,
+    spectral_entropy,
+)
+
+SPECTRA = {
+    "flat": torch.ones(300),
+    "linear": torch.linspace(0, 1, 300),
+    "power law": torch.arange(1, 301.0) ** -1.5,
+    "collapsed": torch.cat([torch.ones(9), torch.full((291,), 1e-7)]),
+    "low rank": torch.cat([torch.linspace(0.5, 1, 40), torch.zeros(260)]),
+    "rank one": torch.cat([torch.ones(1), torch.zeros(299)]),
+}
+SPECTRA = {name: values.double() for name, values in SPECTRA.items()}
+
+
+def rotated(spectrum):
+    normal = torch.randn(300, 300, generator=torch.Generator().manual_seed(0)).double()
+    basis = torch.linalg.qr(normal)[0]
+    return (basis * spectrum) @ basis.T, basis
+
+
+def exact(spectrum):
+    share = (spectrum / spectrum.sum()).tolist()
+    return -sum(p * math.log(p) for p in share if p > 0)
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+def test_entropy_of_known_spectra(name):
+    matrix, _ = rotated(SPECTRA[name])
+    assert float(spectral_entropy(matrix)) == pytest.approx(exact(SPECTRA[name]), abs=1e-11)
+    assert float(entropy_of_spectrum(SPECTRA[name])) == pytest.approx(
+        exact(SPECTRA[name]), abs=1e-13
+    )
+
+
+def test_both_sides_of_a_factor_agree():
+    rows = torch.randn(40, 7, generator=torch.Generator().manual_seed(1)).double()
+    assert float(gram_entropy(rows)) == pytest.approx(float(spectral_entropy(rows @ rows.T)))
+    assert float(gram_entropy(rows.T)) == pytest.approx(float(gram_entropy(rows)))
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+@pytest.mark.parametrize("depth", [4, 16, 64])
+def test_gauss_and_radau_bracket_the_quadratic_form(name, depth):
+    matrix, basis = rotated(SPECTRA[name] / SPECTRA[name].sum())
+    vectors = torch.randn(300, 6, generator=torch.Generator().manual_seed(2)).double()
+    share = SPECTRA[name] / SPECTRA[name].sum()
+    form = ((basis.T @ vectors).square() * -torch.xlogy(share, share)[:, None]).sum(0)
+    high, low = _Lanczos(lambda block: matrix @ block, vectors).bracket(depth)
+    noise = 1e-9 * vectors.square().sum(0)
+    assert (high >= form - noise).all()
+    assert (low <= form + noise).all()
+    if name != "power law" and depth == 64:
+        assert float((high - low).max()) < 1e-3 * max(float(form.max()), 1e-3)
+
+
+@pytest.mark.parametrize("name", ["flat", "linear", "power law", "collapsed", "low rank"])
+def test_error_bars_are_honest(name):
+    spectrum = SPECTRA[name]
+    scores = []
+    for seed in range(20):
+        found = estimated_entropy(
+            lambda block: spectrum[:, None] * block,
+            300,
+            float(spectrum.sum()),
+            0.05,
+            torch.Generator().manual_seed(seed),
+        )
+        assert found.standard_error <= 0.05
+        error = abs(found.mean - exact(spectrum))
+        scores.append(error / max(found.standard_error, 1e-9))
+    assert max(scores) < 5
+    assert sum(score < 2 for score in scores) >= 15
+
+
+def test_a_seed_gives_the_same_estimate():
+    def estimate(seed):
+        spectrum = SPECTRA["linear"]
+        generator = torch.Generator().manual_seed(seed)
+        return estimated_entropy(lambda v: spectrum[:, None] * v, 300, 150.0, 0.05, generator)
+
+    assert estimate(0) == estimate(0)
+    assert estimate(0) != estimate(1)

@@ -1,0 +1,193 @@
+"""MIR and HDR: brute force over n x n matrices, closed forms at collapse, degenerate cases."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import ncscope
+from ncscope.math.frames import orthogonal_frame, simplex_etf
+from ncscope.metrics import information
+from ncscope.metrics.information import (
+    batch_entropies,
+    collapse_mir,
+    dataset_entropies,
+    means_entropies,
+    pair_entropies,
+)
+
+
+def brute_entropy(gram):
+    values = np.linalg.eigvalsh(gram / len(gram))
+    values = values[values > 0]
+    return -(values * np.log(values)).sum()
+
+
+def brute(first, second):
+    """H(K1), H(K2), H(K1 o K2) of n x n Gram matrices, in plain NumPy."""
+    a = first / np.linalg.norm(first, axis=1, keepdims=True)
+    b = second / np.linalg.norm(second, axis=1, keepdims=True)
+    one, two = a @ a.T, b @ b.T
+    return brute_entropy(one), brute_entropy(two), brute_entropy(one * two)
+
+
+def ratios(h1, h2, joint):
+    return (h1 + h2 - joint) / min(h1, h2), abs(h1 - h2) / max(h1, h2)
+
+
+def gaussian(n, d, k, spread, seed, imbalanced=False):
+    rng = np.random.default_rng(seed)
+    share = rng.random(n) ** 2 if imbalanced else rng.random(n)
+    labels = np.minimum((k * share).astype(int), k - 1)
+    labels[:k] = np.arange(k)
+    means = rng.normal(size=(k, d)) + 0.5
+    return means[labels] + spread * rng.normal(size=(n, d)), labels, means + rng.normal(size=(k, d))
+
+
+CASES = {
+    "balanced": gaussian(1500, 12, 4, 1.0, 0),
+    "imbalanced": gaussian(900, 10, 5, 1.0, 1, imbalanced=True),
+    "more classes than dims": gaussian(700, 5, 12, 0.5, 2),
+    "fewer samples than the joint side": gaussian(120, 20, 9, 0.5, 3),
+    "near collapse": gaussian(800, 16, 5, 1e-4, 4, imbalanced=True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dataset_values_equal_brute_force(name):
+    features, labels, weight = CASES[name]
+    report = ncscope.measure(features, labels, weight, groups=["information"])
+    raw = brute(features, weight[labels])
+    centred = brute(features - features.mean(0), weight[labels])
+    found = [report[key] for key in ("mir", "hdr", "mir_centered", "hdr_centered")]
+    np.testing.assert_allclose(found, [*ratios(*raw), *ratios(*centred)], rtol=1e-9, atol=1e-11)
+    parts = [report[k] for k in ("entropy_features", "entropy_weights", "mutual_information")]
+    expected = [raw[0], raw[1], raw[0] + raw[1] - raw[2]]
+    np.testing.assert_allclose(parts, expected, rtol=1e-9)
+    assert report["effective_rank"] == pytest.approx(math.exp(raw[0]), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_class_means_equal_brute_force(name):
+    features, labels, weight = CASES[name]
+    means = np.stack([features[labels == c].mean(0) for c in range(len(weight))])
+    expected = ratios(*brute(means - means.mean(0), weight))
+    report = ncscope.measure(features, labels, weight, groups=["information"])
+    found = [report["mir_means"], report["hdr_means"]]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("classes", [3, 10, 100, 1000])
+def test_collapse_to_a_simplex_takes_the_closed_form(classes):
+    etf = simplex_etf(classes)
+    found = means_entropies(etf, etf)
+    assert found.mir == pytest.approx(collapse_mir(classes), rel=1e-9)
+    assert found.hdr == pytest.approx(0, abs=1e-12)
+    labels = torch.arange(classes).repeat(3 if classes == 1000 else 5)
+    if classes <= 100:
+        whole = dataset_entropies([(etf[labels], labels)], torch.bincount(labels), etf)
+        assert whole.mir == pytest.approx(collapse_mir(classes), rel=1e-9)
+
+
+def test_only_centred_features_take_the_collapse_value_when_the_mean_is_not_zero():
+    etf = simplex_etf(5, dim=6)
+    labels = torch.arange(5).repeat(10)
+    report = ncscope.measure((etf + 1.0)[labels], labels, etf, groups=["information"])
+    assert report["mir_centered"] == pytest.approx(collapse_mir(5), rel=1e-9)
+    assert abs(report["mir"] - collapse_mir(5)) > 0.01
+
+
+def test_collapse_values_are_those_of_the_paper_and_no_bound():
+    assert collapse_mir(10) == pytest.approx(0.952351, abs=5e-7)
+    assert collapse_mir(100) == pytest.approx(0.997813, abs=5e-7)
+    assert collapse_mir(3) == pytest.approx(0.5)
+    frame = orthogonal_frame(6)
+    assert means_entropies(frame, frame).mir == pytest.approx(1.0)
+
+
+def test_two_collapsed_classes_are_nan_with_a_note():
+    etf = simplex_etf(2, dim=3)
+    labels = torch.arange(2).repeat(20)
+    report = ncscope.measure(etf[labels], labels, etf, groups=["information"])
+    assert math.isnan(report["mir"])
+    assert math.isnan(report["mir_means"])
+    assert math.isnan(collapse_mir(2))
+    assert any(note.startswith("mir is undefined: an entropy is 0") for note in report.notes)
+
+
+def test_zero_rows_are_nan_and_named():
+    features, labels, weight = CASES["balanced"]
+    features = features.copy()
+    features[[7, 30]] = 0
+    report = ncscope.measure(features, labels, weight, groups=["information"])
+    assert math.isnan(report["mir"])
+    assert not math.isnan(report["mir_centered"])
+    assert any("2 rows have no direction: 7, 30" in note for note in report.notes)
+
+
+def test_absent_classes_change_nothing():
+    features, labels, weight = CASES["balanced"]
+    more = np.vstack([weight, np.ones((2, weight.shape[1]))])
+    found = ncscope.measure(features, labels, more, groups=["information"])
+    expected = ncscope.measure(features, labels, weight, groups=["information"])
+    for key in ("mir", "hdr", "mir_means"):
+        assert found[key] == pytest.approx(expected[key], rel=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(150, 6, 9), (60, 30, 20)])
+def test_pairs_of_features_equal_brute_force(shape):
+    n, d1, d2 = shape
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(n, d1)), rng.normal(size=(n, d2))
+    found = pair_entropies(torch.tensor(first), torch.tensor(second))
+    np.testing.assert_allclose(
+        [found.mir, found.hdr], ratios(*brute(first, second)), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_features_against_themselves_have_the_entropy_of_their_squared_cosines():
+    rows = torch.randn(80, 5, generator=torch.Generator().manual_seed(0)).double()
+    unit = torch.nn.functional.normalize(rows).numpy()
+    found = pair_entropies(rows, rows)
+    joint = brute_entropy((unit @ unit.T) ** 2)
+    assert found.joint.mean == pytest.approx(joint, rel=1e-10)
+
+
+def test_a_batch_estimate_is_the_brute_force_of_each_batch():
+    features, labels, weight = (torch.as_tensor(part) for part in CASES["balanced"])
+    found = batch_entropies(features, labels, weight, 64, torch.Generator().manual_seed(3))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(3))
+    assert len(found) == 1500 // 64
+    part = order[64:128]
+    expected = ratios(*brute(features[part].numpy(), weight[labels[part]].numpy()))
+    assert found[1].mir == pytest.approx(expected[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("moment_bytes", [2**30, 0], ids=["moments", "stored rows"])
+def test_quadrature_covers_the_exact_value(monkeypatch, moment_bytes):
+    features, labels, weight = gaussian(600, 12, 6, 0.5, 5)
+    rows, y, heads = torch.tensor(features), torch.tensor(labels), torch.tensor(weight)
+    counts = torch.bincount(y)
+    exact = dataset_entropies([(rows, y)], counts, heads).joint
+    assert exact.probes == 0
+    monkeypatch.setattr(information, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(information, "MOMENT_BYTES", moment_bytes)
+    split = [(rows[:100], y[:100]), (rows[100:], y[100:])]
+    for seed in range(20):
+        found = dataset_entropies(split, counts, heads, seed=seed).joint
+        assert found.probes > 0
+        assert found.standard_error <= 0.0101 * exact.mean
+        assert abs(found.mean - exact.mean) <= 4 * found.standard_error
+    again = dataset_entropies(split, counts, heads, seed=19).joint
+    assert again == found
+
+
+def test_pairs_beyond_the_dense_limit_are_estimated(monkeypatch):
+    rng = np.random.default_rng(1)
+    first, second = (torch.tensor(rng.normal(size=(300, d))) for d in (20, 25))
+    exact = pair_entropies(first, second).joint.mean
+    monkeypatch.setattr(information, "DENSE_LIMIT", 100)
+    found = pair_entropies(first, second).joint
+    assert found.probes > 0
+    assert abs(found.mean - exact) <= 4 * found.standard_error

@@ -1,0 +1,53 @@
+"""Second moments of directions: their products against the explicit joint matrix, and merging."""
+
+import pytest
+import torch
+
+from ncscope.stats.directions import DirectionMoments, MomentProduct, RowProduct, unit_rows
+
+
+@pytest.fixture
+def data():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(50, 4, generator=generator) + 1
+    labels = torch.randint(0, 3, (50,), generator=generator)
+    heads = torch.randn(3, 2, generator=generator).double()
+    return rows, labels, heads
+
+
+def explicit(rows, labels, heads, centre=None):
+    """The joint matrix as the sum of outer products of head (x) feature, sample by sample."""
+    unit = unit_rows(rows, centre)
+    vectors = torch.stack([torch.kron(heads[c], h) for c, h in zip(labels, unit, strict=True)])
+    return vectors.T @ vectors
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_products_equal_the_explicit_matrix(data, centred):
+    rows, labels, heads = data
+    centre = rows.double().mean(0) if centred else None
+    joint = explicit(rows, labels, heads, centre)
+    block = torch.randn(8, 5, generator=torch.Generator().manual_seed(1)).double()
+    moments = DirectionMoments(3, 4, centre)
+    moments.update(rows[:20], labels[:20])
+    moments.update(rows[20:], labels[20:])
+    through_moments = MomentProduct(moments.second, heads)
+    through_rows = RowProduct([(rows[:7], labels[:7]), (rows[7:], labels[7:])], heads, 4, centre)
+    torch.testing.assert_close(through_moments.dense(), joint, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(through_moments(block), joint @ block, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(through_rows(block), joint @ block, rtol=1e-12, atol=1e-12)
+
+
+def test_merging_equals_one_stream_and_keeps_row_numbers(data):
+    rows, labels, _ = data
+    rows = rows.clone()
+    rows[[3, 40]] = 0
+    whole, first, second = (DirectionMoments(3, 4) for _ in range(3))
+    whole.update(rows, labels)
+    first.update(rows[:25], labels[:25])
+    second.update(rows[25:], labels[25:])
+    first.merge(second)
+    torch.testing.assert_close(first.second, whole.second, rtol=1e-13, atol=1e-13)
+    assert torch.equal(first.counts, whole.counts)
+    assert first.zero_rows == whole.zero_rows == [3, 40]
+    assert first.zeros == 2
