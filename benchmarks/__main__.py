@@ -1,4 +1,4 @@
-"""Run the benchmarks and print one table: ``python -m benchmarks [--device cuda] [--only NAME]``."""
+"""Run the benchmarks: ``python -m benchmarks [--device cuda] [--only NAME ...]``."""
 
 import argparse
 import platform
@@ -8,13 +8,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import information
 from benchmarks.collapse import conv_layer, imagenet_512, imagenet_2048
-from benchmarks.measure import Row, peak_gigabytes
+from benchmarks.measure import Row, run_module
 
 
 def many_classes(device: str) -> list[Row]:
     """K=50,000 under 4 GB, on the CPU whatever the device."""
-    peak, seconds = peak_gigabytes("benchmarks.many_classes")
+    seconds, peak = run_module("benchmarks.many_classes")
     name = f"200,000 x 1024 streamed, K=50,000 ({seconds:.0f} s, data drawn twice)"
     return [Row(name, f"{peak:.2f} GB", "-", None, "< 4 GB", peak < 4)]
 
@@ -23,6 +24,9 @@ BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
     "imagenet-512": imagenet_512,
     "imagenet-2048": imagenet_2048,
     "conv-layer": conv_layer,
+    "information-floor": information.against_floor,
+    "information-brute-force": information.against_brute_force,
+    "information-quadrature": information.by_quadrature,
     "many-classes": many_classes,
 }
 

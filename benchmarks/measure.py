@@ -60,13 +60,12 @@ def compared(
     )
 
 
-def peak_gigabytes(module: str) -> tuple[float, float]:
-    """Peak memory and seconds of a fresh process that runs a module."""
-    start = time.perf_counter()
+def run_module(module: str) -> list[float]:
+    """The numbers that a module prints when it is run in a fresh process."""
     process = subprocess.run(
         [sys.executable, "-m", module], check=True, stdout=subprocess.PIPE, text=True
     )
-    return float(process.stdout.split()[-1]), time.perf_counter() - start
+    return [float(word) for word in process.stdout.split()]
 
 
 def own_peak_gigabytes() -> float:

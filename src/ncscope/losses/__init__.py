@@ -6,7 +6,7 @@ from ncscope.losses.classification import (
     squared_error,
     temperature_cross_entropy,
 )
-from ncscope.losses.entropy import gram_entropy, spectral_entropy
+from ncscope.losses.entropy import batch_entropy, matrix_entropy
 from ncscope.losses.information import (
     entropy_difference,
     head_entropy_difference,
@@ -34,15 +34,15 @@ __all__ = [
     "SquaredErrorLoss",
     "TemperatureCrossEntropyLoss",
     "WithinClassCosineLoss",
+    "batch_entropy",
     "entropy_difference",
     "feature_and_classifier_decay",
-    "gram_entropy",
     "head_entropy_difference",
     "head_mutual_information",
+    "matrix_entropy",
     "mutual_information",
     "rescaled_squared_error",
     "smoothed_cross_entropy",
-    "spectral_entropy",
     "squared_error",
     "temperature_cross_entropy",
     "within_class_cosine",

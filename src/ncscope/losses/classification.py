@@ -26,6 +26,7 @@ def squared_error(logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]) -
         InputError: If shapes do not fit, a label is out of range, or the batch is empty.
 
     Example:
+        >>> import torch
         >>> squared_error(torch.zeros(4, 10), torch.tensor([0, 3, 3, 9]))
         tensor(0.5000)
     """
@@ -57,7 +58,8 @@ def rescaled_squared_error(
             parameter is not positive.
 
     Example:
-        >>> rescaled_squared_error(torch.zeros(1, 10), torch.tensor([3]), factor=2, target=3)
+        >>> import torch
+        >>> rescaled_squared_error(torch.zeros(1, 10), torch.tensor([3]), factor=2.0, target=3.0)
         tensor(9.)
     """
     require_positive("factor", factor)
@@ -89,6 +91,7 @@ def temperature_cross_entropy(
             temperature is not positive.
 
     Example:
+        >>> import torch
         >>> temperature_cross_entropy(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), 2.0)
         tensor(0.3133)
     """
@@ -117,6 +120,7 @@ def smoothed_cross_entropy(
             smoothing is outside $[0,1]$.
 
     Example:
+        >>> import torch
         >>> smoothed_cross_entropy(torch.zeros(1, 4), torch.tensor([2]), 0.1)  # log 4
         tensor(1.3863)
     """

@@ -19,18 +19,17 @@ $\langle a_i,a_j\rangle\langle b_i,b_j\rangle=\langle a_i\otimes b_i,a_j\otimes 
 the same holds for it with $A$ the matrix of rows $a_i\otimes b_i$.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ncscope.losses.inputs import check_matrix, loss_dtype, nothing, unit_rows
 from ncscope.math.symmetric import symmetric_eigen
 
 
-def spectral_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
+def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
     r"""$H=-\sum_j\frac{\lambda_j}n\log\frac{\lambda_j}n$ over the eigenvalues, $0\log0=0$.
 
     Source: INFO definition 3.1. Range $[0,\log m]$ where the trace is $n$; 0: rank one. Invariant
@@ -39,7 +38,8 @@ def spectral_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tenso
     The gradient $-\frac1n\sum_j(\log\frac{\lambda_j}n+1)u_ju_j^\top$ runs over the eigenvalues
     above $\epsilon\,m\,\lambda_{max}$. It is exact for a matrix that stays a Gram matrix
     $A(t)A(t)^\top$ of differentiable $A$, of any rank; for a singular matrix moved otherwise, the
-    true derivative is infinite. First order only: a second derivative raises.
+    true derivative is infinite. First order only: a second derivative raises. Form the matrix in
+    float64, as `batch_entropy` does: rounding in a narrower type fills its null space.
 
     Args:
         matrix: Symmetric positive semi-definite, any float dtype: a Gram matrix or a Hadamard
@@ -50,14 +50,14 @@ def spectral_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tenso
         The entropy in nats, float64.
 
     Example:
-        >>> round(float(spectral_entropy(torch.eye(4), 4)), 6)  # log 4
+        >>> round(float(matrix_entropy(torch.eye(4), 4)), 6)  # log 4
         1.386294
     """
     value: Tensor = _SpectralEntropy.apply(matrix.double(), samples)
     return value
 
 
-def gram_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
+def batch_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
     r"""$H(G)=-\operatorname{tr}(\frac1nG\log\frac1nG)$, $G$ the Gram matrix of the unit rows.
 
     Source: INFO definition 3.1. Range $[0,\log\min(n,d)]$; 0: all rows on one line. Invariant
@@ -74,7 +74,7 @@ def gram_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
         InputError: If rows are zero or not finite.
 
     Example:
-        >>> round(float(gram_entropy(torch.tensor([[1.0, 0.0], [0.0, 5.0]]))), 6)  # log 2
+        >>> round(float(batch_entropy(torch.tensor([[1.0, 0.0], [0.0, 5.0]]))), 6)  # log 2
         0.693147
     """
     check_matrix(vectors, "vectors")
@@ -85,9 +85,9 @@ def gram_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
 
 
 def entropy_of_unit_rows(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
-    """`gram_entropy` of rows known to be float64 and of unit length."""
+    """`batch_entropy` of rows known to be float64 and of unit length."""
     n, d = rows.shape
-    return spectral_entropy(rows @ rows.mT if n <= d else rows.mT @ rows, n)
+    return matrix_entropy(rows @ rows.mT if n <= d else rows.mT @ rows, n)
 
 
 class _SpectralEntropy(torch.autograd.Function):
@@ -95,13 +95,31 @@ class _SpectralEntropy(torch.autograd.Function):
     def forward(ctx: Any, matrix: Float[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
         eigen = symmetric_eigen(matrix)
         share = eigen.values / samples
-        ctx.save_for_backward(share, eigen.vectors)
-        ctx.samples = samples
+        slope = -(share.log() + 1) / samples
+        ctx.save_for_backward(matrix, slope, eigen.vectors)
         return torch.special.entr(share).sum()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Float[Tensor, ""]) -> tuple[Float[Tensor, "m m"], None]:
-        share, vectors = ctx.saved_tensors
-        slope = -(share.log() + 1) / ctx.samples
-        return grad * (vectors * slope) @ vectors.mT, None
+        return grad * _Gradient.apply(*ctx.saved_tensors), None
+
+
+class _Gradient(torch.autograd.Function):
+    """$F$ as a function of $K$, so that a second derivative raises and is not silently wrong.
+
+    `once_differentiable` would not see it: it watches the incoming gradient, not $K$.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        matrix: Float[Tensor, "m m"],
+        slope: Float[Tensor, " r"],
+        vectors: Float[Tensor, "m r"],
+    ) -> Float[Tensor, "m m"]:
+        return (vectors * slope) @ vectors.mT
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> NoReturn:
+        message = "matrix_entropy has a first derivative only"
+        raise NotImplementedError(message)

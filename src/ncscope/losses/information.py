@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.losses.entropy import entropy_of_unit_rows, spectral_entropy
+from ncscope.losses.entropy import entropy_of_unit_rows, matrix_entropy
 from ncscope.losses.inputs import (
     batch_labels,
     check_matrix,
@@ -153,7 +153,7 @@ def _mutual_information(
 ) -> Float[Tensor, ""]:
     joint = (features @ features.mT) * (vectors @ vectors.mT)
     alone = entropy_of_unit_rows(features) + entropy_of_unit_rows(vectors)
-    return alone - spectral_entropy(joint, len(joint))
+    return alone - matrix_entropy(joint, len(joint))
 
 
 def _entropy_difference(

@@ -1,4 +1,47 @@
-"""Watch a network collapse."""
+r"""Watch a network collapse: a fully connected residual net on scikit-learn's digits.
+
+Source: PFC table I and section IV-A, at digits' size. Cost: 15 seconds on one thread.
+Command: ``ncscope demo``.
+
+Expected on the training set, at the last layer (seeds 0, 1, 2):
+
+| | epoch 0 | epoch 14, zero error | epoch 200 |
+|---|---|---|---|
+| accuracy | .08 .13 .10 | 1 1 1 | 1 1 1 |
+| nc1 | .99 1.2 1.1 | .029 .032 .026 | .0060 .0066 .0057 |
+| vci | .20 .21 .21 | .0092 .0100 .0094 | .0017 .0016 .0018 |
+| nc2_etf | .71 .69 .75 | .17 .24 .20 | .13 .13 .13 |
+| nc2_equinorm_means | .19 .22 .17 | .058 .092 .060 | .038 .040 .033 |
+| nc3_self_duality | 2.0 2.0 2.0 | .081 .14 .094 | .044 .050 .042 |
+| nc4_disagreement | .91 .87 .90 | 0 0 0 | 0 0 0 |
+
+PFC1 falls from .65 at the stem to .02 at the last block, PFC2 from .75 to .13, neither ever
+rising between layers, and the effective depth is 5 or 6 of 8 blocks. All claims hold. The
+straight line predicts the order, and a faster fall: PFC1 .03 at 0.4 of the way, where a layer
+has .10.
+
+How this differs from the paper, and why. With its loss, momentum and decay (plain cross-entropy,
+0.9, 5e-4; rate 0.02, batches of 128, pixels of deviation 1) NC1 stops at .29 and NC2 at .72.
+
+* Cross-entropy saturates. Once the error is zero, the loss of most samples is too small to move
+  them, and digits are nearly linearly separable: a solution that passes the input's spread on
+  through the identity path satisfies loss and decay. Longer training, other rates, decays,
+  batches or schedules end near there, and so does another scale of the blocks' initialisation.
+  Smoothed labels are reached at finite logits, the same for every sample of a class, so the
+  pull on the features' spread stays. (Without smoothing, all else as here: nc1 .055, nc2_etf .30.)
+* The class means keep what the intermediate blocks wrote into the stream and the classifier does
+  not read: with smoothing alone a fifth of their energy, seen as distance from the ETF and from
+  self-duality. A strong decay of the classifier makes it small, so the features must be large
+  where it reads them, and 3 % is left. (With neither smoothing nor this decay: nc1 .12,
+  nc2_etf .67.)
+* Small inputs make features that the blocks built outweigh those that the stem passed on.
+* Decay acts within (1 - momentum) / (rate x decay) steps, 10,000 there; 12 steps an epoch at a
+  rate divided by 10 early are a tenth of that. Hence smaller batches, a higher rate and a cosine.
+  That alone is no cure: plain cross-entropy in equilibrium with a decay of 5e-3 has nc1 .26.
+
+PFC's own decay of 5e-4 on stem and blocks, all else as here, gives nc1 .010 and nc2_etf .16.
+A rate of 0.15 still trains; with pixels of deviation 0.5 it diverged.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +106,7 @@ def run(
 
     Args:
         config: Settings.
-        on_epoch: Called after every epoch, for a progress bar.
+        on_epoch: Called before the first epoch and after each, for a progress bar.
 
     Returns:
         Snapshots in order of time, training before held-out. The same config gives the same.
@@ -110,10 +153,12 @@ _ORDERED = (("pfc1", True), ("pfc2", True), ("pfc3", False))
 def _training(config: DemoConfig, model: ResidualNet, data: Split) -> Iterator[EpochEnd]:
     fabric = Fabric(accelerator="cpu", devices=1)
     fabric.launch()
-    body = [*model.stem.parameters(), *model.blocks.parameters()]
-    head = [*model.classifier.parameters()]
+    groups: list[dict[str, Any]] = [
+        {"params": [*model.stem.parameters(), *model.blocks.parameters()]},
+        {"params": model.classifier.parameters(), "weight_decay": config.head_weight_decay},
+    ]
     optimiser = torch.optim.SGD(
-        [{"params": body}, {"params": head, "weight_decay": config.head_weight_decay}],
+        groups,
         lr=config.learning_rate,
         momentum=config.momentum,
         weight_decay=config.weight_decay,

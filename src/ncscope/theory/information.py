@@ -118,7 +118,7 @@ def unit_interval(generator: torch.Generator) -> Iterator[float]:
         n, d, e = (integer(low, 12, generator) for low in (2, 1, 1))
         first = factors(n, d, integer(1, min(n, d), generator), generator)
         second = factors(n, e, integer(1, min(n, e), generator), generator)
-        yield from climb(violation, (*first, *second), generator, steps=40)
+        yield from climb(violation, (*first, *second), generator, steps=20)
     for rows in _repeated_directions(generator):
         yield max(_range_violation(rows, rows), 0.0)
         yield max(_range_violation(rows, normal(len(rows), 4, generator=generator)), 0.0)

@@ -1,0 +1,130 @@
+"""MkDocs hook: the metrics reference, written from the registry.
+
+``metrics.md`` says in words what a group is about, and marks with ``<!-- metrics: nc1 -->`` where
+the group's metrics go.
+"""
+
+import inspect
+import math
+import re
+from collections.abc import Callable
+from functools import cached_property
+from types import FunctionType, ModuleType
+from typing import Any, get_type_hints
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.pages import Page
+
+from ncscope.metrics.metric import Metric
+from ncscope.metrics.registry import METRICS
+from ncscope.metrics.sources import Sources
+
+_MARK = re.compile(r"<!-- metrics: (\w+) -->")
+_SUMMARY = "<!-- metrics summary -->"
+_PAPERS = ("INFO", "VCI", "MSE", "PFC", "XUFM", "Galanti", "Zhu", "Roy")
+_NEEDS = {
+    "scatter": "pooled scatter",
+    "directions": "unit vectors",
+    "head": "classifier",
+    "decisions": "second look",
+    "information": "second look",
+}
+_BOUNDS = {2**0.5: r"\sqrt2", math.inf: r"\infty", 0.5: r"\tfrac12"}
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Fill in the metrics page.
+
+    Args:
+        markdown: Source of a page.
+        page: Which page it is.
+
+    Raises:
+        PluginError: If the page has no place for a group of the registry.
+    """
+    return written(markdown) if page.file.src_uri == "metrics.md" else markdown
+
+
+def written(markdown: str) -> str:
+    """The metrics page with every metric at its group's mark.
+
+    Raises:
+        PluginError: If a group that has metrics has no mark.
+    """
+    missing = {row.group for row in METRICS.values()} - set(_MARK.findall(markdown))
+    if missing:
+        group = min(missing)
+        msg = f"docs/metrics.md: add a section for group {group!r} with <!-- metrics: {group} -->"
+        raise PluginError(msg)
+    return _MARK.sub(lambda mark: _group(mark[1]), markdown).replace(_SUMMARY, _summary())
+
+
+def definition(row: Metric) -> FunctionType | type:
+    """The public function or class that a metric comes from, found through its ``compute``.
+
+    Raises:
+        LookupError: If ``compute`` leads to none.
+    """
+    return _called(row.compute)
+
+
+def _called(function: Callable[..., Any]) -> FunctionType | type:
+    """What a function calls first, by itself, through `Sources`, or through a helper's result."""
+    names = inspect.unwrap(function).__code__.co_names
+    for name, after in zip(names, (*names[1:], ""), strict=True):
+        known = function.__globals__.get(name)
+        target = getattr(known, after, None) if isinstance(known, ModuleType) else known
+        if isinstance(target, FunctionType):
+            return get_type_hints(target)["return"] if name.startswith("_") else target
+        shared = vars(Sources).get(name)
+        if isinstance(shared, cached_property):
+            return _called(shared.func)
+    msg = f"no function of ncscope.metrics among {names}"
+    raise LookupError(msg)
+
+
+def _summary() -> str:
+    lines = ["| key | what it is | formula | source |", "|---|---|---|---|"]
+    for row in METRICS.values():
+        formula = f"${row.formula}$".replace("|", r"\vert ")
+        lines.append(f"| [`{row.key}`](#{row.key}) | {row.title} | {formula} | {_source(row)} |")
+    return "\n".join(lines)
+
+
+def _group(name: str) -> str:
+    return "\n".join(_entry(row) for row in METRICS.values() if row.group == name)
+
+
+def _entry(row: Metric) -> str:
+    code = definition(row)
+    path = f"{code.__module__}.{code.__qualname__}"
+    facts = {
+        "Source": _source(row),
+        "Range": f"${_range(row)}$; {row.better} when collapsed",
+        "0 means": row.zero or "does not occur",
+        "Undefined (NaN) when": row.undefined or "never",
+        "Needs": ", ".join(sorted({_NEEDS[need] for need in row.needs})) or "counts, means, traces",
+        "Groups": ", ".join(f"`{group}`" for group in (row.group, *row.also)),
+        "Also reported as": ", ".join(f"`{alias}`" for alias in row.aliases),
+        "Code": f"[`{path}`][{path}]",
+    }
+    table = "\n".join(f"| {name} | {fact} |" for name, fact in facts.items() if fact)
+    head = f"### `{row.key}` {{ #{row.key} }}\n\n{row.title[:1].upper()}{row.title[1:]}."
+    return f"{head}\n\n$$\n{row.formula}\n$$\n\n| | |\n|---|---|\n{table}\n"
+
+
+def _source(row: Metric) -> str:
+    """The source, each paper's tag a link to the list of references."""
+    text = row.source
+    for tag in _PAPERS:
+        text = re.sub(rf"\b{tag}\b", f"[{tag}](references.md#{tag.lower()})", text)
+    return text
+
+
+def _range(row: Metric) -> str:
+    closing = ")" if math.isinf(row.high) else "]"
+    return f"[{_bound(row.low)},{_bound(row.high)}{closing}"
+
+
+def _bound(value: float) -> str:
+    return _BOUNDS.get(value, f"{value:g}")

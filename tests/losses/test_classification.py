@@ -1,0 +1,126 @@
+"""Losses of logits and labels against loops written from the formulas."""
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from ncscope.errors import InputError
+from ncscope.losses import (
+    rescaled_squared_error,
+    smoothed_cross_entropy,
+    squared_error,
+    temperature_cross_entropy,
+)
+from tests.losses import brute_force
+
+LOSSES = {
+    "squared error": (squared_error, lambda z, y: brute_force.squared_error(z, y, 1, 1)),
+    "rescaled squared error": (
+        lambda z, y: rescaled_squared_error(z, y, factor=15.0, target=30.0),
+        lambda z, y: brute_force.squared_error(z, y, 15, 30),
+    ),
+    "temperature": (
+        lambda z, y: temperature_cross_entropy(z, y, 0.5),
+        lambda z, y: brute_force.cross_entropy(z, y, 0.5, 0),
+    ),
+    "smoothing": (
+        lambda z, y: smoothed_cross_entropy(z, y, 0.2),
+        lambda z, y: brute_force.cross_entropy(z, y, 1, 0.2),
+    ),
+}
+each = pytest.mark.parametrize(("loss", "slow"), LOSSES.values(), ids=LOSSES.keys())
+
+
+def logits_and_labels() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(7, 4, dtype=torch.float64, generator=generator)
+    return logits, torch.tensor([0, 3, 1, 1, 2, 0, 3])
+
+
+@each
+def test_value(loss, slow):
+    logits, labels = logits_and_labels()
+    expected = slow(logits.numpy(), labels.numpy())
+    assert float(loss(logits, labels)) == pytest.approx(expected, rel=1e-12)
+
+
+@each
+@pytest.mark.parametrize("one_class", [False, True])
+def test_gradcheck(loss, slow, one_class):
+    logits, labels = logits_and_labels()
+    labels = torch.ones_like(labels) if one_class else labels
+    assert gradcheck(lambda z: loss(z, labels), logits.repeat(2, 1)[:7].requires_grad_())
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_narrow_dtypes(loss, slow, dtype):
+    logits, labels = logits_and_labels()
+    leaf = logits.to(dtype).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = loss(leaf, labels)
+    value.backward()
+    exact = slow(leaf.detach().double().numpy(), labels.numpy())
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(exact, rel=1e-5)
+    assert leaf.grad is not None
+    assert leaf.grad.isfinite().all()
+
+
+@each
+def test_bad_labels_are_refused(loss, slow):
+    logits, labels = logits_and_labels()
+    with pytest.raises(InputError, match=r"labels in 0\.\.3, found label -100"):
+        loss(logits, labels.index_fill(0, torch.tensor([4]), -100))
+    with pytest.raises(InputError, match="one label a sample"):
+        loss(logits, labels[1:])
+    with pytest.raises(InputError, match="at least one sample"):
+        loss(logits[:0], labels[:0])
+
+
+def test_targets_are_the_minimisers():
+    _, labels = logits_and_labels()
+    one_hot = torch.nn.functional.one_hot(labels, 4).double()
+    assert float(squared_error(one_hot, labels)) == 0
+    assert float(rescaled_squared_error(30 * one_hot, labels, 15.0, 30.0)) == 0
+
+
+def test_rescaling_by_one_is_plain():
+    logits, labels = logits_and_labels()
+    plain = float(squared_error(logits, labels))
+    assert float(rescaled_squared_error(logits, labels, 1.0, 1.0)) == pytest.approx(
+        plain, rel=1e-14
+    )
+
+
+def test_smoothed_targets_are_the_minimisers():
+    labels = torch.tensor([0, 2])
+    target = torch.full((2, 4), 0.05, dtype=torch.float64)
+    target[[0, 1], labels] += 0.8
+    logits = target.log().requires_grad_()
+    value = smoothed_cross_entropy(logits, labels, 0.2)
+    value.backward()
+    assert value.item() == pytest.approx(float(-(target * target.log()).sum() / 2))
+    assert logits.grad is not None
+    assert logits.grad.abs().max() < 1e-15
+
+
+def test_small_temperature_is_satisfied_with_small_differences():
+    logits, labels = torch.tensor([[0.1, 0.0]]), torch.tensor([0])
+    values = [float(temperature_cross_entropy(logits, labels, t)) for t in (0.01, 1.0, 100.0)]
+    assert values[0] < 1e-4 < values[1] < values[2] < np.log(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda z, y: temperature_cross_entropy(z, y, 0.0), "temperature > 0"),
+        (lambda z, y: rescaled_squared_error(z, y, -1.0, 1.0), "factor > 0"),
+        (lambda z, y: rescaled_squared_error(z, y, 1.0, float("nan")), "target > 0"),
+        (lambda z, y: smoothed_cross_entropy(z, y, 1.5), r"smoothing in \[0, 1\]"),
+    ],
+)
+def test_bad_parameters_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call(*logits_and_labels())
