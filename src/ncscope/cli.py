@@ -1,5 +1,6 @@
 """The command `ncscope`: each command calls one function of the api."""
 
+import importlib.metadata
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -26,13 +27,22 @@ if TYPE_CHECKING:
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
-    help="A scope for neural collapse: measure it in any classifier.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Add --debug to any command to see the traceback of an error.",
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """A scope for neural collapse: measure it in any classifier."""
+    if version:
+        print(importlib.metadata.version("ncscope"))
+        raise typer.Exit
 
 
 @app.command()
@@ -64,18 +74,38 @@ def demo(
 def measure(
     file: Annotated[
         Path | None,
-        typer.Argument(help="An .npz, .safetensors or .pt file with features and labels."),
+        typer.Argument(
+            help="An .npz, .safetensors or .pt file with entries features and labels, and "
+            "optionally weight and bias."
+        ),
     ] = None,
-    features: Annotated[Path | None, typer.Option(help="Features, n x d (.npy).")] = None,
-    labels: Annotated[Path | None, typer.Option(help="Labels, n (.npy).")] = None,
-    weight: Annotated[Path | None, typer.Option(help="Classifier weight, K x d (.npy).")] = None,
-    bias: Annotated[Path | None, typer.Option(help="Classifier bias, K (.npy).")] = None,
-    num_classes: Annotated[int | None, typer.Option(help="Number of classes K.")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Instead of FILE, with --labels: features, n x d (.npy).")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="Labels 0..K-1, n (.npy).")] = None,
+    weight: Annotated[
+        Path | None,
+        typer.Option(
+            help="Classifier weight, K x d (.npy), instead of FILE's. Without "
+            "one, what needs it is left out: NC3, accuracy, MSE parts, MIR."
+        ),
+    ] = None,
+    bias: Annotated[
+        Path | None, typer.Option(help="Classifier bias, K (.npy), instead of FILE's.")
+    ] = None,
+    num_classes: Annotated[
+        int | None, typer.Option(help="K; default the rows of the weight, else largest label + 1.")
+    ] = None,
     prior: Annotated[
-        Literal["empirical", "uniform"], typer.Option(help="Class prior.")
+        Literal["empirical", "uniform"],
+        typer.Option(help="Weight of each class: its share of the samples, or equal."),
     ] = "empirical",
     groups: Annotated[
-        str | None, typer.Option(help="Groups of metrics, e.g. nc1,nc2; default all.")
+        str | None,
+        typer.Option(
+            help="Groups, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
+            "information, spectra; default all."
+        ),
     ] = None,
     weight_decay: Annotated[
         float, typer.Option(min=0, help="Decay on the classifier, for the MSE parts.")
@@ -123,6 +153,34 @@ def measure(
         console.print(f"note: {note}", style="dim", highlight=False)
 
 
+@app.command()
+def theory(
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the instances; default a fresh one, printed.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Id of the one statement to check.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
+) -> None:
+    """Check every statement of the papers on fresh random instances; exit 1 if one fails.
+
+    Example: ncscope theory
+
+    Example: ncscope theory --only info/theorem-4.2 --seed 1 --json
+    """
+    from ncscope.api.theory import check_theory, theory_json
+    from ncscope.report.theory import theory_table
+
+    with Console(stderr=True).status("Checking the theory"):
+        results = check_theory(seed, only)
+    if json:
+        print(theory_json(results))
+        print(f"seed {results[0].seed}", file=sys.stderr)
+    else:
+        Console().print(theory_table(results, results[0].seed))
+    if any(result.verdict == "fails" for result in results):
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
     """A live bar of the epochs; what it yields is called after each."""
@@ -147,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str], debug: bool) -> int:
     try:
-        code = app(args=words, prog_name="ncscope", standalone_mode=False)
+        code = app(args=words or ["--help"], prog_name="ncscope", standalone_mode=False)
     except _UsageError as error:
         message = error.format_message() or "no command given"
         return _fail(f"{message} See ncscope --help.", 2, debug)

@@ -17,8 +17,16 @@ def write_text(path: Path, text: str) -> Path:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        Path(name).chmod(0o666 & ~_umask())
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     return path
+
+
+def _umask() -> int:
+    """The permissions that new files go without; it can only be read by setting it."""
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -249,7 +249,7 @@ def test_dead_rows_and_heads_are_named(loss):
         loss(features, batch.labels, weight, torch.arange(12) > 3)
     weight[2] = 0
     with pytest.raises(InputError, match=r"of weight .* found 1 that are zero \(row 2\)"):
-        loss(batch.features, batch.labels, weight)
+        loss(batch.features, batch.labels, weight, batch.labels > 0)
     keep = batch.labels != 2
     assert loss(batch.features, batch.labels, weight, keep).isfinite()
 

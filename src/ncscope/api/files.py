@@ -65,7 +65,8 @@ def _require_file(path: Path) -> None:
 def _read_npz(path: Path) -> Mapping[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if name in ENTRIES}
+            wanted = {name: archive[name] for name in archive.files if name in ENTRIES}
+            return dict.fromkeys(archive.files) | wanted
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
         raise _refused(path, error) from error
 

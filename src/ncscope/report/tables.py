@@ -80,7 +80,7 @@ def _metric_table(record: LayerRecord) -> Table:
         table.add_row(Text(title.partition(":")[0], style="bold"))
         for label in labels:
             value = _cell(record.metrics, label.key)
-            table.add_row(Text(f"  {label.title}"), value, Text(label.zero))
+            table.add_row(Text(f"  {label.key}"), value, Text(label.zero))
     return table
 
 

@@ -29,7 +29,8 @@ class ClassMoments:
     r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
 
     Each batch is centred by its own class means and merged by the update of Chan, Golub and
-    LeVeque (1983), so a large common offset or a nearly collapsed class costs no digits.
+    LeVeque (1983), so a large common offset or a nearly collapsed class costs few digits: the
+    relative error of a trace is about the offset over the spread, times the rounding unit.
 
     State (k classes, d dimensions):
 
