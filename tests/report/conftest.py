@@ -121,7 +121,7 @@ def layer_record(name: str, features: Array, *, last: bool) -> LayerRecord:
     metrics |= {
         "vci": quotient / (1 + quotient),
         "cdnv": quotient / 5,
-        "nc3_alignment": simplex / 2 + 0.05,
+        "nc3_self_duality": simplex / 2 + 0.05,
         "nc4_disagreement": 1 - nearest,
         "accuracy": min(1.0, nearest + 0.01),
     }

@@ -12,7 +12,7 @@ from ncscope.report.labels import KEY_METRICS, PFC_METRICS, label_of, value_of
 from ncscope.report.layer_order import positions
 from ncscope.report.timeline import by_split, moment, time_unit
 
-_HISTORY = ("nc1_quotient", "nc2_etf", "nc3_alignment", "nc3_etf")
+_HISTORY = ("nc1_quotient", "nc2_etf", "nc3_self_duality", "nc3_etf")
 
 
 def plot_probe(probe: ProbeRecord) -> Figure:
@@ -115,7 +115,7 @@ def _layers_through_time(axes: Axes, snapshots: Sequence[Snapshot], unit: str) -
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")
     axes.set_ylabel(label_of("pfc1").title)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.22))
 
 
 def _gram_pair(axes: Sequence[Axes], gram: Sequence[Sequence[float]], when: str) -> None:

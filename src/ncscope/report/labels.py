@@ -23,7 +23,7 @@ KEY_METRICS = (
     "vci",
     "cdnv",
     "nc2_etf",
-    "nc3_alignment",
+    "nc3_self_duality",
     "nc3_etf",
     "nc4_disagreement",
     "ncc_accuracy",

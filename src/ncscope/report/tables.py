@@ -14,7 +14,7 @@ from ncscope.report.timeline import by_split, moment, time_unit
 COLUMNS = {
     "nc1_quotient": "NC1",
     "nc2_etf": "NC2",
-    "nc3_alignment": "NC3",
+    "nc3_self_duality": "NC3",
     "nc4_disagreement": "NC4",
     "ncc_accuracy": "NCC\nacc.",
     "accuracy": "head\nacc.",
