@@ -70,7 +70,8 @@ def definition(row: Metric) -> FunctionType | type:
 
 def _called(function: Callable[..., Any]) -> FunctionType | type:
     """What a function calls first, by itself, through `Sources`, or through a helper's result."""
-    names = inspect.unwrap(function).__code__.co_names
+    function = inspect.unwrap(function)
+    names = function.__code__.co_names
     for name, after in zip(names, (*names[1:], ""), strict=True):
         known = function.__globals__.get(name)
         target = getattr(known, after, None) if isinstance(known, ModuleType) else known

@@ -68,6 +68,7 @@ def test_narrow_dtypes(loss, slow, dtype):
     assert leaf.grad.isfinite().all()
 
 
+@pytest.mark.usefixtures("unchecked_signatures")
 @each
 def test_bad_labels_are_refused(loss, slow):
     logits, labels = logits_and_labels()

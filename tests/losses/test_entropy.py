@@ -177,6 +177,7 @@ def test_rows_without_direction_are_named():
         batch_entropy(rows[[0, 2]])
 
 
+@pytest.mark.usefixtures("unchecked_signatures")
 def test_no_matrix_is_refused():
     with pytest.raises(InputError, match=r"vectors of shape \(n, d\), found shape \(3,\)"):
         batch_entropy(torch.ones(3))

@@ -254,6 +254,7 @@ def test_dead_rows_and_heads_are_named(loss):
     assert loss(batch.features, batch.labels, weight, keep).isfinite()
 
 
+@pytest.mark.usefixtures("unchecked_signatures")
 @on_heads
 def test_bad_batches_are_refused(loss):
     features, labels, weight = torch.ones(3, 2), torch.tensor([0, 1, 4]), torch.eye(2)
@@ -267,6 +268,7 @@ def test_bad_batches_are_refused(loss):
         loss(features, labels, weight[0])
 
 
+@pytest.mark.usefixtures("unchecked_signatures")
 @pairs
 def test_unpaired_rows_are_refused(loss):
     with pytest.raises(InputError, match=r"vectors of shape \(3, d\), found shape \(2, 2\)"):

@@ -37,16 +37,25 @@ def checked_samples(
         )
     classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
-    largest = int(classes.max()) + 1
+    largest = max(int(classes.max()) + 1, 1)
     rows_of_head = None if head is None or head.ndim != 2 else len(head)
     known = num_classes if num_classes is not None else rows_of_head
     known = largest if known is None else known
-    if bias is not None and weight is None:
-        fix = "pass the classifier's weight too"
-        raise InputError(expected="a weight along with the bias", found="no weight", fix=fix)
+    check_head(weight, bias)
     checked = None if head is None else checked_weight(head, known, rows.shape[1], rows.device)
     offset = None if bias is None else checked_bias(bias, known, rows.device)
     return Samples(rows, classes, checked, offset, known)
+
+
+def check_head(weight: Any, bias: Any) -> None:
+    """Refuse a bias without a weight.
+
+    Raises:
+        InputError: If that is what is given.
+    """
+    if bias is not None and weight is None:
+        fix = "pass the classifier's weight too"
+        raise InputError(expected="a weight along with the bias", found="no weight", fix=fix)
 
 
 def checked_weight(

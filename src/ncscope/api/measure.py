@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from ncscope.api.inputs import Samples, checked_bias, checked_samples, checked_weight
+from ncscope.api.inputs import Samples, check_head, checked_bias, checked_samples, checked_weight
 from ncscope.api.result import Report
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import needs_of
@@ -123,6 +123,7 @@ def measure_moments(
         >>> ncscope.measure_moments(moments)["nc1_quotient"]
         0.0625
     """
+    check_head(weight, bias)
     stats = finish(moments)
     k, d, device = moments.num_classes, moments.dim, moments.device
     head = None if weight is None else checked_weight(weight, k, d, device)
@@ -141,6 +142,10 @@ def reference_statistics(
     """
     if reference is None:
         return own
+    if not isinstance(reference, ClassMoments | Report):
+        fix = "pass what measure returned for the training set, or its moments"
+        found = type(reference).__name__
+        raise InputError(expected="a reference of moments or a report", found=found, fix=fix)
     stats = finish(reference) if isinstance(reference, ClassMoments) else reference.statistics
     if stats.dim != own.dim:
         fix = "measure the same layer of the same model on the training set"

@@ -1,5 +1,6 @@
 """The result of a measurement: a mapping from metric to value that can plot and save itself."""
 
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ncscope.errors import InputError
-from ncscope.files import write_text
+from ncscope.files import write_bytes, write_text
 from ncscope.probing.records import LayerRecord, ProbeRecord
 from ncscope.stats.statistics import ClassStatistics
 
@@ -102,8 +103,9 @@ class Report(Mapping[str, float]):
 
             return write_text(path, probe_page(path.stem, self.probe))
         if path.suffix in _FIGURES:
-            self.plot().savefig(path)
-            return path
+            content = io.BytesIO()
+            self.plot().savefig(content, format=path.suffix[1:])
+            return write_bytes(path, content.getvalue())
         expected = f"a file name ending in .html, .json or {', '.join(_FIGURES)}"
         raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
 

@@ -49,6 +49,8 @@ def entropy_of_spectrum(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
         >>> entropy_of_spectrum(torch.tensor([1.0, 1.0, 0.0]).double()).exp().item()
         2.0
     """
+    if len(values) == 0:  # vectors without any direction
+        return values.sum() * torch.nan
     cut = torch.finfo(values.dtype).eps * len(values) * values.max()
     share = values[values > cut]
     share = share / share.sum()

@@ -51,7 +51,7 @@ def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> E
     """
     ascending, vectors = torch.linalg.eigh(matrix)
     spectrum = ascending.flip(0).clamp(min=0)
-    cut = rank_cut(spectrum[0], matrix.shape[0])
+    cut = rank_cut(spectrum[:1].sum(), matrix.shape[0])  # of a 0 x 0 matrix, too
     kept = int((spectrum > cut).sum())
     kept = kept if limit is None else min(kept, limit)
     return Eigen(spectrum[:kept], vectors.flip(1)[:, :kept], spectrum, cut)

@@ -50,9 +50,7 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     return Discriminants(between, classes, factor, canonical(stats.within, factor))
 
 
-def snr_singular_values(
-    stats: ClassStatistics, found: Discriminants
-) -> Float[Tensor, " min_d_k-1"]:
+def snr_singular_values(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " _m"]:
     r"""$\omega_j=\sqrt{K\nu_j/(1-\nu_j)}$, $\nu_j$ the squared canonical correlations.
 
     For balanced classes the singular values of the signal-to-noise matrix

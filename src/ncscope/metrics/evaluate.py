@@ -89,7 +89,9 @@ def evaluate(
         notes += _information_notes(sources)
     undefined = [row for row in rows if math.isnan(values[row.key])]
     notes += [
-        f"{row.key} is undefined: {row.undefined or 'degenerate features'}" for row in undefined
+        f"{', '.join([row.key, *row.aliases])} is undefined: "
+        f"{row.undefined or 'degenerate features'}"
+        for row in undefined
     ]
     aliases = {alias: values[row.key] for row in rows for alias in row.aliases}
     return values | aliases, notes

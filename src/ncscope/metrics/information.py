@@ -33,6 +33,7 @@ RELATIVE_ERROR = 0.01
 DENSE_LIMIT = 4096
 MOMENT_BYTES = 2**30
 _DEGENERATE = 1e-9
+_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Entropies:
     @property
     def mutual_information(self) -> float:
         r"""$MI=H(K_1)+H(K_2)-H(K_1\odot K_2)$, in nats."""
-        return self.first + self.second - self.joint.mean
+        found = self.first + self.second - self.joint.mean
+        return 0.0 if -_ROUNDING < found < 0 else found
 
     @property
     def mir(self) -> float:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ncscope.math.canonical import Canonical, canonical, canonical_regularised
 from ncscope.math.pairs import row_blocks
+from ncscope.math.symmetric import rank_cut
 from ncscope.metrics.discriminants import Discriminants
 from ncscope.stats.statistics import ClassStatistics
 
@@ -114,9 +115,14 @@ def _canonical(
     decay: float,
 ) -> Canonical:
     assert stats.within is not None
-    if decay == 0 and not has_bias:
+    total = found.canonical.total
+    assert total is not None
+    offset = 0.0 if has_bias else float(stats.global_mean.square().sum())
+    # A decay below the cut of the other inverses is none: Cholesky would meet a singular matrix.
+    negligible = decay <= rank_cut(total.spectrum[0] + offset, stats.dim + 1)
+    if negligible and not has_bias:
         return canonical(stats.within, factor)
-    if decay == 0:
+    if negligible:
         old = found.canonical
         finite = torch.cat([old.finite, old.finite.new_zeros(1, old.finite.shape[1])])
         return Canonical(finite, old.odds, _block_diagonal(old.solution), old.total, old.within)
@@ -143,7 +149,7 @@ def _least_squares_parts(
     unseparated = torch.zeros_like(prior)
     if problem.classes.shape[1] < problem.stats.k:
         unseparated = (1 - problem.classes.square().sum(1)).clamp(min=0)
-    nc1 = prior @ ((rows @ solved.odds) * rows).sum(1)
+    nc1 = (prior @ ((rows @ solved.odds) * rows).sum(1)).clamp(min=0)
     nc23 = prior @ (rows.square().sum(1) + unseparated)
     return nc1 / 2, nc23 / 2
 

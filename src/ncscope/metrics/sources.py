@@ -1,11 +1,13 @@
 """What the metrics of one layer are computed from, with shared intermediates made once."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.errors import InputError
 from ncscope.metrics.class_means import Angles, angles
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.information import DatasetInformation, Entropies, means_entropies
@@ -33,6 +35,15 @@ class Sources:
     decisions: DecisionCounts | None = None
     information: DatasetInformation | None = None
     weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a weight decay that no loss has."""
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(
+                expected="weight_decay of at least 0",
+                found=str(self.weight_decay),
+                fix="pass the decay on the classifier, 0 for none",
+            )
 
     @cached_property
     def discriminants(self) -> Discriminants:

@@ -9,6 +9,7 @@ from ncscope.metrics.discriminants import Discriminants, full_rank
 from ncscope.stats.statistics import ClassStatistics
 
 _CLOSE = 1e-4
+_SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance of unit vectors that rounding explains
 _DIRECT_ROWS = 4096
 
 
@@ -102,7 +103,8 @@ def class_separation(stats: ClassStatistics) -> Float[Tensor, ""]:
     assert stats.unit_means is not None
     apart = stats.unit_means - stats.prior @ stats.unit_means
     between = stats.prior @ apart.square().sum(1)
-    return _ratio(between, between + cosine_within(stats))
+    total = between + cosine_within(stats)
+    return torch.where(total > _SAME_DIRECTION, between / total, total * torch.nan)
 
 
 def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:

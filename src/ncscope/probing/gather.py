@@ -69,7 +69,7 @@ class LayerGatherer:
         for features, labels in self.store:
             h0, h1 = features[first].to(device), features[last].to(device)
             hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
-        accuracies: list[float] = (hits / self.pair.counts.sum()).tolist()
+        accuracies: list[float] = (hits.to(torch.float64) / self.pair.counts.sum()).tolist()
         return accuracies
 
 

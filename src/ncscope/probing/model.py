@@ -93,9 +93,9 @@ def probe_model(
         InputError: If the loader is empty, the head cannot be found, or a layer does not exist.
     """
     options = options or ProbeOptions()
-    first, batches = _peek(loader)
     device = _device(model)
     with measuring(model), FeatureStore(options.memory) as store:
+        first, batches = _peek(loader)  # inside: a loader draws its seed when it starts
         head = find_head(model, _split(first, device)[0], options.head)
         with Taps(model, _layer_names(model, options, head), head.name, pool=options.pool) as taps:
             plans: list[_Plan] = []

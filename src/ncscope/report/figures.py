@@ -55,7 +55,7 @@ def run_figure(snapshots: Sequence[Snapshot]) -> Figure:
         _history(parts[0].subplots(), own, unit)
         _layers_through_time(parts[1].subplots(), own, unit)
         if gram:
-            _gram_pair(parts[2].subplots(2, 1), gram, f"{unit} {moment(own[-1], unit):,}")
+            _gram_pair(list(parts[2].subplots(2, 1)), gram, f"{unit} {moment(own[-1], unit):,}")
     return figure
 
 
@@ -115,7 +115,7 @@ def _layers_through_time(axes: Axes, snapshots: Sequence[Snapshot], unit: str) -
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")
     axes.set_ylabel(label_of("pfc1").title)
-    axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.22))
+    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 0.86))
 
 
 def _gram_pair(axes: Sequence[Axes], gram: Sequence[Sequence[float]], when: str) -> None:

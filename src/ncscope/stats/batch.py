@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
@@ -26,6 +27,11 @@ def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> N
     """
     if features.ndim != 2:
         fix = "flatten each sample to one row"
+        raise InputError(
+            expected="features of shape (n, d)", found=f"shape {tuple(features.shape)}", fix=fix
+        )
+    if features.shape[1] == 0:
+        fix = "pass at least one feature a sample"
         raise InputError(
             expected="features of shape (n, d)", found=f"shape {tuple(features.shape)}", fix=fix
         )
@@ -56,7 +62,7 @@ def check_labels(labels: Shaped[Tensor, "..."], samples: int) -> Int[Tensor, " n
             expected="integer labels", found=f"dtype {labels.dtype}", fix="pass class indices"
         )
     if labels.is_floating_point():
-        broken = torch.nonzero(labels != labels.round())
+        broken = torch.nonzero(~torch.isfinite(labels) | (labels != labels.round()))
         if len(broken):
             row = int(broken[0])
             found = f"label {labels[row].item()} at row {row}"
@@ -150,6 +156,16 @@ def compact_labels(
     return present, counts[present], index[labels]
 
 
+def _readable(value: Any) -> Any:
+    """Lists as float64, and arrays in the byte order and with the strides that torch can read."""
+    if isinstance(value, list | tuple):
+        value = np.asarray(value)
+    if not isinstance(value, np.ndarray):
+        return value
+    value = value.astype(value.dtype.newbyteorder("="), copy=False)
+    return value.copy() if min(value.strides, default=0) < 0 else value
+
+
 def as_tensor(value: Any, name: str) -> Tensor:
     """Any array-like as a tensor on its own device, without a copy where there need be none.
 
@@ -161,7 +177,7 @@ def as_tensor(value: Any, name: str) -> Tensor:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            return torch.as_tensor(value)
+            return torch.as_tensor(_readable(value))
     except (TypeError, ValueError, RuntimeError) as error:
         found = f"{type(value).__name__} ({error})"
         raise InputError(

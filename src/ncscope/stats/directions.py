@@ -16,7 +16,7 @@ from torch import Tensor
 _CHUNK_BYTES = 32 * 2**20
 _NAMED_ROWS = 10
 
-Batches: TypeAlias = Iterable[tuple[Shaped[Tensor, "b d"], Int[Tensor, " b"]]]
+Batches: TypeAlias = Iterable[tuple[Shaped[Tensor, "_b _d"], Int[Tensor, " _b"]]]
 
 
 class DirectionMoments:

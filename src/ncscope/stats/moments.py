@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
@@ -71,7 +72,10 @@ class ClassMoments:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        self.num_classes, self.dim = num_classes, dim
+        self.num_classes, self.dim = (
+            checked_size("num_classes", num_classes),
+            checked_size("dim", dim),
+        )
         self.statistics = _checked_statistics(statistics)
         self.prior: Prior = checked_prior(prior)
         self.device, self.dtype = torch.device(device), dtype
@@ -239,6 +243,17 @@ class ClassMoments:
                 fix=fix,
             )
         return 1 / self.class_counts.to(self.device, self.dtype).clamp(min=1)
+
+
+def checked_size(name: str, size: int) -> int:
+    """A positive whole number.
+
+    Raises:
+        InputError: If it is not.
+    """
+    if not isinstance(size, int | np.integer) or size < 1:
+        raise InputError(expected=f"{name} of at least 1", found=repr(size), fix=f"correct {name}")
+    return int(size)
 
 
 def checked_prior(prior: Prior) -> Prior:

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ class FeatureStore:
         self._batches: list[dict[str, Tensor | _OnDisk]] = []
         self._labels: list[Int[Tensor, " n"]] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "FeatureStore":
         return self
 
     def __exit__(
@@ -75,7 +75,7 @@ class FeatureStore:
     def _write(self, name: str, rows: Shaped[Tensor, "n d"]) -> "_OnDisk":
         if self._spill is None:
             self._spill = tempfile.TemporaryDirectory(prefix="ncscope-", dir=self._folder)
-        path = Path(self._spill.name) / f"{name}.bin"
+        path = Path(self._spill.name) / f"{quote(name, safe=' ')}.bin"
         raw = rows.cpu().contiguous().view(torch.uint8).numpy()
         with path.open("ab") as file:
             start = file.tell()

@@ -1,0 +1,172 @@
+"""Spec 0's table of bad input: what was expected, what was found, the likely fix."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import ncscope
+from ncscope import ClassMoments, InputError
+
+pytestmark = pytest.mark.usefixtures("unchecked_signatures")
+
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(12, 3))
+Y = np.arange(12) % 3
+W, B = GENERATOR.normal(size=(3, 3)), GENERATOR.normal(size=3)
+
+
+def spoiled(value: float) -> np.ndarray:
+    features = X.copy()
+    features[4, 1] = features[7, 0] = value
+    return features
+
+
+def relabelled(value: float) -> np.ndarray:
+    """The last label changed."""
+    labels = Y.astype(float)
+    labels[11] = value
+    return labels
+
+
+ROWS = "2 of 12 rows, the first is row 4"
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "NaN": (lambda: ncscope.measure(spoiled(np.nan), Y), ROWS),
+    "infinity": (lambda: ncscope.measure(spoiled(np.inf), Y), ROWS),
+    "minus infinity": (lambda: ncscope.measure(spoiled(-np.inf), Y), ROWS),
+    "NaN, traces only": (lambda: ncscope.measure(spoiled(np.nan), Y, groups=["pfc"]), ROWS),
+    "NaN, uniform": (lambda: ncscope.measure(spoiled(np.nan), Y, prior="uniform"), ROWS),
+    "NaN, half": (lambda: ncscope.measure(spoiled(np.nan).astype(np.float16), Y), ROWS),
+    "NaN, bfloat16": (lambda: ncscope.measure(torch.tensor(spoiled(np.nan)).bfloat16(), Y), ROWS),
+    "NaN, streamed": (
+        lambda: ClassMoments(3, 3).update(*map(torch.tensor, (spoiled(np.nan), Y))),
+        ROWS,
+    ),
+    "label too large": (
+        lambda: ncscope.measure(X, Y, num_classes=2),
+        r"labels in 0\.\.1, found label 2 at row 2; .*num_classes",
+    ),
+    "label too large for the head": (lambda: ncscope.measure(X, Y + 1, W), "label 3 at row 2"),
+    "label too large, uniform": (
+        lambda: ncscope.measure(X, Y, num_classes=2, prior="uniform"),
+        "label 2 at row 2",
+    ),
+    "negative label": (lambda: ncscope.measure(X, relabelled(-1)), "label -1 at row 11"),
+    "negative labels only": (lambda: ncscope.measure(X, -1 - Y), "label -1 at row 0"),
+    "broken label": (lambda: ncscope.measure(X, relabelled(0.5)), "label 0.5 at row 11"),
+    "NaN label": (lambda: ncscope.measure(X, relabelled(np.nan)), "label nan at row 11"),
+    "infinite label": (lambda: ncscope.measure(X, relabelled(np.inf)), "label inf at row 11"),
+    "boolean labels": (lambda: ncscope.measure(X, Y > 0), "dtype torch.bool"),
+    "words as labels": (lambda: ncscope.measure(X, list("abc" * 4)), "labels as a numeric array"),
+    "one-hot labels": (lambda: ncscope.measure(X, np.eye(3)[Y]), r"shape \(12, 3\) for 12 rows"),
+    "fewer labels": (lambda: ncscope.measure(X, Y[:5]), r"shape \(5,\) for 12 rows"),
+    "more labels": (lambda: ncscope.measure(X[:5], Y), r"shape \(12,\) for 5 rows"),
+    "weight too narrow": (
+        lambda: ncscope.measure(X, Y, W[:, :2]),
+        r"\(3, 3\), found shape \(3, 2\)",
+    ),
+    "weight transposed": (
+        lambda: ncscope.measure(X[:, :2], Y, W[:2]),
+        r"\(2, 2\), found shape \(2, 3\)|label 2 at row 2",
+    ),
+    "weight of other classes": (
+        lambda: ncscope.measure(X, Y, W, num_classes=5),
+        r"\(5, 3\), found shape \(3, 3\)",
+    ),
+    "weight one vector": (lambda: ncscope.measure(X, Y, W[0]), r"\(3, 3\), found shape \(3,\)"),
+    "weight NaN": (lambda: ncscope.measure(X, Y, W * np.nan), "a finite weight"),
+    "bias too short": (lambda: ncscope.measure(X, Y, W, B[:2]), r"\(3,\), found shape \(2,\)"),
+    "bias a column": (
+        lambda: ncscope.measure(X, Y, W, B[:, None]),
+        r"\(3,\), found shape \(3, 1\)",
+    ),
+    "bias infinite": (lambda: ncscope.measure(X, Y, W, B + np.inf), "a finite bias"),
+    "bias alone": (lambda: ncscope.measure(X, Y, None, B), "a weight along with the bias"),
+    "one class": (lambda: ncscope.measure(X, Y * 0), "two classes with samples, found 1 in 12"),
+    "one class of several": (lambda: ncscope.measure(X, Y * 0, num_classes=3), "two classes"),
+    "no samples": (
+        lambda: ncscope.measure(X[:0], Y[:0]),
+        r"samples, found features of shape \(0, 3\)",
+    ),
+    "empty lists": (lambda: ncscope.measure([], []), r"shape \(0,\)"),
+    "no features": (lambda: ncscope.measure(X[:, :0], Y), r"shape \(12, 0\)"),
+    "one number a sample": (lambda: ncscope.measure(X[:, 0], Y), r"shape \(12,\); flatten"),
+    "maps": (lambda: ncscope.measure(X[:, :, None], Y), r"shape \(12, 3, 1\); flatten"),
+    "complex features": (lambda: ncscope.measure(X * 1j, Y), "complex128"),
+    "boolean features": (lambda: ncscope.measure(X > 0, Y), "torch.bool"),
+    "words as features": (lambda: ncscope.measure([["a"], ["b"]], [0, 1]), "features as a numeric"),
+    "ragged features": (
+        lambda: ncscope.measure([[1.0, 2.0], [1.0]], [0, 1]),
+        "features as a numeric",
+    ),
+    "nothing": (lambda: ncscope.measure(None, Y), "features as a numeric array, found NoneType"),
+    "objects as weight": (lambda: ncscope.measure(X, Y, np.array([None])), "weight as a numeric"),
+    "unknown group": (lambda: ncscope.measure(X, Y, groups=["nc1", "nc9"]), r"found \['nc9'\]"),
+    "unknown group by name": (lambda: ncscope.measure(X, Y, groups="nc9"), r"found \['nc9'\]"),
+    "unknown prior": (lambda: ncscope.measure(X, Y, prior="balanced"), "found 'balanced'"),
+    "no classes": (lambda: ncscope.measure(X, Y, num_classes=0), r"label 0 at row 0|num_classes"),
+    "negative classes": (lambda: ncscope.measure(X, Y, num_classes=-1), "num_classes"),
+    "broken number of classes": (lambda: ncscope.measure(X, Y, num_classes=3.5), "num_classes"),
+    "negative weight decay": (
+        lambda: ncscope.measure(X, Y, W, B, weight_decay=-1.0),
+        "weight_decay",
+    ),
+    "NaN weight decay": (lambda: ncscope.measure(X, Y, W, weight_decay=np.nan), "weight_decay"),
+    "reference of another dimension": (
+        lambda: ncscope.measure(X, Y, reference=ncscope.measure(X[:, :2], Y)),
+        "reference of dimension 3, found dimension 2",
+    ),
+    "reference of something else": (lambda: ncscope.measure(X, Y, reference=X), "found ndarray"),
+    "moments of nothing": (
+        lambda: ncscope.measure_moments(ClassMoments(3, 2)),
+        "at least two classes with samples, found 0 in 0",
+    ),
+    "moments, weight": (
+        lambda: ncscope.measure_moments(moments(), W[:, :2]),
+        r"\(3, 3\), found shape \(3, 2\)",
+    ),
+    "moments, bias": (
+        lambda: ncscope.measure_moments(moments(), W, B[:2]),
+        r"\(3,\), found shape \(2,\)",
+    ),
+    "moments, bias alone": (lambda: ncscope.measure_moments(moments(), None, B), "weight along"),
+    "moments, group": (lambda: ncscope.measure_moments(moments(), groups=["x"]), r"found \['x'\]"),
+}
+
+
+def moments() -> ClassMoments:
+    gathered = ClassMoments(3, 3)
+    gathered.update(torch.as_tensor(X), torch.as_tensor(Y))
+    return gathered
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_bad_input_is_refused_by_name(what: str) -> None:
+    call, message = REFUSED[what]
+    with pytest.raises(InputError, match=message) as caught:
+        call()
+    text = str(caught.value)
+    assert text.startswith("expected ")
+    assert ", found " in text
+    assert "; " in text
+    assert "\n" not in text
+
+
+def test_the_same_without_the_spoiling_is_accepted() -> None:
+    """What the table changes is all that is wrong with it."""
+    ncscope.measure(X, Y, W, B, num_classes=3, prior="uniform", weight_decay=0.0)
+    ncscope.measure(X, relabelled(2.0))
+    ncscope.measure_moments(moments(), W, B)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int8", "int32", "uint64", "float32"])
+def test_labels_of_any_integral_type(dtype: str) -> None:
+    assert dict(ncscope.measure(X, Y.astype(dtype))) == dict(ncscope.measure(X, Y))
+
+
+def test_features_given_are_left_as_they_were() -> None:
+    features, labels, weight, bias = (torch.tensor(value) for value in (X, Y, W, B))
+    ncscope.measure(features, labels, weight, bias, weight_decay=0.1, prior="uniform")
+    for value, before in ((features, X), (labels, Y), (weight, W), (bias, B)):
+        np.testing.assert_array_equal(value, before)

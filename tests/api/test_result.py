@@ -1,0 +1,162 @@
+"""A report is a mapping that writes itself, whole or not at all."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ncscope
+from ncscope import InputError
+from ncscope.files import write_text
+
+from ..metrics.degenerate import DEGENERATE
+from ..reference.instances import INSTANCES, Instance
+
+SIGNATURES = {".html": b"<!doctype html>", ".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+
+
+def measured(instance: Instance) -> ncscope.Report:
+    return ncscope.measure(instance.features, instance.labels, instance.weight, instance.bias)
+
+
+@pytest.fixture
+def report() -> ncscope.Report:
+    return measured(INSTANCES["balanced"]())
+
+
+@pytest.fixture
+def undefined() -> ncscope.Report:
+    return measured(DEGENERATE["coinciding_means"]())
+
+
+def test_is_a_mapping_of_floats(report: ncscope.Report) -> None:
+    assert isinstance(report, Mapping)
+    assert len(report) == len(list(report)) == len(dict(report))
+    assert all(type(value) is float for value in report.values())
+    assert "vci" in report
+    assert report.get("no such metric") is None
+    with pytest.raises(KeyError):
+        report["no such metric"]
+    with pytest.raises(TypeError):
+        report["vci"] = 0.0
+
+
+def test_tells_the_sizes(report: ncscope.Report) -> None:
+    assert (report.num_samples, report.num_classes, report.dim) == (60, 5, 8)
+    text = repr(report)
+    assert "60 samples, 5 classes, dimension 8" in text
+    assert all(key in text for key in report)
+    assert all(note in text for note in report.notes)
+
+
+def test_spectra_are_arrays(report: ncscope.Report) -> None:
+    assert {name: (v.dtype, v.ndim) for name, v in report.spectra.items()} == dict.fromkeys(
+        ["between", "within", "total", "snr_singular_values"], (np.dtype(float), 1)
+    )
+
+
+def strict(text: str) -> object:
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_holds_everything(report: ncscope.Report) -> None:
+    assert strict(report.to_json()) == {
+        "metrics": dict(report),
+        "notes": report.notes,
+        "num_classes": 5,
+        "num_samples": 60,
+        "dim": 8,
+    }
+
+
+def test_json_of_undefined_values_is_null_and_the_notes_name_them(
+    undefined: ncscope.Report,
+) -> None:
+    found = strict(undefined.to_json())
+    missing = {key for key, value in found["metrics"].items() if value is None}
+    assert missing == {key for key, value in undefined.items() if math.isnan(value)}
+    assert {"nc1_quotient", "pfc1", "nc2_etf", "pfc2"} <= missing
+    notes = [note for note in found["notes"] if "undefined" in note]
+    for key in missing:
+        assert any(key in note.replace(",", " ").split() for note in notes), key
+
+
+def test_saves_json(report: ncscope.Report, tmp_path: Path) -> None:
+    path = report.save(tmp_path / "report.json")
+    assert path == tmp_path / "report.json"
+    assert json.loads(path.read_text()) == json.loads(report.to_json())
+    assert report.save(str(path)) == path
+
+
+@pytest.mark.parametrize("suffix", SIGNATURES)
+@pytest.mark.parametrize("which", ["report", "undefined"])
+def test_saves_pages_and_figures(suffix: str, which: str, tmp_path: Path, request) -> None:
+    path = request.getfixturevalue(which).save(tmp_path / f"report{suffix}")
+    assert path.read_bytes()[:40].lower().startswith(SIGNATURES[suffix].lower())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_plots(report: ncscope.Report) -> None:
+    assert report.plot().axes
+
+
+@pytest.mark.parametrize("name", ["report.txt", "report", "report.JSON5", "json"])
+def test_an_unknown_suffix_is_refused(report: ncscope.Report, name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.html, \.json"):
+        report.save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", [".json", *SIGNATURES])
+def test_a_missing_folder_is_an_os_error(
+    report: ncscope.Report, suffix: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OSError, match="missing"):
+        report.save(tmp_path / "missing" / f"report{suffix}")
+
+
+@pytest.mark.parametrize("suffix", [".json", *SIGNATURES])
+def test_a_failed_save_leaves_the_old_file(
+    report: ncscope.Report, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"report{suffix}"
+    path.write_text("old")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    # at the last moment: all of the new content is written, none of it is in place
+    for name in ("replace", "rename"):
+        monkeypatch.setattr(Path, name, fail)
+        monkeypatch.setattr(os, name, fail)
+    with pytest.raises(OSError, match="disk full"):
+        report.save(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_text_is_written_whole_or_not_at_all(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_text(tmp_path / "note.txt", "old")
+    assert path.read_text() == "old"
+
+    def fail(_: int) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(error):
+        write_text(path, "new" * 10_000)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    monkeypatch.undo()
+    write_text(path, "new")
+    assert path.read_text() == "new"

@@ -1,0 +1,30 @@
+"""Shapes and types in signatures are checked while the suite runs.
+
+The hook must be in place before anything imports ncscope; pytest imports this file first. The
+examples of hypothesis are the same every time.
+"""
+
+from collections.abc import Iterator
+
+import jaxtyping
+import pytest
+import torch
+from hypothesis import settings
+
+# As for mypy, an int is a float.
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+jaxtyping.install_import_hook("ncscope", CHECKER)
+
+settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
+settings.load_profile("suite")
+
+# The suite's matrices are tiny: waiting for a second thread costs more than all of the work.
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def unchecked_signatures() -> Iterator[None]:
+    """Bad input meets the library's own checks, as it does outside of this suite."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

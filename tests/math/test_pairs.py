@@ -1,0 +1,70 @@
+"""Sums over pairs do not depend on the blocks they are taken in."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from ncscope.math import pairs
+from ncscope.math.pairs import row_blocks, sum_over_pairs
+from ncscope.metrics.class_means import angles, etf_distance, orthogonal_frame_distance
+from ncscope.metrics.duality import logit_etf_distance
+
+BLOCKS = [1, 8 * 11, 3 * 8 * 11, 8 * 8 * 11, 64 * 2**20]
+
+
+def rows(k: int = 11, d: int = 4, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(k, d, dtype=torch.float64, generator=generator)
+
+
+@pytest.fixture(params=BLOCKS)
+def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(pairs, "_BLOCK_BYTES", request.param)
+    return request.param
+
+
+def test_blocks_cover_every_row_once(block_bytes: int) -> None:
+    blocks = list(row_blocks(11, 11))
+    assert [i for block in blocks for i in range(11)[block]] == list(range(11))
+    assert len(blocks) == -(-11 // max(1, block_bytes // 88))
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_a_sum_over_pairs_is_that_of_the_full_matrix() -> None:
+    vectors, numbers = rows(), torch.arange(11.0, dtype=torch.float64)
+
+    def term(gram: Tensor, i: slice, j: slice) -> Tensor:
+        return torch.stack([gram.square(), numbers[i, None] * 100 + numbers[j]])
+
+    gram = vectors @ vectors.T
+    expected = [
+        sum(float(gram[i, j]) ** 2 for i in range(11) for j in range(i + 1, 11)),
+        sum(100 * i + j for i in range(11) for j in range(i + 1, 11)),
+    ]
+    assert sum_over_pairs(vectors, term).tolist() == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_frame_metrics_are_those_of_the_full_matrices() -> None:
+    vectors, weight = rows(), rows(seed=1)
+    unit = torch.nn.functional.normalize(vectors)
+    off = ~torch.eye(11, dtype=torch.bool)
+    cosines = (unit @ unit.T)[off]
+    found = angles(vectors)
+    torch.testing.assert_close(found.equiangular, cosines.std(correction=0))
+    torch.testing.assert_close(found.maxangle, (cosines + 0.1).abs().mean())
+    frame = (torch.eye(11, dtype=torch.float64) - 1 / 11) / 10**0.5
+    gram, logits = vectors @ vectors.T, weight @ vectors.T
+    norm = torch.linalg.matrix_norm
+    torch.testing.assert_close(etf_distance(vectors), norm(gram / norm(gram) - frame))
+    unit_frame = torch.eye(11, dtype=torch.float64) / 11**0.5
+    expected = norm(gram / norm(gram) - unit_frame)
+    torch.testing.assert_close(orthogonal_frame_distance(vectors), expected)
+    torch.testing.assert_close(
+        logit_etf_distance(weight, vectors), norm(logits / norm(logits) - frame)
+    )
+
+
+@pytest.mark.usefixtures("block_bytes")
+def test_pairs_of_two() -> None:
+    assert float(sum_over_pairs(rows(2), lambda gram, i, j: gram * 0 + 1)) == 1

@@ -1,0 +1,13 @@
+"""The metrics of spec 1, which the slow reference knows: all but the information group."""
+
+from collections.abc import Mapping
+
+from ncscope.metrics.registry import METRICS
+
+COLLAPSE = {key: row for key, row in METRICS.items() if row.group != "information"}
+ALIASES = {alias: row.key for row in COLLAPSE.values() for alias in row.aliases}
+
+
+def collapse_of(values: Mapping[str, float]) -> dict[str, float]:
+    """A report without its information metrics."""
+    return {key: value for key, value in values.items() if key in COLLAPSE or key in ALIASES}

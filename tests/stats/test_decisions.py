@@ -1,0 +1,161 @@
+"""Decisions are float64's, also where float32 cannot tell the two best scores apart."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from ncscope.math import scores
+from ncscope.math.scores import argmax_of_scores, float32_centre
+from ncscope.stats.decisions import Decider
+
+K, D = 7, 12
+
+
+def in_float64(
+    features: Tensor, means: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Plain float64: nearest mean, and the head's choice."""
+    rows = features.double()
+    distances = (rows[:, None] - means).square().sum(2)
+    return distances.argmin(1), (rows @ weight.T + bias).argmax(1)
+
+
+def near_ties(seed: int, offset: float, count: int = 4000) -> tuple[Tensor, ...]:
+    """float32 rows moved to the boundary of two means and of two heads, as near as float32 gets.
+
+    The rows keep the float32 rounding of the move, so the two best scores differ by about one
+    rounding of a feature, which is less than the rounding of a float32 product.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.randn(K, D, generator=generator, dtype=torch.float64) + offset
+    weight = torch.randn(K, D, generator=generator, dtype=torch.float64)
+    bias = torch.randn(K, generator=generator, dtype=torch.float64) - weight.sum(1) * offset
+    rows = means[torch.randint(K, (count,), generator=generator)]
+    rows = rows + torch.randn(count, D, generator=generator, dtype=torch.float64)
+    half = count // 2
+    for part, normals, offsets in (
+        (slice(half), means, -means.square().sum(1) / 2),
+        (slice(half, count), weight, bias),
+    ):
+        best = (rows[part] @ normals.T + offsets).topk(2, dim=1).indices
+        normal = normals[best[:, 0]] - normals[best[:, 1]]
+        height = (rows[part] * normal).sum(1) + offsets[best[:, 0]] - offsets[best[:, 1]]
+        rows[part] -= (height / normal.square().sum(1))[:, None] * normal
+    return rows.float(), means, weight, bias
+
+
+@pytest.fixture(params=["highest", "high", "medium"])
+def matmul_precision(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(request.param)
+    yield request.param
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("matmul_precision")
+@pytest.mark.parametrize("offset", [0.0, 10.0, 1e4])
+@pytest.mark.parametrize("seed", range(3))
+def test_near_ties_are_decided_as_in_float64(seed: int, offset: float) -> None:
+    features, means, weight, bias = near_ties(seed, offset)
+    nearest, chosen = in_float64(features, means, weight, bias)
+    labels = torch.arange(len(features)) % K
+    counts = Decider(torch.arange(K), means, weight, bias)(features, labels)
+    assert counts.nearest_hits == int((nearest == labels).sum())
+    assert counts.head_hits == int((chosen == labels).sum())
+    assert counts.disagreements == int((nearest != chosen).sum())
+
+
+def test_float64_decides_the_doubtful_rows_or_all_where_float32_is_reduced(
+    matmul_precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features, means, weight, bias = near_ties(5, 10.0)
+    plain = torch.randn(4000, D, generator=torch.Generator().manual_seed(0)) + 10
+    rows: list[int] = []
+    exact = scores._Scorer._exact
+
+    def counted(scorer: scores._Scorer, chunk: Tensor, centre: Tensor) -> Tensor:
+        rows.append(len(chunk))
+        return exact(scorer, chunk, centre)
+
+    monkeypatch.setattr(scores._Scorer, "_exact", counted)
+    decide = Decider(torch.arange(K), means, weight, bias)
+    decide(plain, torch.zeros(4000, dtype=torch.int64))
+    if matmul_precision == "highest":
+        assert sum(rows) < 40
+    else:
+        assert sum(rows) == 2 * 4000
+    rows.clear()
+    decide(features, torch.zeros(4000, dtype=torch.int64))
+    assert sum(rows) > 3000
+
+
+def test_every_near_tie_by_itself() -> None:
+    features, means, weight, bias = near_ties(5, 10.0)
+    nearest, chosen = in_float64(features, means, weight, bias)
+    centre = float32_centre(means)
+    shifted = means - centre
+    heads = [(shifted, -shifted.square().sum(1) / 2), (weight, weight @ centre + bias)]
+    found = argmax_of_scores(features, centre, heads)
+    assert torch.equal(found[0], nearest)
+    assert torch.equal(found[1], chosen)
+
+
+def test_float32_alone_would_get_them_wrong() -> None:
+    """The rows above are as hard as they claim."""
+    features, means, weight, bias = near_ties(5, 10.0)
+    nearest, chosen = in_float64(features, means, weight, bias)
+    half = len(features) // 2
+    by_distance = torch.cdist(features, means.float()).argmin(1)
+    by_score = (features @ weight.float().T + bias.float()).argmax(1)
+    assert int((by_distance != nearest)[:half].sum()) > 100
+    assert int((by_score != chosen)[half:].sum()) > 100
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int64]
+)
+def test_any_type_is_decided_as_its_numbers_are(dtype: torch.dtype) -> None:
+    features, means, weight, bias = near_ties(1, 10.0)
+    features = features.to(dtype)
+    nearest, chosen = in_float64(features, means, weight, bias)
+    counts = Decider(torch.arange(K), means, weight, bias)(features, nearest)
+    assert counts.nearest_hits == counts.samples == len(features)
+    assert counts.disagreements == int((nearest != chosen).sum())
+
+
+def test_the_first_of_equal_scores_wins() -> None:
+    means = torch.tensor([[1.0], [-1.0], [1.0]], dtype=torch.float64)
+    decide = Decider(torch.tensor([2, 5, 7]), means)
+    for dtype in (torch.float64, torch.float32):
+        rows = torch.tensor([[1.0], [2.0], [-3.0]], dtype=dtype)
+        assert decide(rows, torch.tensor([2, 2, 5])).nearest_hits == 3
+
+
+def test_a_single_class_always_wins() -> None:
+    decide = Decider(torch.tensor([3]), torch.zeros(1, 2, dtype=torch.float64))
+    counts = decide(torch.randn(4, 2), torch.tensor([3, 3, 0, 3]))
+    assert (counts.samples, counts.nearest_hits) == (4, 3)
+    assert counts.head_hits is counts.disagreements is None
+
+
+def test_counts_add_up_over_batches() -> None:
+    features, means, weight, bias = near_ties(2, 0.0, count=200)
+    labels = torch.arange(200) % K
+    decide = Decider(torch.arange(K), means, weight, bias)
+    pieces = [decide(h, y) for h, y in zip(features.split(37), labels.split(37), strict=True)]
+    total = pieces[0]
+    for piece in pieces[1:]:
+        total = total + piece
+    assert total == decide(features, labels)
+    headless = Decider(torch.arange(K), means)
+    assert (headless(features, labels) + headless(features, labels)).head_hits is None
+
+
+def test_many_rows_are_decided_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, means, weight, bias = near_ties(3, 0.0)
+    whole = argmax_of_scores(features, float32_centre(means), [(weight, bias)])
+    monkeypatch.setattr("ncscope.math.scores._CHUNK_BYTES", 1)
+    pieces = argmax_of_scores(features, float32_centre(means), [(weight, bias)])
+    assert torch.equal(whole[0], pieces[0])
