@@ -170,3 +170,8 @@ def test_features_given_are_left_as_they_were() -> None:
     ncscope.measure(features, labels, weight, bias, weight_decay=0.1, prior="uniform")
     for value, before in ((features, X), (labels, Y), (weight, W), (bias, B)):
         np.testing.assert_array_equal(value, before)
+
+
+def test_an_identifier_is_not_taken_for_a_class() -> None:
+    with pytest.raises(ncscope.InputError, match="label 1099511627776"):
+        ncscope.measure([[0.0], [1.0], [2.0]], [0, 1, 2**40])

@@ -1,42 +1,18 @@
-"""Synthetic but realistic records, and a real browser to look at pages with."""
-
-import os
-import shutil
-from collections.abc import Iterator
+"""Synthetic but realistic records."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.sync_api import Browser, sync_playwright
 
 from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord, Snapshot
+from tests.browser import browser
+
+__all__ = ["browser"]
 
 CLASSES, PER_CLASS = 6, 20
 DIMS = (48, 48, 32, 32, 32, 32)
 EPOCHS = (0, 1, 3, 10, 40)
-LAUNCH = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
 Array = NDArray[np.float64]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        reason = "the pages are tested in a real browser, and there is no chromium on the PATH"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(LAUNCH))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

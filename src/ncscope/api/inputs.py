@@ -10,6 +10,10 @@ from ncscope.errors import InputError
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 
 
+_MOST_CLASSES_UNSAID = 100_000
+"""A larger label than this, and than the samples, is more likely an identifier than a class."""
+
+
 class Samples(NamedTuple):
     """Features and labels as tensors on one device, and the classifier in float64."""
 
@@ -40,6 +44,10 @@ def checked_samples(
     largest = max(int(classes.max()) + 1, 1)
     rows_of_head = None if head is None or head.ndim != 2 else len(head)
     known = num_classes if num_classes is not None else rows_of_head
+    if known is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
+        fix = "number the classes from 0, or pass num_classes"
+        expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
+        raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
     known = largest if known is None else known
     check_head(weight, bias)
     checked = None if head is None else checked_weight(head, known, rows.shape[1], rows.device)

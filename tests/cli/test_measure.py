@@ -1,0 +1,168 @@
+"""The command `ncscope measure`: output, files, exit codes, one-line errors."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import ncscope
+from ncscope.cli import main
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    weight = rng.normal(size=(3, 5))
+    features = weight[labels] + 0.5 * rng.normal(size=(60, 5))
+    return {"features": features, "labels": labels, "weight": weight, "bias": np.zeros(3)}
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run the command in a scratch folder; exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        with pytest.raises(SystemExit) as stopped:
+            main(list(map(str, words)))
+        captured = capsys.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    return call
+
+
+def write(path, samples):
+    if path.suffix == ".npz":
+        np.savez(path, **samples)
+    elif path.suffix == ".safetensors":
+        save_file({k: torch.tensor(v) for k, v in samples.items()}, path)
+    else:
+        torch.save({k: torch.tensor(v) for k, v in samples.items()}, path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
+def test_json_is_the_report_and_nothing_else(run, samples, suffix):
+    write(Path(f"f{suffix}"), samples)
+    code, out, err = run("measure", f"f{suffix}", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert set(found) == {"metrics", "notes", "num_classes", "num_samples", "dim"}
+    assert (found["num_classes"], found["num_samples"], found["dim"]) == (3, 60, 5)
+    assert found["metrics"] == dict(ncscope.measure(**samples))
+
+
+def test_arrays_are_taken_one_by_one(run, samples):
+    for name, value in samples.items():
+        np.save(f"{name}.npy", value)
+    words = [word for name in samples for word in (f"--{name}", f"{name}.npy")]
+    code, out, _ = run("measure", *words, "--json", "--groups", "nc3, nc4")
+    assert code == 0
+    assert json.loads(out)["metrics"] == dict(ncscope.measure(**samples, groups=["nc3", "nc4"]))
+
+
+def test_nan_is_null_and_named(run, samples):
+    samples["features"][:] = 1.0
+    write(Path("f.npz"), samples)
+    code, out, _ = run("measure", "f.npz", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["metrics"]["nc1_quotient"] is None
+    assert any("nc1_quotient" in note and "class means coincide" in note for note in found["notes"])
+
+
+def test_the_table_names_keys_and_the_notes_follow(run, samples):
+    samples["labels"] = np.where(samples["labels"] == 1, 2, samples["labels"])
+    write(Path("f.npz"), samples)
+    code, out, _ = run("measure", "f.npz")
+    assert code == 0
+    assert "nc1_quotient" in out
+    assert "note: class 1 without samples" in out
+
+
+def test_a_report_is_saved(run, samples):
+    write(Path("f.npz"), samples)
+    assert run("measure", "f.npz", "--save", "r.html")[0] == 0
+    assert "</html>" in Path("r.html").read_text()
+
+
+def bad_inputs(samples):
+    """Name, words, and what the one line must say; files are written beside."""
+    features, labels = samples["features"], samples["labels"]
+    broken = features.copy()
+    broken[7, 2] = np.nan
+    changed = {
+        "nan": ({"features": broken}, "NaN or Inf in 1 of 60 rows, the first is row 7"),
+        "range": ({"labels": labels + 1}, "label 3 at row 2"),
+        "integral": ({"labels": labels + 0.5}, "label 0.5 at row 0"),
+        "length": ({"labels": labels[:-1]}, "labels of shape (59,) for 60 rows"),
+        "weight": ({"weight": np.ones((3, 4))}, "a weight of shape (3, 5), found shape (3, 4)"),
+        "bias": ({"bias": np.ones(2)}, "a bias of shape (3,), found shape (2,)"),
+        "one-class": ({"labels": 0 * labels}, "at least two classes"),
+    }
+    for name, (change, said) in changed.items():
+        write(Path(f"{name}.npz"), samples | change)
+        yield name, [f"{name}.npz"], said
+    np.savez("pickled.npz", features=np.array([{}], dtype=object), labels=labels)
+    yield "pickled npz", ["pickled.npz"], "pickled objects are never loaded"
+    torch.save({"features": Path("x"), "labels": torch.ones(1)}, "pickled.pt")
+    yield "pickled pt", ["pickled.pt"], "pickled objects are never loaded"
+    np.savez("names.npz", x=features, y=labels)
+    yield "names", ["names.npz"], "found entries x, y"
+    Path("text.npz").write_text("no archive")
+    yield "no archive", ["text.npz"], "plain arrays in text.npz"
+    yield "missing", ["nowhere.npz"], "nothing at nowhere.npz"
+    yield "suffix", ["f.csv"], "an .npz, .safetensors or .pt file"
+    yield "nothing given", [], "either FILE, or both --features and --labels"
+    write(Path("good.npz"), samples)
+    yield "group", ["good.npz", "--groups", "nc9"], "nc9"
+    yield "option", ["good.npz", "--prior", "flat"], "flat"
+
+
+def test_bad_input_is_one_line_and_exit_code_two(run, samples):
+    for name, words, said in bad_inputs(samples):
+        code, out, err = run("measure", *words)
+        assert (code, out) == (2, ""), name
+        assert err.startswith("error: "), name
+        assert err.count("\n") == 1, name
+        assert said in err, name
+
+
+def test_debug_shows_the_traceback(run):
+    _, _, err = run("measure", "nowhere.npz", "--debug")
+    assert "Traceback" in err
+    assert err.strip().splitlines()[-1].startswith("error: ")
+
+
+def test_unknown_commands_and_version(run):
+    assert run("mesure")[0] == 2
+    assert run("--version")[:2] == (0, f"{ncscope.__version__}\n")
+    code, out, _ = run()
+    assert code == 0
+    assert "measure" in out
+
+
+def test_an_error_of_our_own_is_exit_code_one(run, samples, monkeypatch):
+    write(Path("f.npz"), samples)
+
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ncscope.api.measure.measure", broken)
+    code, _, err = run("measure", "f.npz")
+    assert code == 1
+    assert "--debug" in err
+
+
+def test_the_installed_command_runs(samples, tmp_path):
+    write(tmp_path / "f.npz", samples)
+    command = Path(sys.executable).with_name("ncscope")
+    done = subprocess.run(
+        [command, "measure", tmp_path / "f.npz", "--json"], capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["num_samples"] == 60
