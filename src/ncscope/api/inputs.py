@@ -9,7 +9,6 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 
-
 _MOST_CLASSES_UNSAID = 100_000
 """A larger label than this, and than the samples, is more likely an identifier than a class."""
 

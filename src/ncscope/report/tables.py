@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
-from ncscope.report.labels import by_group, distinct_labels, value_of
+from ncscope.report.labels import by_group, distinct_labels, label_of, value_of
 from ncscope.report.numbers import plain
 from ncscope.report.timeline import by_split, moment, time_unit
 
@@ -18,6 +18,7 @@ COLUMNS = {
     "nc4_disagreement": "NC4",
     "ncc_accuracy": "NCC\nacc.",
     "accuracy": "head\nacc.",
+    "mir_centered": "MIR",
 }
 """Metrics that a table of layers shows where they were measured, and what it calls them."""
 
@@ -34,7 +35,7 @@ def probe_table(probe: ProbeRecord) -> Table:
     if len(probe.layers) == 1:
         return _metric_table(probe.layers[0])
     keys = _measured(probe.layers)
-    table = _layer_table(keys)
+    table = _layer_table(keys, probe.layers[-1].num_classes)
     for record in probe.layers:
         table.add_row(Text(record.layer), *_cells(record.metrics, keys))
     return table
@@ -61,7 +62,8 @@ def run_table(snapshots: Sequence[Snapshot]) -> Table:
     beside = [name for name in splits if name == "test" and name != main]
     tested = {name: _by_layer(splits[name][-1].probe) for name in beside}
     keys = _measured(last.probe.layers)
-    table = _layer_table(keys, [f"{name}\nNCC\nacc." for name in beside])
+    classes = last.probe.layers[-1].num_classes
+    table = _layer_table(keys, classes, [f"{name}\nNCC\nacc." for name in beside])
     table.title = f"{main} samples, {unit} {moment(last, unit):,}"
     for record in last.probe.layers:
         cells = _cells(record.metrics, keys)
@@ -84,10 +86,12 @@ def _metric_table(record: LayerRecord) -> Table:
     return table
 
 
-def _layer_table(keys: Sequence[str], beside: Sequence[str] = ()) -> Table:
+def _layer_table(keys: Sequence[str], classes: int, beside: Sequence[str] = ()) -> Table:
     table = _plain_table()
-    named = [f"{COLUMNS[key]} is {key}" for key in keys if COLUMNS[key].startswith("NC")]
-    table.caption = f"{', '.join(named)}.".replace("\n", " ")
+    named = [f"{COLUMNS[key]} is {key}" for key in keys if "acc" not in COLUMNS[key]]
+    known = [(COLUMNS[key], label_of(key).at_collapse) for key in keys]
+    target = [f" {name} at collapse is {value(classes):.4f}." for name, value in known if value]
+    table.caption = f"{', '.join(named)}.{''.join(target)}"
     table.add_column("layer", min_width=10, overflow="fold")
     for header in (*(COLUMNS[key] for key in keys), *beside):
         table.add_column(header, justify="right", no_wrap=True, vertical="top")
