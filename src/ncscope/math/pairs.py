@@ -24,7 +24,7 @@ def sum_over_pairs(
     Args:
         vectors: One vector a row.
         term: Given a block of the Gram matrix and the slices of its rows and columns, the block
-            of summands (or a stack of several).
+            of summands (or a stack of several); it may be written over.
 
     Returns:
         The sum (or the stack of sums). Cost: $k^2d$ operations, 64 MB a block.
@@ -39,5 +39,7 @@ def sum_over_pairs(
     for rows in row_blocks(k, k):
         cols = slice(rows.start, k)
         values = term(vectors[rows] @ vectors[cols].mT, rows, cols)
-        sums.append(values.triu(1).sum((-2, -1)))
+        corner = values[..., : rows.stop - rows.start]  # the pairs that come twice, or i = j
+        corner.copy_(corner.triu(1))
+        sums.append(values.sum((-2, -1)))
     return torch.stack(sums).sum(0)
