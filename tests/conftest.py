@@ -11,6 +11,10 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.browser import browser
+
+__all__ = ["browser", "unchecked_signatures"]
+
 # As for mypy, an int is a float.
 CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
 jaxtyping.install_import_hook("ncscope", CHECKER)

@@ -5,9 +5,6 @@ import pytest
 from numpy.typing import NDArray
 
 from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord, Snapshot
-from tests.browser import browser
-
-__all__ = ["browser"]
 
 CLASSES, PER_CLASS = 6, 20
 DIMS = (48, 48, 32, 32, 32, 32)
