@@ -1,6 +1,8 @@
 """The command `ncscope measure`: output, files, exit codes, one-line errors."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,10 +96,13 @@ def test_a_report_is_saved(run, samples):
 def bad_inputs(samples):
     """Name, words, and what the one line must say; files are written beside."""
     features, labels = samples["features"], samples["labels"]
-    broken = features.copy()
+    broken, infinite = features.copy(), features.copy()
     broken[7, 2] = np.nan
+    infinite[8, 0] = -np.inf
     changed = {
         "nan": ({"features": broken}, "NaN or Inf in 1 of 60 rows, the first is row 7"),
+        "inf": ({"features": infinite}, "NaN or Inf in 1 of 60 rows, the first is row 8"),
+        "negative": ({"labels": labels - 1}, "label -1 at row 0"),
         "range": ({"labels": labels + 1}, "label 3 at row 2"),
         "integral": ({"labels": labels + 0.5}, "label 0.5 at row 0"),
         "length": ({"labels": labels[:-1]}, "labels of shape (59,) for 60 rows"),
@@ -124,13 +129,117 @@ def bad_inputs(samples):
     yield "option", ["good.npz", "--prior", "flat"], "flat"
 
 
+def bad_files(samples):
+    """Damaged, empty and misnamed files: name, words, and what the one line must say."""
+    write(Path("whole.npz"), samples)
+    write(Path("whole.pt"), samples)
+    np.save("y.npy", samples["labels"])
+    np.save("h.npy", samples["features"])
+    for name in ("corrupt", "unsupported"):
+        np.savez_compressed(f"{name}.npz", **samples)
+    header = 30 + len("features.npy") + Path("corrupt.npz").read_bytes()[28]
+    overwrite(Path("corrupt.npz"), header, b"\xff")
+    yield "corrupt", ["corrupt.npz"], "a damaged file (Error -3 while decompressing"
+    directory = Path("unsupported.npz").read_bytes().index(b"PK\1\2")
+    overwrite(Path("unsupported.npz"), directory + 10, b"\x63")
+    yield "compression", ["unsupported.npz"], "a damaged file (That compression method"
+    shutil.copy("h.npy", "renamed.npz")
+    yield "npy as npz", ["renamed.npz"], "found an .npy file"
+    shutil.copy("whole.npz", "renamed.npy")
+    yield "npz as npy", ["--features", "renamed.npy", "--labels", "y.npy"], "found an .npz file"
+    for kept in (0.3, 0.9):
+        content = Path("whole.pt").read_bytes()
+        Path(f"{kept}.pt").write_bytes(content[: int(kept * len(content))])
+        yield f"truncated at {kept}", [f"{kept}.pt"], "a damaged file"
+    Path("cut.npy").write_bytes(Path("h.npy").read_bytes()[:-8])
+    yield "truncated npy", ["--features", "cut.npy", "--labels", "y.npy"], "a damaged file"
+    Path("cut.safetensors").write_bytes(b"\x10\0")
+    yield "truncated safetensors", ["cut.safetensors"], "a damaged file"
+    for suffix in (".npz", ".pt", ".safetensors"):
+        Path(f"empty{suffix}").touch()
+        yield f"empty {suffix}", [f"empty{suffix}"], "found an empty file"
+    Path("empty.npy").touch()
+    yield "empty npy", ["--features", "empty.npy", "--labels", "y.npy"], "found an empty file"
+    np.save("pickled.npy", np.array([{}], dtype=object))
+    yield "pickled npy", ["--features", "pickled.npy", "--labels", "y.npy"], "pickled objects"
+
+
+def overwrite(path, start, content):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:start] + content + whole[start + len(content) :])
+
+
 def test_bad_input_is_one_line_and_exit_code_two(run, samples):
-    for name, words, said in bad_inputs(samples):
+    for name, words, said in [*bad_inputs(samples), *bad_files(samples)]:
         code, out, err = run("measure", *words)
         assert (code, out) == (2, ""), name
         assert err.startswith("error: "), name
         assert err.count("\n") == 1, name
         assert said in err, name
+
+
+def unusual(num_classes, dim, dtype=np.float64, present=None):
+    """Samples with a classifier, of any number of classes and dimensions."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % (present or num_classes)
+    weight = 20 * rng.normal(size=(num_classes, dim))
+    features = weight[labels] + rng.normal(size=(60, dim))
+    return {"features": features.astype(dtype), "labels": labels, "weight": weight}
+
+
+UNUSUAL = {
+    "two classes": unusual(2, 5),
+    "more classes than dimensions": unusual(6, 3),
+    "one dimension": unusual(3, 1),
+    "an absent class with a head": unusual(4, 5, present=3),
+    "float16": unusual(3, 5, np.float16),
+    "int8": unusual(3, 5, np.int8),
+}
+
+
+@pytest.mark.parametrize("samples", UNUSUAL.values(), ids=UNUSUAL)
+def test_unusual_samples_are_measured(run, samples):
+    write(Path("f.npz"), samples)
+    shape = (*samples["weight"].shape, 60)
+    assert_measured(run("measure", "f.npz", "--json"), shape)
+
+
+def test_bfloat16_features_are_measured(run, samples):
+    tensors = {name: torch.tensor(value) for name, value in samples.items()}
+    save_file(tensors | {"features": tensors["features"].bfloat16()}, "f.safetensors")
+    assert_measured(run("measure", "f.safetensors", "--json"), (3, 5, 60))
+
+
+def assert_measured(answer, shape):
+    """Exit 0 and strict JSON, where what is not defined is null and not NaN."""
+    code, out, err = answer
+    assert (code, err) == (0, "")
+    found = json.loads(out, parse_constant=pytest.fail)
+    assert (found["num_classes"], found["dim"], found["num_samples"]) == shape
+    assert found["metrics"]["nc1_quotient"] > 0
+
+
+@pytest.mark.parametrize("suffix", ["html", "json", "png"])
+def test_a_report_that_cannot_be_saved_is_exit_code_two(run, samples, suffix):
+    write(Path("f.npz"), samples)
+    for folder in ("nowhere", "f.npz"):
+        code, out, err = run("measure", "f.npz", "--save", f"{folder}/r.{suffix}")
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        assert folder in err
+
+
+def test_a_read_only_folder_is_exit_code_two(run, samples):
+    write(Path("f.npz"), samples)
+    folder = Path("locked")
+    folder.mkdir(mode=0o555)
+    if os.access(folder, os.W_OK):
+        pytest.skip("this user may write anywhere")
+    code, _, err = run("measure", "f.npz", "--save", folder / "r.html")
+    assert code == 2
+    assert "Permission denied" in err
+    assert not list(folder.iterdir())
 
 
 def test_debug_shows_the_traceback(run):

@@ -431,3 +431,128 @@ def test_progress_is_on_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
     measured(residual_net(), loader())
     assert capsys.readouterr() == ("", "")
+
+
+TAPPED = [["blocks.0", "blocks.2"], ["blocks.0"]]
+
+
+@pytest.mark.parametrize(("known", "asked"), [TAPPED, TAPPED[::-1]])
+def test_the_last_layer_of_a_reference_is_matched_by_role(
+    known: list[str], asked: list[str]
+) -> None:
+    model, train, test = residual_net(), loader(samples(0)), loader(samples(1))
+    same = measured(model, train, layers=asked)
+    other = measured(model, train, layers=known)
+    assert list(same.layers)[-1] != list(other.layers)[-1]
+    expected = measured(model, test, layers=asked, reference=same)
+    found = measured(model, test, layers=asked, reference=other)
+    for name, layer in expected.layers.items():
+        assert dict(found.layers[name]) == dict(layer)
+    assert found["ncc_accuracy"] < measured(model, test, layers=asked)["ncc_accuracy"]
+
+
+def test_a_reference_without_a_layer_is_refused_before_the_rest_is_run() -> None:
+    model = residual_net()
+    reference = measured(model, loader(), layers=["blocks.1", "blocks.2"])
+    expected = r"dimension 8 for layer 'blocks\.0', found layers blocks\.1, blocks\.2; .*same layers"
+    with pytest.raises(InputError, match=expected):
+        measured(model, failing(), reference=reference)
+    without = measured(model, loader(), reference=reference, layer_groups=["nc2"])
+    assert without["ncc_accuracy"] == measured(model, loader())["ncc_accuracy"]
+
+
+def test_a_reference_of_another_dimension_is_refused() -> None:
+    torch.manual_seed(0)
+    wide = measured(ResidualNet(in_features=12, width=9, depth=3, num_classes=K), loader())
+    for layers, name in ((None, "blocks.0"), ([], "head input")):
+        expected = f"dimension 8 for layer '{name}', found dimension 9"
+        with pytest.raises(InputError, match=expected):
+            measured(residual_net(), loader(), layers=layers, reference=wide)
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_a_reference_that_is_no_report_of_a_model_is_refused() -> None:
+    report = measured(residual_net(), loader())
+    plain = ncscope.measure(X, Y)
+    for reference in (plain, report.statistics, report.layers, report.probe):
+        with pytest.raises(InputError, match=f"found {type(reference).__name__}; .*measure_model"):
+            measured(residual_net(), loader(), reference=reference)
+
+
+def test_the_means_of_a_reference_are_moved_to_the_layers_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, moved = residual_net(), []
+    plain_to = Tensor.to
+
+    def to(tensor: Tensor, *args: object, **kwargs: object) -> Tensor:
+        moved.append((id(tensor), args))
+        return plain_to(tensor, *args, **kwargs)
+
+    reference = measured(model, loader())
+    monkeypatch.setattr(Tensor, "to", to)
+    measured(model, loader(), reference=reference)
+    for layer in reference.layers.values():
+        for tensor in (layer.statistics.classes, layer.statistics.means):
+            assert (id(tensor), (torch.device("cpu"),)) in moved
+
+
+@pytest.mark.gpu
+def test_a_reference_on_another_device() -> None:
+    reference = measured(residual_net(), loader())
+    model = residual_net().cuda()
+    expected = measured(model, loader(), reference=measured(model, loader()))
+    assert_agree(measured(model, loader(), reference=reference), dict(expected), rel=1e-4)
+    back = measured(residual_net(), loader(), reference=measured(model, loader()))
+    assert_agree(back, dict(expected), rel=1e-4)
+
+
+class Counting(nn.Module):
+    """Counts its calls in buffers, also in evaluation mode: in place and by a new tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.runs = residual_net(), 0
+        self.register_buffer("calls", torch.tensor(3))
+        self.register_buffer("mean", torch.tensor([torch.nan, -0.0]))
+        self.register_buffer("seen", None)
+        self.register_buffer("graph", torch.eye(2).to_sparse())
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.runs += 1
+        self.calls += 1
+        self.mean = self.mean + x.mean()
+        self.seen = x
+        return self.net(x)
+
+
+def assert_buffers_kept(model: Counting, batches: Iterable[object], message: str = "") -> None:
+    before = dict(model._buffers)
+    if message:
+        with pytest.raises(Exception, match=message):
+            measured(model, batches)
+    else:
+        measured(model, batches)
+    assert {name: id(buffer) for name, buffer in model._buffers.items()} == {
+        name: id(buffer) for name, buffer in before.items()
+    }
+    assert model.calls == 3
+    torch.testing.assert_close(model.mean, torch.tensor([torch.nan, -0.0]), equal_nan=True)
+
+
+def test_buffers_that_a_model_writes_are_put_back() -> None:
+    model = Counting()
+    assert_buffers_kept(model, loader(batch_size=20))
+    assert model.runs == 4  # three batches, and the first once more to find the head
+    assert_buffers_kept(model, failing(), "went away")
+    assert model.runs == 6
+    assert_buffers_kept(model, [(torch.full_like(X, torch.nan), Y)], "NaN")
+    assert model.runs == 7
+
+
+def test_buffers_yet_to_be_filled_are_left_to_their_module() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 8), nn.LazyBatchNorm1d(), nn.Linear(8, K))
+    measured(model, loader(), layers=[])
+    assert model[1].running_mean.shape == (8,)
+    measured(model, loader(), layers=[])

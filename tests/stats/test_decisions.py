@@ -159,3 +159,31 @@ def test_many_rows_are_decided_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("ncscope.math.scores._CHUNK_BYTES", 1)
     pieces = argmax_of_scores(features, float32_centre(means), [(weight, bias)])
     assert torch.equal(whole[0], pieces[0])
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize("scale", [1.0, 1e60])
+def test_overflow_and_autocast_do_not_change_decisions(scale):
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(2000) % 50
+    means = torch.randn(50, 64, generator=generator)
+    features = means[labels] + 2 * torch.randn(2000, 64, generator=generator)
+    weight = scale * means.double()
+    expected = Decider(torch.arange(50), means.double(), weight)(features.double(), labels)
+    found = Decider(torch.arange(50), means.double(), weight)(features, labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = Decider(torch.arange(50), means.double(), weight)(features, labels)
+    assert found == inside == expected
+
+
+def test_reduced_float32_products_are_not_trusted():
+    matmul = torch.backends.mkldnn.matmul
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("torch before 2.9 has one setting only")
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
+    try:
+        assert scores._float32_is_reduced("cpu")
+    finally:
+        matmul.fp32_precision = before
+    assert not scores._float32_is_reduced("cpu")

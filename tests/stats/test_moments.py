@@ -327,3 +327,26 @@ def test_unknown_statistics_and_priors_are_refused() -> None:
         ClassMoments(2, 3, statistics=("median",))
     with pytest.raises(InputError, match="'balanced'"):
         ClassMoments(2, 3, prior="balanced")
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_arrays_lists_and_tensors_with_gradients_are_taken():
+    rows, labels = [[0.0, 1.0], [2.0, 3.0], [4.0, 9.0]], [0, 1, 1]
+    kinds = (rows, np.array(rows), torch.tensor(rows, requires_grad=True))
+    for kind in kinds:
+        moments = ClassMoments(2, 2)
+        moments.update(kind, labels)
+        assert moments.means.tolist() == [[0.0, 1.0], [3.0, 6.0]]
+
+
+def test_statistics_weighted_for_other_counts_are_refused():
+    counts = [torch.tensor([10] * 8 + tail) for tail in ([10, 90], [90, 10])]
+    one, other = (ClassMoments(10, 2, prior="uniform", class_counts=c) for c in counts)
+    with pytest.raises(InputError):
+        one.merge(other)
+    with pytest.raises(InputError):
+        one.load_state_dict(other.state_dict())
+    with pytest.raises(InputError):
+        ClassMoments(10, 2).load_state_dict(one.state_dict())
+    with pytest.raises(InputError):
+        ClassMoments(10, 2).merge(ClassMoments(10, 2, dtype=torch.float32))

@@ -1,20 +1,22 @@
 """Features saved in files: .npz, .safetensors, .pt and .npy. Nothing is ever unpickled."""
 
-import pickle
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from ncscope.errors import InputError
 
 ENTRIES = ("features", "labels", "weight", "bias")
+
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
+_PLAIN = "save plain arrays (pickled objects are never loaded)"
 
 
 def load_samples(path: str | Path) -> dict[str, Any]:
@@ -24,8 +26,8 @@ def load_samples(path: str | Path) -> dict[str, Any]:
         path: An .npz, .safetensors or .pt file (a mapping of names to tensors).
 
     Raises:
-        InputError: If the file is missing, of another kind, holds pickled objects, or lacks
-            features or labels.
+        InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects,
+            or lacks features or labels.
     """
     path = Path(path)
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors, ".pt": _read_pt}
@@ -47,46 +49,46 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
     """An .npy file, memory-mapped.
 
     Raises:
-        InputError: If it is missing, no .npy file, or holds pickled objects.
+        InputError: If it is missing, empty, damaged, no .npy file, or holds pickled objects.
     """
     path = Path(path)
     _require_file(path)
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise _refused(path, error) from error
+    with _reading(path):
+        if _starts_with(path, _ZIP):
+            fix = "rename it to end in .npz and pass it as FILE"
+            raise InputError(expected=f"one array in {path.name}", found="an .npz file", fix=fix)
+        return np.lib.format.open_memmap(path, mode="r")
 
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
         raise InputError(expected="a file", found=f"nothing at {path}", fix="check the path")
+    if path.stat().st_size == 0:
+        fix = "save it again: the writing may have been cut off"
+        raise InputError(expected=f"arrays in {path.name}", found="an empty file", fix=fix)
 
 
 def _read_npz(path: Path) -> Mapping[str, Any]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
+    with _reading(path), path.open("rb") as file:
+        if _starts_with(path, _NPY):
+            fix = "pass .npy files with --features and --labels"
+            raise InputError(expected=f"an archive in {path.name}", found="an .npy file", fix=fix)
+        with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             wanted = {name: archive[name] for name in archive.files if name in ENTRIES}
             return dict.fromkeys(archive.files) | wanted
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise _refused(path, error) from error
 
 
 def _read_safetensors(path: Path) -> Mapping[str, Any]:
-    try:
+    with _reading(path):
         return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise _refused(path, error) from error
 
 
 def _read_pt(path: Path) -> Mapping[str, Any]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of pickle protocols: the error says it
-            loaded = torch.load(path, weights_only=True, map_location="cpu", mmap=_is_zip(path))
-    except pickle.UnpicklingError as error:
-        raise _refused(path, ValueError("other objects than tensors, or a damaged file")) from error
-    except (RuntimeError, OSError, EOFError, KeyError) as error:
-        raise _refused(path, error) from error
+    with _reading(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of pickle protocols: the error says it
+        # torch's older format, which is no zip file, cannot be memory-mapped
+        mapped = zipfile.is_zipfile(path)
+        loaded = torch.load(path, weights_only=True, map_location="cpu", mmap=mapped)
     if not isinstance(loaded, Mapping):
         fix = "torch.save({'features': ..., 'labels': ...}, path)"
         found = type(loaded).__name__
@@ -94,12 +96,30 @@ def _read_pt(path: Path) -> Mapping[str, Any]:
     return loaded
 
 
-def _is_zip(path: Path) -> bool:
-    """Whether the file can be memory-mapped: torch's older format cannot."""
-    return zipfile.is_zipfile(path)
+def _starts_with(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
 
 
-def _refused(path: Path, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    fix = "save plain arrays (pickled objects are never loaded)"
-    return InputError(expected=f"plain arrays in {path.name}", found=reason[:200], fix=fix)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever a parser raises is about the file: a damaged one can make it raise anything."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        expected = f"plain arrays in {path.name}"
+        raise InputError(expected=expected, found=_reason(path, error), fix=_PLAIN) from error
+
+
+def _reason(path: Path, error: Exception) -> str:
+    """What is wrong with the file, as far as the parser's own words tell."""
+    words = " ".join(str(error).split())[:200]
+    if isinstance(error, PermissionError):
+        return words
+    if path.suffix == ".pt":
+        return "other objects than tensors, or a damaged file"
+    if words.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
+        return "pickled objects"
+    return f"a damaged file ({words or type(error).__name__})"

@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from ncscope.api.inputs import checked_samples
+from ncscope.api.inputs import Samples, checked_samples
 from ncscope.errors import InputError
 from ncscope.metrics.information import Entropies, batch_entropies, pair_entropies
 from ncscope.stats.batch import as_tensor, check_features, check_range, refuse_nonfinite
+from ncscope.stats.directions import zero_rows
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,16 @@ def batch_information(
         features: n x d array-like.
         labels: n integers in 0..K-1.
         weight: Classifier weight, K x d.
-        batch_size: Samples a batch; what is left over is not used.
+        batch_size: Samples a batch, at least two; what is left over is not used.
         seed: Of the random order.
 
     Returns:
-        Mean and spread over the batches. Cost: three eigenvalue problems a batch.
+        Mean and spread over the batches; NaN MIR if a batch holds one class or one direction only.
+        Cost: three eigenvalue problems a batch.
 
     Raises:
-        InputError: If the input is bad, or there are fewer than two whole batches.
+        InputError: If the input is bad, there are fewer than two whole batches, or a row of the
+            features, or of the weight for a class with samples, is zero: it has no direction.
 
     Example:
         >>> import torch, ncscope
@@ -60,14 +63,8 @@ def batch_information(
         >>> ncscope.batch_information(etf[labels], labels, etf, batch_size=100).batches
         4
     """
-    samples = checked_samples(features, labels, weight, None, None)
+    samples = _checked_batches(features, labels, weight, batch_size)
     assert samples.weight is not None
-    check_range(samples.labels, samples.num_classes)
-    refuse_nonfinite(samples.features)
-    if len(samples.labels) < 2 * batch_size:
-        found = f"{len(samples.labels)} samples at batch size {batch_size}"
-        fix = "use a smaller batch_size"
-        raise InputError(expected="at least two whole batches", found=found, fix=fix)
     generator = torch.Generator().manual_seed(seed)
     found_in = batch_entropies(
         samples.features, samples.labels, samples.weight, batch_size, generator
@@ -78,6 +75,39 @@ def batch_information(
     return BatchInformation(
         float(mir.mean()), spreads[0], float(hdr.mean()), spreads[1], batch_size, len(found_in)
     )
+
+
+def _checked_batches(features: Any, labels: Any, weight: Any, batch_size: int) -> Samples:
+    """The inputs of `batch_information`, every row of which has a direction."""
+    if weight is None:
+        fix = "pass the weight of the head that reads these features"
+        raise InputError(expected="a classifier weight", found="None", fix=fix)
+    samples = checked_samples(features, labels, weight, None, None)
+    assert samples.weight is not None
+    check_range(samples.labels, samples.num_classes)
+    refuse_nonfinite(samples.features)
+    _require_batches(len(samples.labels), batch_size)
+    _refuse_zero("features", zero_rows(samples.features))
+    present = set(samples.labels.tolist())
+    _refuse_zero("the weight", [row for row in zero_rows(samples.weight) if row in present])
+    return samples
+
+
+def _require_batches(samples: int, batch_size: int) -> None:
+    if batch_size < 2:
+        fix = "information is between the samples of a batch: use a larger batch_size"
+        raise InputError(expected="a batch_size of at least 2", found=str(batch_size), fix=fix)
+    if samples < 2 * batch_size:
+        found = f"{samples} samples at batch size {batch_size}"
+        fix = "use a smaller batch_size"
+        raise InputError(expected="at least two whole batches", found=found, fix=fix)
+
+
+def _refuse_zero(name: str, rows: list[int]) -> None:
+    if rows:
+        found = f"zero row {rows[0]} of {name}"
+        fix = "drop what has no direction"
+        raise InputError(expected="rows with a direction", found=found, fix=fix)
 
 
 def information_between(features: Any, others: Any, *, seed: int = 0) -> Entropies:
@@ -95,7 +125,8 @@ def information_between(features: Any, others: Any, *, seed: int = 0) -> Entropi
         ``joint``; NaN if a row of either is zero.
 
     Raises:
-        InputError: If the shapes do not fit or a value is not finite.
+        InputError: If the shapes do not fit, a value is not finite, or there are fewer than two
+            rows.
 
     Example:
         >>> import torch, ncscope
@@ -111,4 +142,7 @@ def information_between(features: Any, others: Any, *, seed: int = 0) -> Entropi
         found = f"{len(first)} and {len(second)} rows"
         fix = "pass two representations of the same samples, in one order"
         raise InputError(expected="as many rows in both", found=found, fix=fix)
+    if len(first) < 2:
+        fix = "information is between samples: pass more of them"
+        raise InputError(expected="at least two rows", found=str(len(first)), fix=fix)
     return pair_entropies(first, second, seed)

@@ -7,8 +7,10 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from ncscope.api.result import ModelReport
+from ncscope.errors import InputError
 from ncscope.probing.model import ProbeOptions, probe_model
 from ncscope.stats.moments import Prior
+from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
 
 
@@ -28,11 +30,11 @@ def measure_model(
     memory: int = DEFAULT_BUDGET,
     progress: bool = True,
 ) -> ModelReport:
-    """Measure neural collapse in a classifier, in one forward pass over a loader.
+    """Measure neural collapse in a classifier, layer by layer.
 
-    The head is the linear layer whose output is the logits; it is found by tracing them. The
-    model runs in evaluation mode and is left exactly as it was: weights, buffers, training
-    flags, hooks and random states.
+    One pass over the loader; the first batch runs twice, once to find the head: the linear layer
+    whose output is the logits. The model runs in evaluation mode and is left exactly as it was:
+    weights, buffers, training flags, hooks and random states.
 
     Args:
         model: A classifier: torchvision, timm, or any module that returns logits.
@@ -48,7 +50,8 @@ def measure_model(
         weight_decay: Decay on the head that the MSE decomposition assumes.
         pool: Average feature maps over space instead of flattening them.
         reference: Report of the same model on its training set, whose class means the
-            nearest-mean rule then uses.
+            nearest-mean rule then uses. The features that the head reads need no layer of the
+            same name in it, the other layers do.
         memory: Bytes of features to keep for the second look; more goes to disk.
         progress: Whether to show a progress bar (on stderr, in a terminal).
 
@@ -56,8 +59,8 @@ def measure_model(
         A mapping of the metrics of the head's features, with ``layers``, a report for each.
 
     Raises:
-        InputError: If the loader is empty, no head is found, or a layer does not exist; the
-            message says what to pass.
+        InputError: If the loader is empty, no head is found, a layer does not exist, or the
+            reference is no report of these layers; the message says what to pass.
 
     Example:
         >>> import torch, ncscope
@@ -81,8 +84,16 @@ def measure_model(
         memory=memory,
         progress=progress,
     )
-    known = None
-    if reference is not None:
-        known = {name: report.statistics for name, report in reference.layers.items()}
-    probed = probe_model(model, loader, options, known)
+    probed = probe_model(model, loader, options, _statistics(reference))
     return ModelReport(probed.record, probed.statistics)
+
+
+def _statistics(reference: ModelReport | None) -> dict[str, ClassStatistics] | None:
+    """Layer name to class statistics, in forward order."""
+    if reference is None:
+        return None
+    if not isinstance(reference, ModelReport):
+        fix = "pass what measure_model returned for the training set"
+        found = type(reference).__name__
+        raise InputError(expected="a reference of a model's report", found=found, fix=fix)
+    return {name: report.statistics for name, report in reference.layers.items()}

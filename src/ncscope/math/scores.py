@@ -38,11 +38,13 @@ def argmax_of_scores(
         >>> argmax_of_scores(rows, torch.zeros(2).double(), [head])[0].tolist()
         [0, 1]
     """
-    exact = features.dtype in (torch.float64, torch.int32, torch.int64) or _float32_is_reduced()
+    wide = features.dtype in (torch.float64, torch.int32, torch.int64)
+    exact = wide or _float32_is_reduced(features.device.type)
     scorers = [_Scorer(weight, offset, exact) for weight, offset in heads]
     widest = max(len(weight) for weight, _ in heads) + features.shape[1]
     rows = max(16, _CHUNK_BYTES // (8 * widest))
-    chunks = [[s.argmax(chunk, centre) for s in scorers] for chunk in features.split(rows)]
+    with torch.autocast(features.device.type, enabled=False):
+        chunks = [[s.argmax(chunk, centre) for s in scorers] for chunk in features.split(rows)]
     return [torch.cat(column) for column in zip(*chunks, strict=True)]
 
 
@@ -75,7 +77,9 @@ class _Scorer:
         best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)
         bound = self.relative * torch.linalg.vector_norm(centred, dim=1) + self.absolute
         winner = best.indices[:, 0]
-        doubtful = torch.nonzero(best.values[:, 0] - best.values[:, 1] <= 2 * bound).squeeze(1)
+        certain = best.values[:, 0] - best.values[:, 1] > 2 * bound
+        certain &= best.values[:, 0].isfinite() & bound.isfinite()  # no overflow in float32
+        doubtful = torch.nonzero(~certain).squeeze(1)
         if len(doubtful):
             winner[doubtful] = self._exact(chunk[doubtful], centre)
         return winner
@@ -84,6 +88,10 @@ class _Scorer:
         return torch.addmm(self.offset, rows.to(centre.dtype) - centre, self.weight.mT).argmax(1)
 
 
-def _float32_is_reduced() -> bool:
+def _float32_is_reduced(device: str) -> bool:
     """Whether the user lets float32 products run in fewer bits: then the bound would not hold."""
-    return torch.get_float32_matmul_precision() != "highest"
+    backend = torch.backends.cuda.matmul if device == "cuda" else torch.backends.mkldnn
+    precision = getattr(getattr(backend, "matmul", backend), "fp32_precision", None)
+    if precision is None:  # torch before 2.9
+        return torch.get_float32_matmul_precision() != "highest"
+    return precision not in ("none", "ieee")

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.math.entropy import EntropyEstimate
 from ncscope.math.symmetric import Eigen
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
+from ncscope.metrics.information import Entropies
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.sources import Sources
@@ -146,7 +146,10 @@ def _information_notes(sources: Sources) -> list[str]:
     found = sources.information
     assert found is not None
     both = {"mir": found.raw, "mir_centered": found.centred}
-    notes = [f"{key}: {_how(e.joint)}" for key, e in both.items() if not e.zeros]
+    notes = [f"{key}: {_how(e)}" for key, e in both.items() if not (e.zeros or e.zero_heads)]
+    if found.raw.zero_heads:
+        named = ", ".join(map(str, found.raw.zero_heads))
+        notes.append(f"mir, hdr and entropy_weights: the heads of classes {named} are zero")
     for key, entropies in both.items():
         if entropies.zeros:
             rows = ", ".join(map(str, entropies.zero_rows))
@@ -155,12 +158,14 @@ def _information_notes(sources: Sources) -> list[str]:
     return notes
 
 
-def _how(joint: EntropyEstimate) -> str:
+def _how(entropies: Entropies) -> str:
+    joint, least = entropies.joint, min(entropies.first, entropies.second)
     if joint.probes == 0:
         return f"joint entropy exact, from a side of {joint.size}"
     return (
         f"joint entropy estimated to a standard error of {joint.standard_error:.2g} of "
-        f"{joint.mean:.4g} nats ({joint.probes} probes, {joint.depth} Lanczos steps)"
+        f"{joint.mean:.4g} nats ({joint.probes} probes, {joint.depth} Lanczos steps), "
+        f"{joint.standard_error / max(least, 1e-300):.1g} in the ratio"
     )
 
 

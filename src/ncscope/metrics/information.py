@@ -8,6 +8,7 @@ $HDR=|H(K_1)-H(K_2)|/\max\{H(K_1),H(K_2)\}$. Source: INFO section 3.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -44,8 +45,9 @@ class Entropies:
         first: $H(K_1)$: of the features.
         second: $H(K_2)$: of the classifier's rows, or of the second features.
         joint: $H(K_1\odot K_2)$.
-        zeros: How many rows have no direction; everything is then NaN.
+        zeros: How many rows have no direction; what depends on them is then NaN.
         zero_rows: The first of them.
+        zero_heads: The first classes whose head has no direction.
     """
 
     first: float
@@ -53,6 +55,7 @@ class Entropies:
     joint: EntropyEstimate
     zeros: int = 0
     zero_rows: tuple[int, ...] = ()
+    zero_heads: tuple[int, ...] = ()
 
     @property
     def mutual_information(self) -> float:
@@ -63,12 +66,17 @@ class Entropies:
     @property
     def mir(self) -> float:
         """Matrix mutual information ratio, in [0, 1]; NaN if an entropy is 0."""
-        return _ratio(self.mutual_information, min(self.first, self.second))
+        return _ratio(self.mutual_information, self._either(min))
 
     @property
     def hdr(self) -> float:
         """Matrix entropy difference ratio, in [0, 1]; NaN if both entropies are 0."""
-        return _ratio(abs(self.first - self.second), max(self.first, self.second))
+        return _ratio(abs(self.first - self.second), self._either(max))
+
+    def _either(self, choose: Callable[..., float]) -> float:
+        """The smaller or larger entropy; NaN if either is."""
+        unknown = math.isnan(self.first) or math.isnan(self.second)
+        return math.nan if unknown else choose(self.first, self.second)
 
 
 @dataclass(frozen=True)
@@ -150,11 +158,13 @@ def pair_entropies(
     """
     a, b = unit_rows(first), unit_rows(second).to(first.device)
     n, size = len(a), min(len(a), a.shape[1] * b.shape[1])
-    h1, h2 = float(gram_entropy(a)), float(gram_entropy(b))
-    missing = sorted({*zero_rows(first), *zero_rows(second)})
+    zeros = zero_rows(first), zero_rows(second)
+    h1 = math.nan if zeros[0] else float(gram_entropy(a))
+    h2 = math.nan if zeros[1] else float(gram_entropy(b))
+    missing = sorted({*zeros[0], *zeros[1]})
     if missing:
         joint = _exact(math.nan, size)
-    elif n <= DENSE_LIMIT:
+    elif size == n <= DENSE_LIMIT:
         joint = _exact(float(spectral_entropy((a @ a.mT) * (b @ b.mT))), n)
     elif size <= DENSE_LIMIT:
         rows = (a[:, :, None] * b[:, None, :]).flatten(1)
@@ -192,25 +202,63 @@ def dataset_entropies(
         Entropies; the joint one exact up to a side of 4,096, estimated to 1 % beyond.
     """
     heads = _head_factor(unit_rows(weight))
-    small = weight.numel() * weight.shape[1] * 8 <= MOMENT_BYTES
-    gathered = _gathered(batches, counts, weight, centre, by_class=small)
-    total = gathered.second.sum(0)
-    h1 = float(spectral_entropy(total)) if gathered.zeros == 0 else math.nan
-    h2 = float(spectral_entropy(heads.mT @ (counts[:, None] * heads)))
-    used = zero_rows(weight[counts > 0])
     n, size = int(counts.sum()), weight.shape[1] * heads.shape[1]
-    if gathered.zeros or used:
-        joint = _exact(math.nan, size)
-    elif n <= min(size, DENSE_LIMIT):
-        joint = _exact(float(_sample_side(batches, heads, centre)), n)
-    elif size <= DENSE_LIMIT and small:
-        whole = MomentProduct(gathered.second, heads).dense()
-        joint = _exact(float(spectral_entropy(whole)), size)
+    zero_heads = torch.nonzero((weight == 0).all(1) & (counts > 0)).squeeze(1).tolist()
+    h2 = math.nan if zero_heads else float(spectral_entropy(heads.mT @ (counts[:, None] * heads)))
+    if n <= min(size, DENSE_LIMIT):
+        found = _from_samples(batches, heads, centre)
     else:
-        stored = RowProduct(batches, heads, weight.shape[1], centre)
-        product = MomentProduct(gathered.second, heads) if small else stored
-        joint = _estimated(product, size, n, max(h1, h2), len(heads), seed, weight.device)
-    return Entropies(h1, h2, joint, gathered.zeros, tuple(gathered.zero_rows))
+        found = _from_moments(batches, counts, heads, weight, centre, h2, seed)
+    joint = _exact(math.nan, size) if found.zeros or zero_heads else found.joint
+    return Entropies(found.first, h2, joint, found.zeros, found.zero_rows, tuple(zero_heads[:10]))
+
+
+class _Found(NamedTuple):
+    """Entropy of the features, joint entropy, and the rows without a direction."""
+
+    first: float
+    joint: EntropyEstimate
+    zeros: int = 0
+    zero_rows: tuple[int, ...] = ()
+
+
+def _from_samples(
+    batches: Batches, heads: Float[Tensor, "k r"], centre: Float[Tensor, " d"] | None
+) -> _Found:
+    """From the features themselves, where n is the smallest side."""
+    features = torch.cat([rows.to(heads.device) for rows, _ in batches])
+    zeros, rows = zero_rows(features, centre), unit_rows(features, centre)
+    own = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
+    joint = _exact(float(spectral_entropy((rows @ rows.mT) * (own @ own.mT))), len(rows))
+    first = math.nan if zeros else float(gram_entropy(rows))
+    return _Found(first, joint, len(zeros), tuple(zeros[:10]))
+
+
+def _from_moments(
+    batches: Batches,
+    counts: Int[Tensor, " k"],
+    heads: Float[Tensor, "k r"],
+    weight: Float[Tensor, "k d"],
+    centre: Float[Tensor, " d"] | None,
+    second: float,
+    seed: int,
+) -> _Found:
+    """From the second moments, or from products over the stored features."""
+    d, size = weight.shape[1], weight.shape[1] * heads.shape[1]
+    small = weight.numel() * d * 8 <= MOMENT_BYTES
+    gathered = _gathered(batches, counts, weight, centre, by_class=small)
+    if gathered.zeros:
+        unknown = _exact(math.nan, size)
+        return _Found(math.nan, unknown, gathered.zeros, tuple(gathered.zero_rows))
+    first = float(spectral_entropy(gathered.second.sum(0)))
+    if small and size <= DENSE_LIMIT:
+        whole = MomentProduct(gathered.second, heads).dense()
+        return _Found(first, _exact(float(spectral_entropy(whole)), size))
+    stored = RowProduct(batches, heads, d, centre)
+    product = MomentProduct(gathered.second, heads) if small else stored
+    largest = first if math.isnan(second) else max(first, second)
+    n, k = int(counts.sum()), len(heads)
+    return _Found(first, _estimated(product, size, n, largest, k, seed, weight.device))
 
 
 def batch_entropies(
@@ -249,15 +297,6 @@ def _head_factor(unit: Float[Tensor, "k d"]) -> Float[Tensor, "k r"]:
     r"""$L$ with $LL^\top=\hat W\hat W^\top$ and as few columns as its rank."""
     eigen, right = factor_eigen(unit.mT, min(unit.shape))
     return right * eigen.values.sqrt()
-
-
-def _sample_side(
-    batches: Batches, heads: Float[Tensor, "k r"], centre: Float[Tensor, " d"] | None
-) -> Float[Tensor, ""]:
-    """Joint entropy from the n x n matrix."""
-    rows = torch.cat([unit_rows(features.to(heads.device), centre) for features, _ in batches])
-    own = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
-    return spectral_entropy((rows @ rows.mT) * (own @ own.mT))
 
 
 def _hadamard_product(

@@ -103,7 +103,7 @@ def effective_depth(ncc_accuracies: Sequence[float], epsilon: float = 0.0) -> in
         >>> effective_depth([0.6, 0.98, 1.0], epsilon=0.05)
         1
     """
-    good = (layer for layer, hit in enumerate(ncc_accuracies) if 1 - hit <= epsilon)
+    good = (layer for layer, hit in enumerate(ncc_accuracies) if hit >= 1 - epsilon)
     return next(good, None)
 
 

@@ -1,6 +1,7 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import Needs, needs_of
@@ -81,20 +83,26 @@ def probe_model(
     options: ProbeOptions | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
 ) -> Probed:
-    """Run a model over a loader once and measure the layers tapped.
+    """Run a model over a loader and measure the layers tapped.
+
+    One pass over the loader; the first batch runs twice, once to find the head.
 
     Args:
-        model: A classifier. It runs in evaluation mode and is left exactly as it was.
+        model: A classifier. It runs in evaluation mode and is left exactly as it was: buffers
+            that it writes get their values back, also by an exception.
         loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
         options: What to measure.
-        reference: Statistics of the training set by layer, whose class means NC4 then uses.
+        reference: Statistics of the training set by layer, in forward order, whose class means
+            the nearest-mean rule then uses. Its last layer stands for the last one measured,
+            whatever their names; the others are matched by name.
 
     Raises:
-        InputError: If the loader is empty, the head cannot be found, or a layer does not exist.
+        InputError: If the loader is empty, the head cannot be found, a layer does not exist, or
+            the reference lacks a layer or has it in another dimension.
     """
     options = options or ProbeOptions()
     device = _device(model)
-    with measuring(model), FeatureStore(options.memory) as store:
+    with measuring(model), _kept_buffers(model), FeatureStore(options.memory) as store:
         first, batches = _peek(loader)  # inside: a loader draws its seed when it starts
         head = find_head(model, _split(first, device)[0], options.head)
         with Taps(model, _layer_names(model, options, head), head.name, pool=options.pool) as taps:
@@ -105,8 +113,41 @@ def probe_model(
                 if not plans:
                     plans = _plan(taps.features, head, options)
                     gatherer = _gatherer(plans, taps.features, options, store)
+                    known = _matched(reference, plans, gatherer)
                 gatherer.update({p.name: taps.features[p.tapped] for p in plans}, labels)
-        return _measured(gatherer, plans, options, reference)
+        return _measured(gatherer, plans, options, known)
+
+
+@contextmanager
+def _kept_buffers(model: nn.Module) -> Iterator[None]:
+    """Undo what a model does to its buffers: written in place, or another tensor in their stead.
+
+    Buffers that a lazy module has yet to fill, or that are added meanwhile, stay.
+    """
+    kept = [
+        (module, name, buffer, _copy(buffer))
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+    ]
+    try:
+        yield
+    finally:
+        for module, name, buffer, copy in kept:
+            module._buffers[name] = buffer
+            _write_back(buffer, copy)
+
+
+def _copy(buffer: Tensor | None) -> Tensor | None:
+    """A copy to compare with; None for what cannot be compared: absent, unfilled or sparse."""
+    if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
+        return None
+    return buffer.detach().clone()
+
+
+def _write_back(buffer: Tensor | None, copy: Tensor | None) -> None:
+    if buffer is not None and copy is not None and not torch.equal(buffer, copy):
+        with torch.no_grad():
+            buffer.copy_(copy)
 
 
 @dataclass(frozen=True)
@@ -210,15 +251,44 @@ def _gatherer(
     return LayerGatherer(moments, store if looks else None)
 
 
+def _matched(
+    reference: Mapping[str, ClassStatistics] | None,
+    plans: Sequence[_Plan],
+    gatherer: LayerGatherer,
+) -> dict[str, ClassStatistics]:
+    """The reference of every layer that looks at decisions: the last by role, others by name.
+
+    The last layer's name depends on which layers were tapped; what it is does not.
+    """
+    if not reference:
+        return {}
+    known = dict(reference) | {plans[-1].name: list(reference.values())[-1]}
+    looking = [plan.name for plan in plans if plan.needs.decisions]
+    return {name: _known(known, name, gatherer.moments[name].dim) for name in looking}
+
+
+def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> ClassStatistics:
+    expected = f"a reference of dimension {dim} for layer {name!r}"
+    if name not in reference:
+        found = f"layers {', '.join(reference)}"
+        fix = "measure the reference with the same layers"
+        raise InputError(expected=expected, found=found, fix=fix)
+    if reference[name].dim != dim:
+        found = f"dimension {reference[name].dim}"
+        fix = "measure the same model on the training set, with the same pool"
+        raise InputError(expected=expected, found=found, fix=fix)
+    return reference[name]
+
+
 def _measured(
     gatherer: LayerGatherer,
     plans: Sequence[_Plan],
     options: ProbeOptions,
-    reference: Mapping[str, ClassStatistics] | None,
+    known: Mapping[str, ClassStatistics],
 ) -> Probed:
     """Everything computed from what was gathered."""
     stats = {name: finish(moments) for name, moments in gatherer.moments.items()}
-    decisions = _decisions(gatherer, plans, stats | dict(reference or {}))
+    decisions = _decisions(gatherer, plans, stats | dict(known))
     looked = _information(gatherer, plans[-1], stats)
     records = tuple(
         layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
@@ -269,13 +339,16 @@ def _decisions(
     if gatherer.store is None:
         return {}
     deciders = {
-        plan.name: Decider(
-            means_of[plan.name].classes, means_of[plan.name].means, plan.weight, plan.bias
-        )
+        plan.name: _decider(plan, means_of[plan.name], gatherer.moments[plan.name].device)
         for plan in plans
         if plan.needs.decisions
     }
     return gatherer.decisions(deciders)
+
+
+def _decider(plan: _Plan, means_of: ClassStatistics, device: torch.device) -> Decider:
+    classes, means = means_of.classes.to(device), means_of.means.to(device)
+    return Decider(classes, means, plan.weight, plan.bias)
 
 
 def _geodesic_record(

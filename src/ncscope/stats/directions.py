@@ -14,7 +14,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 _CHUNK_BYTES = 32 * 2**20
+_BLOCK_BYTES = 256 * 2**20
 _NAMED_ROWS = 10
+_ROUNDING = 32.0
 
 Batches: TypeAlias = Iterable[tuple[Shaped[Tensor, "_b _d"], Int[Tensor, " _b"]]]
 
@@ -80,20 +82,32 @@ class DirectionMoments:
 def unit_rows(
     features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "n d"]:
-    """Rows, less the centre, scaled to unit length in float64; a zero row stays zero."""
+    """Rows, less the centre, scaled to unit length in float64; one without a direction is zero."""
     rows = features.to(torch.float64)
     rows = rows if centre is None else rows - centre.to(rows)
     length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / torch.where(length > 0, length, 1.0)
+    known = length > _floor(centre)
+    return torch.where(known, rows, 0.0) / torch.where(known, length, 1.0)
 
 
 def zero_rows(
     features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
 ) -> list[int]:
     """Indices of the rows without a direction."""
-    same = features == (0 if centre is None else centre.to(features.device))
-    indices: list[int] = torch.nonzero(same.all(1)).squeeze(1).tolist()
+    if centre is None:
+        none = (features == 0).all(1)
+    else:
+        apart = features.to(torch.float64) - centre.to(features.device)
+        none = torch.linalg.vector_norm(apart, dim=1) <= _floor(centre)
+    indices: list[int] = torch.nonzero(none).squeeze(1).tolist()
     return indices
+
+
+def _floor(centre: Float[Tensor, " d"] | None) -> float:
+    """The length up to which a row less its centre is rounding noise."""
+    if centre is None:
+        return 0.0
+    return float(_ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre))
 
 
 class MomentProduct:
@@ -165,9 +179,13 @@ def _through_classes(
 
     Vectors are stored with the r index slowest, so that both products are plain matrix products.
     """
-    r, b = heads.shape[1], block.shape[1]
-    by_class = (heads @ block.reshape(r, dim * b)).reshape(-1, dim, b)
-    return (heads.mT @ within(by_class).reshape(-1, dim * b)).reshape(r * dim, b)
+    (k, r), width = heads.shape, block.shape[1]
+    at_once = max(1, _BLOCK_BYTES // (8 * k * dim))
+    if width > at_once:
+        parts = block.split(at_once, dim=1)
+        return torch.cat([_through_classes(part, heads, dim, within) for part in parts], 1)
+    by_class = (heads @ block.reshape(r, dim * width)).reshape(k, dim, width)
+    return (heads.mT @ within(by_class).reshape(k, dim * width)).reshape(r * dim, width)
 
 
 def _sorted_chunks(

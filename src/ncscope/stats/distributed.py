@@ -36,7 +36,9 @@ def merge_across_processes(moments: ClassMoments) -> ClassMoments:
 
 
 def _empty_state(moments: ClassMoments) -> dict[str, torch.Tensor]:
-    return {name: torch.zeros_like(value) for name, value in moments.state_dict().items()}
+    state = moments.state_dict()
+    state.pop("scatter_weights", None)  # fixed when the moments were made, not gathered
+    return {name: torch.zeros_like(value) for name, value in state.items()}
 
 
 def _gathered_states(moments: ClassMoments) -> list[dict[str, torch.Tensor]]:

@@ -1,7 +1,7 @@
 """Class moments of a stream of features: one pass, any split, any merge order."""
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from ncscope.errors import InputError
 from ncscope.math.symmetric import add_gram_, mirrored
 from ncscope.stats.batch import (
     Workspace,
+    as_tensor,
     check_features,
     check_labels,
     check_range,
@@ -23,7 +24,7 @@ from ncscope.stats.batch import (
 Prior: TypeAlias = Literal["empirical", "uniform"]
 Statistic: TypeAlias = Literal["scatter", "directions"]
 ALL_STATISTICS: frozenset[Statistic] = frozenset({"scatter", "directions"})
-_POOLED = frozenset({"scatter", "zero_vectors"})
+_POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
 
 
 class ClassMoments:
@@ -81,7 +82,9 @@ class ClassMoments:
         self.device, self.dtype = torch.device(device), dtype
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.means, self.traces = self._zeros(num_classes, dim), self._zeros(num_classes)
-        self.class_counts = class_counts
+        self.class_counts = (
+            None if class_counts is None else as_tensor(class_counts, "class_counts")
+        )
         self._weights = self._scatter_weights()
         self.scatter = self._zeros(dim, dim) if "scatter" in self.statistics else None
         directed = "directions" in self.statistics
@@ -89,11 +92,11 @@ class ClassMoments:
         self.unit_traces = self._zeros(num_classes) if directed else None
         self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
 
-    def update(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
+    def update(self, features: Any, labels: Any) -> None:
         """Take in a batch of any size; nothing changes if it is refused.
 
         Args:
-            features: n x d, any real dtype, any device.
+            features: n x d array-like, any real dtype, any device; gradients are not followed.
             labels: n integers in 0..k-1.
 
         Raises:
@@ -101,8 +104,9 @@ class ClassMoments:
 
         Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
         """
+        features = as_tensor(features, "features")
         check_features(features, self.dim)
-        labels = check_labels(labels, len(features)).to(self.device)
+        labels = check_labels(as_tensor(labels, "labels"), len(features)).to(self.device)
         check_range(labels, self.num_classes)
         if len(features):
             present, counts, labels = compact_labels(labels, self.num_classes)
@@ -119,7 +123,7 @@ class ClassMoments:
             InputError: If the two do not describe the same thing.
         """
         mine, theirs = self._description(), other._description()
-        if mine != theirs:
+        if mine != theirs or not _same(self.class_counts, other.class_counts):
             raise InputError(
                 expected=f"moments of {mine}", found=f"moments of {theirs}", fix="build both alike"
             )
@@ -136,6 +140,8 @@ class ClassMoments:
         state = {name: getattr(self, name).clone() for name in names}
         if self.scatter is not None:
             state["scatter"] = mirrored(self.scatter)
+        if self._weights is not None:
+            state["scatter_weights"] = self._weights.clone()
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -152,7 +158,9 @@ class ClassMoments:
                 found=f"{found}",
                 fix="build the moments alike first",
             )
-        for name, value in state.items():
+        self._check_weights(state)
+        for name in state.keys() - {"scatter_weights"}:
+            value = state[name]
             setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
 
     def _batch_moments(
@@ -229,7 +237,17 @@ class ClassMoments:
     def _description(self) -> str:
         gathered = ", ".join(["means", *sorted(self.statistics)])
         known = "" if self._weights is None else f", class counts {_digest(self.class_counts)}"
-        return f"{self.num_classes} classes, dim {self.dim}, {self.prior} prior, {gathered}{known}"
+        size = f"{self.num_classes} classes, dim {self.dim}"
+        return f"{size}, {self.prior} prior, {self.dtype}, {gathered}{known}"
+
+    def _check_weights(self, state: Mapping[str, Tensor]) -> None:
+        """Refuse a scatter that was weighted for other class counts."""
+        if self._weights is None:
+            return
+        if not torch.equal(state["scatter_weights"].to(self._weights), self._weights):
+            fix = "build the moments with the class_counts of the state"
+            found = "a scatter weighted with others"
+            raise InputError(expected="the class_counts given", found=found, fix=fix)
 
     def _scatter_weights(self) -> Float[Tensor, " k"] | None:
         """What each class's scatter is multiplied by; None stands for 1."""
@@ -281,6 +299,13 @@ def _checked_statistics(names: Iterable[Statistic]) -> frozenset[Statistic]:
             fix="drop the others",
         )
     return names
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two sets of class counts, either of which may not be known, are equal."""
+    if one is None or other is None:
+        return one is other
+    return torch.equal(one.cpu(), other.cpu())
 
 
 def _digest(counts: Tensor | None) -> str:

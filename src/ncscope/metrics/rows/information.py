@@ -111,6 +111,7 @@ ROWS = (
         lambda s: _information(s).raw.second,
         _LOOK,
         zero="all heads share one direction",
+        undefined="a head is the zero vector and has no direction",
     ),
     Metric(
         "mutual_information",
