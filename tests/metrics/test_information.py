@@ -148,7 +148,7 @@ def test_a_zero_row_of_either_representation_is_nan():
 
 
 def test_a_class_on_the_mean_up_to_rounding_has_no_direction():
-    points = torch.tensor([[0.1, 0.7], [0.3, 0.1], [0.2, 0.4]]).double()
+    points = torch.tensor([[0.1, 0.7], [0.3, 0.1], [0.2, 0.4]], dtype=torch.float64)
     labels = torch.arange(3).repeat(7)
     report = ncscope.measure(points[labels], labels, torch.eye(3, 2) + 1, groups=["information"])
     assert math.isnan(report["hdr_centered"])
@@ -231,3 +231,15 @@ def test_pairs_beyond_the_dense_limit_are_estimated(monkeypatch):
     found = pair_entropies(first, second).joint
     assert found.probes > 0
     assert abs(found.mean - exact) <= 4 * found.standard_error
+
+
+def test_what_takes_minutes_is_computed_only_if_asked_for(monkeypatch):
+    monkeypatch.setattr(information, "MOMENT_BYTES", 0)
+    monkeypatch.setattr(information, "DENSE_LIMIT", 100)
+    features, labels, weight = gaussian(300, 6, 4, 0.5, 7)
+    silent = ncscope.measure(features, labels, weight)
+    asked = ncscope.measure(features, labels, weight, groups=["information"])
+    assert "mir" not in silent
+    assert "mir_means" in silent
+    assert any("ask for the group 'information'" in note for note in silent.notes)
+    assert "mir" in asked

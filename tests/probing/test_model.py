@@ -454,7 +454,7 @@ def test_the_last_layer_of_a_reference_is_matched_by_role(
 def test_a_reference_without_a_layer_is_refused_before_the_rest_is_run() -> None:
     model = residual_net()
     reference = measured(model, loader(), layers=["blocks.1", "blocks.2"])
-    expected = r"dimension 8 for layer 'blocks\.0', found layers blocks\.1, blocks\.2; .*same layers"
+    expected = r"layer 'blocks\.0', found layers blocks\.1, blocks\.2; .*same layers"
     with pytest.raises(InputError, match=expected):
         measured(model, failing(), reference=reference)
     without = measured(model, loader(), reference=reference, layer_groups=["nc2"])

@@ -39,6 +39,12 @@ def wants_spectra(groups: Collection[str] | None) -> bool:
     return groups is None or "spectra" in groups
 
 
+_LEFT_OUT = (
+    "mir, hdr and their parts are left out: at this size they take minutes; "
+    "ask for the group 'information'"
+)
+
+
 @dataclass(frozen=True)
 class Needs:
     """What to gather for some groups of metrics.
@@ -87,6 +93,8 @@ def evaluate(
         notes += _rank_notes(sources)
     if any("information" in row.needs for row in rows):
         notes += _information_notes(sources)
+    elif groups is None and {"head", "decisions"} <= sources.gathered:
+        notes.append(_LEFT_OUT)
     undefined = [row for row in rows if math.isnan(values[row.key])]
     notes += [
         f"{', '.join([row.key, *row.aliases])} is undefined: "

@@ -92,6 +92,11 @@ class DatasetInformation:
     centred: Entropies
 
 
+def takes_minutes(samples: int, weight: Float[Tensor, "k d"]) -> bool:
+    """Whether the joint entropies need products over the stored features, minutes of them."""
+    return samples > DENSE_LIMIT and weight.numel() * weight.shape[1] * 8 > MOMENT_BYTES
+
+
 def dataset_information(
     batches: Batches,
     counts: Int[Tensor, " k"],

@@ -15,7 +15,11 @@ from torch.nn.parameter import is_lazy
 
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import Needs, needs_of
-from ncscope.metrics.information import DatasetInformation, dataset_information
+from ncscope.metrics.information import (
+    DatasetInformation,
+    dataset_information,
+    takes_minutes,
+)
 from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
 from ncscope.models.forward import forward
@@ -327,6 +331,8 @@ def _information(
     if last.weight is None or not last.needs.information:
         return {}
     counts = gatherer.moments[last.name].counts
+    if last.groups is None and takes_minutes(int(counts.sum()), last.weight):
+        return {}
     mean = stats[last.name].global_mean
     batches = gatherer.stored(last.name)
     return {last.name: dataset_information(batches, counts, last.weight, mean)}
