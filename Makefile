@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all lint bench docs figures clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +32,11 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The pictures and studies that the README and the docs show; minutes.
+figures: $(STAMP)
+	$(BIN)/python docs/figures/demo.py
+	$(BIN)/python docs/figures/batch_mir.py
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache

@@ -127,8 +127,8 @@ def page(curves: list[Curve]) -> str:
 
 The matrix mutual information ratio was published as an average over batches, because its
 definition forms n x n matrices. `ncscope.measure` gives it for the whole data set, exactly.
-The two are different numbers: the entropies of b samples cannot pass log b, so a batch sees the
-features as more nearly collapsed than they are.
+The two are different numbers: a batch of b samples has no more than b directions to spread over,
+and the smaller it is, the larger the ratio comes out.
 
 ![MIR estimated at batch sizes from 16 to 1024, against the exact value](images/batch-estimate.svg)
 

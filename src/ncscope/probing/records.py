@@ -55,7 +55,7 @@ class GeodesicRecord:
 
 @dataclass(frozen=True)
 class ProbeRecord:
-    """All layers of one model, measured on one set of samples in one forward pass.
+    """All layers of one model, measured on one set of samples in one pass.
 
     Attributes:
         layers: One record a layer, in forward order; the last one feeds the head.
