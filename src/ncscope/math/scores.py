@@ -7,6 +7,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 _CHUNK_BYTES = 8 * 2**20
+_FEWEST_ROWS = 256  # fewer, and the product is spent on reading the weights
 
 
 def argmax_of_scores(
@@ -42,7 +43,7 @@ def argmax_of_scores(
     exact = wide or _float32_is_reduced(features.device.type)
     scorers = [_Scorer(weight, offset, exact) for weight, offset in heads]
     widest = max(len(weight) for weight, _ in heads) + features.shape[1]
-    rows = max(16, _CHUNK_BYTES // (8 * widest))
+    rows = max(_FEWEST_ROWS, _CHUNK_BYTES // (8 * widest))
     with torch.autocast(features.device.type, enabled=False):
         chunks = [[s.argmax(chunk, centre) for s in scorers] for chunk in features.split(rows)]
     return [torch.cat(column) for column in zip(*chunks, strict=True)]
