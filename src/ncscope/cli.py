@@ -161,7 +161,7 @@ def theory(
     only: Annotated[str | None, typer.Option(help="Id of the one statement to check.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
 ) -> None:
-    """Check every statement of the papers on fresh random instances; exit 1 if one fails.
+    """Check the INFO paper's statements on fresh random instances; exit 1 if one fails.
 
     Example: ncscope theory
 
