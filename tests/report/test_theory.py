@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from ncscope.report.theory import theory_table
-from ncscope.theory.statement import Result
+from ncscope.theory.statements.statement import Result
 
 HELD = Result("made/up-1", "1 <= 2 for all x.", "nowhere 1.1", 1234, 2e-16, 1e-9, "holds", 7)
 CORRECTED = replace(

@@ -18,9 +18,9 @@ class Samples(NamedTuple):
 
     features: Tensor
     labels: Tensor
+    num_classes: int
     weight: Tensor | None
     bias: Tensor | None
-    num_classes: int
 
 
 def checked_samples(
@@ -51,7 +51,7 @@ def checked_samples(
     check_head(weight, bias)
     checked = None if head is None else checked_weight(head, known, rows.shape[1], rows.device)
     offset = None if bias is None else checked_bias(bias, known, rows.device)
-    return Samples(rows, classes, checked, offset, known)
+    return Samples(rows, classes, known, checked, offset)
 
 
 def check_head(weight: Any, bias: Any) -> None:

@@ -3,21 +3,12 @@
 from collections.abc import Collection
 from typing import Any
 
-import torch
-
-from ncscope.api.inputs import Samples, check_head, checked_bias, checked_samples, checked_weight
+from ncscope.api.inputs import check_head, checked_bias, checked_samples, checked_weight
 from ncscope.api.result import Report
 from ncscope.errors import InputError
-from ncscope.metrics.evaluate import needs_of
-from ncscope.metrics.information import (
-    DatasetInformation,
-    dataset_information,
-    takes_minutes,
-)
 from ncscope.metrics.sources import Sources
 from ncscope.probing.compute import layer_record
-from ncscope.stats.batch import check_range
-from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.probing.samples import measure_samples
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
@@ -70,33 +61,15 @@ def measure(
         (0.0, 1.0)
     """
     samples = checked_samples(features, labels, weight, bias, num_classes)
-    needs = needs_of(groups, samples.weight is not None)
-    counts = None
-    if prior == "uniform":
-        check_range(samples.labels, samples.num_classes)
-        counts = torch.bincount(samples.labels, minlength=samples.num_classes)
-    moments = ClassMoments(
-        samples.num_classes,
-        samples.features.shape[1],
-        statistics=needs.statistics,
+    record, stats = measure_samples(
+        "features",
+        *samples,
         prior=prior,
-        class_counts=counts,
-        device=samples.features.device,
+        groups=groups,
+        weight_decay=weight_decay,
+        reference=reference_statistics(reference, samples.features.shape[1]),
     )
-    moments.update(samples.features, samples.labels)
-    stats = finish(moments)
-    means_of = reference_statistics(reference, stats)
-    heads = samples.weight
-    skipped = groups is None and heads is not None and takes_minutes(len(samples.labels), heads)
-    sources = Sources(
-        stats,
-        samples.weight,
-        samples.bias,
-        _decisions(samples, means_of) if needs.decisions else None,
-        _information(samples, moments, stats) if needs.information and not skipped else None,
-        weight_decay,
-    )
-    return Report(layer_record("features", sources, groups), stats)
+    return Report(record, stats)
 
 
 def measure_moments(
@@ -141,38 +114,22 @@ def measure_moments(
 
 
 def reference_statistics(
-    reference: "ClassMoments | Report | None", own: ClassStatistics
-) -> ClassStatistics:
+    reference: "ClassMoments | Report | None", dim: int
+) -> ClassStatistics | None:
     """The statistics whose class means the nearest-mean rule uses.
 
     Raises:
         InputError: If the reference is of another dimension, or no moments or report at all.
     """
     if reference is None:
-        return own
+        return None
     if not isinstance(reference, ClassMoments | Report):
         fix = "pass what measure returned for the training set, or its moments"
         found = type(reference).__name__
         raise InputError(expected="a reference of moments or a report", found=found, fix=fix)
     stats = finish(reference) if isinstance(reference, ClassMoments) else reference.statistics
-    if stats.dim != own.dim:
+    if stats.dim != dim:
         fix = "measure the same layer of the same model on the training set"
         found = f"dimension {stats.dim}"
-        raise InputError(expected=f"a reference of dimension {own.dim}", found=found, fix=fix)
+        raise InputError(expected=f"a reference of dimension {dim}", found=found, fix=fix)
     return stats
-
-
-def _decisions(samples: Samples, means_of: ClassStatistics) -> DecisionCounts:
-    device = samples.features.device
-    decider = Decider(
-        means_of.classes.to(device), means_of.means.to(device), samples.weight, samples.bias
-    )
-    return decider(samples.features, samples.labels)
-
-
-def _information(
-    samples: Samples, moments: ClassMoments, stats: ClassStatistics
-) -> DatasetInformation:
-    assert samples.weight is not None
-    batches = [(samples.features, samples.labels)]
-    return dataset_information(batches, moments.counts, samples.weight, stats.global_mean)

@@ -4,8 +4,8 @@ import json
 import secrets
 from collections.abc import Iterable
 
-from ncscope.theory.statement import Result
-from ncscope.theory.table import check_all
+from ncscope.theory.statements.statement import Result
+from ncscope.theory.statements.table import check_all
 
 _SEEDS = 10**9
 

@@ -91,3 +91,10 @@ class Snapshot:
     epoch: int
     split: str
     probe: ProbeRecord
+
+
+Row = dict[str, float | int | str]
+"""One measurement, flat: ``step``, ``epoch``, ``split``, ``layer`` and the metrics by key.
+
+A line of ``metrics.jsonl``; ``part`` is added where a run has several parts.
+"""

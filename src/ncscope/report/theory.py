@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ncscope.theory.statement import Result, Verdict
+from ncscope.theory.statements.statement import Result, Verdict
 
 _STYLES: dict[Verdict, str] = {"holds": "green", "holds-as-corrected": "yellow", "fails": "red"}
 _CAPTION = (

@@ -7,10 +7,26 @@ from difflib import get_close_matches
 import torch
 
 from ncscope.errors import InputError
-from ncscope.theory import information, regression
-from ncscope.theory.statement import Result, Statement
+from ncscope.theory.statements import (
+    info_entropies,
+    info_regression,
+    mse_central_path,
+    mse_decomposition,
+    pfc,
+    vci,
+    xufm,
+)
+from ncscope.theory.statements.statement import Result, Statement
 
-STATEMENTS: tuple[Statement, ...] = (*information.STATEMENTS, *regression.STATEMENTS)
+STATEMENTS: tuple[Statement, ...] = (
+    *info_entropies.STATEMENTS,
+    *info_regression.STATEMENTS,
+    *vci.STATEMENTS,
+    *mse_decomposition.STATEMENTS,
+    *mse_central_path.STATEMENTS,
+    *pfc.STATEMENTS,
+    *xufm.STATEMENTS,
+)
 
 
 def check_all(seed: int, only: str | None = None) -> list[Result]:

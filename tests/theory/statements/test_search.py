@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ncscope.theory.search import Instance, climb, factors
+from ncscope.theory.statements.search import Instance, climb, factors
 
 
 @pytest.mark.parametrize("seed", range(12))

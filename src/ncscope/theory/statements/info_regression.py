@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.entropy import gram_entropy
-from ncscope.theory.search import Instance, climb, factors, integer, magnitude, normal
-from ncscope.theory.statement import Statement
+from ncscope.theory.statements.search import Instance, climb, factors, integer, magnitude, normal
+from ncscope.theory.statements.statement import Statement
 
 TOLERANCE = 1e-9
 _STARTS = 12

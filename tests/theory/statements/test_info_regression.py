@@ -5,8 +5,13 @@ import math
 import pytest
 import torch
 
-from ncscope.theory.regression import affine_fit, largest_entropy, rank_bounds, tail_mass
-from ncscope.theory.search import normal
+from ncscope.theory.statements.info_regression import (
+    affine_fit,
+    largest_entropy,
+    rank_bounds,
+    tail_mass,
+)
+from ncscope.theory.statements.search import normal
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 
 from ncscope.math.frames import orthogonal_frame
 from ncscope.metrics.information import pair_entropies
-from ncscope.theory.information import (
+from ncscope.theory.statements.info_entropies import (
     _relu_collapse,
     class_means,
     off_collapse,

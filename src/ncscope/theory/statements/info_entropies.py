@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics.information import Entropies, collapse_mir, pair_entropies
-from ncscope.theory.search import Instance, climb, factors, integer, magnitude, normal
-from ncscope.theory.statement import Statement
+from ncscope.theory.statements.search import Instance, climb, factors, integer, magnitude, normal
+from ncscope.theory.statements.statement import Statement
 
 TOLERANCE = 1e-9
 _CLASSES = (3, 4, 5, 7, 10, 20, 50)

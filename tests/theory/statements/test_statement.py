@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 import torch
 
-from ncscope.theory.statement import Check, Statement
+from ncscope.theory.statements.statement import Check, Statement
 
 
 def deviating(*values: float) -> Check:

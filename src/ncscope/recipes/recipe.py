@@ -1,0 +1,65 @@
+"""What an experiment is: parts that yield rows, and what is claimed and drawn from the rows."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypedDict, TypeVar
+
+from pydantic import BaseModel
+
+from ncscope.probing.records import Row
+from ncscope.report.drawing import Drawing
+
+Scale = Literal["paper", "small"]
+Config = TypeVar("Config", bound=BaseModel)
+
+
+class Claim(TypedDict):
+    """A statement put to the test: a line of ``claims.json``."""
+
+    claim: str
+    held: bool
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of an experiment that is run, and kept, as a whole.
+
+    Attributes:
+        name: Stands in every row as ``part``; unique within a recipe.
+        rows: How many rows it yields, for the progress bar.
+        run: Yields them; the same ones every time.
+    """
+
+    name: str
+    rows: int
+    run: Callable[[], Iterator[Row]]
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[Config]):
+    """An experiment. Everything but the parts' rows follows from the rows.
+
+    Attributes:
+        id: Paper and name, for example ``"xufm/ufm"``.
+        title: Heading of its report.
+        lead: A sentence or two on what is shown.
+        source: Paper, section, figures.
+        cost: By scale, what it takes, with the machine it was measured on.
+        scales: By scale, the settings.
+        parts: The pieces of work that settings ask for, in order.
+        claims: What the paper says of the result, each statement tested on the rows.
+        drawings: The figures, in the paper's arrangement.
+        columns: Keys of the rows that the table of the last measurements shows.
+    """
+
+    id: str
+    title: str
+    lead: str
+    source: str
+    cost: Mapping[Scale, str]
+    scales: Mapping[Scale, Config]
+    parts: Callable[[Config], Sequence[Part]]
+    claims: Callable[[Config, Sequence[Row]], list[Claim]]
+    drawings: Callable[[Config, Sequence[Row]], list[Drawing]]
+    columns: Sequence[str]
