@@ -36,19 +36,19 @@ class Part:
     run: Callable[[], Iterator[Row]]
 
 
-@dataclass(frozen=True)
-class Recipe(Generic[Config]):
-    """An experiment. Everything but the parts' rows follows from the rows.
+@dataclass(frozen=True, kw_only=True)
+class Study(Generic[Config]):
+    """Something to run and look at. Everything but the parts' rows follows from the rows.
 
     Attributes:
-        id: Paper and name, for example ``"xufm/ufm"``.
+        id: Its name, for example ``"ufm"`` or ``"xufm/ufm"``.
         title: Heading of its report.
         lead: A sentence or two on what is shown.
         source: Paper, section, figures.
-        cost: By scale, what it takes, with the machine it was measured on.
-        scales: By scale, the settings.
+        config: Its settings: a frozen model that allows no further field, every field with a
+            description, a default and its bounds.
         parts: The pieces of work that settings ask for, in order.
-        claims: What the paper says of the result, each statement tested on the rows.
+        claims: What should be true of the result, each statement tested on the rows.
         drawings: The figures, in the paper's arrangement.
         columns: Keys of the rows that the table of the last measurements shows.
     """
@@ -57,9 +57,21 @@ class Recipe(Generic[Config]):
     title: str
     lead: str
     source: str
-    cost: Mapping[Scale, str]
-    scales: Mapping[Scale, Config]
+    config: type[Config]
     parts: Callable[[Config], Sequence[Part]]
     claims: Callable[[Config, Sequence[Row]], list[Claim]]
     drawings: Callable[[Config, Sequence[Row]], list[Drawing]]
     columns: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Study[Config]):
+    """A paper's experiment: a study with the paper's settings, and smaller ones.
+
+    Attributes:
+        scales: By scale, the settings.
+        cost: By scale, what it takes, with the machine it was measured on.
+    """
+
+    scales: Mapping[Scale, Config]
+    cost: Mapping[Scale, str]

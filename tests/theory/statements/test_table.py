@@ -6,10 +6,18 @@ import torch
 from ncscope.errors import InputError
 from ncscope.theory.statements.statement import Result
 from ncscope.theory.statements.table import STATEMENTS, check_all
-from tests.theory.statements.expected import info, mse, pfc, vci, xufm
+from tests.theory.statements.expected import (
+    info,
+    mse_central_path,
+    mse_decomposition,
+    pfc,
+    vci,
+    xufm,
+    xufm_extended,
+)
 from tests.theory.statements.expected.broken import Break
 
-PAPERS = (info, vci, mse, pfc, xufm)
+PAPERS = (info, vci, mse_decomposition, mse_central_path, pfc, xufm, xufm_extended)
 VERDICTS = {name: verdict for paper in PAPERS for name, verdict in paper.VERDICTS.items()}
 BREAKS = [broken for paper in PAPERS for broken in paper.BREAKS]
 

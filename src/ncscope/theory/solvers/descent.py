@@ -10,7 +10,7 @@ from ncscope.theory.surrogates.problem import Point, Problem
 def gradient_descent(
     problem: Problem, start: Point, rate: float, record: Collection[int]
 ) -> Iterator[tuple[int, Point]]:
-    r"""$x\leftarrow x-\eta\nabla f(x)$, handing over the point at chosen steps.
+    r"""Steps of $-\eta\nabla f$, handing over the point at chosen ones.
 
     Args:
         problem: What to minimise.

@@ -15,6 +15,7 @@ from ncscope.theory.statements import (
     pfc,
     vci,
     xufm,
+    xufm_extended,
 )
 from ncscope.theory.statements.statement import Result, Statement
 
@@ -26,6 +27,7 @@ STATEMENTS: tuple[Statement, ...] = (
     *mse_central_path.STATEMENTS,
     *pfc.STATEMENTS,
     *xufm.STATEMENTS,
+    *xufm_extended.STATEMENTS,
 )
 
 

@@ -1,4 +1,4 @@
-"""Unconstrained features models (XUFM sections 3 to 5)."""
+"""The unconstrained features model under the MSE loss (XUFM section 3)."""
 
 from ncscope.theory.statements.statement import Statement
 

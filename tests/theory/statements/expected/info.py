@@ -1,4 +1,4 @@
-"""What the INFO paper's statements must come to, and the broken formulas that must fail them."""
+"""What the INFO paper's statements must come to, and formulas that break them."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the VCI paper's statements must come to, and the broken formulas that must fail them."""
+"""What the VCI paper's statements must come to, and formulas that break them."""
 
 from tests.theory.statements.expected.broken import Break
 

@@ -1,0 +1,1 @@
+"""Surrogate models as studies: each with settings of its own, for `ncscope simulate`."""

@@ -1,0 +1,7 @@
+"""What the MSE paper's statements on its loss must come to, and formulas that break them."""
+
+from tests.theory.statements.expected.broken import Break
+
+VERDICTS: dict[str, str] = {}
+
+BREAKS: list[Break] = []
