@@ -1,4 +1,4 @@
-"""What the MSE paper's statements on the central path must come to, and formulas that break them."""
+"""What the statements on the central path must come to, and formulas that break them."""
 
 from tests.theory.statements.expected.broken import Break
 

@@ -1,4 +1,4 @@
-"""What the XUFM paper's statements on extended and perturbed models must come to, and formulas that break them."""
+"""What the statements on extended models must come to, and formulas that break them."""
 
 from tests.theory.statements.expected.broken import Break
 
