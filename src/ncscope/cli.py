@@ -5,8 +5,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from rich.console import Console
@@ -17,10 +18,13 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from typer.core import TyperGroup
 
 from ncscope.errors import InputError
 
 if TYPE_CHECKING:
+    from ncscope.api.studies import StudyRun
+    from ncscope.recipes.recipe import Study
     from ncscope.training.loop import EpochEnd
 
 # Typer carries its own copy of click in some versions and depends on it in others.
@@ -161,7 +165,7 @@ def theory(
     only: Annotated[str | None, typer.Option(help="Id of the one statement to check.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
 ) -> None:
-    """Check the INFO paper's statements on fresh random instances; exit 1 if one fails.
+    """Check the papers' statements on fresh random instances; exit 1 if one fails.
 
     Example: ncscope theory
 
@@ -179,6 +183,141 @@ def theory(
         Console().print(theory_table(results, results[0].seed))
     if any(result.verdict == "fails" for result in results):
         raise typer.Exit(1)
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="For example xufm/ufm; see ncscope list.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")
+    ] = None,
+    scale: Annotated[
+        Literal["paper", "small"], typer.Option(help="The paper's settings, or smaller ones.")
+    ] = "small",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that --out holds.")
+    ] = False,
+) -> None:
+    """Re-run a paper's experiment, draw its figures, and test its claims.
+
+    Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
+    """
+    from ncscope.api.studies import reproduce as run_experiment
+
+    folder = out or Path("runs") / f"{experiment.replace('/', '-')}-{scale}"
+    with _row_bar() as on_row:
+        run = run_experiment(experiment, out=folder, scale=scale, resume=resume, on_row=on_row)
+    _show(run)
+
+
+@app.command(name="list")
+def list_experiments() -> None:
+    """List the papers' experiments and what they cost."""
+    from ncscope.recipes.catalogue import EXPERIMENTS, experiment
+    from ncscope.report.rows import recipes_table
+
+    recipes = [(name, shows, experiment(name).cost) for name, shows in EXPERIMENTS.items()]
+    Console().print(recipes_table(recipes))
+
+
+class _Simulations(TyperGroup):
+    """A command for each surrogate model, made when it is asked for: models take time to load."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from ncscope.recipes.catalogue import SIMULATIONS
+
+        return list(SIMULATIONS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        from ncscope.recipes.catalogue import SIMULATIONS, simulation
+
+        single = typer.Typer(rich_markup_mode=None, add_completion=False)
+        single.command(name=cmd_name)(
+            _simulation_command(simulation(cmd_name), SIMULATIONS[cmd_name])
+        )
+        return typer.main.get_command(single)
+
+
+simulations = typer.Typer(cls=_Simulations, rich_markup_mode=None)
+app.add_typer(simulations, name="simulate")
+
+
+@simulations.callback()
+def simulate() -> None:
+    """Run a surrogate model with any parameters.
+
+    Example: ncscope simulate ufm --num-classes 10 --bias free --out my-ufm
+
+    Example: ncscope simulate central-path --json
+    """
+
+
+def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None]:
+    """A function with an option for each of the study's settings, as Typer reads them."""
+
+    def command(out: Path | None, json: bool, **given: Any) -> None:
+        from ncscope.api.studies import simulate
+
+        with _row_bar() as on_row:
+            run = simulate(study.id, out=out, on_row=on_row, **given)
+        if json:
+            print(run.to_json())
+        else:
+            _show(run)
+
+    folder = typer.Option(help="Folder for rows, claims, figures and report; default none.")
+    as_json = typer.Option("--json", help="Print one JSON object only.")
+    options = [
+        _option(name, _typed(field.annotation), typer.Option(help=field.description), field.default)
+        for name, field in study.config.model_fields.items()
+    ]
+    options += [
+        _option("out", Path | None, folder, None),
+        _option("json", bool, as_json, False),
+    ]
+    command.__doc__ = f"{summary}\n\n{study.lead} Source: {study.source}."
+    command.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
+def _option(name: str, kind: Any, option: Any, default: Any) -> Parameter:
+    annotation = Annotated[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _typed(annotation: Any) -> Any:
+    """The option's type; of a tuple of any length a list, each value an option of its own."""
+    kinds = get_args(annotation)
+    return list[kinds[0]] if get_origin(annotation) is tuple else annotation  # type: ignore[valid-type]
+
+
+def _show(run: "StudyRun") -> None:
+    from ncscope.report.claims import claims_table
+    from ncscope.report.rows import rows_table
+
+    console = Console()
+    console.print(rows_table(run.rows, run.study.columns))
+    if run.claims:
+        console.print(claims_table(run.claims))
+    if run.page is not None:
+        console.print(f"Report: {run.page.resolve().as_uri()}", soft_wrap=True)
+
+
+@contextmanager
+def _row_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """A live bar of the measurements; what it yields is called after each."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("Starting", total=None)
+        yield lambda part, done, total: progress.update(
+            task, description=part, completed=done, total=total
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Check the statements of the INFO paper on fresh random instances."""
+"""Check the statements of the five papers on fresh random instances."""
 
 import json
 import secrets
@@ -11,7 +11,7 @@ _SEEDS = 10**9
 
 
 def check_theory(seed: int | None = None, only: str | None = None) -> list[Result]:
-    """The verdict on every statement of the INFO paper, each checked on random instances.
+    """The verdict on every statement of the five papers, each checked on random instances.
 
     Args:
         seed: Decides the instances; None draws a fresh seed, which every result reports. The

@@ -106,6 +106,19 @@ def probe_page(title: str, probe: ProbeRecord) -> str:
 
 
 def _render(template: str, payload: Mapping[str, Any], **context: Any) -> str:
+    """A page with interactive charts."""
+    return rendered(
+        template,
+        payload=payload,
+        data=Markup(as_json(payload)),
+        scripts=[_asset(name) for name in _SCRIPTS],
+        plotly=Markup(get_plotlyjs()),
+        **context,
+    )
+
+
+def rendered(template: str, **context: Any) -> str:
+    """A template of this folder, filled in and with the style sheet inside."""
     environment = Environment(
         loader=PackageLoader("ncscope", "report/templates"),
         autoescape=True,
@@ -115,14 +128,7 @@ def _render(template: str, payload: Mapping[str, Any], **context: Any) -> str:
     )
     environment.filters["mathml"] = lambda latex: Markup(formula(latex))
     environment.filters["breakable"] = _breakable
-    return environment.get_template(template).render(
-        payload=payload,
-        data=Markup(as_json(payload)),
-        style=_asset("style.css"),
-        scripts=[_asset(name) for name in _SCRIPTS],
-        plotly=Markup(get_plotlyjs()),
-        **context,
-    )
+    return environment.get_template(template).render(style=_asset("style.css"), **context)
 
 
 def _breakable(name: str) -> Markup:

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from ncscope.errors import InputError
-from ncscope.files import write_text
-from ncscope.probing.records import Snapshot
+from ncscope.files import write_bytes, write_text
+from ncscope.probing.records import Row, Snapshot
 
 
 class RunFolder:
@@ -47,6 +47,28 @@ class RunFolder:
             for s in snapshots
         )
         self._save_lines("snapshots.jsonl", whole)
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """What config.yaml says; None if there is none."""
+        file = self.path / "config.yaml"
+        return yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
+
+    def save_rows(self, rows: Iterable[Row]) -> None:
+        """Write metrics.jsonl: a row a line, NaN and infinities as null."""
+        self._save_lines("metrics.jsonl", rows)
+
+    def load_rows(self) -> list[Row]:
+        """What metrics.jsonl holds, null as NaN; nothing if there is none."""
+        file = self.path / "metrics.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return [{k: math.nan if v is None else v for k, v in json.loads(x).items()} for x in lines]
+
+    def save_figure(self, name: str, suffix: str, content: bytes) -> Path:
+        """Write a figure into the folder ``figures``."""
+        folder = self.path / "figures"
+        folder.mkdir(exist_ok=True)
+        return write_bytes(folder / f"{name}.{suffix}", content)
 
     def save_claims(self, claims: Sequence[Mapping[str, Any]]) -> None:
         """Write claims.json."""

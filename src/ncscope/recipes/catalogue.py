@@ -1,0 +1,56 @@
+"""Where each study lives. A study's module is imported when it is asked for, not before."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from ncscope.errors import InputError
+from ncscope.recipes.recipe import Recipe, Study
+
+SIMULATIONS: Mapping[str, str] = {
+    "ufm": "Unconstrained features under the MSE loss, with any kind of bias.",
+    "ufm-cross-entropy": "Unconstrained features under the cross-entropy loss.",
+    "extended": "Several layers of weights on unconstrained features, linear or ReLU.",
+    "perturbed": "The best classifier on collapsed features that noise has moved.",
+    "mufm": "Features tied to the data by the way they have come, layer by layer or reduced.",
+    "geodesic": "The straight line from data to collapsed features.",
+    "central-path": "Features under the best classifier, flowing down the MSE loss.",
+}
+"""Surrogate models by name, with what each is."""
+
+EXPERIMENTS: Mapping[str, str] = {
+    "xufm/ufm": "XUFM figures 1-2 and 6-7: collapse of unconstrained features.",
+    "xufm/extended": "XUFM figures 3-4 and 8-9: collapse at two levels, linear and ReLU.",
+    "pfc/mufm": "PFC figures 4-5: features between the data and the simplex.",
+    "mse/central-path": "MSE theorem 3 and its corollaries: the flow to collapse.",
+}
+"""The papers' experiments by name, with what each shows."""
+
+
+def simulation(name: str) -> Study[Any]:
+    """The study of a surrogate model.
+
+    Raises:
+        InputError: If there is none of that name.
+    """
+    found = _known(name, SIMULATIONS, "surrogate models").replace("-", "_")
+    return import_module(f"ncscope.recipes.simulations.{found}").STUDY
+
+
+def experiment(name: str) -> Recipe[Any]:
+    """The recipe of a paper's experiment.
+
+    Raises:
+        InputError: If there is none of that name.
+    """
+    found = _known(name, EXPERIMENTS, "experiments").replace("-", "_").replace("/", "_")
+    return import_module(f"ncscope.recipes.{found}").RECIPE
+
+
+def _known(name: str, names: Mapping[str, str], kind: str) -> str:
+    if name not in names:
+        (nearest,) = get_close_matches(name.lower(), list(names), n=1, cutoff=0.0)
+        expected = f"one of the {kind} {', '.join(names)}"
+        raise InputError(expected=expected, found=repr(name), fix=f"the nearest is {nearest}")
+    return name

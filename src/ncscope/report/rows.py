@@ -1,0 +1,70 @@
+"""Rows of an experiment as a table: where every part ended, level by level."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ncscope.probing.records import Row
+from ncscope.report.numbers import plain
+
+
+def last_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The last row of every layer, by part, in order of first appearance."""
+    last: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        last.setdefault(str(row.get("part", "")), {})[str(row.get("layer", ""))] = row
+    return {part: list(layers.values()) for part, layers in last.items()}
+
+
+def rows_table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
+    """The last measurement of every part.
+
+    Args:
+        rows: Of a study.
+        columns: Keys to show; empty where a row lacks one.
+
+    Returns:
+        A table that an 80-column terminal can show.
+    """
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title="Last measurement",
+        title_justify="left",
+    )
+    table.add_column("", min_width=10, overflow="fold")
+    for key in columns:
+        table.add_column(key.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom")
+    for part, layers in last_rows(rows).items():
+        table.add_section()
+        table.add_row(Text(part, style="bold"))
+        for row in layers:
+            table.add_row(Text(f"  {row.get('layer', '')}"), *(shown(row, key) for key in columns))
+    return table
+
+
+def recipes_table(recipes: Sequence[tuple[str, str, Mapping[Any, str]]]) -> Table:
+    """Experiments by name.
+
+    Args:
+        recipes: Name, what it shows, and its cost by scale.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 1, 0))
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("shows, and what it takes")
+    for name, shows, cost in recipes:
+        takes = "; ".join(f"{scale}: {what}" for scale, what in cost.items())
+        table.add_row(Text(name, style="bold"), Text(f"{shows}\n").append(takes, style="dim"))
+    return table
+
+
+def shown(row: Row, key: str) -> str:
+    """One value as text; nothing where the row has none."""
+    value = row.get(key)
+    if isinstance(value, float):
+        return plain(value)
+    return "" if value is None else str(value)

@@ -1,0 +1,111 @@
+"""What runs studies: the run folder, resuming, settings, JSON, errors."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from ncscope.api import studies
+from ncscope.api.studies import reproduce, simulate
+from ncscope.errors import InputError
+from ncscope.recipes.recipe import Part
+from tests.recipes import halving
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch):
+    """The study of these tests stands in the catalogue."""
+    monkeypatch.setattr(studies, "experiment", lambda name: halving.RECIPE)
+    monkeypatch.setattr(studies, "simulation", lambda name: halving.RECIPE)
+
+
+def test_a_simulation_without_a_folder_writes_nothing_and_knows_its_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    run = simulate("halving", steps=2, on_row=lambda *now: seen.append(now))
+    assert [row["value"] for row in run.rows] == [8, 4, 2, -8, -4, -2]
+    assert {row["part"] for row in run.rows} == {"upper", "lower"}
+    assert seen[0] == ("upper", 1, 6)
+    assert seen[-1] == ("lower", 6, 6)
+    assert [claim["held"] for claim in run.claims] == [True, False]
+    assert run.page is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_holds_settings_claims_and_rows_and_says_null_for_nan():
+    whole = json.loads(simulate("halving", steps=1).to_json())
+    assert whole["model"] == "test/halving"
+    assert whole["settings"] == {"start": 8.0, "steps": 1}
+    assert [claim["held"] for claim in whole["claims"]] == [True, False]
+    assert [row["log"] for row in whole["rows"]] == [math.log(8), math.log(4), None, None]
+
+
+def test_the_run_folder_is_complete_and_the_same_every_time(tmp_path):
+    for name in "ab":
+        reproduce("halving", out=tmp_path / name)
+    names = {str(f.relative_to(tmp_path / "a")) for f in (tmp_path / "a").rglob("*") if f.is_file()}
+    figures = {"figures/halves.svg", "figures/halves.pdf"}
+    assert names == {"config.yaml", "metrics.jsonl", "claims.json", "report.html"} | figures
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+    page = (tmp_path / "a" / "report.html").read_text()
+    assert "It reaches zero." in page
+    assert "data:image/svg+xml;base64," in page
+
+
+@pytest.mark.parametrize("row", range(9))
+def test_a_run_stopped_at_any_row_resumes_to_the_same_files(row, tmp_path):
+    whole = reproduce("halving", out=tmp_path / "whole")
+
+    def stop(part, done, total):
+        if done > row:
+            raise KeyboardInterrupt
+
+    broken = tmp_path / "broken"
+    if row < len(whole.rows):
+        with pytest.raises(KeyboardInterrupt):
+            reproduce("halving", out=broken, on_row=stop)
+    else:
+        reproduce("halving", out=broken)
+    reproduce("halving", out=broken, resume=True)
+    for name in ("config.yaml", "metrics.jsonl", "claims.json", "report.html"):
+        assert (broken / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_finished_part_is_not_run_again(tmp_path, monkeypatch):
+    reproduce("halving", out=tmp_path)
+
+    def refuse(config):
+        def run():
+            raise AssertionError
+            yield {}
+
+        return [Part(part.name, part.rows, run) for part in halving.parts(config)]
+
+    monkeypatch.setattr(studies, "experiment", lambda name: replace(halving.RECIPE, parts=refuse))
+    assert len(reproduce("halving", out=tmp_path, resume=True).rows) == 8
+    with pytest.raises(AssertionError):
+        reproduce("halving", out=tmp_path / "other")
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tmp_path):
+    reproduce("halving", out=tmp_path)
+    with pytest.raises(InputError, match=r"without a run, found one .*; pass --resume"):
+        reproduce("halving", out=tmp_path)
+    with pytest.raises(InputError, match="found another scale: small there, paper here"):
+        reproduce("halving", out=tmp_path, scale="paper", resume=True)
+
+
+def test_bad_settings_are_one_sentence():
+    with pytest.raises(InputError, match=r"settings start, steps, found 'step'; .* is steps"):
+        simulate("halving", step=3)
+    with pytest.raises(InputError, match=r"steps: greater than or equal to 1, found 0; .*halve"):
+        simulate("halving", steps=0)
+    with pytest.raises(InputError, match="start: a valid number"):
+        simulate("halving", start="eight")
+
+
+def test_an_unknown_scale_is_refused(tmp_path, unchecked_signatures):
+    with pytest.raises(InputError, match="scale paper or small, found 'tiny'"):
+        reproduce("halving", out=tmp_path, scale="tiny")
