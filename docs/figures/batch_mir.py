@@ -18,7 +18,8 @@ import ncscope
 from ncscope.metrics.information import collapse_mir
 from ncscope.models.residual import ResidualNet
 from ncscope.training.digits import digits
-from ncscope.training.loop import train
+from ncscope.training.learner import Learner
+from ncscope.training.loop import supervised, train
 from ncscope.training.reproducible import reproducible
 
 DOCS = Path(__file__).parents[1]
@@ -64,8 +65,8 @@ def digits_features(epochs: int) -> Features:
         constant = torch.optim.lr_scheduler.ConstantLR(optimiser, factor=1.0)
         order = torch.Generator().manual_seed(0)
         loader = DataLoader(data, 64, shuffle=True, generator=order)
-        ends = train(fabric, model, optimiser, constant, loader, epochs, nn.CrossEntropyLoss())
-        list(ends)
+        learner, loss = Learner(model, optimiser, constant), supervised(nn.CrossEntropyLoss())
+        list(train(fabric, learner, lambda epoch, first: loader, loss, epochs))
         images, labels = data.tensors
         with torch.no_grad():
             rows = model.blocks(model.stem(images))

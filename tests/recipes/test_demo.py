@@ -94,7 +94,7 @@ def training_of(monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> tuple[Any, An
 
     monkeypatch.setattr(demo, "train", spy)
     run(TINY.model_copy(update={"epochs": 1, "seed": seed}))
-    return caught[2], caught[4]
+    return caught[1].optimiser, caught[2](0, 0)
 
 
 def test_the_two_decays_are_on_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from lightning.fabric import Fabric
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from ncscope.training.loop import EpochEnd, log_spaced_epochs, train
+from ncscope.training.learner import Learner
+from ncscope.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 
 SAMPLES, BATCH, EPOCHS = 50, 16, 6
 RATE = 0.5
@@ -33,8 +34,9 @@ class Run:
         fabric = Fabric(accelerator="cpu", devices=1)
         fabric.launch()
         loader = DataLoader(self.data, BATCH)
-        loss = nn.functional.cross_entropy
-        return train(fabric, self.model, self.optimiser, self.schedule, loader, EPOCHS, loss)
+        loss = supervised(nn.functional.cross_entropy)
+        learner = Learner(self.model, self.optimiser, self.schedule)
+        return train(fabric, learner, lambda epoch, first: loader, loss, EPOCHS)
 
     @property
     def rate(self) -> float:

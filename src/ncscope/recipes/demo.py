@@ -58,7 +58,8 @@ from ncscope.models.residual import ResidualNet
 from ncscope.probing.model import Probed, ProbeOptions, probe_model
 from ncscope.probing.records import ProbeRecord, Snapshot
 from ncscope.training.digits import Split, digits
-from ncscope.training.loop import EpochEnd, log_spaced_epochs, train
+from ncscope.training.learner import Learner
+from ncscope.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.training.reproducible import reproducible
 
 LAYERS = ("stem", "blocks.*")
@@ -167,7 +168,8 @@ def _training(config: DemoConfig, model: ResidualNet, data: Split) -> Iterator[E
     order = torch.Generator().manual_seed(config.seed)
     loader = DataLoader(data.train, config.batch_size, shuffle=True, generator=order)
     loss = nn.CrossEntropyLoss(label_smoothing=config.label_smoothing)
-    return train(fabric, model, optimiser, schedule, loader, config.epochs, loss)
+    learner = Learner(model, optimiser, schedule)
+    return train(fabric, learner, lambda epoch, first: loader, supervised(loss), config.epochs)
 
 
 def _measure(config: DemoConfig, model: nn.Module, data: Split, end: EpochEnd) -> list[Snapshot]:

@@ -1,15 +1,25 @@
 """One plain training loop, on whatever devices Fabric was given."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, pairwise
 from typing import Any
 
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import DataLoader
+
+from ncscope.training.learner import Learner
+
+Batches = Callable[[int, int], Iterable[Any]]
+"""The batches of an epoch from the one with a given number on, both counted from 0.
+
+Each is a tuple whose last tensor has an entry a sample. With several processes, each sees its
+own share, and all of them equally many batches.
+"""
+Objective = Callable[[nn.Module, Any], Tensor]
+"""The mean loss of a model, in training mode, over this process's share of a batch."""
 
 
 @dataclass(frozen=True)
@@ -29,45 +39,89 @@ class EpochEnd:
 
 def train(
     fabric: Fabric,
-    model: nn.Module,
-    optimiser: Optimizer,
-    schedule: LRScheduler,
-    loader: DataLoader[Any],
+    learner: Learner,
+    batches: Batches,
+    objective: Objective,
     epochs: int,
-    criterion: Callable[[Tensor, Tensor], Tensor],
+    *,
+    accumulate: int = 1,
+    seed: int | None = None,
+    after_step: Callable[[], None] = lambda: None,
 ) -> Iterator[EpochEnd]:
-    """Train epoch by epoch, handing over in between.
+    """Train from where the learner is, handing over after every epoch.
 
-    The caller measures, saves and stops as it likes between epochs: the loop holds no hooks.
+    The caller measures, saves and stops as it likes in between: the loop holds no hooks.
 
     Args:
         fabric: A launched Fabric.
-        model: A classifier; it is set up by Fabric here.
-        optimiser: Over the model's parameters.
-        schedule: Advanced once an epoch.
-        loader: Yields inputs and labels, reshuffled at each iteration.
-        epochs: Number of epochs.
-        criterion: Loss of logits and labels.
+        learner: What learns; after the last batch of an epoch it stands at the next one's start.
+        batches: Of every epoch.
+        objective: The loss.
+        epochs: Number of epochs in all.
+        accumulate: Batches whose gradients make one step; an epoch's last step may have fewer.
+        seed: What dropout and its like draw from, with step and rank; None leaves torch's
+            generator alone.
+        after_step: Called after every step that does not end an epoch.
 
     Yields:
-        The state before the first epoch and after each.
+        Where the learner stands at the start, if that is the end of an epoch or before the
+        first, and the state after each epoch.
     """
-    wrapped, optimiser = fabric.setup(model, optimiser)
-    batches = fabric.setup_dataloaders(loader)
-    step = 0
-    yield EpochEnd(0, 0, float("nan"))
-    for epoch in range(1, epochs + 1):
-        wrapped.train()
-        total, samples = torch.zeros((), device=fabric.device), 0
-        for inputs, labels in batches:
-            optimiser.zero_grad()
-            loss = criterion(wrapped(inputs), labels)
-            fabric.backward(loss)
-            optimiser.step()
-            step += 1
-            total, samples = total + loss.detach() * len(labels), samples + len(labels)
-        schedule.step()
-        yield EpochEnd(epoch, step, float(total / samples))
+    model, optimiser = fabric.setup(learner.model, learner.optimiser)
+    if learner.batch == 0:
+        yield EpochEnd(learner.epoch, learner.step, float("nan"))
+    while learner.epoch < epochs:
+        model.train()
+        here = batches(learner.epoch, learner.batch)
+        for batch, following in pairwise(chain(here, (None,))):
+            last = following is None
+            if seed is not None:
+                torch.manual_seed(_draw(seed, learner.epoch, learner.batch, fabric.global_rank))
+            learner.batch += 1
+            stepping = last or learner.batch % accumulate == 0
+            with fabric.no_backward_sync(model, enabled=not stepping):
+                loss = objective(model, fabric.to_device(batch))
+                fabric.backward(loss / accumulate)
+            learner.loss = learner.loss + loss.detach().double() * _size(batch)
+            learner.samples += _size(batch)
+            if stepping:
+                _step(learner, optimiser)
+                if not last:
+                    after_step()
+        yield _finished(learner)
+
+
+def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
+    """The objective of batches (inputs, labels) under a loss of logits and labels."""
+    return lambda model, batch: criterion(model(batch[0]), batch[1])
+
+
+def _step(learner: Learner, optimiser: Any) -> None:
+    optimiser.step()
+    optimiser.zero_grad()
+    learner.step += 1
+    if learner.average is not None:
+        learner.average.update_parameters(learner.model)
+    if learner.every_step:
+        learner.schedule.step()
+
+
+def _finished(learner: Learner) -> EpochEnd:
+    """Close the epoch: the learner stands at the start of the next."""
+    mean = float(learner.loss) / learner.samples if learner.samples else float("nan")
+    learner.epoch, learner.batch, learner.loss, learner.samples = learner.epoch + 1, 0, 0.0, 0
+    if not learner.every_step:
+        learner.schedule.step()
+    return EpochEnd(learner.epoch, learner.step, mean)
+
+
+def _size(batch: Any) -> int:
+    return len(batch[-1])
+
+
+def _draw(*place: int) -> int:
+    """A seed for one place in a run; 32 bits are all that torch's generator takes in."""
+    return int.from_bytes(sha256(repr(place).encode()).digest()[:4], "big")
 
 
 def log_spaced_epochs(epochs: int, count: int) -> list[int]:

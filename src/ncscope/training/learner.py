@@ -1,0 +1,79 @@
+"""What learns: everything that a checkpoint must hold for a run to go on as if never stopped."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+
+@dataclass
+class Learner:
+    """A model in training.
+
+    What is drawn at random in a step depends on the seed and on where the step stands, so no
+    random state is part of this.
+
+    Attributes:
+        model: The network.
+        optimiser: Over its parameters.
+        schedule: Of the learning rate.
+        every_step: Whether the schedule advances after each step; else after each epoch.
+        average: The moving average of the model's weights, or None.
+        epoch: Epochs completed.
+        batch: Batches of the next epoch completed.
+        step: Optimiser steps taken.
+        loss: Sum of the training loss over the epoch's samples so far.
+        samples: How many those are.
+    """
+
+    model: nn.Module
+    optimiser: Optimizer
+    schedule: LRScheduler
+    every_step: bool = False
+    average: AveragedModel | None = None
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss: float | Tensor = 0.0
+    samples: int = 0
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model to measure: the average where there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as `load_state` takes it: tensors and plain values only."""
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "place": {name: getattr(self, name) for name in _PLACE} | {"loss": float(self.loss)},
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Become what was saved; the model and the optimiser are of the same kind and shape."""
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.schedule.load_state_dict(state["schedule"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        for name in _PLACE:
+            setattr(self, name, state["place"][name])
+
+
+_PLACE = ("epoch", "batch", "step", "loss", "samples")
+
+
+def moving_average(model: nn.Module, decay: float) -> AveragedModel:
+    r"""The exponential moving average of weights and buffers, $m$ times old plus $1-m$ times new.
+
+    Args:
+        model: Whose.
+        decay: $m$, below 1.
+    """
+    return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)
