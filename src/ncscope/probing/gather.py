@@ -9,6 +9,12 @@ from torch import Tensor
 
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.directions import Batches
+from ncscope.stats.distributed import (
+    batches_of_all_processes,
+    merge_across_processes,
+    several_processes,
+    sum_across_processes,
+)
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
 from ncscope.stats.store import FeatureStore
@@ -44,10 +50,22 @@ class LayerGatherer:
         if self.store is not None:
             self.store.append({name: features[name] for name in self.moments}, labels)
 
+    def merge_across_processes(self) -> None:
+        """Become what one process would have gathered from everybody's samples.
+
+        What is stored stays where it is; the second looks below sum over all processes.
+        """
+        self.moments = {name: merge_across_processes(own) for name, own in self.moments.items()}
+        lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self._device)
+        self.step_lengths = sum_across_processes(lengths).tolist()
+        if self.pair is not None:
+            self.pair = merge_across_processes(self.pair)
+
     def stored(self, name: str) -> Batches:
         """One layer's stored features with their labels, to be iterated any number of times."""
         assert self.store is not None
-        return _Stored(self.store, name)
+        own = _Stored(self.store, name)
+        return batches_of_all_processes(own, self._device) if several_processes() else own
 
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
         """The second look: each layer's decisions over the stored features."""
@@ -57,7 +75,7 @@ class LayerGatherer:
             for name, decide in deciders.items():
                 found = decide(features[name], labels)
                 counts[name] = counts[name] + found if name in counts else found
-        return counts
+        return {name: own.over_all_processes(self._device) for name, own in counts.items()}
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
         """Nearest-class-mean accuracy on the line from the first comparable layer to the last."""
@@ -69,8 +87,13 @@ class LayerGatherer:
         for features, labels in self.store:
             h0, h1 = features[first].to(device), features[last].to(device)
             hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
-        accuracies: list[float] = (hits.to(torch.float64) / self.pair.counts.sum()).tolist()
+        total = sum_across_processes(hits).to(torch.float64)
+        accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
+
+    @property
+    def _device(self) -> torch.device:
+        return self.moments[self.comparable[-1]].device
 
 
 class _Stored:

@@ -290,7 +290,8 @@ def _measured(
     options: ProbeOptions,
     known: Mapping[str, ClassStatistics],
 ) -> Probed:
-    """Everything computed from what was gathered."""
+    """Everything computed from what was gathered, by this process and by all others."""
+    gatherer.merge_across_processes()
     stats = {name: finish(moments) for name, moments in gatherer.moments.items()}
     decisions = _decisions(gatherer, plans, stats | dict(known))
     looked = _information(gatherer, plans[-1], stats)

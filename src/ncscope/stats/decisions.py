@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.math.scores import argmax_of_scores, float32_centre
+from ncscope.stats.distributed import sum_across_processes
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,18 @@ class DecisionCounts:
             _sum(self.head_hits, other.head_hits),
             _sum(self.disagreements, other.disagreements),
         )
+
+    def over_all_processes(self, device: torch.device) -> "DecisionCounts":
+        """Counts over everybody's samples; alone, these.
+
+        Args:
+            device: Where the processes can talk.
+        """
+        own = (self.samples, self.nearest_hits, self.head_hits or 0, self.disagreements or 0)
+        total = sum_across_processes(torch.tensor(own, device=device)).tolist()
+        if self.head_hits is None:
+            return DecisionCounts(total[0], total[1], None, None)
+        return DecisionCounts(*total)
 
 
 class Decider:

@@ -1,5 +1,7 @@
 """Statistics of the same samples in two layers: what the geodesic and relative position need."""
 
+from collections.abc import Mapping
+
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
@@ -53,6 +55,15 @@ class CrossMoments:
         rows = (other.counts, other.first, other.last, other.cross)
         counts, first, last, cross = (value[present].to(self.cross.device) for value in rows)
         self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What was gathered, as named tensors."""
+        return {name: getattr(self, name).clone() for name in ("counts", "first", "last", "cross")}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Put back what `state_dict` of an accumulator of the same shape returned."""
+        for name, value in state.items():
+            getattr(self, name).copy_(value)
 
     def _merge_rows(
         self,
