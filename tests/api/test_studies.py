@@ -12,6 +12,8 @@ from ncscope.errors import InputError
 from ncscope.recipes.recipe import Part
 from tests.recipes import halving
 
+FILES = ("config.yaml", "metrics.jsonl", "claims.json", "report.html")
+
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch):
@@ -46,7 +48,7 @@ def test_the_run_folder_is_complete_and_the_same_every_time(tmp_path):
         reproduce("halving", out=tmp_path / name)
     names = {str(f.relative_to(tmp_path / "a")) for f in (tmp_path / "a").rglob("*") if f.is_file()}
     figures = {"figures/halves.svg", "figures/halves.pdf"}
-    assert names == {"config.yaml", "metrics.jsonl", "claims.json", "report.html"} | figures
+    assert names == {*FILES, "finished.json"} | figures
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     page = (tmp_path / "a" / "report.html").read_text()
@@ -69,7 +71,7 @@ def test_a_run_stopped_at_any_row_resumes_to_the_same_files(row, tmp_path):
     else:
         reproduce("halving", out=broken)
     reproduce("halving", out=broken, resume=True)
-    for name in ("config.yaml", "metrics.jsonl", "claims.json", "report.html"):
+    for name in FILES:
         assert (broken / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
@@ -77,11 +79,11 @@ def test_a_finished_part_is_not_run_again(tmp_path, monkeypatch):
     reproduce("halving", out=tmp_path)
 
     def refuse(config):
-        def run():
+        def run(place):
             raise AssertionError
             yield {}
 
-        return [Part(part.name, part.rows, run) for part in halving.parts(config)]
+        return [Part(part.name, part.yields, run) for part in halving.parts(config)]
 
     monkeypatch.setattr(studies, "experiment", lambda name: replace(halving.RECIPE, parts=refuse))
     assert len(reproduce("halving", out=tmp_path, resume=True).rows) == 8

@@ -3,7 +3,8 @@
 import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ncscope.training.reproducible import reproducible
 from ncscope.training.run_folder import RunFolder
 
 OnRow = Callable[[str, int, int], None]
-"""Called after each row with the part's name, the rows there are, and those there will be."""
+"""Called as the work goes on: the part's name, how much is done, and how much there is."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def simulate(
         model: One of ``ufm``, ``ufm-cross-entropy``, ``extended``, ``perturbed``, ``mufm``,
             ``geodesic``, ``central-path``.
         out: Folder for settings, rows, claims, figures and report; None writes nothing.
-        on_row: Called after every measurement.
+        on_row: Called after every measurement, and in between where they are far apart.
         **given: The model's settings; the defaults for what is left out.
 
     Raises:
@@ -102,7 +103,7 @@ def reproduce(
         out: Folder for config.yaml, metrics.jsonl, claims.json, figures and report.html.
         scale: ``"paper"`` for the paper's settings, ``"small"`` for fewer steps.
         resume: Keep the parts that a run in this folder had finished when it was stopped.
-        on_row: Called after every measurement.
+        on_row: Called after every measurement, and in between where they are far apart.
 
     Raises:
         InputError: If there is no such experiment, the folder cannot be written, it holds a run
@@ -179,21 +180,40 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 
 def _rows(parts: Sequence[Part], folder: RunFolder | None, on_row: OnRow) -> list[Row]:
     """The rows of all parts; those of a finished part are read back instead of made again."""
+    finished = [] if folder is None else folder.finished
     kept = {} if folder is None else _by_part(folder.load_rows())
-    total, rows = sum(part.rows for part in parts), list[Row]()
+    done, total, rows = 0, sum(part.yields for part in parts), list[Row]()
     with reproducible(0):
         for part in parts:
-            if part.name in kept:
-                rows += kept[part.name]
-                on_row(part.name, len(rows), total)
+            if part.name in finished:
+                rows += kept.get(part.name, [])
+                done += part.yields
+                on_row(part.name, done, total)
                 continue
-            for row in part.run():
-                named: Row = {"part": part.name}
-                rows.append(_as_read(named | row))
-                on_row(part.name, len(rows), total)
+            for row in _saved(part, rows, folder):
+                done += 1
+                if row:
+                    rows.append(row)
+                on_row(part.name, done, total)
             if folder is not None:
+                finished.append(part.name)
                 folder.save_rows(rows)
+                folder.save_finished(finished)
     return rows
+
+
+def _saved(part: Part, before: Sequence[Row], folder: RunFolder | None) -> Iterator[Row]:
+    """A part's rows, the file of rows following along; they are in it once the part has ended."""
+    saved = time.monotonic()
+    name: Row = {"part": part.name}
+    for row in part.run(None if folder is None else folder.place(part.name)):
+        yield _as_read(name | row) if row else {}
+        if folder is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+            folder.save_rows(before)
+            saved = time.monotonic()
+
+
+_SECONDS_BETWEEN_SAVES = 2.0
 
 
 def _by_part(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel
@@ -27,13 +28,15 @@ class Part:
 
     Attributes:
         name: Stands in every row as ``part``; unique within a recipe.
-        rows: How many rows it yields, for the progress bar.
-        run: Yields them; the same ones every time.
+        yields: How many times it yields, for the progress bar.
+        run: Yields rows, the same ones every time; an empty row is a sign of life. Given a folder
+            of its own, a long part keeps its place there, and when it is run again yields first
+            what it had yielded, and goes on.
     """
 
     name: str
-    rows: int
-    run: Callable[[], Iterator[Row]]
+    yields: int
+    run: Callable[[Path | None], Iterator[Row]]
 
 
 @dataclass(frozen=True, kw_only=True)

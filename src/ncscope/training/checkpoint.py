@@ -35,6 +35,7 @@ class Checkpoints:
         Raises:
             OSError: If the disk is full; the older one stays.
         """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(self.path, _packed(state))
         self._saved = time.monotonic()
 
@@ -61,6 +62,7 @@ class Checkpoints:
         Raises:
             InputError: With the bytes needed and there.
         """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         need, free = 2 * len(_packed(state)), shutil.disk_usage(self.path.parent).free
         if free < need:
             raise InputError(

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -63,6 +64,20 @@ class RunFolder:
         file = self.path / "metrics.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return [{k: math.nan if v is None else v for k, v in json.loads(x).items()} for x in lines]
+
+    @property
+    def finished(self) -> list[str]:
+        """Names of the parts whose rows are all in metrics.jsonl."""
+        file = self.path / "finished.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+
+    def save_finished(self, parts: Sequence[str]) -> None:
+        """Say which parts are done; their rows must be saved first."""
+        write_text(self.path / "finished.json", json.dumps(list(parts)) + "\n")
+
+    def place(self, part: str) -> Path:
+        """The folder, yet to be made, for what a part needs to go on where it was stopped."""
+        return self.path / "checkpoints" / quote(part, safe=" =,")
 
     def save_figure(self, name: str, suffix: str, content: bytes) -> Path:
         """Write a figure into the folder ``figures``."""

@@ -1,0 +1,110 @@
+"""From settings to a learner: optimiser, schedule of the learning rate, moving average."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from ncscope.training.learner import Learner, moving_average
+
+
+class Optimisation(BaseModel):
+    """How to train.
+
+    Epochs count from 0: the learning rate of epoch e is ``learning_rate * rate_factor(e)``.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int = Field(350, ge=1, description="Passes over the training set.")
+    batch_size: int = Field(128, ge=1, description="Samples a batch, over all processes.")
+    accumulate: int = Field(1, ge=1, description="Batches whose gradients make one step.")
+    optimiser: Literal["sgd", "nesterov", "adamw"] = Field("sgd", description="Update rule.")
+    learning_rate: float = Field(0.1, gt=0, description="Highest learning rate.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Of sgd and nesterov.")
+    weight_decay: float = Field(5e-4, ge=0, description="On all weights; for adamw decoupled.")
+    schedule: Literal["constant", "cosine", "steps", "exponential"] = Field(
+        "constant", description="Shape of the learning rate after warm-up."
+    )
+    milestones: tuple[float, ...] = Field(
+        (1 / 3, 2 / 3), description="Of steps: shares of the epochs at which the rate falls."
+    )
+    decay: float = Field(
+        0.1, gt=0, le=1, description="Factor at a milestone, or of exponential a factor an epoch."
+    )
+    warmup_epochs: int = Field(0, ge=0, description="Epochs over which the rate rises linearly.")
+    warmup_rate: float = Field(0.0, ge=0, description="Learning rate of the first of them.")
+    average: float = Field(
+        0.0, ge=0, lt=1, description="Decay a step of the moving average to measure; 0 for none."
+    )
+    precision: Literal["32-true", "bf16-mixed"] = Field("32-true", description="Of the products.")
+
+
+def rate_factor(settings: Optimisation, epoch: int) -> float:
+    r"""The learning rate of an epoch as a share of the highest.
+
+    A cosine is $\frac12(1+\cos\pi\frac{e-w}{E-w})$ after w epochs of warm-up.
+
+    Args:
+        settings: The schedule.
+        epoch: Counted from 0.
+
+    Example:
+        >>> steps = Optimisation(epochs=9, schedule="steps")
+        >>> [round(rate_factor(steps, epoch), 4) for epoch in range(9)]
+        [1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01]
+        >>> rising = Optimisation(epochs=9, learning_rate=1.0, warmup_epochs=2)
+        >>> [rate_factor(rising, epoch) for epoch in range(4)]
+        [0.0, 0.5, 1.0, 1.0]
+    """
+    warmup = settings.warmup_epochs
+    if epoch < warmup:
+        first = settings.warmup_rate / settings.learning_rate
+        return first + (1 - first) * epoch / warmup
+    if settings.schedule == "cosine":
+        return (1 + math.cos(math.pi * (epoch - warmup) / (settings.epochs - warmup))) / 2
+    if settings.schedule == "exponential":
+        return float(settings.decay ** (epoch - warmup))
+    if settings.schedule == "steps":
+        passed = [share for share in settings.milestones if epoch >= share * settings.epochs]
+        return float(settings.decay ** len(passed))
+    return 1.0
+
+
+def learner(model: nn.Module, settings: Optimisation) -> Learner:
+    """A model ready to be trained.
+
+    Args:
+        model: Its parameters that require gradients are trained.
+        settings: How.
+    """
+    optimiser = _optimiser(model, settings)
+    schedule = LambdaLR(optimiser, lambda epoch: rate_factor(settings, epoch))
+    average = moving_average(model, settings.average) if settings.average else None
+    return Learner(model, optimiser, schedule, average=average)
+
+
+def _optimiser(model: nn.Module, settings: Optimisation) -> Optimizer:
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if settings.optimiser == "adamw":
+        return torch.optim.AdamW(_by_decay(trained, settings), lr=settings.learning_rate)
+    return torch.optim.SGD(
+        trained,
+        lr=settings.learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        nesterov=settings.optimiser == "nesterov",
+    )
+
+
+def _by_decay(parameters: Sequence[nn.Parameter], settings: Optimisation) -> list[dict[str, Any]]:
+    """Matrices decay; biases and gains, which are vectors, do not (as DeiT is trained)."""
+    return [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
