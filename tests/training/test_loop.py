@@ -1,7 +1,9 @@
 """The loop trains, steps the schedule once an epoch, and hands over in between."""
 
+import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ncscope.training.learner import Learner
 from ncscope.training.loop import EpochEnd, log_spaced_epochs, supervised, train
+from ncscope.training.optimisation import Optimisation, learner
 
 SAMPLES, BATCH, EPOCHS = 50, 16, 6
 RATE = 0.5
@@ -99,3 +102,88 @@ def test_log_spaced_epochs_rise_from_zero_to_the_last(epochs: int, count: int) -
 
 def test_log_spaced_epochs_are_evenly_spaced_in_log() -> None:
     assert log_spaced_epochs(1000, 5) == [0, 1, 10, 100, 1000]
+
+
+class Resumable:
+    """A net with dropout and a moving average, trained in steps of two batches."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+        settings = Optimisation(
+            epochs=EPOCHS, learning_rate=0.1, schedule="cosine", average=0.9, accumulate=2
+        )
+        self.learner = learner(self.model, settings)
+
+    def batches(self, epoch: int, first: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        data = Run().data.tensors
+        order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch))
+        for rows in order.split(BATCH)[first:]:
+            yield data[0][rows], data[1][rows]
+
+    def ends(self, after_step: Callable[[], None] = lambda: None) -> list[EpochEnd]:
+        fabric = Fabric(accelerator="cpu", devices=1)
+        loss = supervised(nn.functional.cross_entropy)
+        whole = train(
+            fabric,
+            self.learner,
+            self.batches,
+            loss,
+            EPOCHS,
+            accumulate=2,
+            seed=5,
+            after_step=after_step,
+        )
+        return list(whole)
+
+
+class Stopped(Exception):  # noqa: N818
+    """Where a run was cut."""
+
+
+@pytest.mark.parametrize("cut", range(EPOCHS))
+def test_a_run_cut_between_steps_goes_on_to_the_same_end(cut: int) -> None:
+    whole = Resumable()
+    expected = whole.ends()
+    broken, saved, calls = Resumable(), {}, []
+
+    def stop() -> None:
+        calls.append(1)
+        if len(calls) == cut + 1:
+            saved.update(copy.deepcopy(broken.learner.state()))
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        broken.ends(stop)
+    fresh = Resumable()
+    with torch.no_grad():
+        fresh.model[0].weight.add_(1.0)
+    fresh.learner.load_state(saved)
+    found = fresh.ends()
+    assert found == expected[cut + 1 :]
+    for name, value in whole.learner.evaluated.state_dict().items():
+        assert torch.equal(fresh.learner.evaluated.state_dict()[name], value)
+
+
+def test_a_run_at_the_end_of_an_epoch_hands_over_at_once() -> None:
+    whole = Resumable()
+    whole.ends()
+    (only,) = whole.ends()
+    assert (only.epoch, only.step) == (EPOCHS, 2 * EPOCHS)
+
+
+def test_accumulated_batches_make_the_step_of_one_batch() -> None:
+    def trained(size: int, accumulate: int) -> torch.Tensor:
+        run = Run()
+        data = run.data.tensors
+        fabric = Fabric(accelerator="cpu", devices=1)
+        start = Learner(run.model, run.optimiser, run.schedule)
+
+        def batches(epoch: int, first: int) -> Any:
+            return zip(data[0][:48].split(size), data[1][:48].split(size), strict=True)
+
+        loss = supervised(nn.functional.cross_entropy)
+        list(train(fabric, start, batches, loss, 2, accumulate=accumulate))
+        return run.model.weight.detach()
+
+    torch.testing.assert_close(trained(16, 1), trained(4, 4))
