@@ -120,3 +120,14 @@ def test_wide_products_leave_the_lower_blocks_alone() -> None:
 def test_mirrored_reads_the_upper_triangle_only() -> None:
     matrix = torch.tensor([[1.0, 2.0], [torch.nan, 3.0]])
     assert mirrored(matrix).tolist() == [[1, 2], [2, 3]]
+
+
+@pytest.mark.parametrize(("d", "k"), [(9, 4), (4, 9)])
+def test_small_eigenvalues_of_a_factor_keep_their_digits(d: int, k: int) -> None:
+    singular = torch.tensor([1.0, 1e-2, 1e-5, 1e-6], dtype=torch.float64)
+    factor = rotation(d)[:, :4] * singular @ rotation(k, seed=1)[:, :4].T
+    eigen, right = factor_eigen(factor, limit=4)
+    torch.testing.assert_close(eigen.values.sqrt(), singular, rtol=1e-9, atol=0)
+    for vectors in (eigen.vectors, right):
+        torch.testing.assert_close(vectors.norm(dim=0), torch.ones(4).double(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(eigen.spectrum, eigen.values, rtol=0, atol=0)

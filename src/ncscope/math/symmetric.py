@@ -78,10 +78,14 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
     small = symmetric_eigen(factor @ factor.mT if wide else factor.mT @ factor, limit)
     cut = rank_cut(small.spectrum[0], d)
     kept = int((small.values > cut).sum())
-    values, near = small.values[:kept], small.vectors[:, :kept]
-    far = (factor.mT if wide else factor) @ near / values.sqrt()
-    left, right = (near, far) if wide else (far, near)
-    return Eigen(values, left, small.spectrum, cut), right
+    near = small.vectors[:, :kept]
+    far = (factor.mT if wide else factor) @ near
+    # The lengths of the columns are the singular values, to their own precision; the square
+    # roots of the eigenvalues are so only to the largest's.
+    lengths = torch.linalg.vector_norm(far, dim=0)
+    left, right = (near, far / lengths) if wide else (far / lengths, near)
+    values = lengths.square()
+    return Eigen(values, left, torch.cat([values, small.spectrum[kept:]]), cut), right
 
 
 def frobenius_of_gram(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
