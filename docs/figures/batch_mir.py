@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import ncscope
 from ncscope.metrics.information import collapse_mir
 from ncscope.models.residual import ResidualNet
-from ncscope.training.digits import digits
+from ncscope.training.data.digits import digits
 from ncscope.training.learner import Learner
 from ncscope.training.loop import supervised, train
 from ncscope.training.reproducible import reproducible

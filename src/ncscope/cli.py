@@ -23,9 +23,10 @@ from typer.core import TyperGroup
 from ncscope.errors import InputError
 
 if TYPE_CHECKING:
-    from ncscope.api.studies import StudyRun
     from ncscope.recipes.recipe import Study
+    from ncscope.recipes.running import StudyRun
     from ncscope.training.loop import EpochEnd
+    from ncscope.training.work import Work
 
 # Typer carries its own copy of click in some versions and depends on it in others.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -197,16 +198,106 @@ def reproduce(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run that --out holds.")
     ] = False,
+    data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path("data"),
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch data sets that are missing there.")
+    ] = False,
+    accelerator: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "auto",
+    devices: Annotated[int, typer.Option(min=1, help="How many, a process each.")] = 1,
 ) -> None:
     """Re-run a paper's experiment, draw its figures, and test its claims.
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
     """
+    from ncscope.training.work import Work
+
+    work = Work(data=data, download=download, accelerator=accelerator, devices=devices)
+    _experiment(experiment, out, scale, resume, work, {})
+
+
+@app.command()
+def train(
+    experiment: Annotated[str, typer.Argument(help="For example pfc/training.")],
+    override: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="FIELD=VALUE, as often as needed; see the run's config.yaml."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")
+    ] = None,
+    scale: Annotated[
+        Literal["paper", "small"], typer.Option(help="The settings to start from.")
+    ] = "small",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run that --out holds.")
+    ] = False,
+    data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path("data"),
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch data sets that are missing there.")
+    ] = False,
+    accelerator: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "auto",
+    devices: Annotated[int, typer.Option(min=1, help="How many, a process each.")] = 1,
+) -> None:
+    """Run an experiment with any of its settings changed.
+
+    Example: ncscope train pfc/training --set runs.digits.optimisation.epochs=20
+
+    Example: ncscope train mse/collapse --scale paper --data ~/data --download --devices 4
+    """
+    from ncscope.training.work import Work
+
+    work = Work(data=data, download=download, accelerator=accelerator, devices=devices)
+    _experiment(experiment, out, scale, resume, work, _overrides(override or []))
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Show one run, or several side by side, as one HTML page.
+
+    Example: ncscope report runs/pfc-training-small runs/other --out both.html
+    """
+    from ncscope.api.studies import report_runs
+
+    page = report_runs(runs, out)
+    Console().print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
+
+
+def _overrides(given: Sequence[str]) -> dict[str, Any]:
+    """FIELD=VALUE pairs, the values read as YAML."""
+    from yaml import safe_load
+
+    pairs = [pair.partition("=") for pair in given]
+    for name, sign, _ in pairs:
+        if not sign:
+            fix = "for example --set seed=1"
+            raise InputError(expected="FIELD=VALUE after --set", found=repr(name), fix=fix)
+    return {name: safe_load(value) for name, _, value in pairs}
+
+
+def _experiment(
+    name: str,
+    out: Path | None,
+    scale: Literal["paper", "small"],
+    resume: bool,
+    work: "Work",
+    overrides: dict[str, Any],
+) -> None:
     from ncscope.api.studies import reproduce as run_experiment
 
-    folder = out or Path("runs") / f"{experiment.replace('/', '-')}-{scale}"
+    folder = out or Path("runs") / f"{name.replace('/', '-')}-{scale}"
     with _row_bar() as on_row:
-        run = run_experiment(experiment, out=folder, scale=scale, resume=resume, on_row=on_row)
+        run = run_experiment(
+            name,
+            out=folder,
+            scale=scale,
+            resume=resume,
+            overrides=overrides,
+            work=work,
+            on_row=on_row,
+        )
     _show(run)
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from ncscope.api import studies
-from ncscope.api.studies import reproduce, simulate
+from ncscope.api.studies import load_run, report_runs, reproduce, simulate
 from ncscope.errors import InputError
 from ncscope.recipes.recipe import Part
+from ncscope.recipes.settings import overridden
+from ncscope.training.supervised import Training
 from tests.recipes import halving
 
 FILES = ("config.yaml", "metrics.jsonl", "claims.json", "report.html")
@@ -79,7 +81,7 @@ def test_a_finished_part_is_not_run_again(tmp_path, monkeypatch):
     reproduce("halving", out=tmp_path)
 
     def refuse(config):
-        def run(place):
+        def run(work):
             raise AssertionError
             yield {}
 
@@ -111,3 +113,45 @@ def test_bad_settings_are_one_sentence():
 def test_an_unknown_scale_is_refused(tmp_path, unchecked_signatures):
     with pytest.raises(InputError, match="scale paper or small, found 'tiny'"):
         reproduce("halving", out=tmp_path, scale="tiny")
+
+
+def test_a_field_is_overridden_by_its_dotted_name(tmp_path):
+    run = reproduce("halving", out=tmp_path / "a", overrides={"steps": 1})
+    assert run.config.steps == 1
+    assert run.config.start == 8.0
+    with pytest.raises(InputError, match=r"settings start, steps, found 'stepps'; .* is steps"):
+        reproduce("halving", out=tmp_path / "b", overrides={"stepps": 1})
+    with pytest.raises(InputError, match="steps: a valid integer"):
+        reproduce("halving", out=tmp_path / "b", overrides={"steps": "many"})
+
+
+def test_nested_fields_are_overridden():
+    whole = Training(data="digits", network="small-resnet")
+    found = overridden(whole, {"optimisation.epochs": 3, "layers": ["stages.*"]})
+    assert found.optimisation.epochs == 3
+    assert found.layers == ("stages.*",)
+    with pytest.raises(InputError, match=r"the nearest is optimisation\.epochs"):
+        overridden(whole, {"optimisation.epoch": 3})
+
+
+def test_a_run_comes_back_from_its_folder(tmp_path):
+    run = reproduce("halving", out=tmp_path)
+    found = load_run(tmp_path)
+    assert found.config == run.config
+    assert found.labels == {"recipe": "halving", "scale": "small"}
+    assert repr(found.rows) == repr(run.rows)
+    assert found.claims == run.claims
+    with pytest.raises(InputError, match=r"expected the folder of a run, found .*nowhere without"):
+        load_run(tmp_path / "nowhere")
+
+
+def test_runs_stand_side_by_side_on_one_page(tmp_path):
+    for steps in (1, 2):
+        reproduce("halving", out=tmp_path / f"{steps}", overrides={"steps": steps})
+    page = report_runs([tmp_path / "1", tmp_path / "2"], tmp_path / "both.html").read_text()
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert page.count("It reaches zero.") == 2
+    assert page.index("It reaches zero.") < page.index("data:image/svg+xml;base64,")
+    alone = report_runs([tmp_path / "1"], tmp_path / "alone.html").read_text()
+    assert alone.count("It reaches zero.") == 1
+    assert "<h3>" not in alone

@@ -1,7 +1,7 @@
 """Statistics of every tapped layer, batch by batch, in one pass."""
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import torch
 from jaxtyping import Float, Int
@@ -30,7 +30,7 @@ class LayerGatherer:
 
     def __init__(self, moments: Mapping[str, ClassMoments], store: FeatureStore | None) -> None:
         self.moments, self.store = dict(moments), store
-        self.comparable = _same_dimension_tail(moments)
+        self.comparable = _comparable(moments)
         self.step_lengths = [0.0] * (len(self.comparable) - 1)
         last = self.moments[self.comparable[-1]]
         several = len(self.comparable) > 1
@@ -106,11 +106,8 @@ class _Stored:
         return ((features[self.name], labels) for features, labels in self.store)
 
 
-def _same_dimension_tail(moments: Mapping[str, ClassMoments]) -> tuple[str, ...]:
-    """The longest run of layers up to the last that share its dimension."""
-    names = list(moments)
-    dim = moments[names[-1]].dim
-    start = len(names)
-    while start > 0 and moments[names[start - 1]].dim == dim:
-        start -= 1
-    return tuple(names[start:])
+def _comparable(moments: Mapping[str, ClassMoments]) -> tuple[str, ...]:
+    """The last run of two layers or more of one dimension; the last layer if there is none."""
+    by_dim = groupby(moments, key=lambda name: moments[name].dim)
+    runs = [tuple(names) for _, names in by_dim]
+    return next((run for run in reversed(runs) if len(run) > 1), runs[-1])

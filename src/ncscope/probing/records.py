@@ -61,8 +61,8 @@ class ProbeRecord:
         layers: One record a layer, in forward order; the last one feeds the head.
         relative_position: Share of the total path length travelled up to each of
             ``comparable`` (PFC IV-A).
-        comparable: Names of the layers that share the last one's dimension, in forward order:
-            those on which path length and geodesic are defined.
+        comparable: Names of the last two or more successive layers of one dimension, in forward
+            order: those on which path length and geodesic are defined.
         geodesic: Prediction from the first to the last comparable layer; None if only one.
     """
 

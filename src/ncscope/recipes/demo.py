@@ -57,7 +57,7 @@ from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.residual import ResidualNet
 from ncscope.probing.model import Probed, ProbeOptions, probe_model
 from ncscope.probing.records import ProbeRecord, Snapshot
-from ncscope.training.digits import Split, digits
+from ncscope.training.data.digits import Split, digits
 from ncscope.training.learner import Learner
 from ncscope.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.training.reproducible import reproducible

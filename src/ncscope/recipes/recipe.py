@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
 from ncscope.probing.records import Row
 from ncscope.report.drawing import Drawing
+from ncscope.training.work import Work
 
 Scale = Literal["paper", "small"]
 Config = TypeVar("Config", bound=BaseModel)
@@ -29,14 +29,13 @@ class Part:
     Attributes:
         name: Stands in every row as ``part``; unique within a recipe.
         yields: How many times it yields, for the progress bar.
-        run: Yields rows, the same ones every time; an empty row is a sign of life. Given a folder
-            of its own, a long part keeps its place there, and when it is run again yields first
-            what it had yielded, and goes on.
+        run: Yields rows, the same ones whatever the means; an empty row is a sign of life. A long
+            part keeps its place, and when it is run again yields what it had, and goes on.
     """
 
     name: str
     yields: int
-    run: Callable[[Path | None], Iterator[Row]]
+    run: Callable[[Work], Iterator[Row]]
 
 
 @dataclass(frozen=True, kw_only=True)

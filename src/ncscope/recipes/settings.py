@@ -1,6 +1,6 @@
 """Settings given by name, checked against what a study has."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -23,16 +23,57 @@ def settings(config: type[Config], given: Mapping[str, Any]) -> Config:
     """
     for name in given:
         if name not in config.model_fields:
-            (nearest,) = get_close_matches(name, list(config.model_fields), n=1, cutoff=0.0)
-            raise InputError(
-                expected=f"one of the settings {', '.join(config.model_fields)}",
-                found=repr(name),
-                fix=f"the nearest is {nearest}",
-            )
+            raise _unknown(name, list(config.model_fields))
     try:
         return config.model_validate(dict(given))
     except ValidationError as error:
         raise _explained(config, error) from error
+
+
+def overridden(config: Config, overrides: Mapping[str, Any]) -> Config:
+    """Settings with some fields replaced.
+
+    Args:
+        config: The settings to start from.
+        overrides: Values by dotted name; the parts lead through settings and dictionaries.
+
+    Raises:
+        InputError: As `settings`.
+    """
+    whole = config.model_dump()
+    known = list(_names(whole))
+    for name, value in overrides.items():
+        if name not in known:
+            raise _unknown(name, known)
+        *path, last = name.split(".")
+        inner = whole
+        for part in path:
+            inner = inner[part]
+        inner[last] = value
+    return settings(type(config), whole)
+
+
+def _names(whole: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Every dotted name of nested settings."""
+    for name, value in whole.items():
+        if isinstance(value, Mapping):
+            yield from _names(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _unknown(name: str, known: Sequence[str]) -> InputError:
+    (nearest,) = get_close_matches(name, known, n=1, cutoff=0.0)
+    listed = (
+        f"the settings {', '.join(known)}"
+        if len(known) <= _MOST_LISTED
+        else f"{len(known)} settings"
+    )
+    found, fix = repr(name), f"the nearest is {nearest}"
+    return InputError(expected=f"one of {listed}", found=found, fix=fix)
+
+
+_MOST_LISTED = 20
 
 
 def _explained(config: type[BaseModel], error: ValidationError) -> InputError:

@@ -49,21 +49,22 @@ class RunFolder:
         )
         self._save_lines("snapshots.jsonl", whole)
 
-    @property
-    def config(self) -> dict[str, Any] | None:
-        """What config.yaml says; None if there is none."""
-        file = self.path / "config.yaml"
+    @staticmethod
+    def config_of(path: Path) -> dict[str, Any] | None:
+        """What config.yaml in a folder says; None if there is none."""
+        file = path / "config.yaml"
         return yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
+
+    @staticmethod
+    def rows_of(path: Path) -> list[Row]:
+        """What metrics.jsonl in a folder holds, null as NaN; nothing if there is none."""
+        file = path / "metrics.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        return [{k: math.nan if v is None else v for k, v in json.loads(x).items()} for x in lines]
 
     def save_rows(self, rows: Iterable[Row]) -> None:
         """Write metrics.jsonl: a row a line, NaN and infinities as null."""
         self._save_lines("metrics.jsonl", rows)
-
-    def load_rows(self) -> list[Row]:
-        """What metrics.jsonl holds, null as NaN; nothing if there is none."""
-        file = self.path / "metrics.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        return [{k: math.nan if v is None else v for k, v in json.loads(x).items()} for x in lines]
 
     @property
     def finished(self) -> list[str]:

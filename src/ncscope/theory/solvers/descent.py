@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 
 import torch
 
+from ncscope.errors import InputError
 from ncscope.theory.surrogates.problem import Point, Problem
 
 
@@ -20,12 +21,30 @@ def gradient_descent(
 
     Yields:
         The number of steps taken, and a copy of the point reached.
+
+    Raises:
+        InputError: If the point grows without bound.
     """
-    point, taken = tuple(part.clone() for part in start), 0
-    with torch.no_grad():
-        for due in sorted(set(record)):
-            for _ in range(due - taken):
-                for part, slope in zip(point, problem.gradient(point), strict=True):
-                    part.sub_(slope, alpha=rate)
-            taken = due
-            yield taken, tuple(part.clone() for part in point)
+    point, taken = tuple(part.detach().clone() for part in start), 0
+    for due in sorted(set(record)):
+        _descend(problem, point, rate, due - taken)
+        taken = due
+        if not all((part.abs() < _BEYOND_RETURN).all() for part in point):
+            raise InputError(
+                expected="a descent that stays finite",
+                found=f"values past {_BEYOND_RETURN:g} by step {taken} at rate {rate:g}",
+                fix="lower the rate",
+            )
+        yield taken, tuple(part.clone() for part in point)
+
+
+_BEYOND_RETURN = 1e50
+"""Its fourth powers, which metrics take, are still finite."""
+
+
+@torch.no_grad()
+def _descend(problem: Problem, point: Point, rate: float, steps: int) -> None:
+    """Steps in place. No generator holds the switch of autograd, which its caller would see."""
+    for _ in range(steps):
+        for part, slope in zip(point, problem.gradient(point), strict=True):
+            part.sub_(slope, alpha=rate)

@@ -11,11 +11,19 @@ from ncscope.theory.statements import (
     info_entropies,
     info_regression,
     mse_central_path,
+    mse_coordinates,
     mse_decomposition,
+    mse_spectrum,
     pfc,
     vci,
+    vci_blocks,
+    vci_index,
+    vci_invariance,
+    vci_probing,
     xufm,
+    xufm_cross_entropy,
     xufm_extended,
+    xufm_perturbed,
 )
 from ncscope.theory.statements.statement import Result, Statement
 
@@ -23,11 +31,19 @@ STATEMENTS: tuple[Statement, ...] = (
     *info_entropies.STATEMENTS,
     *info_regression.STATEMENTS,
     *vci.STATEMENTS,
+    *vci_invariance.STATEMENTS,
+    *vci_probing.STATEMENTS,
+    *vci_index.STATEMENTS,
+    *vci_blocks.STATEMENTS,
     *mse_decomposition.STATEMENTS,
+    *mse_spectrum.STATEMENTS,
+    *mse_coordinates.STATEMENTS,
     *mse_central_path.STATEMENTS,
     *pfc.STATEMENTS,
     *xufm.STATEMENTS,
     *xufm_extended.STATEMENTS,
+    *xufm_cross_entropy.STATEMENTS,
+    *xufm_perturbed.STATEMENTS,
 )
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ncscope.training.digits import digits
+from ncscope.training.data.digits import digits
 
 IMAGES, CLASSES = 1797, 10
 

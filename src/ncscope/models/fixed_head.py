@@ -1,0 +1,50 @@
+"""A classifier that is a simplex from the start and is not trained."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ncscope.math.frames import simplex_etf
+
+
+class FixedSimplexHead(nn.Module):
+    r"""Linear classifier whose rows are a fixed simplex equiangular tight frame, without bias.
+
+    $WW^\top=\frac{K}{K-1}(I-\frac1K\mathbf1\mathbf1^\top)$: rows of norm 1 that sum to zero.
+
+    Source: Zhu et al. 2021, who fix the classifier at what it would collapse to and lose no
+    accuracy. The weight is a buffer: it is saved with the model and moves with it, and no
+    optimiser gets it, since it is no parameter.
+
+    Args:
+        in_features: Dimension d of the features, at least K - 1.
+        num_classes: Number of classes K, at least 2.
+        generator: Of the frame's orientation, a random rotation: without one the frame would lie
+            along the first axes, and the other features would not be read.
+
+    Raises:
+        InputError: The frame does not fit into d dimensions, or K is below 2.
+
+    Example:
+        >>> head = FixedSimplexHead(8, 3, torch.Generator().manual_seed(0))
+        >>> (head.weight @ head.weight.T).allclose(1.5 * torch.eye(3) - 0.5, atol=1e-6)
+        True
+        >>> list(head.parameters())
+        []
+    """
+
+    weight: Tensor
+
+    def __init__(self, in_features: int, num_classes: int, generator: torch.Generator) -> None:
+        super().__init__()
+        frame = simplex_etf(num_classes, in_features, generator)
+        self.register_buffer("weight", frame.to(torch.get_default_dtype()))
+
+    def forward(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b k"]:
+        """Inner products of the features with the frame's vectors."""
+        return nn.functional.linear(x, self.weight)
+
+    def extra_repr(self) -> str:
+        """Sizes, as ``nn.Linear`` prints them."""
+        out_features, in_features = self.weight.shape
+        return f"in_features={in_features}, out_features={out_features}"

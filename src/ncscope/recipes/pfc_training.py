@@ -1,0 +1,224 @@
+"""Progressive feedforward collapse: PFC1-3 layer by layer while residual nets train.
+
+Source: PFC section IV-A, figures 2 and 3, table I. Command: ``ncscope reproduce pfc/training``.
+
+At the paper's scale the residual networks of table I on MNIST, FashionMNIST, CIFAR-10, STL-10 and
+CIFAR-100: cross-entropy, SGD with momentum 0.9, weight decay 5e-4, batches of 128, 350 epochs,
+learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233. At the small scale the
+same loss and decay, with a fully connected net on handwritten digits and a convolutional one on
+generated patterns, fewer epochs, smaller batches and a higher rate, so that as many steps are
+taken as in a third of the paper's training.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.metrics.layerwise import effective_depth, order_breaks
+from ncscope.probing.records import Row
+from ncscope.recipes.recipe import Claim, Part, Recipe
+from ncscope.recipes.trained import history, interpolation, layers, line, training_parts, values
+from ncscope.report import panels
+from ncscope.report.drawing import Drawing
+from ncscope.report.histories import depth_colours, epochs_panel
+from ncscope.report.labels import label_of
+from ncscope.training.optimisation import Optimisation
+from ncscope.training.supervised import Training
+
+KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}
+"""PFC1-3, and whether collapse means that they fall."""
+
+
+class PFCTraining(BaseModel):
+    """Settings of the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+
+
+FULLY_CONNECTED = ("stem", "blocks.*")
+
+
+def _training(
+    data: str, network: str, rate: float, layers: tuple[str, ...], **given: int
+) -> Training:
+    """PFC's loss, optimiser and schedule."""
+    optimisation = Optimisation(
+        epochs=given["epochs"],
+        batch_size=given["batch_size"],
+        learning_rate=rate,
+        weight_decay=5e-4,
+        schedule="steps",
+        milestones=(117 / 350, 233 / 350),
+    )
+    return Training(
+        data=data,
+        network=network,
+        layers=layers,
+        optimisation=optimisation,
+        measurements=given["measurements"],
+    )
+
+
+def _last_stage(stage: int) -> tuple[str, ...]:
+    """The layers of one dimension at the end of a convolutional net."""
+    return (f"stages.{stage}.entry", f"stages.{stage}.blocks.*")
+
+
+def _paper() -> PFCTraining:
+    given = {"epochs": 350, "batch_size": 128, "measurements": 40}
+    last = {"fashion-mnist": 1, "cifar10": 2, "stl10": 3, "cifar100": 3}
+    runs = {"mnist": _training("mnist", "pfc-mnist", 0.005, FULLY_CONNECTED, **given)}
+    runs |= {
+        data: _training(data, f"pfc-{data}", 0.01, _last_stage(stage), **given)
+        for data, stage in last.items()
+    }
+    return PFCTraining(runs=runs)
+
+
+def _small() -> PFCTraining:
+    digits = {"epochs": 120, "batch_size": 64, "measurements": 14}
+    patterns = {"epochs": 40, "batch_size": 64, "measurements": 12}
+    return PFCTraining(
+        runs={
+            "digits": _training("digits", "small-residual", 0.02, FULLY_CONNECTED, **digits),
+            "patterns": _training("patterns", "small-resnet", 0.05, _last_stage(2), **patterns),
+        }
+    )
+
+
+def parts(config: PFCTraining) -> list[Part]:
+    """A part for each network."""
+    return training_parts(config.runs)
+
+
+def claims(config: PFCTraining, rows: Sequence[Row]) -> list[Claim]:
+    """The PFC conjecture at the end of training, and what the geodesic predicts."""
+    found = []
+    for name in config.runs:
+        found.append(_zero_error(rows, name))
+        found += [_progressive(rows, name, key, falls) for key, falls in KEYS.items()]
+        if line(rows, name):
+            found += [_predicted(rows, name, key, falls) for key, falls in KEYS.items()]
+    return found
+
+
+def _zero_error(rows: Sequence[Row], name: str) -> Claim:
+    path = history(rows, name)
+    reached = interpolation(path)
+    when = "never at a measured epoch" if reached is None else f"first at epoch {reached['epoch']}"
+    start, end = values(path, "pfc1")[0], values(path, "pfc1")[-1]
+    return {
+        "claim": f"{name}: the last layer collapses while training goes past zero error",
+        "held": reached is not None and end < float(reached["pfc1"]) < start,
+        "evidence": f"zero training error {when}; PFC1 {start:.3g} at the start, {end:.3g} at the "
+        f"end, training accuracy {values(path, 'accuracy')[-1]:.4f}",
+    }
+
+
+def comparable(rows: Sequence[Row], name: str) -> list[Row]:
+    """The layers of one dimension, at the last epoch, up to the effective depth."""
+    found = [row for row in layers(rows, name) if "relative_position" in row]
+    depth = effective_depth(values(found, "pfc3"))
+    return found if depth is None else found[: depth + 1]
+
+
+def _progressive(rows: Sequence[Row], name: str, key: str, falls: bool) -> Claim:
+    found = comparable(rows, name)
+    held, evidence = _ordered(values(found, key), falls, [str(row["layer"]) for row in found])
+    claim = f"{key.upper()} {'falls' if falls else 'rises'} at every layer before effective depth"
+    return {"claim": f"{name}: {claim}", "held": held, "evidence": evidence}
+
+
+def _predicted(rows: Sequence[Row], name: str, key: str, falls: bool) -> Claim:
+    found = line(rows, name)
+    positions = [f"t = {float(row['t']):.2f}" for row in found]
+    held, evidence = _ordered(values(found, key), falls, positions)
+    claim = f"{key.upper()} {'falls' if falls else 'rises'} along the straight line"
+    return {"claim": f"{name}: {claim}", "held": held, "evidence": evidence}
+
+
+def _ordered(found: Sequence[float], falls: bool, names: Sequence[str]) -> tuple[bool, str]:
+    """Whether values fall, or rise, at every step; with the ends and the first exceptions."""
+    breaks = order_breaks(found, falls)
+    ends = f"{found[0]:.3g} at {names[0]}, {found[-1]:.3g} at {names[-1]}"
+    wrong = "; ".join(f"the wrong way by {step:.2g} at {names[at]}" for at, step in breaks[:3])
+    return len(found) > 1 and not breaks, f"{ends}; {wrong}" if breaks else ends
+
+
+def drawings(config: PFCTraining, rows: Sequence[Row]) -> list[Drawing]:
+    """Figures 2 and 3 of the paper: a row a network."""
+    over_time = (
+        "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
+        "from the first layer to the last."
+    )
+    by_layer = (
+        "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and what the "
+        "straight line from the first layer's features to the last's predicts (dashed)."
+    )
+    return [
+        Drawing("fig-2", over_time, _over_time(config, rows)),
+        Drawing("fig-3", by_layer, _by_layer(config, rows)),
+    ]
+
+
+def _over_time(config: PFCTraining, rows: Sequence[Row]) -> Figure:
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(11, 2.9 * len(config.runs)), layout="constrained")
+        for axes, name in zip(_grid(figure, config), config.runs, strict=True):
+            names = [str(row["layer"]) for row in layers(rows, name)]
+            curves = {layer: history(rows, name, layer=layer) for layer in names}
+            reached = interpolation(history(rows, name))
+            epoch = None if reached is None else float(reached["epoch"])
+            for panel, key in zip(axes, KEYS, strict=True):
+                colours = depth_colours(len(names))
+                epochs_panel(panel, curves, key, zero_error=epoch, colours=colours)
+                panel.set_title(f"{key.upper()}, {name}")
+            axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _by_layer(config: PFCTraining, rows: Sequence[Row]) -> Figure:
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(10, 2.7 * len(config.runs)), layout="constrained")
+        for axes, name in zip(_grid(figure, config), config.runs, strict=True):
+            found = [row for row in layers(rows, name) if "relative_position" in row]
+            predicted = line(rows, name)
+            for panel, key in zip(axes, KEYS, strict=True):
+                panel.plot(
+                    values(predicted, "t"), values(predicted, key),
+                    color=panels.SECOND, linestyle=panels.DASHED, label="straight line",
+                )  # fmt: skip
+                places = values(found, "relative_position")
+                panel.plot(places, values(found, key), "o-", color=panels.ACCENT, label="layers")
+                panel.set_yscale("log" if label_of(key).log_scale else "linear")
+                panel.set_title(f"{key.upper()}, {name}")
+                panel.set_xlabel("relative position")
+            axes[0].legend()
+    return figure
+
+
+def _grid(figure: Figure, config: PFCTraining) -> list[list[Axes]]:
+    return figure.subplots(len(config.runs), len(KEYS), squeeze=False).tolist()
+
+
+RECIPE: Recipe[PFCTraining] = Recipe(
+    id="pfc/training",
+    title="Progressive feedforward collapse while residual networks train",
+    lead=(
+        "Residual networks with blocks of one dimension train past zero error. PFC says that "
+        "collapse proceeds from layer to layer, on the way that a straight line predicts."
+    ),
+    source="PFC section IV-A, figures 2-3, table I",
+    config=PFCTraining,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("epoch", "pfc1", "pfc2", "pfc3", "accuracy", "relative_position"),
+    scales={"paper": _paper(), "small": _small()},
+    cost={"paper": "5 GPU-hours (estimated)", "small": "minutes on one core"},
+)

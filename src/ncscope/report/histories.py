@@ -1,0 +1,55 @@
+"""Panels of training runs, drawn from rows."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+
+from ncscope.probing.records import Row
+from ncscope.report import panels
+from ncscope.report.labels import label_of
+
+
+def epochs_panel(
+    axes: Axes,
+    curves: Mapping[str, Sequence[Row]],
+    key: str,
+    *,
+    zero_error: float | None = None,
+    colours: Sequence[Any] = panels.SERIES,
+    styles: Mapping[str, Any] = {},
+) -> None:
+    """A metric against the epoch, a curve a name.
+
+    Args:
+        axes: Where.
+        curves: Rows of one layer over training, by name.
+        key: Of the metric; drawn on a logarithmic axis if it is one that falls to zero.
+        zero_error: Epoch of zero training error, a vertical line.
+        colours: Of the curves, in turn.
+        styles: Line styles by name, where they are not solid.
+    """
+    label, drawn = label_of(key), list[float]()
+    for place, (name, path) in enumerate(curves.items()):
+        values = [float(row[key]) for row in path if key in row]
+        epochs = [int(row["epoch"]) for row in path if key in row]
+        colour = colours[place % len(colours)]
+        style = styles.get(name, "-")
+        axes.plot(epochs, values, "o", linestyle=style, color=colour, markersize=2.6, label=name)
+        drawn += values
+    if zero_error is not None:
+        axes.axvline(zero_error, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
+    if label.log_scale and drawn and all(value > 0 for value in drawn if math.isfinite(value)):
+        axes.set_yscale("log")
+    axes.set_xscale("symlog", linthresh=1, linscale=0.4)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("epoch")
+    axes.set_title(label.title)
+
+
+def depth_colours(count: int) -> list[Any]:
+    """A colour a layer, light to dark, from the first to the last."""
+    ramp = colormaps["viridis_r"]
+    return [ramp(0.15 + 0.8 * place / max(1, count - 1)) for place in range(count)]

@@ -1,0 +1,147 @@
+r"""Where on the straight line between two layers the class structure keeps collapsing.
+
+`Geodesic` has the metrics at a point of the line $h^{(t)}=(1-t)h^{(0)}+th^{(1)}$. Here is the
+smallest $t_0$ from which each of them keeps falling up to $t=1$: in closed form, but for the roots
+of a polynomial. Below, $u=1-t$, so that u = 0 is the last layer. Source: PFC III-B.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from numpy.polynomial import Polynomial
+from torch import Tensor
+
+from ncscope.math.frames import simplex_basis
+from ncscope.metrics.layerwise import Geodesic, geodesic
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.paths import CrossMoments
+from ncscope.stats.statistics import ClassStatistics, finish
+
+_ROUNDING = 1e-12
+
+
+def line_between(
+    first: Float[Tensor, "n d"], last: Float[Tensor, "n d"], labels: Int[Tensor, " n"]
+) -> Geodesic:
+    """The straight line from one layer's features to another's.
+
+    Args:
+        first: Features at $t=0$, a sample a row.
+        last: Features of the same samples at $t=1$.
+        labels: Their classes, from 0.
+
+    Raises:
+        InputError: If fewer than two classes are present.
+
+    Example:
+        >>> labels = torch.tensor([0, 0, 1, 1])
+        >>> first = torch.tensor([[-1.0], [0.0], [0.0], [1.0]]).double()
+        >>> collapsed = torch.tensor([[-1.0], [-1.0], [1.0], [1.0]]).double()
+        >>> pfc1_falls_from(line_between(first, collapsed, labels))
+        0.0
+    """
+    k = int(labels.max()) + 1
+    pair = CrossMoments(k, first.shape[1])
+    pair.update(first, last, labels)
+    return geodesic(_statistics(first, labels, k), _statistics(last, labels, k), pair)
+
+
+def pfc1_falls_from(line: Geodesic) -> float:
+    r"""The smallest $t_0$ such that PFC1 does not rise on $[t_0,1]$.
+
+    $v=\operatorname{Tr}\Sigma_W$ and $b=\operatorname{Tr}\Sigma_B$ are quadratics in $u$, and PFC1
+    falls towards the last layer where $v'b-vb'\ge0$, again a quadratic. At a collapsed last layer
+    it leaves $t_0=\max(0,\frac{-c}{b(0)-c})$ with $c$ the inner product of both ends' centred class
+    means, weighted as $\Sigma_B$ is: theorem 1's premise $c\ge0$ is enough, and needed.
+
+    Returns:
+        $t_0$ in $[0,1]$; 0 also where PFC1 is constant.
+    """
+    within, between = _within(line), _between(line)
+    return 1 - _holds_until(within.deriv() * between - within * between.deriv())
+
+
+def pfc2_falls_from(line: Geodesic) -> float:
+    r"""The smallest $t_0$ such that PFC2 does not rise on $[t_0,1]$.
+
+    Let $Z(u)$ be the part of the Gram matrix of the centred class means orthogonal to the
+    simplex's, and $q(u)=\lVert\tilde H\rVert_F^2$. The two matrices enclose an angle of tangent
+    $\sqrt{K-1}\,\lVert Z\rVert_F/q$, and PFC2 grows with it. So PFC2 falls towards the last layer
+    where $z'q-2zq'\ge0$, $z=\lVert Z\rVert_F^2$: a quartic in $u$, and a cubic times $u$ if the
+    last layer's means are a simplex.
+
+    Returns:
+        $t_0$ in $[0,1]$; 0 also where PFC2 is constant.
+    """
+    last = _centred(line.last.means)
+    step = _centred(line.first.frame - line.last.frame)
+    mixed = _off_simplex(last, step)
+    off = _square_of_sum([_off_simplex(last, last), mixed + mixed.mT, _off_simplex(step, step)])
+    size = Polynomial([_dot(last, last), 2 * _dot(last, step), _dot(step, step)])
+    return 1 - _holds_until(off.deriv() * size - 2 * off * size.deriv())
+
+
+def _statistics(
+    features: Float[Tensor, "n d"], labels: Int[Tensor, " n"], k: int
+) -> ClassStatistics:
+    moments = ClassMoments(k, features.shape[1], statistics=())
+    moments.update(features, labels)
+    return finish(moments)
+
+
+def _within(line: Geodesic) -> Polynomial:
+    """The within-class trace; at a last layer collapsed to rounding, its quadratic part alone."""
+    first, last = float(line.first.within_trace), float(line.last.within_trace)
+    cross = float(line.first.prior @ line.cross_traces)
+    if last <= _ROUNDING**2 * first:
+        last = cross = 0.0
+    return _quadratic(first, cross, last)
+
+
+def _between(line: Geodesic) -> Polynomial:
+    first, last, prior = line.first.centred, line.last.centred, line.first.prior
+    cross = float(prior @ (first * last).sum(1))
+    return _quadratic(float(line.first.between_trace), cross, float(line.last.between_trace))
+
+
+def _quadratic(first: float, cross: float, last: float) -> Polynomial:
+    r"""$u^2\,first+2u(1-u)\,cross+(1-u)^2\,last$."""
+    return Polynomial([last, 2 * (cross - last), first - 2 * cross + last])
+
+
+def _centred(means: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+    return means - means.mean(0)
+
+
+def _off_simplex(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Tensor:
+    """Products of centred rows, less the simplex's share of them; zero if that is rounding."""
+    k, gram = len(first), first @ second.mT
+    basis = simplex_basis(k)
+    rest = gram - gram.trace() / (k - 1) * (basis @ basis.mT)
+    kept = rest.norm() > _ROUNDING * first.norm() * second.norm()
+    return rest if kept else torch.zeros_like(rest)
+
+
+def _square_of_sum(parts: list[Float[Tensor, "k k"]]) -> Polynomial:
+    r"""$\lVert\sum_iu^iA_i\rVert_F^2$."""
+    coefficients = [0.0] * (2 * len(parts) - 1)
+    for i, first in enumerate(parts):
+        for j, second in enumerate(parts):
+            coefficients[i + j] += _dot(first, second)
+    return Polynomial(coefficients)
+
+
+def _dot(first: Tensor, second: Tensor) -> float:
+    return float((first * second).sum())
+
+
+def _holds_until(slope: Polynomial) -> float:
+    """The largest u in [0, 1] such that the polynomial is not negative on [0, u]."""
+    places = sorted(root for root in slope.roots().real if 0 < root < 1)
+    size = Polynomial(abs(slope.coef))
+    start = 0.0
+    for end in (*places, 1.0):
+        middle = (start + end) / 2
+        if slope(middle) < -_ROUNDING * size(middle):
+            return start
+        start = float(end)
+    return 1.0

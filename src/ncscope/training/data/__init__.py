@@ -1,0 +1,1 @@
+"""Labelled images: named sets, the papers' preprocessing, orders that depend on seed and epoch."""

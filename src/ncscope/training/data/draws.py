@@ -1,0 +1,61 @@
+"""Random numbers that depend on what they are for, and on nothing drawn before."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+
+class Draw(NamedTuple):
+    """One use of one image in training; all that is random about it follows from these numbers.
+
+    Attributes:
+        seed: Of the run.
+        epoch: Counted from 0.
+        image: Index in the data set.
+    """
+
+    seed: int
+    epoch: int
+    image: int
+
+
+def stream_seed(*numbers: int) -> int:
+    """A seed of 32 bits, which is all that torch's CPU generator uses, from any integers.
+
+    Example:
+        >>> stream_seed(0, 1) == stream_seed(0, 1), stream_seed(0, 1) == stream_seed(1, 0)
+        (True, False)
+    """
+    text = ",".join(map(str, numbers)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little")
+
+
+def generator(*numbers: int) -> torch.Generator:
+    """A new CPU generator, seeded by the numbers.
+
+    Example:
+        >>> bool(torch.rand((), generator=generator(3)) == torch.rand((), generator=generator(3)))
+        True
+    """
+    return torch.Generator().manual_seed(stream_seed(*numbers))
+
+
+@contextmanager
+def seeded(*numbers: int) -> Iterator[None]:
+    """Seed the CPU's global generator, from which torchvision's transforms draw, and restore it.
+
+    Costs about an eighth of a random crop with mirroring, a twenty-fifth of AutoAugment.
+
+    Example:
+        >>> with seeded(0, 4, 17):
+        ...     first = torch.rand(())
+        >>> with seeded(0, 4, 17):
+        ...     bool(torch.rand(()) == first)
+        True
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(stream_seed(*numbers))
+        yield

@@ -1,0 +1,137 @@
+"""From a picture to the network's input: as it is measured, and as it is trained on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from jaxtyping import Float, UInt8
+from PIL.Image import Image
+from torch import Tensor
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import AutoAugmentPolicy as Policy
+
+from ncscope.errors import InputError
+
+Augmentation = Literal[
+    "none", "crop", "crop-flip", "reflect-crop-flip", "autoaugment", "autoaugment-erasing"
+]
+AUGMENTATIONS: tuple[Augmentation, ...] = get_args(Augmentation)
+
+Picture: TypeAlias = Image | UInt8[Tensor, "*_n _c _h _w"]
+Steps = Callable[[Picture], Picture]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What of a data set its preprocessing depends on.
+
+    Attributes:
+        size: Height and width of the network's input.
+        native: Height and width of the set's images; None for photographs of all sizes.
+        mean: Of the training set's pixels from 0 to 1, by channel.
+        deviation: Their standard deviation, by channel.
+        mirrored: Whether a mirrored image keeps its label.
+        policy: AutoAugment's policy found on the nearest kind of images.
+    """
+
+    size: int
+    native: int | None
+    mean: Sequence[float]
+    deviation: Sequence[float]
+    mirrored: bool
+    policy: Policy
+
+
+class Preprocessing:
+    r"""Pixels to $(x/255-\mu)/\sigma$ by channel, with or without augmentation before.
+
+    Measured, an image smaller than the input is padded with black, and a photograph is resized
+    to a short side of 256 for an input of 224 and cropped at the centre (VCI 6.1). Trained on,
+    it is changed as `augmentation` says:
+
+    | augmentation | images of one size | photographs |
+    |---|---|---|
+    | none | as measured | as measured |
+    | crop | an eighth of the side of black all around, cropped at random | random resized crop |
+    | crop-flip | and half of them mirrored | and half of them mirrored |
+    | reflect-crop-flip | the same with the border reflected instead of black | refused |
+    | autoaugment | crop-flip, then AutoAugment | the same |
+    | autoaugment-erasing | then, with probability 1/4, noise in a rectangle | the same |
+
+    AutoAugment leaves mirroring out where a mirrored image loses its label.
+
+    Source: none, MSE A.1; crop-flip with autoaugment, VCI 6.1; reflect-crop-flip, INFO 6 by
+    its code base; erasing, VCI 6.1 for its vision transformers.
+
+    Args:
+        traits: Of the data set.
+        augmentation: How images are changed in training.
+
+    Raises:
+        InputError: An augmentation that does not fit the data set.
+    """
+
+    def __init__(self, traits: Traits, augmentation: Augmentation = "none") -> None:
+        self.random = augmentation != "none"
+        self._mean = 255 * torch.tensor(traits.mean)[:, None, None]
+        self._deviation = 255 * torch.tensor(traits.deviation)[:, None, None]
+        self._unchanged = _unchanged(traits)
+        _check(traits, augmentation)
+        self._changed = _changed(traits, augmentation) if self.random else self._unchanged
+        erasing = augmentation == "autoaugment-erasing"
+        self._erase = v2.RandomErasing(p=0.25, value="random") if erasing else None
+
+    def measured(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
+        """The input without augmentation; of several at once where they are one tensor."""
+        return self._normalised(self._unchanged(picture))
+
+    def trained(self, picture: Picture) -> Float[Tensor, "c h w"]:
+        """The input with augmentation, drawn from torch's global generator."""
+        image = self._normalised(self._changed(picture))
+        return image if self._erase is None else self._erase(image)
+
+    def _normalised(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
+        pixels = picture if isinstance(picture, Tensor) else v2.functional.pil_to_tensor(picture)
+        return (pixels.float() - self._mean) / self._deviation
+
+
+def _check(traits: Traits, augmentation: Augmentation) -> None:
+    if augmentation not in AUGMENTATIONS:
+        found, fix = repr(augmentation), f"pass one of {', '.join(AUGMENTATIONS)}"
+        raise InputError(expected="a known augmentation", found=found, fix=fix)
+    if augmentation.endswith("crop-flip") and not traits.mirrored:
+        fix = "pass crop, which shifts and does not mirror"
+        expected = "an augmentation that keeps the labels"
+        found = f"{augmentation} for images that lose their label when mirrored"
+        raise InputError(expected=expected, found=found, fix=fix)
+    if augmentation.startswith("reflect") and traits.native is None:
+        found = f"{augmentation} for photographs of all sizes"
+        expected = "an augmentation for photographs"
+        raise InputError(expected=expected, found=found, fix="pass crop-flip")
+
+
+def _unchanged(traits: Traits) -> Steps:
+    size, native = traits.size, traits.native
+    if native is None:
+        return v2.Compose([v2.Resize(size * 256 // 224), v2.CenterCrop(size)])
+    if native == size:
+        return v2.Identity()
+    before = (size - native) // 2
+    after = size - native - before
+    return v2.Pad([before, before, after, after])
+
+
+def _changed(traits: Traits, augmentation: Augmentation) -> Steps:
+    steps: list[Steps] = []
+    if traits.native is None:
+        steps.append(v2.RandomResizedCrop(traits.size))
+    else:
+        fill = "reflect" if augmentation.startswith("reflect") else "constant"
+        crop = v2.RandomCrop(traits.size, padding=traits.size // 8, padding_mode=fill)
+        steps += [_unchanged(traits), crop]
+    if traits.mirrored and augmentation != "crop":
+        steps.append(v2.RandomHorizontalFlip())
+    if augmentation.startswith("autoaugment"):
+        steps.append(v2.AutoAugment(traits.policy))
+    return v2.Compose(steps)

@@ -1,0 +1,55 @@
+"""A recipe of two short training runs, for tests of what stops and goes on."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.probing.records import Row
+from ncscope.recipes.recipe import Part, Recipe
+from ncscope.training.optimisation import Optimisation
+from ncscope.training.supervised import Training, training_rows
+from ncscope.training.work import Work
+
+
+class Tiny(BaseModel):
+    """Its settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int = Field(3, ge=1, description="Of each run.")
+
+
+def parts(config: Tiny) -> list[Part]:
+    plain = Optimisation(epochs=config.epochs, learning_rate=0.05, batch_size=256)
+    averaged = plain.model_copy(update={"average": 0.9, "schedule": "cosine", "accumulate": 2})
+    settings = {
+        "plain": Training(data="digits", network="small-resnet", optimisation=plain),
+        "averaged": Training(
+            data="digits",
+            network="small-resnet",
+            augmentation="crop",
+            optimisation=averaged,
+            seed=1,
+        ),
+    }
+
+    def run(training: Training, work: Work) -> Iterator[Row]:
+        return training_rows(training.model_copy(update={"measured": 200}), work)
+
+    return [Part(name, config.epochs, partial(run, one)) for name, one in settings.items()]
+
+
+RECIPE = Recipe(
+    id="tiny/training",
+    title="Two short runs",
+    lead="They train.",
+    source="None",
+    config=Tiny,
+    parts=parts,
+    claims=lambda config, rows: [],
+    drawings=lambda config, rows: [],
+    columns=("epoch", "nc1", "accuracy"),
+    scales={"paper": Tiny(), "small": Tiny()},
+    cost={"paper": "seconds", "small": "seconds"},
+)

@@ -1,0 +1,53 @@
+"""Rows as VCI's experiments yield them, with courses of the metrics to choose."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from ncscope.probing.records import Row
+
+EPOCHS = (0, 2, 4, 6)
+FALLING, RISING, RETURNING = (9.0, 3.0, 2.0, 1.0), (0.1, 1.0, 2.0, 4.0), (9.0, 3.0, 1.0, 2.0)
+COURSES = {
+    "fuzziness": FALLING,
+    "nc1_quotient": FALLING,
+    "cosine_within": FALLING,
+    "vci": FALLING,
+    "within_in_signal": FALLING,
+    "within_off_signal": RISING,
+    "accuracy": RISING,
+}
+
+Courses = Mapping[tuple[str, str, str], Sequence[float]]
+NONE: Courses = MappingProxyType({})
+
+
+def made(
+    runs: Sequence[str],
+    changed: Courses = NONE,
+    between: Sequence[float] = (4.0, 1.0),
+    total: Sequence[float] = (5.0, 3.0, 0.5),
+) -> list[Row]:
+    """Every metric falls and the variance off V_B rises, but for what is changed.
+
+    Args:
+        runs: Names of the runs.
+        changed: Courses by run, split and key.
+        between: The eigenvalues of Sigma_B.
+        total: Of Sigma_T.
+    """
+    rows: list[Row] = []
+    for run in runs:
+        for split in ("train", "test"):
+            own = {key: changed.get((run, split, key), COURSES[key]) for key in COURSES}
+            rows += [
+                {"part": run, "split": split, "layer": "last", "epoch": epoch}
+                | {key: course[place] for key, course in own.items()}
+                for place, epoch in enumerate(EPOCHS)
+            ]
+        rows += [
+            {"part": run, "split": "spectrum", "layer": "spectrum", "epoch": 6, "index": place + 1}
+            | {"total": value}
+            | ({"between": between[place]} if place < len(between) else {})
+            for place, value in enumerate(total)
+        ]
+    return rows
