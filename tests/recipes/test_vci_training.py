@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ncscope.models.catalogue import build
+from ncscope.models.catalogue import NAMES
 from ncscope.probing.records import Row
 from ncscope.recipes.vci_training import RECIPE, VCITraining
 from ncscope.training.work import Work
@@ -91,10 +91,10 @@ def test_the_paper_s_scale_is_the_paper_s() -> None:
     assert list(paper.runs) == RUNS == list(SMALL.runs)
     for training in paper.runs.values():
         assert (training.data, training.network) == ("cifar10", "resnet18")
+        assert training.network in NAMES
         assert training.due == list(range(0, 301, 20))
     rates = {name: run.optimisation.schedule for name, run in paper.runs.items()}
     assert list(rates.values()) == ["exponential", "cosine", "cosine"]
     bare = paper.runs[RUNS[2]].optimisation
     assert (bare.weight_decay, bare.warmup_epochs) == (0, 0)
     assert len(RECIPE.parts(paper)) == 3
-    build("resnet18", 10)

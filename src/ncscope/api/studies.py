@@ -17,6 +17,7 @@ from ncscope.training.work import Work
 
 def simulate(
     model: str,
+    /,
     *,
     out: str | Path | None = None,
     on_row: OnRow = lambda part, done, total: None,

@@ -44,6 +44,11 @@ class Optimisation(BaseModel):
     )
     precision: Literal["32-true", "bf16-mixed"] = Field("32-true", description="Of the products.")
 
+    @property
+    def decay_of_loss(self) -> float:
+        r"""$\lambda$ of $\frac\lambda2\lVert w\rVert^2$ in the loss: adamw's is no part of it."""
+        return 0.0 if self.optimiser == "adamw" else self.weight_decay
+
 
 def rate_factor(settings: Optimisation, epoch: int) -> float:
     r"""The learning rate of an epoch as a share of the highest.

@@ -1,6 +1,6 @@
 """Train a network on a labelled data set, and measure its collapse along the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -92,6 +92,14 @@ class Bench:
     learner: Learner
 
 
+Extra = Callable[[Bench, EpochEnd], list[Row]]
+"""Rows on a run at a measured epoch; whatever it does leaves the learner as it was."""
+
+
+def _nothing(bench: Bench, end: EpochEnd) -> list[Row]:
+    return []
+
+
 def prepared(settings: Training, work: Work) -> Bench:
     """Data loaded, network built, nothing trained.
 
@@ -126,13 +134,14 @@ def prepared(settings: Training, work: Work) -> Bench:
     return Bench(settings, fabric, data, learner(model, settings.optimisation))
 
 
-def training_rows(settings: Training, work: Work) -> Iterator[Row]:
+def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> Iterator[Row]:
     """Train, measuring the training and the held-out images at the epochs that are due.
 
     Args:
         settings: Of the run.
         work: Where and with what. With a place, a run that was stopped goes on from its last
             checkpoint, and first yields again the rows that it had.
+        extra: What else to measure at those epochs.
 
     Yields:
         A row for every layer, split and measured epoch, and an empty one after every epoch.
@@ -150,7 +159,7 @@ def training_rows(settings: Training, work: Work) -> Iterator[Row]:
     for end in ends:
         fresh: list[Row] = [{}] if end.epoch else []
         if end.epoch in settings.due:
-            fresh += measured_rows(bench, end)
+            fresh += [*measured_rows(bench, end), *extra(bench, end)]
         rows += fresh
         if len(fresh) > 1 or end.epoch == settings.optimisation.epochs:
             keeper.save(rows)
@@ -172,6 +181,7 @@ def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
         layers=tapped_layers(model) if settings.layers is None else settings.layers,
         groups=settings.groups,
         layer_groups=settings.layer_groups,
+        weight_decay=settings.optimisation.decay_of_loss,
     )
     train_set = _probed(bench, images, options)
     test_set = _probed(bench, bench.data.test, options, train_set)
@@ -269,7 +279,7 @@ def objective(settings: Training, num_classes: int, device: torch.device) -> Obj
     cross_entropy = nn.CrossEntropyLoss(label_smoothing=smoothing)
     criterion = squared_error if settings.loss == "mse" else cross_entropy
 
-    def loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    def loss(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
         images, targets = batch
         if settings.mixing:
             # The loop has seeded torch for this batch alone.

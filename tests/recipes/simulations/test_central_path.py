@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ncscope.probing.records import Row
 from ncscope.recipes.simulations.central_path import STUDY, CentralPathConfig
 
-TINY = CentralPathConfig(dim=4, per_class=3, points=13, descent_steps=(16, 64))
+TINY = CentralPathConfig(dim=4, per_class=2, points=9, descent_steps=(16, 64))
 
 
 def rows_of(config: CentralPathConfig) -> list[Row]:

@@ -57,7 +57,7 @@ def test_the_second_law_by_wright_s_omega_function() -> None:
     potential = n * (k**2 * math.log(start) + k / 2 * start**2)
     argument = 2 * (potential + times.numpy()) / (n * k**2) - math.log(k)
     expected = torch.from_numpy((k * wrightomega(argument)) ** 0.5)
-    found = law.singular_values(torch.tensor([start]).double(), times)[:, 0]
+    found = law.singular_values(torch.tensor([start], dtype=torch.float64), times)[:, 0]
     torch.testing.assert_close(found, expected, rtol=1e-13, atol=0.0)
 
 

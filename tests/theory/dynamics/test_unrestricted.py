@@ -15,7 +15,7 @@ from ncscope.theory.dynamics.unrestricted import (
     unrestricted_flow,
 )
 
-K, D, N = 3, 4, 4
+K, D, N = 3, 3, 3
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_the_direction_is_minus_the_gradient(start: State) -> None:
 
 
 def test_the_reduced_flow_is_the_whole_one(start: State) -> None:
-    times = [1.0, 30.0, 200.0]
+    times = [1.0, 10.0, 40.0]
     sizes = [K * D, K, D * K * N]
 
     def unpacked(flat: Tensor) -> State:
@@ -47,7 +47,7 @@ def test_the_reduced_flow_is_the_whole_one(start: State) -> None:
         return torch.cat([p.reshape(-1) for p in (state.weight, state.bias, state.features)])
 
     whole = integrated(
-        lambda flat: packed(descent_direction(unpacked(flat))), packed(start), times, 12.0, 1e-10
+        lambda flat: packed(descent_direction(unpacked(flat))), packed(start), times, 9.0, 1e-10
     )
     for (time, flat), (due, here) in zip(
         whole, unrestricted_flow(start, times, 1e-10), strict=True

@@ -51,6 +51,7 @@ def test_a_missing_set_says_what_to_do(name, tmp_path):
     with pytest.raises(InputError, match=str(tmp_path)) as error:
         load(name, tmp_path)
     assert ("pass --download" in str(error.value)) == (name in DOWNLOADABLE)
+    assert "found no " in str(error.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -235,7 +235,8 @@ def _follows(law: Law, own: list[Row]) -> Claim:
 
 def _exponent(law: Law, own: list[Row]) -> Claim:
     last = own[-1]
-    before = next(row for row in own if 10 * number(row, "time") >= number(last, "time"))
+    early = [row for row in own[1:] if number(row, "time") <= 0.1001 * number(last, "time")]
+    before = early[-1]
     span = math.log(number(last, "time") / number(before, "time"))
     grown = [math.log(number(last, key) / number(before, key)) / span for key in _omegas(last)]
     worst = max(abs(value / law.exponent - 1) for value in grown)

@@ -118,9 +118,12 @@ def _collapse(config: Any, rows: Sequence[Row]) -> Figure:
             times = [time / config.unit for time in _curve(own, "time")]
             axes.plot(times, _curve(own, key), "o-", color=colour, markersize=2.6, label=part)
         title = label_of(key).title.removeprefix("NC1: ")
-        _logarithmic(axes, "time in units of $nK^2$", f"{key[:3].upper()}: {title}")
-        if key == "nc4_disagreement":
-            axes.set_yscale("linear")
+        _logarithmic(
+            axes,
+            "time in units of $nK^2$",
+            f"{key[:3].upper()}: {title}",
+            key != "nc4_disagreement",
+        )
     figure.axes[0].legend()
     return figure
 
@@ -170,8 +173,9 @@ def _unrestricted(config: Any, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _logarithmic(axes: Axes, across: str, title: str) -> None:
+def _logarithmic(axes: Axes, across: str, title: str, both: bool = True) -> None:
     axes.set_xscale("log")
-    axes.set_yscale("log")
+    if both:
+        axes.set_yscale("log")
     axes.set_xlabel(across)
     axes.set_title(title)

@@ -25,7 +25,7 @@ from ncscope.theory.surrogates.ufm import UFM
 from ncscope.theory.trajectory import measured_point
 
 GROUPS = ("nc1", "nc2", "nc3")
-COLUMNS = ("objective", "minimum", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
+COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
 VANISHED = 1e-3
 """A metric of collapse that fell below this counts as gone to zero."""
 

@@ -21,7 +21,7 @@ Velocity = Callable[[Tensor, int], Tensor]
 
 
 def projected_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
-    r"""Riemannian gradient flow in the Frobenius metric: $-\Pi^\perp\nabla\mathcal L_{LS}(X)$.
+    r"""Riemannian gradient flow in the Frobenius metric: $-Π^\perp\nabla\mathcal L_{LS}(X)$.
 
     At renormalised features this is $\dot X=\sum_j\frac{\omega_j}{n(K+\omega_j^2)^2}u_jv_j^\top Y$:
     only class means move. Source: MSE (5), with the projection that its lemma 5 holds for.
@@ -31,7 +31,7 @@ def projected_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Floa
 
 
 def renormalised_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
-    r"""Gradient steps, each renormalised, as they shrink: $-\Pi\nabla\mathcal L_{LS}(X)$.
+    r"""Gradient steps, each renormalised, as they shrink: $-Π\nabla\mathcal L_{LS}(X)$.
 
     At renormalised features $\dot X=\sum_j\frac{\omega_j}{nK(K+\omega_j^2)}u_jv_j^\top Y$.
     Source: MSE (5) with the projection of its proposition 4.
@@ -124,7 +124,7 @@ def integrated(
 def renormalised_descent(
     start: Float[Tensor, "d n"], num_classes: int, rate: float, steps: int
 ) -> Iterator[Float[Tensor, "d n"]]:
-    r"""$X\leftarrow\Sigma_W^{-1/2}(X-\eta\nabla\mathcal L_{LS}(X))$, again and again.
+    r"""$X\mapsto \Sigma_W^{-1/2}(X-\eta\nabla\mathcal L_{LS}(X))$, again and again.
 
     Source: MSE D.1.
 

@@ -1,7 +1,8 @@
 r"""How the singular values of the signal-to-noise matrix grow, in closed form.
 
 Each $\omega_j$ moves by itself, at a rate $\dot\omega=\omega/\sum_pc_p\omega^p$. Hence
-$c_0\log\omega+\sum_{p>0}\frac{c_p}p\omega^p=a_j+t$, and $\omega\sim(pt/c_p)^{1/p}$ with the last p.
+$c_0\log\omega+\sum_{p>0}\frac{c_p}p\omega^p=a_j+t$, and
+$\omega\approx (pt/c_p)^{1/p}$ with the last p.
 """
 
 import math
@@ -29,7 +30,7 @@ class Law:
 
     @property
     def exponent(self) -> float:
-        r"""Of the growth in the end: $\omega\sim t^{1/p}$."""
+        r"""Of the growth in the end: $\omega\approx  t^{1/p}$."""
         return 1 / max(self.coefficients)
 
     def rate(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
@@ -103,7 +104,7 @@ class Law:
 def projected_law(num_classes: int, per_class: int) -> Law:
     r"""Of the orthogonally projected gradient: $\dot\omega=\frac{\omega}{n(K+\omega^2)^2}$.
 
-    $n(K^2\log\omega+K\omega^2+\frac14\omega^4)=a+t$ and $\omega\sim(4t/n)^{1/4}$.
+    $n(K^2\log\omega+K\omega^2+\frac14\omega^4)=a+t$ and $\omega\approx (4t/n)^{1/4}$.
     Source: MSE (9), (27).
 
     Args:
@@ -113,7 +114,7 @@ def projected_law(num_classes: int, per_class: int) -> Law:
     Example:
         >>> law = projected_law(4, 50)
         >>> float(law.singular_values(torch.ones(1).double(), torch.tensor([2e9]).double()))
-        112.26...
+        112.43...
     """
     k, n = num_classes, per_class
     return Law("projected", {0: n * k**2, 2: 2 * n * k, 4: n})
@@ -122,7 +123,7 @@ def projected_law(num_classes: int, per_class: int) -> Law:
 def renormalised_law(num_classes: int, per_class: int) -> Law:
     r"""Of gradient steps, each renormalised: $\dot\omega=\frac{\omega}{nK(K+\omega^2)}$.
 
-    $n(K^2\log\omega+\frac K2\omega^2)=a+t$ and $\omega\sim(2t/(nK))^{1/2}$.
+    $n(K^2\log\omega+\frac K2\omega^2)=a+t$ and $\omega\approx (2t/(nK))^{1/2}$.
     Source: ours; the flow of MSE D.1.
 
     Args:

@@ -73,8 +73,10 @@ def split(features: Float[Tensor, "_d _n"], num_classes: int) -> Split:
     grouped = features.unflatten(1, (num_classes, -1))
     means = grouped.mean(2)
     mean = means.mean(1)
-    within = (grouped - means[:, :, None]).flatten(1)
-    return Split(mean, means - mean[:, None], within)
+    within = grouped - means[:, :, None]
+    # Once more, since what is rounded off large means would pass for a mean of small deviations.
+    within = within - within.mean(2, keepdim=True)
+    return Split(mean, means - mean[:, None], within.flatten(1))
 
 
 def spread_over_samples(columns: Float[Tensor, "d k"], per_class: int) -> Float[Tensor, "d n"]:

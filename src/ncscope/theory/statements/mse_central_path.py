@@ -215,7 +215,7 @@ def frames_by_spectrum(generator: torch.Generator) -> Iterator[float]:
 
 
 def printed_trace(generator: torch.Generator) -> Iterator[float]:
-    r"""MSE D.6, of raw features: $\operatorname{tr}\Sigma_B^\dagger\Sigma_W=\sum_j\omega_j^{-2}$."""
+    r"""MSE D.6, raw features: $\operatorname{tr}\Sigma_B^\dagger\Sigma_W=\sum_j\omega_j^{-2}$."""
     for point in points(generator):
         trace = _trace(raw_features(point, generator), point.k)
         yield abs(float((1 / point.snr.values**2).sum() / trace) - 1)

@@ -135,7 +135,7 @@ def projects(generator: torch.Generator) -> Iterator[float]:
 
 
 def self_adjoint(generator: torch.Generator) -> Iterator[float]:
-    r"""$\langle\Pi Z,W\rangle=\langle Z,\Pi W\rangle$, as the proof of MSE lemma 4 has it."""
+    r"""$\langleΠ Z,W\rangle=\langle Z,Π W\rangle$, as the proof of MSE lemma 4 has it."""
     for point in points(generator):
         z = normal(*point.features.shape, generator=generator)
         w = oblique_projection(point.features, z, point.k)
