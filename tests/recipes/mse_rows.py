@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from ncscope.probing.records import Row
 from ncscope.recipes.mse_training import MSETraining, small_runs
+from ncscope.recipes.recipe import Part
+from ncscope.training.work import Work
 
 EPOCHS = (0, 4, 8, 12)
 ACCURACY = (0.1, 0.9, 1.0, 1.0)  # zero error at epoch 8
@@ -12,13 +14,19 @@ Columns = Mapping[str, Sequence[float]]
 
 def small(*losses: str, data: str = "digits") -> MSETraining:
     """The small scale's runs on one data set."""
-    runs = small_runs(losses, ("nc1",))  # type: ignore[arg-type]
+    runs = small_runs(losses, ("nc1", "nc4"))  # type: ignore[arg-type]
     return MSETraining(runs={name: one for name, one in runs.items() if one.data == data})
 
 
-def history_of(name: str, train: Columns, test: Columns = {}, attacked: Columns = {}) -> list[Row]:
+def history_of(
+    name: str, train: Columns, test: Columns | None = None, attacked: Columns | None = None
+) -> list[Row]:
     """One run's rows: a value an epoch of every column."""
-    splits = {"train": {"accuracy": ACCURACY} | dict(train), "test": test, "attacked": attacked}
+    splits = {
+        "train": {"accuracy": ACCURACY} | dict(train),
+        "test": dict(test or {}),
+        "attacked": dict(attacked or {}),
+    }
     return [
         {"part": name, "epoch": epoch, "step": epoch, "split": split, "layer": "last"}
         | {key: float(values[place]) for key, values in columns.items()}
@@ -26,3 +34,23 @@ def history_of(name: str, train: Columns, test: Columns = {}, attacked: Columns 
         for split, columns in splits.items()
         if columns
     ]
+
+
+def tiny(config: MSETraining) -> MSETraining:
+    """One epoch of every run, measured before and after."""
+    runs = {
+        name: one.model_copy(
+            update={
+                "optimisation": one.optimisation.model_copy(update={"epochs": 1}),
+                "measurements": 2,
+            }
+        )
+        for name, one in config.runs.items()
+        if one.network == "small-vgg"
+    }
+    return config.model_copy(update={"runs": runs})
+
+
+def rows_of(parts: Sequence[Part]) -> list[Row]:
+    """What the parts yield, as it reaches claims and figures."""
+    return [{"part": part.name, **row} for part in parts for row in part.run(Work()) if row]

@@ -95,3 +95,11 @@ def test_the_same_simplex_at_both_ends_never_changes():
     line = line_of(3 * frame, frame, 0.0, 0.0)
     assert pfc2_falls_from(line) == 0
     assert pfc1_falls_from(line) == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_in_one_dimension_pfc2_never_changes(seed: int):
+    first, last = noise(12, 1, seed=seed), noise(12, 1, seed=seed + 100)
+    line = line_between(first, last, torch.arange(4).repeat_interleave(3))
+    assert float(line.pfc2(0.3)) == pytest.approx(float(line.pfc2(0.8)), abs=1e-12)
+    assert pfc2_falls_from(line) == 0

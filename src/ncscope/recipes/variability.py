@@ -6,6 +6,7 @@ from typing import NamedTuple
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim
@@ -185,7 +186,8 @@ def metrics_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(12, 3.3), layout="constrained")
         for axes, (key, title) in zip(figure.subplots(1, 4), METRICS.items(), strict=True):
-            _over_epochs(axes, {run: trained(rows, run) for run in runs}, key, title)
+            curves = {run: trained(rows, run) for run in runs}
+            _over_epochs(axes, curves, key, title[:1].upper() + title[1:])
         handles, labels = axes.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(runs))
     return figure
@@ -243,6 +245,7 @@ def _projections_panels(column: Sequence[Axes], path: Sequence[Row]) -> None:
             drawn = [value / unit for value, unit in zip(course, scale, strict=True)]
             axes.plot(epochs, drawn, "o-", color=colour, markersize=2.6, label=label)
         axes.set_yscale("log")
+        _few_decades(axes)
 
 
 def spectra_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
@@ -270,6 +273,18 @@ def spectra_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
 
 
 def _over_epochs(axes: Axes, curves: dict[str, list[Row]], key: str, title: str) -> None:
+    """A metric against the epoch, which the paper spaces evenly."""
     epochs_panel(axes, curves, key)
+    last = max(int(path[-1]["epoch"]) for path in curves.values())
     axes.set_xscale("linear")
-    axes.set_title(title[:1].upper() + title[1:])
+    axes.set_xlim(0, 1.03 * last)
+    axes.set_title(title)
+    _few_decades(axes)
+
+
+def _few_decades(axes: Axes) -> None:
+    """Numbers at 1, 2 and 5 of each decade, as numbers: the curves span one or two."""
+    if axes.get_yscale() == "log":
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())

@@ -111,22 +111,21 @@ def _paper() -> VCIImageNet:
 
 def _small() -> VCIImageNet:
     descent = Optimisation(
-        epochs=30,
+        epochs=40,
         batch_size=64,
         optimiser="nesterov",
-        learning_rate=0.05,
+        learning_rate=0.01,
         weight_decay=5e-4,
         schedule="exponential",
-        decay=0.975**10,
+        decay=0.975**7.5,
         warmup_epochs=1,
         warmup_rate=1e-5,
     )
     residual = Training(
-        data="patterns-20",
+        data="warped-digits",
         network="small-resnet",
-        normalisation="imagenet",
         optimisation=descent,
-        every=2,
+        every=4,
         layers=(),
         groups=GROUPS,
     )

@@ -57,7 +57,7 @@ def pfc1_falls_from(line: Geodesic) -> float:
         $t_0$ in $[0,1]$; 0 also where PFC1 is constant.
     """
     within, between = _within(line), _between(line)
-    return 1 - _holds_until(within.deriv() * between - within * between.deriv())
+    return 1 - _holds_until(within.deriv() * between, within * between.deriv())
 
 
 def pfc2_falls_from(line: Geodesic) -> float:
@@ -77,7 +77,7 @@ def pfc2_falls_from(line: Geodesic) -> float:
     mixed = _off_simplex(last, step)
     off = _square_of_sum([_off_simplex(last, last), mixed + mixed.mT, _off_simplex(step, step)])
     size = Polynomial([_dot(last, last), 2 * _dot(last, step), _dot(step, step)])
-    return 1 - _holds_until(off.deriv() * size - 2 * off * size.deriv())
+    return 1 - _holds_until(off.deriv() * size, 2 * off * size.deriv())
 
 
 def _statistics(
@@ -134,10 +134,13 @@ def _dot(first: Tensor, second: Tensor) -> float:
     return float((first * second).sum())
 
 
-def _holds_until(slope: Polynomial) -> float:
-    """The largest u in [0, 1] such that the polynomial is not negative on [0, u]."""
+def _holds_until(first: Polynomial, second: Polynomial) -> float:
+    """The largest u in [0, 1] such that the first is not below the second on [0, u].
+
+    Where the two are the same, their difference is rounding: it counts against their own size.
+    """
+    slope, size = first - second, Polynomial(abs(first.coef)) + Polynomial(abs(second.coef))
     places = sorted(root for root in slope.roots().real if 0 < root < 1)
-    size = Polynomial(abs(slope.coef))
     start = 0.0
     for end in (*places, 1.0):
         middle = (start + end) / 2

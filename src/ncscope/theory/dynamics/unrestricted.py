@@ -1,5 +1,6 @@
 r"""Gradient flow of classifier and features together, off the central path or on it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from torch import Tensor
 from ncscope.theory.dynamics.central_path import least_squares, least_squares_loss
 from ncscope.theory.dynamics.flows import integrated
 from ncscope.theory.dynamics.snr import split
+
+_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,9 @@ class Distance:
 
     Attributes:
         loss: $\mathcal L$ without weight decay.
-        least_squares: $\mathcal L_{LS}$, what the best classifier would have.
-        classifier: $\lVert W-W_{LS}\rVert_F/\lVert W_{LS}\rVert_F$.
+        least_squares: $\mathcal L_{LS}$, what the best classifier would have; right to 1e-15 at
+            best, as the within-class covariance degenerates when the loss vanishes.
+        classifier: $\lVert W-W_{LS}\rVert_F/\lVert W_{LS}\rVert_F$; NaN for a loss below that.
     """
 
     loss: float
@@ -63,12 +67,11 @@ def descent_direction(state: State) -> State:
 def distance(state: State) -> Distance:
     """Of a state from the central path, by loss and by classifier."""
     k = len(state.weight)
+    reached, least = float(loss(state)), float(least_squares_loss(state.features, k))
+    if reached < _ROUNDING:
+        return Distance(reached, least, math.nan)
     best, _ = least_squares(state.features, k)
-    return Distance(
-        float(loss(state)),
-        float(least_squares_loss(state.features, k)),
-        float((state.weight - best).norm() / best.norm()),
-    )
+    return Distance(reached, least, float((state.weight - best).norm() / best.norm()))
 
 
 def unrestricted_flow(
