@@ -30,9 +30,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Recipe
 from ncscope.recipes.simulations.mufm import PFC_TITLES, measured, minimum
-from ncscope.recipes.simulations.ufm import number, part_of, recorded_steps
+from ncscope.recipes.simulations.ufm import recorded_steps
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import number, part_of
 from ncscope.theory.solvers.descent import gradient_descent
 from ncscope.theory.surrogates.mufm import MUFM, gaussian_classes
 from ncscope.theory.surrogates.ufm import UFM

@@ -283,8 +283,8 @@ def _over_epochs(axes: Axes, curves: dict[str, list[Row]], key: str, title: str)
 
 
 def _few_decades(axes: Axes) -> None:
-    """Numbers at 1, 2 and 5 of each decade, as numbers: the curves span one or two."""
+    """Numbers at 1, 2, 3 and 5 of each decade, as numbers: the curves span one or two."""
     if axes.get_yscale() == "log":
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.yaxis.set_minor_locator(NullLocator())

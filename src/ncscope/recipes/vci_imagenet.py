@@ -111,21 +111,21 @@ def _paper() -> VCIImageNet:
 
 def _small() -> VCIImageNet:
     descent = Optimisation(
-        epochs=40,
+        epochs=100,
         batch_size=64,
         optimiser="nesterov",
-        learning_rate=0.01,
+        learning_rate=0.02,
         weight_decay=5e-4,
         schedule="exponential",
-        decay=0.975**7.5,
-        warmup_epochs=1,
+        decay=0.975**3,
+        warmup_epochs=3,
         warmup_rate=1e-5,
     )
     residual = Training(
-        data="warped-digits",
+        data="digits",
         network="small-resnet",
         optimisation=descent,
-        every=4,
+        every=5,
         layers=(),
         groups=GROUPS,
     )

@@ -23,8 +23,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Recipe
 from ncscope.recipes.simulations import extended, perturbed
-from ncscope.recipes.simulations.ufm import part_of, recorded_steps
+from ncscope.recipes.simulations.ufm import recorded_steps
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import part_of
 from ncscope.theory.surrogates.extended import Activation, ExtendedUFM
 
 RATE = 0.1

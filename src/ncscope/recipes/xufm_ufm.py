@@ -26,6 +26,7 @@ from ncscope.recipes.recipe import Claim, Part, Recipe
 from ncscope.recipes.simulations import ufm
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import number, part_of
 from ncscope.theory.surrogates.ufm import UFM
 
 RATE = 0.1
@@ -115,13 +116,13 @@ def claims(config: XUFMConfig, rows: Sequence[Row]) -> list[Claim]:
     for setting, bias_decay in _runs(config):
         problem = UFM(*SIZES[setting], bias_decay)
         name = part_name(problem.num_classes, bias_decay)
-        path = ufm.part_of(rows, name)
+        path = part_of(rows, name)
         own = [ufm.descent_arrives(path)]
         own += [ufm.vanishes(path, key, text) for key, text in ufm.predicted(problem).items()]
         if bias_decay is not None:
             own.append(ufm.vanishes(path, "mean_share", "The global mean of the features vanishes"))
         found += [{**claim, "claim": f"{name}: {claim['claim']}"} for claim in own]
-    sweep = ufm.part_of(rows, SWEEP)
+    sweep = part_of(rows, SWEEP)
     return [*found, _shape_everywhere(sweep), _simplex_up_to(sweep), _lowest_everywhere(sweep)]
 
 
@@ -132,9 +133,7 @@ def threshold() -> float:
 
 
 def _shape_everywhere(sweep: Sequence[Row]) -> Claim:
-    worst = {
-        key: max(ufm.number(row, key) for row in sweep) for key in ("nc2_etf", "nc3_alignment")
-    }
+    worst = {key: max(number(row, key) for row in sweep) for key in ("nc2_etf", "nc3_alignment")}
     return {
         "claim": "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
         "held": max(worst.values()) < 1e-6,
@@ -144,10 +143,10 @@ def _shape_everywhere(sweep: Sequence[Row]) -> Claim:
 
 
 def _simplex_up_to(sweep: Sequence[Row]) -> Claim:
-    simplex = [ufm.number(row, "mean_share") < 1e-9 for row in sweep]
-    stated = [ufm.number(row, "bias_decay") <= threshold() for row in sweep]
+    simplex = [number(row, "mean_share") < 1e-9 for row in sweep]
+    stated = [number(row, "bias_decay") <= threshold() for row in sweep]
     decays = [
-        ufm.number(row, "bias_decay") for row, is_one in zip(sweep, simplex, strict=True) if is_one
+        number(row, "bias_decay") for row, is_one in zip(sweep, simplex, strict=True) if is_one
     ]
     return {
         "claim": "Regularised bias: an exact simplex up to a decay of c / (1-c), and not past it",
@@ -158,10 +157,8 @@ def _simplex_up_to(sweep: Sequence[Row]) -> Claim:
 
 
 def _lowest_everywhere(sweep: Sequence[Row]) -> Claim:
-    gaps = [abs(ufm.number(row, "objective") - ufm.number(row, "minimum")) for row in sweep]
-    shares = [
-        abs(ufm.number(row, "mean_share") - ufm.number(row, "stated_mean_share")) for row in sweep
-    ]
+    gaps = [abs(number(row, "objective") - number(row, "minimum")) for row in sweep]
+    shares = [abs(number(row, "mean_share") - number(row, "stated_mean_share")) for row in sweep]
     return {
         "claim": "Regularised bias: the closed form has the objective and the mean found",
         "held": max(gaps) < 1e-9 and max(shares) < 1e-6,
@@ -181,19 +178,19 @@ def drawings(config: XUFMConfig, rows: Sequence[Row]) -> list[Drawing]:
             f"{feature_decay} (H), {part_name(k, bias_decay).split(', ')[1]}. "
             f"NC2 is the distance to {ufm.FRAMES[key]}."
         )
-        path = ufm.part_of(rows, part_name(k, bias_decay))
+        path = part_of(rows, part_name(k, bias_decay))
         found.append(Drawing(file, caption, ufm.descent_figure(path, key)))
     caption = (
         "Minimisers under a regularised bias. The mean of the features vanishes, and they are a "
         "simplex, up to a decay of c / (1-c), the vertical line; with a growing decay they "
         "approach the orthogonal frame."
     )
-    return [*found, Drawing("bias-decay", caption, _sweep_figure(ufm.part_of(rows, SWEEP)))]
+    return [*found, Drawing("bias-decay", caption, _sweep_figure(part_of(rows, SWEEP)))]
 
 
 def _sweep_figure(sweep: Sequence[Row]) -> Figure:
-    rows = sorted(sweep, key=lambda row: ufm.number(row, "bias_decay"))
-    decays = [ufm.number(row, "bias_decay") for row in rows]
+    rows = sorted(sweep, key=lambda row: number(row, "bias_decay"))
+    decays = [number(row, "bias_decay") for row in rows]
     line = [decays[0] * (decays[-1] / decays[0]) ** (at / 200) for at in range(201)]
     stated = [_stated(decay) for decay in line]
     with mpl.rc_context(panels.STYLE):
@@ -206,10 +203,10 @@ def _sweep_figure(sweep: Sequence[Row]) -> Figure:
             axes.plot(
                 line, curve, color=panels.SECOND, linestyle=panels.DASHED, label="closed form"
             )
-            values = [ufm.number(row, key) for row in rows]
+            values = [number(row, key) for row in rows]
             axes.plot(decays, values, "o", color=panels.ACCENT, markersize=4, label="found")
         for place, (key, label) in enumerate(_SHAPES.items()):
-            values = [max(ufm.number(row, key), 1e-17) for row in rows]
+            values = [max(number(row, key), 1e-17) for row in rows]
             colour = panels.SERIES[place]
             shape.plot(decays, values, "o-", color=colour, markersize=3, label=label)
         titles = ("Objective", "Share of the mean: 0 simplex, 1/K frame", "Distances")

@@ -1,4 +1,4 @@
-"""Rows of an experiment as a table: where every part ended, level by level."""
+"""Rows of an experiment: chosen, and as a table of where every part ended."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +9,21 @@ from rich.text import Text
 
 from ncscope.probing.records import Row
 from ncscope.report.numbers import plain
+
+
+def part_of(rows: Sequence[Row], part: str) -> list[Row]:
+    """The rows of one part, in order."""
+    return [row for row in rows if row["part"] == part]
+
+
+def number(row: Row, key: str) -> float:
+    """A value of a row as a number."""
+    return float(row[key])
+
+
+def numbers(rows: Sequence[Row], key: str) -> list[float]:
+    """One value of every row."""
+    return [number(row, key) for row in rows]
 
 
 def last_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -12,6 +12,7 @@ from ncscope.probing.records import Row
 from ncscope.probing.samples import measure_samples
 from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.recipes.simulations.central_path_figures import drawings
+from ncscope.report.rows import number, part_of
 from ncscope.theory.dynamics.central_path import least_squares
 from ncscope.theory.dynamics.flows import (
     Velocity,
@@ -203,23 +204,13 @@ def claims(config: CentralPathConfig, rows: Sequence[Row]) -> list[Claim]:
     k, n = config.num_classes, config.per_class
     found: list[Claim] = []
     for law in (projected_law(k, n), renormalised_law(k, n)):
-        own = of_part(rows, law.name)
+        own = part_of(rows, law.name)
         found += [_follows(law, own), _exponent(law, own), _equalised(law, own)]
         found += [_unturned(law, own), _limit(law, own), _collapsed(law, own)]
     found.append(_descent(config, rows))
     for name in ("unrestricted, on the path", "unrestricted, off the path"):
-        found.append(_near_path(name, of_part(rows, name)))
+        found.append(_near_path(name, part_of(rows, name)))
     return found
-
-
-def of_part(rows: Sequence[Row], part: str) -> list[Row]:
-    """The rows of one part, in order of time."""
-    return [row for row in rows if row["part"] == part]
-
-
-def number(row: Row, key: str) -> float:
-    """A numeric entry."""
-    return float(row[key])
 
 
 def _follows(law: Law, own: list[Row]) -> Claim:
@@ -291,7 +282,7 @@ def _collapsed(law: Law, own: list[Row]) -> Claim:
 
 
 def _descent(config: CentralPathConfig, rows: Sequence[Row]) -> Claim:
-    last = [of_part(rows, f"descent in {m} steps")[-1] for m in config.descent_steps]
+    last = [part_of(rows, f"descent in {m} steps")[-1] for m in config.descent_steps]
     own = [number(row, "renormalised_deviation") for row in last]
     other = [number(row, "projected_deviation") for row in last]
     order = math.log(own[-2] / own[-1]) / math.log(

@@ -11,6 +11,7 @@ from ncscope.probing.records import Row
 from ncscope.report.drawing import Drawing
 from ncscope.report.labels import label_of
 from ncscope.report.panels import ACCENT, DASHED, SECOND, SERIES, SOFT, STYLE
+from ncscope.report.rows import numbers, part_of
 
 FLOWS = (("projected", ACCENT, "1/4"), ("renormalised", SECOND, "1/2"))
 _SIZE = (7.6, 3.1)
@@ -55,30 +56,22 @@ def drawings(config: Any, rows: Sequence[Row]) -> list[Drawing]:
         ]
 
 
-def _own(rows: Sequence[Row], part: str) -> list[Row]:
-    return [row for row in rows if row["part"] == part]
-
-
-def _curve(own: Sequence[Row], key: str) -> list[float]:
-    return [float(row[key]) for row in own]
-
-
 def _positive(own: Sequence[Row], key: str) -> list[float]:
     """What a logarithmic axis can show; a gap where the value is zero."""
-    return [value if value > 0 else float("nan") for value in _curve(own, key)]
+    return [value if value > 0 else float("nan") for value in numbers(own, key)]
 
 
 def _growth(rows: Sequence[Row]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     for axes, (part, _, power) in zip(figure.subplots(1, 2), FLOWS, strict=True):
-        own = _own(rows, part)[1:]
-        times = _curve(own, "time")
+        own = part_of(rows, part)[1:]
+        times = numbers(own, "time")
         for place, key in enumerate(k for k in own[0] if k.startswith("closed_")):
             colour = SERIES[place % len(SERIES)]
             name = key.removeprefix("closed_")
-            axes.plot(times, _curve(own, key), color=colour, linewidth=1)
+            axes.plot(times, numbers(own, key), color=colour, linewidth=1)
             axes.plot(
-                times, _curve(own, f"omega_{name}"), "o", color=colour, markersize=2.6,
+                times, numbers(own, f"omega_{name}"), "o", color=colour, markersize=2.6,
                 label=rf"$\omega_{{{name}}}$",
             )  # fmt: skip
         exponent = {"1/4": 0.25, "1/2": 0.5}[power]
@@ -97,11 +90,11 @@ def _limits(rows: Sequence[Row]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2)
     for part, colour, _ in FLOWS:
-        own = _own(rows, part)[1:]
-        times = _curve(own, "time")
-        gaps = [value - 1 for value in _curve(own, "ratio")]
+        own = part_of(rows, part)[1:]
+        times = numbers(own, "time")
+        gaps = [value - 1 for value in numbers(own, "ratio")]
         left.plot(times, gaps, "o-", color=colour, markersize=2.6, label=part)
-        right.plot(times, _curve(own, "limit_distance"), "o-", color=colour, markersize=2.6,
+        right.plot(times, numbers(own, "limit_distance"), "o-", color=colour, markersize=2.6,
                    label=part)  # fmt: skip
     _logarithmic(left, "time t", r"$\omega_{\max}/\omega_{\min}-1$")
     _logarithmic(right, "time t", r"Distance of $X/\omega_{\max}$ from its limit")
@@ -114,9 +107,9 @@ def _collapse(config: Any, rows: Sequence[Row]) -> Figure:
     keys = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
     for axes, key in zip(figure.subplots(2, 2).flat, keys, strict=True):
         for part, colour, _ in FLOWS:
-            own = _own(rows, part)[1:]
-            times = [time / config.unit for time in _curve(own, "time")]
-            axes.plot(times, _curve(own, key), "o-", color=colour, markersize=2.6, label=part)
+            own = part_of(rows, part)[1:]
+            times = [time / config.unit for time in numbers(own, "time")]
+            axes.plot(times, numbers(own, key), "o-", color=colour, markersize=2.6, label=part)
         title = label_of(key).title.removeprefix("NC1: ")
         _logarithmic(
             axes,
@@ -131,17 +124,17 @@ def _collapse(config: Any, rows: Sequence[Row]) -> Figure:
 def _descent(config: Any, rows: Sequence[Row]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2)
-    runs = [_own(rows, f"descent in {m} steps") for m in config.descent_steps]
+    runs = [part_of(rows, f"descent in {m} steps") for m in config.descent_steps]
     for law, colour, _ in FLOWS:
-        at = [time / config.unit for time in _curve(runs[-1], "time")]
-        left.plot(at, _curve(runs[-1], f"{law}_1"), color=colour, label=f"{law} law")
+        at = [time / config.unit for time in numbers(runs[-1], "time")]
+        left.plot(at, numbers(runs[-1], f"{law}_1"), color=colour, label=f"{law} law")
         rates = [float(own[-1]["rate"]) / config.unit for own in runs]
         gaps = [float(own[-1][f"{law}_deviation"]) for own in runs]
         right.plot(rates, gaps, "o-", color=colour, markersize=4, label=f"from the {law} law")
     for place, own in enumerate(runs):
-        at = [time / config.unit for time in _curve(own, "time")]
+        at = [time / config.unit for time in numbers(own, "time")]
         shade = 0.25 + 0.75 * place / max(1, len(runs) - 1)
-        left.plot(at, _curve(own, "omega_1"), "o", color="#1d2327", alpha=shade, markersize=3,
+        left.plot(at, numbers(own, "omega_1"), "o", color="#1d2327", alpha=shade, markersize=3,
                   label=f"{config.descent_steps[place]:,} steps")  # fmt: skip
     left.set_xlabel("time in units of $nK^2$")
     left.set_title(r"$\omega_1$ under renormalised steps")
@@ -161,9 +154,9 @@ def _unrestricted(config: Any, rows: Sequence[Row]) -> Figure:
         ("mse_off_path", SECOND, r"$\mathcal{L}_{LS}^\perp$"),
     )
     for axes, start in zip(figure.subplots(1, 2, sharey=True), starts, strict=True):
-        own = _own(rows, f"unrestricted, {start}")[1:]
+        own = part_of(rows, f"unrestricted, {start}")[1:]
         unit = config.num_classes * config.per_class
-        times = [time / unit for time in _curve(own, "time")]
+        times = [time / unit for time in numbers(own, "time")]
         for key, colour, name in curves:
             axes.plot(times, _positive(own, key), color=colour, label=name)
         axes.plot(times, _positive(own, "classifier_distance"), color=SOFT, linestyle=DASHED,

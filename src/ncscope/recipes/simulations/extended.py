@@ -17,9 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
-from ncscope.recipes.simulations.ufm import number, part_of, recorded_steps
+from ncscope.recipes.simulations.ufm import recorded_steps
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import number, part_of
 from ncscope.theory.solvers.descent import gradient_descent
 from ncscope.theory.surrogates.extended import Activation, ExtendedUFM
 from ncscope.theory.surrogates.problem import Point

@@ -20,9 +20,9 @@ from ncscope.math.frames import simplex_etf
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.recipes.simulations.mufm import PFC_TITLES
-from ncscope.recipes.simulations.ufm import number
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import number
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line
 from ncscope.theory.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
 from ncscope.theory.surrogates.mufm import gaussian_classes

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
-from ncscope.recipes.simulations.ufm import number, part_of
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import number, part_of
 from ncscope.theory.surrogates.perturbed import PerturbedUFM
 from ncscope.theory.trajectory import measured_point
 

@@ -18,6 +18,7 @@ from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import number, part_of
 from ncscope.theory.solvers.descent import gradient_descent
 from ncscope.theory.solvers.quasi_newton import quasi_newton
 from ncscope.theory.surrogates.problem import Minimiser, Point, Problem
@@ -117,16 +118,6 @@ def predicted(problem: UFM) -> dict[str, str]:
     if d >= (k if bias is None else k - 1):
         zero["nc2_etf"] = "NC2: centred class means become a simplex ETF"
     return zero | {"nc3_alignment": "NC3: the classifier aligns with the class means"}
-
-
-def part_of(rows: Sequence[Row], name: str) -> list[Row]:
-    """The rows of one part, in order."""
-    return [row for row in rows if row["part"] == name]
-
-
-def number(row: Row, key: str) -> float:
-    """A value of a row as a number."""
-    return float(row[key])
 
 
 def descent_arrives(path: Sequence[Row]) -> Claim:

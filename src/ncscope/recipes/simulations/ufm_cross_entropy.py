@@ -14,6 +14,7 @@ from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.recipes.simulations import ufm
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import number, part_of
 from ncscope.theory.surrogates.problem import Minimiser
 from ncscope.theory.surrogates.ufm_cross_entropy import CrossEntropyUFM
 
@@ -53,8 +54,8 @@ def parts(config: CrossEntropyConfig) -> list[Part]:
 
 def claims(config: CrossEntropyConfig, rows: Sequence[Row]) -> list[Claim]:
     """What the closed form says of the run; without one, that both solvers agree."""
-    path, fast = ufm.part_of(rows, "descent"), ufm.part_of(rows, "fast solver")[-1]
-    if math.isnan(ufm.number(fast, "minimum")):
+    path, fast = part_of(rows, "descent"), part_of(rows, "fast solver")[-1]
+    if math.isnan(number(fast, "minimum")):
         return [_both_agree(path[-1], fast)]
     found = [ufm.descent_arrives(path), ufm.solver_agrees(fast)]
     if _problem(config).c < 1:
@@ -71,7 +72,7 @@ _COLLAPSE = {
 
 
 def _both_agree(last: Row, fast: Row) -> Claim:
-    slow, found = ufm.number(last, "objective"), ufm.number(fast, "objective")
+    slow, found = number(last, "objective"), number(fast, "objective")
     return {
         "claim": "Gradient descent and the fast solver end at the same objective, to 1e-6",
         "held": abs(slow - found) < 1e-6,
@@ -85,7 +86,7 @@ def drawings(config: CrossEntropyConfig, rows: Sequence[Row]) -> list[Drawing]:
         "Gradient descent on the unconstrained features model under cross-entropy, "
         f"K = {config.num_classes}. NC2 is the distance to the simplex ETF."
     )
-    figure = ufm.descent_figure(ufm.part_of(rows, "descent"), "nc2_etf")
+    figure = ufm.descent_figure(part_of(rows, "descent"), "nc2_etf")
     return [Drawing("descent", caption, figure)]
 
 
