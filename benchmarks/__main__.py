@@ -10,6 +10,7 @@ from rich.table import Table
 
 from benchmarks import information
 from benchmarks.collapse import conv_layer, imagenet_512, imagenet_2048
+from benchmarks.following import figures, following
 from benchmarks.measure import Row, run_module
 
 
@@ -24,6 +25,8 @@ BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
     "imagenet-512": imagenet_512,
     "imagenet-2048": imagenet_2048,
     "conv-layer": conv_layer,
+    "following": following,
+    "figures": figures,
     "information-floor": information.against_floor,
     "information-brute-force": information.against_brute_force,
     "information-quadrature": information.by_quadrature,

@@ -384,6 +384,10 @@ def _typed(annotation: Any) -> Any:
 
 
 def _show(run: "StudyRun") -> None:
+    from ncscope.training.work import first_process
+
+    if not first_process():
+        return
     from ncscope.report.claims import claims_table
     from ncscope.report.rows import rows_table
 
@@ -404,7 +408,11 @@ def _row_bar() -> Iterator[Callable[[str, int, int], None]]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    from ncscope.training.work import first_process
+
+    quiet = not first_process()
+    console = Console(stderr=True, quiet=quiet)
+    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
         task = progress.add_task("Starting", total=None)
         yield lambda part, done, total: progress.update(
             task, description=part, completed=done, total=total

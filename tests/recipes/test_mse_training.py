@@ -44,10 +44,12 @@ def test_the_papers_networks_build(name: str) -> None:
         build(one.network, 10, in_channels=1 if "mnist" in one.data else 3, image_size=size or 0)
 
 
-def test_both_losses_double_the_runs_of_the_paper_but_leave_out_the_slowest_small_one() -> None:
+def test_two_losses_double_the_runs_and_at_the_small_scale_halve_the_epochs() -> None:
     assert len(paper_runs(BOTH, ())) == 30
-    assert len(small_runs(("mse",), ())) == 6
-    assert len(small_runs(BOTH, ())) == 10
+    one, two = small_runs(("mse",), ()), small_runs(BOTH, ())
+    assert (len(one), len(two)) == (5, 10)
+    assert {run.optimisation.epochs for run in one.values()} == {80}
+    assert {run.optimisation.epochs for run in two.values()} == {40}
 
 
 def test_runs_are_found_by_loss_and_in_pairs() -> None:
@@ -66,8 +68,10 @@ def test_the_terminal_phase_runs_from_the_first_epoch_of_zero_training_error() -
     ends = terminal_phase(rows, "a", "test")
     assert ends is not None
     assert (ends[0]["epoch"], ends[0]["nc1"], ends[1]["nc1"]) == (8, 6, 5)
-    never = history_of("a", {"accuracy": (0, 0.5, 0.9, 0.99)})
+    never = history_of("a", {"accuracy": (0, 0.5, 0.9, 0.9989)})
     assert terminal_phase(never, "a") is None
+    effectively = history_of("a", {"accuracy": (0, 0.999, 0.9, 1)})
+    assert terminal_phase(effectively, "a") == (effectively[1], effectively[3])
 
 
 FALLING = {"nc1": (4, 3, 2, 1)}
@@ -107,10 +111,13 @@ def test_the_grid_has_a_column_a_data_set_and_a_row_a_kind_of_network() -> None:
     def draw(panel: Axes, names: object) -> None:
         drawn.append(list(names))  # type: ignore[call-overload]
         panel.plot([1, 2], label="curve")
+        panel.set_xlabel("epoch")
 
     figure = grid(config, list(config.runs), "quantity", draw)
     assert len(drawn) == 5
     assert all(len(names) == 2 for names in drawn)
     assert [axes.get_visible() for axes in figure.axes] == [True] * 5 + [False]
+    named = [axes.get_xlabel() for axes in figure.axes[:5]]
+    assert named == ["", "", "", "epoch", "epoch"]  # the lower right cell is empty
     assert figure.axes[3].get_title(loc="left") == "ResNet, warped-digits"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["curve"]

@@ -24,7 +24,7 @@ def parts(config: Tiny) -> list[Part]:
     plain = Optimisation(epochs=config.epochs, learning_rate=0.05, batch_size=256)
     averaged = plain.model_copy(update={"average": 0.9, "schedule": "cosine", "accumulate": 2})
     settings = {
-        "plain": Training(data="digits", network="small-resnet", optimisation=plain),
+        "plain": Training(data="digits", network="small-resnet-no-norm", optimisation=plain),
         "averaged": Training(
             data="digits",
             network="small-resnet",

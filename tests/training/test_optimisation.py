@@ -43,6 +43,11 @@ def test_a_cosine_ends_near_zero():
     assert rate_factor(cosine, 99) == pytest.approx((1 + math.cos(math.pi * 89 / 90)) / 2)
 
 
+def test_a_warm_up_that_never_ends_is_refused():
+    with pytest.raises(ValueError, match="fewer warmup_epochs than epochs"):
+        Optimisation(epochs=5, warmup_epochs=5, schedule="cosine")
+
+
 @pytest.mark.parametrize("kind", ["sgd", "nesterov", "adamw"])
 def test_the_optimiser_is_what_the_settings_say(kind):
     settings = Optimisation(optimiser=kind, learning_rate=0.2, momentum=0.8, weight_decay=0.3)

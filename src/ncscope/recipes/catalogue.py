@@ -24,6 +24,8 @@ EXPERIMENTS: Mapping[str, str] = {
     "xufm/extended": "XUFM figures 3-4 and 8-9: collapse at two levels, linear and ReLU.",
     "pfc/mufm": "PFC figures 4-5: features between the data and the simplex.",
     "mse/central-path": "MSE theorem 3 and its corollaries: the flow to collapse.",
+    "vci/training": "VCI figures 1-3, 6 and 8: variability metrics while a network trains.",
+    "vci/imagenet": "VCI figures 1, 2 and 4-6: the same on many classes, losses and a transformer.",
 }
 """The papers' experiments by name, with what each shows."""
 

@@ -1,6 +1,15 @@
 """NC1-NC4 while networks train under the MSE loss, and what training past zero error is worth.
 
-Source: MSE appendix A, figures 3-8, table 1. Command: ``ncscope reproduce mse/collapse``.
+Source: MSE appendix A, figures 3-8, table 1. Command: ``ncscope reproduce mse/collapse``. Settings
+of both scales: `ncscope.recipes.mse_training`.
+
+What came out at the small scale (seed 0; zero error at epochs 6 to 33 of 80): 8 of 11 claims held.
+From zero error to the end NC1 fell in all five networks, by factors of 1.9 to 22; so did the
+deviations of the class means' norms and angles, self-duality (of the VGGs to 0.50 only), and
+disagreement with the nearest class mean, to 0. The classifier's norms did in 3 of 5 networks, its
+angles in 4: those on warped digits reach zero error late, and weight decay has no time to make the
+start forgotten. Held-out accuracy rose in all, by 0.3 to 1.9 points and 1.1 in the median (the
+paper's is 0.96).
 """
 
 from collections.abc import Mapping, Sequence
@@ -185,5 +194,5 @@ RECIPE: Recipe[MSETraining] = Recipe(
         "paper": MSETraining(runs=paper_runs(("mse",), GROUPS)),
         "small": MSETraining(runs=small_runs(("mse",), GROUPS)),
     },
-    cost={"paper": "150 GPU-hours (estimated)", "small": "minutes on one core"},
+    cost={"paper": "25 GPU-hours (estimated)", "small": "5 minutes on one core"},
 )

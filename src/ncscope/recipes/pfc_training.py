@@ -81,8 +81,8 @@ def _paper() -> PFCTraining:
 
 
 def _small() -> PFCTraining:
-    digits = {"epochs": 120, "batch_size": 64, "measurements": 14}
-    patterns = {"epochs": 40, "batch_size": 64, "measurements": 12}
+    digits = {"epochs": 350, "batch_size": 64, "measurements": 16}
+    patterns = {"epochs": 120, "batch_size": 64, "measurements": 14}
     return PFCTraining(
         runs={
             "digits": _training("digits", "small-residual", 0.02, FULLY_CONNECTED, **digits),

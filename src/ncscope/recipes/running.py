@@ -19,7 +19,7 @@ from ncscope.report.drawing import Drawing
 from ncscope.report.study_page import RunView, study_page
 from ncscope.training.reproducible import reproducible
 from ncscope.training.run_folder import RunFolder
-from ncscope.training.work import Work
+from ncscope.training.work import Work, first_process
 
 OnRow = Callable[[str, int, int], None]
 """Called as the work goes on: the part's name, how much is done, and how much there is."""
@@ -101,7 +101,9 @@ def run_study(
         InputError: If the folder cannot be written, or holds a run that is not to be gone on with.
     """
     record = {**labels, "settings": config.model_dump(mode="json")}
-    folder = None if out is None else _prepared(RunFolder(out), record, resume)
+    folder = None if out is None else RunFolder(out, writing=first_process())
+    if folder is not None and folder.writing:
+        _prepare(folder, record, resume)
     rows = _rows(study.parts(config), folder, work, on_row)
     run = StudyRun(study, labels, config, rows, study.claims(config, rows))
     return run if folder is None else _written(run, folder)
@@ -133,8 +135,8 @@ def _written(run: StudyRun, folder: RunFolder) -> StudyRun:
     return replace(run, page=page)
 
 
-def _prepared(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> RunFolder:
-    """The folder with its config written; what an earlier run left is there only to resume."""
+def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None:
+    """Write the config; what an earlier run left is there only to resume."""
     earlier = RunFolder.config_of(folder.path)
     if earlier is not None and not resume:
         found = f"one with a run in it, {folder.path}"
@@ -145,7 +147,6 @@ def _prepared(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> Run
         found = f"another {_difference(earlier, record)}"
         raise InputError(expected=expected, found=found, fix="pass another --out")
     folder.save_config(record)
-    return folder
 
 
 def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
@@ -161,6 +162,7 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 
 def _rows(parts: Sequence[Part], folder: RunFolder | None, work: Work, on_row: OnRow) -> list[Row]:
     """The rows of all parts; those of a finished part are read back instead of made again."""
+    work.meet()  # what is read next must be there, and nobody may go on writing
     finished = [] if folder is None else folder.finished
     kept = {} if folder is None else _by_part(RunFolder.rows_of(folder.path))
     done, total, rows = 0, sum(part.yields for part in parts), list[Row]()

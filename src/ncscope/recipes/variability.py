@@ -229,7 +229,7 @@ def projections_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
             grid[0][place].set_title(run)
             grid[1][place].set_xlabel("epoch")
         grid[0][0].set_ylabel("variance within classes")
-        grid[1][0].set_ylabel("share of squared distance")
+        grid[1][0].set_ylabel("part of squared distance")
         grid[0][0].legend()
     return figure
 

@@ -11,6 +11,21 @@ epochs 50,000 training images and all held-out ones are measured. The paper prin
 the squared error; it is the plain one, half the sum over classes. Of DeiT's own training the
 weight decay of 0.05, label smoothing, stochastic depth, erasing, MixUp and CutMix are kept; it
 repeats every image three times an epoch, which is left out.
+
+At the small scale all train on handwritten digits, without augmentation, in batches of 64: a
+network of 32 features with the same losses and schedules at rate 0.02 and decay 5e-4, 100 epochs,
+and a transformer of width 32 at rate 4e-3, 60 epochs. At rate 0.05, or on 20 generated classes,
+the squared error ended with features of zero. The classes are ten, so that V_B is not all of the
+transformer's space, as it is with the paper's 1000.
+
+What came out (seed 0; first measured epoch to last): training accuracy 1, but .999 for MSE;
+held-out .978 (CE), .961, .964 and .964. All four metrics fell in every run; VCI 0.079 to 0.029
+(CE), 0.116 to 0.016 (MSE), 0.114 to 0.0033 (MSE + cosine), 0.66 to 0.14 (transformer), and on
+held-out images 0.115 to 0.072, 0.161 to 0.085, 0.158 to 0.065, 0.61 to 0.18. Squared error ends
+with lower fuzziness and VCI than cross-entropy; with lower squared and cosine distance only along
+the cosine, for after the step decay 72 % of the variance within classes is off V_B, which these
+two count and fuzziness does not. Off V_B it did not rise in the CE run (1.5 to 1.0); in the
+transformer it did (0.07 to 1.6). Sigma_T's ninth eigenvalue exceeds Sigma_B's by 5 %.
 """
 
 from collections.abc import Sequence
@@ -196,7 +211,7 @@ def drawings(config: VCIImageNet, rows: Sequence[Row]) -> list[Drawing]:
     on_signal = (
         "VCI figure 1: the variance within classes on V_B, the span of the centred class means, "
         "and off it, on training images; below, over the trace of Sigma_B, so that the two curves "
-        "add up to the squared distance."
+        "add up to the squared distance. The paper's is the first."
     )
     eigenvalues = (
         "VCI figure 2: eigenvalues of Sigma_B, as many as it can have, and of Sigma_T, on training "
@@ -209,7 +224,7 @@ def drawings(config: VCIImageNet, rows: Sequence[Row]) -> list[Drawing]:
     others = "VCI figure 8: the three other metrics on training and on held-out images."
     rest = [key for key in METRICS if key != "vci"]
     return [
-        Drawing("fig-1", on_signal, projections_figure(rows, residual[:1])),
+        Drawing("fig-1", on_signal, projections_figure(rows, residual)),
         Drawing("fig-2", eigenvalues, spectra_figure(rows, residual[:1])),
         Drawing("fig-4", losses, metrics_figure(rows, residual)),
         Drawing("fig-5", attention, metrics_figure(rows, transformers)),
@@ -232,5 +247,5 @@ RECIPE: Recipe[VCIImageNet] = Recipe(
     drawings=drawings,
     columns=("epoch", "fuzziness", "nc1_quotient", "cosine_within", "vci", "accuracy"),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "600 GPU-hours (estimated)", "small": "4 minutes on one core"},
+    cost={"paper": "600 GPU-hours (estimated)", "small": "3 minutes on one core"},
 )

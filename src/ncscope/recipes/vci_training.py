@@ -6,8 +6,21 @@ Command: ``ncscope reproduce vci/training``.
 At the paper's scale ResNet-18, cross-entropy, AutoAugment after a crop and mirroring, ImageNet's
 normalisation, SGD with Nesterov momentum, weight decay 8e-5, batches of 256, 300 epochs, learning
 rate 0.1 after 10 epochs of warm-up from 1e-5, times 0.975 every epoch or along a cosine; a third
-run without weight decay and warm-up. Figures 1 and 2 are of ResNet-50 on ImageNet in the paper;
-here they are drawn for every run.
+run without weight decay and warm-up. The paper draws figures 1 and 2 of ResNet-50 on ImageNet only;
+here they are drawn of every run as well.
+
+At the small scale a network of 32 features on handwritten digits, crops as augmentation, batches
+of 64, 100 epochs. Rate 0.05 and decay 5e-4 are larger, for a 27th of the steps. Features are few
+because VCI of no more images than features is 0 whatever they are: 512 features would need more
+held-out images than the set has.
+
+What came out (seed 0; first measured epoch to last): training accuracy .999, 1 and 1, held-out
+.983 to .992. Fuzziness fell, 3.2 to 0.70 (step decay), 3.2 to 0.46 (cosine), 2.2 to 0.64 (the third
+run), and so did VCI, 0.18 to 0.049, 0.17 to 0.032, 0.13 to 0.045; on held-out images 0.16 to 0.069,
+0.16 to 0.056, 0.13 to 0.054. Squared and cosine distance fell as well, and the variance off V_B did
+by 27 to 56 %, all of it before epoch 35: the paper's exceptions were not seen. It finds them with
+51 features a class; here there are 3, and with 2, on ImageNet, all its metrics fall too. Sigma_T's
+ninth eigenvalue exceeds Sigma_B's by 5 to 12 %, and less than 2 % of its trace lies beyond.
 """
 
 from collections.abc import Sequence
@@ -173,5 +186,5 @@ RECIPE: Recipe[VCITraining] = Recipe(
     drawings=drawings,
     columns=("epoch", "fuzziness", "nc1_quotient", "cosine_within", "vci", "accuracy"),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "4 GPU-hours (estimated)", "small": "4 minutes on one core"},
+    cost={"paper": "4 GPU-hours (estimated)", "small": "3 minutes on one core"},
 )

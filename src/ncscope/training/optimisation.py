@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -43,6 +43,13 @@ class Optimisation(BaseModel):
         0.0, ge=0, lt=1, description="Decay a step of the moving average to measure; 0 for none."
     )
     precision: Literal["32-true", "bf16-mixed"] = Field("32-true", description="Of the products.")
+
+    @model_validator(mode="after")
+    def _warms_up_in_time(self) -> "Optimisation":
+        if self.warmup_epochs >= self.epochs and self.warmup_epochs:
+            msg = "fewer warmup_epochs than epochs"
+            raise ValueError(msg)
+        return self
 
     @property
     def decay_of_loss(self) -> float:

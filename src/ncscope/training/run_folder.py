@@ -19,13 +19,17 @@ class RunFolder:
 
     Args:
         path: The folder; it is made, with its parents, if it is not there.
+        writing: Whether this process writes; of several that share a run one does, and what the
+            others save goes nowhere.
 
     Raises:
         InputError: If it cannot be made or written to.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, writing: bool = True) -> None:
+        self.path, self.writing = Path(path), writing
+        if not writing:
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.path / ".writable", "")
@@ -37,7 +41,7 @@ class RunFolder:
 
     def save_config(self, config: Mapping[str, Any]) -> None:
         """Write config.yaml."""
-        write_text(self.path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+        self._save("config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
 
     def save_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
         """Write metrics.jsonl, a flat line a layer, and snapshots.jsonl, everything measured."""
@@ -74,7 +78,7 @@ class RunFolder:
 
     def save_finished(self, parts: Sequence[str]) -> None:
         """Say which parts are done; their rows must be saved first."""
-        write_text(self.path / "finished.json", json.dumps(list(parts)) + "\n")
+        self._save("finished.json", json.dumps(list(parts)) + "\n")
 
     def place(self, part: str) -> Path:
         """The folder, yet to be made, for what a part needs to go on where it was stopped."""
@@ -82,21 +86,26 @@ class RunFolder:
 
     def save_figure(self, name: str, suffix: str, content: bytes) -> Path:
         """Write a figure into the folder ``figures``."""
-        folder = self.path / "figures"
-        folder.mkdir(exist_ok=True)
-        return write_bytes(folder / f"{name}.{suffix}", content)
+        file = self.path / "figures" / f"{name}.{suffix}"
+        if not self.writing:
+            return file
+        file.parent.mkdir(exist_ok=True)
+        return write_bytes(file, content)
 
     def save_claims(self, claims: Sequence[Mapping[str, Any]]) -> None:
         """Write claims.json."""
-        write_text(self.path / "claims.json", json.dumps(list(claims), indent=2) + "\n")
+        self._save("claims.json", json.dumps(list(claims), indent=2) + "\n")
 
     def save_page(self, page: str) -> Path:
         """Write report.html."""
-        return write_text(self.path / "report.html", page)
+        return self._save("report.html", page)
 
     def _save_lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         text = "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
-        write_text(self.path / name, text)
+        self._save(name, text)
+
+    def _save(self, name: str, text: str) -> Path:
+        return write_text(self.path / name, text) if self.writing else self.path / name
 
 
 def _lines(snapshot: Snapshot) -> Iterable[dict[str, Any]]:

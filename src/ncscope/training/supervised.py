@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -22,6 +23,7 @@ from ncscope.training.data.loaders import measuring_loader, training_loader
 from ncscope.training.data.mixing import mixed
 from ncscope.training.data.order import EpochBatches
 from ncscope.training.data.preprocessing import Augmentation
+from ncscope.training.event_log import EventLog
 from ncscope.training.learner import Learner
 from ncscope.training.loop import EpochEnd, Objective, log_spaced_epochs, train
 from ncscope.training.optimisation import Optimisation, learner
@@ -152,6 +154,8 @@ def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> It
     bench = prepared(settings, work)
     keeper = _Keeper(bench, work)
     rows = keeper.restored()
+    log = EventLog(keeper.events)
+    log.add(rows)
     yield from rows
     ends = _epochs(bench, lambda: keeper.save_if_due(rows))
     if rows and bench.learner.batch == 0:
@@ -163,6 +167,7 @@ def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> It
         rows += fresh
         if len(fresh) > 1 or end.epoch == settings.optimisation.epochs:
             keeper.save(rows)
+            log.add(fresh)
         yield from fresh
 
 
@@ -299,8 +304,10 @@ class _Keeper:
         self.learner = bench.learner
         self.first = bench.fabric.is_global_zero
         self.checkpoints: Checkpoints | None = None
+        self.events: Path | None = None
         if work.place is not None:
             self.checkpoints = Checkpoints(work.place / "checkpoint.pt", work.seconds)
+            self.events = work.place / "tensorboard" if self.first else None
 
     def restored(self) -> list[Row]:
         """The rows of the last checkpoint, the learner put back to it; none if there is none."""

@@ -1,5 +1,6 @@
 """Where and with what a part of an experiment is run: nothing here changes its result."""
 
+import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,10 +31,24 @@ class Work:
     devices: int = 1
     seconds: float = 60.0
 
+    def meet(self) -> None:
+        """Launch the processes, if there are to be several, and wait for all of them."""
+        if self.devices > 1:
+            self.fabric.barrier()
+
     @property
     def fabric(self) -> "Fabric":
         """The processes, launched at the first call."""
         return _launched(self.accelerator, self.devices)
+
+
+def first_process() -> bool:
+    """Whether this process speaks and writes; whoever launches several numbers them.
+
+    Known before any process is launched: Fabric's launcher runs the same command again for the
+    others, with their numbers in the environment.
+    """
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
 
 
 @cache

@@ -1,0 +1,50 @@
+"""What it costs to follow training, against a forward pass; and the papers' figures by descent."""
+
+import time
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks.measure import Row, compared
+from ncscope.api.studies import reproduce
+from ncscope.models.catalogue import build, tapped_layers
+from ncscope.models.measuring import measuring
+from ncscope.probing.model import ProbeOptions, probe_model
+
+_FIGURES = ("xufm/ufm", "xufm/extended", "pfc/mufm")
+_LAST = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse")
+
+
+def following(device: str) -> list[Row]:
+    """ResNet-18 on 1,000 images of CIFAR's size: the last layer, then every block."""
+    images, labels = torch.randn(1000, 3, 32, 32), torch.arange(1000) % 10
+    loader = DataLoader(TensorDataset(images, labels), 125)
+    model = build("resnet18", 10).to(device)
+
+    def forward() -> None:
+        with measuring(model):
+            for batch, _ in loader:
+                model(batch.to(device))
+
+    def probe(layers: list[str]) -> None:
+        probe_model(model, loader, ProbeOptions(layers=layers, groups=_LAST))
+
+    name = "following ResNet-18 on 1,000 images of 32 x 32, last layer"
+    last = compared(name, lambda: probe([]), forward, 1.2, device, rounds=2)
+    blocks = tapped_layers(model)
+    name = "the same, every block: 8,192 to 65,536 features, PFC1-3"
+    every = compared(name, lambda: probe(blocks), forward, 1.2, device, rounds=2)
+    return [last, replace(every, target="reported", met=True)]
+
+
+def figures(device: str) -> list[Row]:
+    """The papers' figures by plain descent at paper scale, with claims, on the CPU in any case."""
+    start = time.perf_counter()
+    with TemporaryDirectory() as folder:
+        for name in _FIGURES:
+            reproduce(name, out=f"{folder}/{name.replace('/', '-')}", scale="paper")
+    seconds = time.perf_counter() - start
+    name = "XUFM figures 1-4, 6-9 and PFC figures 4-5, with their claims"
+    return [Row(name, f"{seconds:.0f} s", "-", None, "< 60 s", seconds < 60)]

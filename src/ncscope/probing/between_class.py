@@ -1,0 +1,100 @@
+"""Collapse of layers too wide for a scatter matrix, from their coordinates between the classes."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ncscope.metrics.discriminants import discriminants
+from ncscope.metrics.evaluate import evaluate
+from ncscope.metrics.sources import Sources
+from ncscope.metrics.variability import nc1, nc1_quotient
+from ncscope.models.forward import forward
+from ncscope.models.heads import find_head
+from ncscope.models.layers import match_layers
+from ncscope.models.measuring import measuring
+from ncscope.models.taps import Taps
+from ncscope.stats.distributed import merge_across_processes
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.statistics import ClassStatistics, finish
+
+Bases = Mapping[str, Float[Tensor, "_d _r"]]
+
+
+def between_class_metrics(
+    model: nn.Module, loader: Iterable[Any], layers: Sequence[str], num_classes: int
+) -> dict[str, dict[str, float]]:
+    r"""NC1 and NC2 of layers of any width, by two passes over the loader.
+
+    $\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$ looks at the features only in the span of the
+    class means, and the metrics of NC2 only at the means. The first pass finds the means, the
+    second measures the features' coordinates in an orthonormal basis Q of that span:
+    $\Sigma_B^\dagger=Q(Q^\top\Sigma_BQ)^\dagger Q^\top$.
+
+    Args:
+        model: A classifier; it is measured in evaluation mode and left as it was.
+        loader: Yields ``(inputs, labels)``, the same both times.
+        layers: Names or patterns of layers; maps are flattened.
+        num_classes: Number of classes K.
+
+    Returns:
+        By layer, in forward order: ``nc1``, ``nc1_quotient`` and the metrics of class means of the
+        group ``nc2``. Cost: three forward passes less all but one batch of the third, and
+        $O(ndK)$ a layer; $O(dK)$ memory.
+
+    Raises:
+        InputError: If a layer or the head is not found, or fewer than two classes are present.
+    """
+    with measuring(model):
+        wide = _statistics(model, loader, match_layers(model, layers), num_classes, None)
+        bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
+        narrow = _statistics(model, loader, list(wide), num_classes, bases)
+    return {name: _metrics(wide[name], narrow[name]) for name in wide}
+
+
+def _metrics(wide: ClassStatistics, narrow: ClassStatistics) -> dict[str, float]:
+    values, _ = evaluate(Sources(narrow), ("nc2",))
+    variability = {
+        "nc1": float(nc1(narrow, discriminants(narrow))),
+        "nc1_quotient": float(nc1_quotient(wide)),
+    }
+    return variability | values
+
+
+def _statistics(
+    model: nn.Module,
+    loader: Iterable[Any],
+    layers: Sequence[str],
+    num_classes: int,
+    bases: Bases | None,
+) -> dict[str, ClassStatistics]:
+    """Of the layers' features, or, with their scatter, of the features' coordinates in bases."""
+    moments: dict[str, ClassMoments] = {}
+    for features, labels in _batches(model, loader, layers):
+        for name, own in features.items():
+            seen = own if bases is None else own.to(bases[name].dtype) @ bases[name]
+            if name not in moments:
+                moments[name] = ClassMoments(
+                    num_classes,
+                    seen.shape[1],
+                    statistics=() if bases is None else ("scatter",),
+                    device=seen.device,
+                )
+            moments[name].update(seen, labels)
+    return {name: finish(merge_across_processes(own)) for name, own in moments.items()}
+
+
+def _batches(
+    model: nn.Module, loader: Iterable[Any], layers: Sequence[str]
+) -> Iterator[tuple[dict[str, Float[Tensor, "b _d"]], Int[Tensor, " b"]]]:
+    """The layers' features and the labels, batch by batch."""
+    device = next(model.parameters()).device
+    head = None
+    for inputs, labels in loader:
+        images = inputs.to(device)
+        head = head or find_head(model, images).name
+        with Taps(model, layers, head) as taps:
+            forward(model, images)
+        yield {name: taps.features[name] for name in taps.features if name in layers}, labels

@@ -1,0 +1,356 @@
+"""Collapse block by block while ResNet-18 trains, beside two levels of unconstrained features.
+
+Source: XUFM section 6, figures 5 and 10, and appendix G; section 4.1 on what networks do along
+their depth. Command: ``ncscope reproduce xufm/network``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.metrics.layerwise import order_breaks
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.probing.between_class import between_class_metrics
+from ncscope.probing.records import Row
+from ncscope.recipes.recipe import Claim, Part, Recipe
+from ncscope.recipes.simulations.extended import LABELS, descent_part, levels_figure, separation
+from ncscope.recipes.simulations.ufm import recorded_steps
+from ncscope.recipes.trained import history, interpolation, values
+from ncscope.recipes.xufm_extended import FEATURE_DECAY, RATE, SIZES, WEIGHT_DECAYS
+from ncscope.report import panels
+from ncscope.report.drawing import Drawing
+from ncscope.report.histories import depth_colours, epochs_panel
+from ncscope.report.rows import part_of
+from ncscope.theory.surrogates.extended import Activation, ExtendedUFM
+from ncscope.training.data.loaders import measuring_loader
+from ncscope.training.loop import EpochEnd
+from ncscope.training.optimisation import Optimisation
+from ncscope.training.supervised import Bench, Training, training_rows
+
+GROUPS = ("nc1", "nc2", "nc3", "nc4")
+FRAMES: Mapping[str, str] = {"mse": "nc2_of", "cross-entropy": "nc2_etf"}
+"""The distance to the frame of the minimisers, by loss: orthogonal without a bias, or simplex."""
+DUALITIES: Mapping[str, str] = {"mse": "nc3_alignment", "cross-entropy": "nc3_self_duality"}
+"""NC3 against uncentred or centred class means, as the frame is."""
+LOSSES: Mapping[str, str] = {"mse": "MSE, no bias", "cross-entropy": "CE, bias"}
+SURROGATES: Mapping[Activation, str] = {
+    "linear": "extended UFM, linear",
+    "relu": "extended UFM, ReLU",
+}
+"""Parts of the two-level model, by activation."""
+HALF = 0.5
+"""A level whose distance to the frame falls below this share of its start counts as structured;
+the paper names no number."""
+
+
+class XUFMNetwork(BaseModel):
+    """Settings of the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+    blocks: tuple[str, ...] = Field(description="The network's blocks, by name or pattern.")
+    steps: int = Field(40_000, ge=1, description="Steps of descent of the two-level models.")
+    every: int = Field(2_500, ge=1, description="Steps from one measurement of them to the next.")
+    seed: int = Field(5, ge=0, description="Of the start of their descent.")
+
+
+def _runs(data: str, network: str, optimisation: Optimisation, every: int) -> dict[str, Training]:
+    """MSE without a bias, and cross-entropy with one."""
+    base = Training(
+        data=data,
+        network=network,
+        optimisation=optimisation,
+        every=every,
+        layers=(),
+        groups=GROUPS,
+    )
+    return {
+        f"{data}, {label}": base.model_copy(update={"loss": loss, "bias": loss != "mse"})
+        for loss, label in LOSSES.items()
+    }
+
+
+def _optimisation(epochs: int, batch_size: int) -> Optimisation:
+    """XUFM's rate and decay; the rate falls tenfold at thirds, in the paper every 40 epochs."""
+    return Optimisation(
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=0.05,
+        weight_decay=5e-4,
+        schedule="steps",
+        milestones=(1 / 3, 2 / 3),
+    )
+
+
+def _paper() -> XUFMNetwork:
+    long = _optimisation(120, 128)
+    runs = _runs("mnist", "resnet18", long, 5) | _runs("cifar10", "resnet18", long, 5)
+    return XUFMNetwork(runs=runs, blocks=("layer?",), steps=60_000)
+
+
+def _small() -> XUFMNetwork:
+    runs = _runs("digits", "small-resnet", _optimisation(120, 64), 10)
+    runs |= _runs("patterns", "small-resnet", _optimisation(60, 64), 5)
+    return XUFMNetwork(runs=runs, blocks=("stages.?",))
+
+
+def parts(config: XUFMNetwork) -> list[Part]:
+    """A part for each training run, and one for each two-level model."""
+    by_block = partial(measured_blocks, blocks=config.blocks)
+    runs = [
+        Part(
+            name,
+            training.optimisation.epochs + 6 * len(training.due),
+            partial(training_rows, training, extra=by_block),
+        )
+        for name, training in config.runs.items()
+    ]
+    return [*runs, *(_descent(config, activation) for activation in SURROGATES)]
+
+
+def _descent(config: XUFMNetwork, activation: Activation) -> Part:
+    """The setting of `xufm_extended` with four classes."""
+    problem = ExtendedUFM(*SIZES[4], WEIGHT_DECAYS, FEATURE_DECAY, activation)
+    record = recorded_steps(config.steps, config.every)
+    return descent_part(SURROGATES[activation], problem, RATE, record, config.seed)
+
+
+def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Row]:
+    """NC1 and NC2 of every block's output on the training set, a row a block.
+
+    Args:
+        bench: The run.
+        end: Where it stands.
+        blocks: Names or patterns. A map is flattened: 65,536 features after the first block of
+            ResNet-18 on CIFAR-10, too many for a scatter matrix.
+    """
+    fabric, settings, images = bench.fabric, bench.settings, bench.data.train
+    if settings.measured is not None:
+        images = images.balanced(settings.measured)
+    size = settings.optimisation.batch_size
+    loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size)
+    model, classes = bench.learner.evaluated, bench.data.num_classes
+    found = between_class_metrics(model, loader, blocks, classes)
+    when: Row = {"step": end.step, "epoch": end.epoch, "split": "train"}
+    return [
+        when | {"layer": layer, "block": place} | metrics
+        for place, (layer, metrics) in enumerate(found.items(), start=1)
+    ]
+
+
+def levels(rows: Sequence[Row], run: str) -> dict[str, list[Row]]:
+    """By level the rows over training: the blocks in order, then the classifier's input."""
+    blocks = {int(row["block"]): str(row["layer"]) for row in part_of(rows, run) if "block" in row}
+    found = {
+        f"block {place}": history(rows, run, layer=layer) for place, layer in sorted(blocks.items())
+    }
+    return found | {"classifier's input": history(rows, run, layer=HEAD_INPUT)}
+
+
+def claims(config: XUFMNetwork, rows: Sequence[Row]) -> list[Claim]:
+    """What section 4.1 says of networks, and section 6 of their likeness to the two models."""
+    found: list[Claim] = []
+    for run, training in config.runs.items():
+        by_level = levels(rows, run)
+        deepest = list(by_level.values())[-1]
+        frame = FRAMES[training.loss]
+        found += [
+            _past_zero_error(run, deepest),
+            _monotone(run, by_level),
+            _deepest_lowest(run, by_level, frame),
+            _only_deepest(run, by_level, frame),
+            _dual(run, deepest, DUALITIES[training.loss]),
+            _rates_like_relu(run, by_level, rows),
+            _structure_like_relu(run, by_level, frame, rows),
+        ]
+    return [*found, *(_frames(config, rows, data) for data in _data_sets(config))]
+
+
+def _past_zero_error(run: str, deepest: Sequence[Row]) -> Claim:
+    reached = interpolation(deepest)
+    ends = [float(deepest[place]["nc1"]) for place in (0, -1)]
+    if reached is None:
+        when = f"never; training accuracy {float(deepest[-1]['accuracy']):.4f} at the end"
+    else:
+        when = f"at epoch {reached['epoch']}, with NC1 {float(reached['nc1']):.3g}"
+    return {
+        "claim": f"{run}: the deepest features collapse further past zero training error",
+        "held": reached is not None and ends[1] < float(reached["nc1"]),
+        "evidence": f"zero error {when}; NC1 {ends[0]:.3g} at the start, {ends[1]:.3g} at the end",
+    }
+
+
+def _monotone(run: str, by_level: Mapping[str, Sequence[Row]]) -> Claim:
+    last = _last(by_level, "nc1")
+    return {
+        "claim": f"{run}: at the end NC1 falls from every level to the next",
+        "held": not order_breaks(list(last.values()), True),
+        "evidence": _listed(last),
+    }
+
+
+def _deepest_lowest(run: str, by_level: Mapping[str, Sequence[Row]], frame: str) -> Claim:
+    last = _last(by_level, frame)
+    *_, deepest = last.values()
+    return {
+        "claim": f"{run}: at the end the deepest features are the nearest to their frame ({frame})",
+        "held": deepest == min(last.values()),
+        "evidence": _listed(last),
+    }
+
+
+def _only_deepest(run: str, by_level: Mapping[str, Sequence[Row]], frame: str) -> Claim:
+    """The last block's map is not judged: the classifier's input is its average."""
+    shares = {
+        name: float(path[-1][frame]) / float(path[0][frame]) for name, path in by_level.items()
+    }
+    *shallow, _, deepest = shares.values()
+    return {
+        "claim": f"{run}: training halves the distance to the frame of the deepest features, and "
+        "not of those before the last block",
+        "held": deepest < HALF <= min(shallow),
+        "evidence": f"{frame} at the end over the start: {_listed(shares)}",
+    }
+
+
+def _dual(run: str, deepest: Sequence[Row], key: str) -> Claim:
+    path = values(deepest, key)
+    return {
+        "claim": f"{run}: the classifier aligns with the class means",
+        "held": path[-1] < path[0],
+        "evidence": f"{key} {path[0]:.3g} at the start, {path[-1]:.3g} at the end",
+    }
+
+
+def _rates_like_relu(run: str, by_level: Mapping[str, Sequence[Row]], rows: Sequence[Row]) -> Claim:
+    first, *_, deepest = by_level.values()
+    own = separation([*first, *deepest])
+    models = {a: separation(part_of(rows, part)) for a, part in SURROGATES.items()}
+    words = ", ".join(f"{LABELS[name]} model {value:.2f}" for name, value in models.items())
+    return {
+        "claim": f"{run}: NC1 of the first and the last level are as far apart as in the ReLU "
+        "model rather than the linear one",
+        "held": abs(own - models["relu"]) < abs(own - models["linear"]),
+        "evidence": f"decades apart, median over training: network {own:.2f}, {words}",
+    }
+
+
+def _structure_like_relu(
+    run: str, by_level: Mapping[str, Sequence[Row]], frame: str, rows: Sequence[Row]
+) -> Claim:
+    first = float(next(iter(by_level.values()))[-1][frame])
+    models = {a: float(_shallow(rows, part)[-1]["nc2_of"]) for a, part in SURROGATES.items()}
+    words = ", ".join(f"{LABELS[name]} model {value:.2g}" for name, value in models.items())
+    return {
+        "claim": f"{run}: the first level keeps its distance to the frame, as in the ReLU model "
+        "rather than the linear one",
+        "held": abs(first - models["relu"]) < abs(first - models["linear"]),
+        "evidence": f"NC2 of the first level at the end: network {first:.2g}, {words}",
+    }
+
+
+def _shallow(rows: Sequence[Row], part: str) -> list[Row]:
+    return [row for row in part_of(rows, part) if row["layer"] == "H1"]
+
+
+def _frames(config: XUFMNetwork, rows: Sequence[Row], data: str) -> Claim:
+    """Which frame under which loss: theorems 3.1 and 4.1, and the remark after 4.1."""
+    last = {
+        run.loss: history(rows, name, layer=HEAD_INPUT)[-1]
+        for name, run in config.runs.items()
+        if run.data == data
+    }
+    orthogonal = {loss: float(row["nc2_of"]) for loss, row in last.items()}
+    simplex = float(last["cross-entropy"]["nc2_etf"])
+    return {
+        "claim": f"{data}: the deepest class means end nearer to an orthogonal frame under MSE "
+        "than under cross-entropy, where they end nearer to a simplex",
+        "held": orthogonal["mse"] < orthogonal["cross-entropy"] > simplex,
+        "evidence": f"distance to the orthogonal frame {orthogonal['mse']:.3g} under MSE, "
+        f"{orthogonal['cross-entropy']:.3g} under cross-entropy, there {simplex:.3g} to the "
+        "simplex",
+    }
+
+
+def _last(by_level: Mapping[str, Sequence[Row]], key: str) -> dict[str, float]:
+    return {name: float(path[-1][key]) for name, path in by_level.items()}
+
+
+def _listed(by_level: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in by_level.items())
+
+
+def _data_sets(config: XUFMNetwork) -> Iterator[str]:
+    yield from dict.fromkeys(run.data for run in config.runs.values())
+
+
+def drawings(config: XUFMNetwork, rows: Sequence[Row]) -> list[Drawing]:
+    """A figure for each data set, a row a loss; and the two-level models to compare with."""
+    found = []
+    for data, figure in zip(_data_sets(config), ("5", "10"), strict=False):
+        runs = {name: run for name, run in config.runs.items() if run.data == data}
+        caption = (
+            f"XUFM figure {figure}: NC1 and the two NC2 on the training set by block, light to "
+            f"dark, and NC3, {data}. The dashed line is the first measured epoch of zero training "
+            "error."
+        )
+        found.append(Drawing(f"fig-{figure}", caption, _by_level(runs, rows)))
+    caption = (
+        "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU: "
+        "what figures 5 and 10 are compared with."
+    )
+    models = {activation: part_of(rows, part) for activation, part in SURROGATES.items()}
+    return [*found, Drawing("models", caption, levels_figure(models))]
+
+
+def _by_level(runs: Mapping[str, Training], rows: Sequence[Row]) -> Figure:
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(12, 2.7 * len(runs)), layout="constrained")
+        grid = figure.subplots(len(runs), 4, squeeze=False, sharey="col")
+        for axes, (name, run) in zip(grid, runs.items(), strict=True):
+            by_level = levels(rows, name)
+            *_, deepest = by_level
+            reached = interpolation(by_level[deepest])
+            epoch = None if reached is None else float(reached["epoch"])
+            colours = depth_colours(len(by_level))
+            for panel, (key, title) in zip(axes, _panels(run.loss).items(), strict=True):
+                shown = {deepest: by_level[deepest]} if key.startswith("nc3") else by_level
+                epochs_panel(panel, shown, key, zero_error=epoch, colours=colours[-len(shown) :])
+                panel.set_xscale("linear")
+                panel.set_title(title)
+            axes[0].set_ylabel(LOSSES[run.loss], fontweight="bold")
+            axes[2].legend()
+    return figure
+
+
+def _panels(loss: str) -> dict[str, str]:
+    means = "uncentred" if loss == "mse" else "centred"
+    return {
+        "nc1": "NC1",
+        "nc2_of": "NC2: distance to orthogonal frame",
+        "nc2_etf": "NC2: distance to simplex",
+        DUALITIES[loss]: f"NC3: classifier, {means} means",
+    }
+
+
+RECIPE: Recipe[XUFMNetwork] = Recipe(
+    id="xufm/network",
+    title="Collapse block by block, and in two levels of free features",
+    lead=(
+        "A residual network is measured after every block. Variability falls along the depth, "
+        "and only the deepest class means become a frame, as in the ReLU model of two levels and "
+        "unlike the linear one."
+    ),
+    source="XUFM section 6, figures 5 and 10; section 4.1",
+    config=XUFMNetwork,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("epoch", "accuracy", "nc1", "nc2_of", "nc2_etf", "nc3_alignment"),
+    scales={"paper": _paper(), "small": _small()},
+    cost={"paper": "8 GPU-hours (estimated)", "small": "4 minutes on one core"},
+)
