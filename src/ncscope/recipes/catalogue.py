@@ -24,6 +24,12 @@ EXPERIMENTS: Mapping[str, str] = {
     "xufm/extended": "XUFM figures 3-4 and 8-9: collapse at two levels, linear and ReLU.",
     "pfc/mufm": "PFC figures 4-5: features between the data and the simplex.",
     "mse/central-path": "MSE theorem 3 and its corollaries: the flow to collapse.",
+    "mse/collapse": "MSE figures 3-8 and table 1: NC1 to NC4 while networks train under MSE.",
+    "mse/decomposition": "MSE figure 2: the three parts of the loss while networks train.",
+    "mse/loss-comparison": "MSE figures 10 and 12: NC1 under MSE and under cross-entropy.",
+    "mse/robustness": "MSE figures 9 and 11: DeepFool margins at zero error and at the end.",
+    "pfc/training": "PFC figures 2-3: collapse layer by layer while residual networks train.",
+    "xufm/network": "XUFM figures 5 and 10: collapse by residual block, MSE and cross-entropy.",
     "vci/training": "VCI figures 1-3, 6 and 8: variability metrics while a network trains.",
     "vci/imagenet": "VCI figures 1, 2 and 4-6: the same on many classes, losses and a transformer.",
 }

@@ -4,10 +4,19 @@ Source: PFC section IV-A, figures 2 and 3, table I. Command: ``ncscope reproduce
 
 At the paper's scale the residual networks of table I on MNIST, FashionMNIST, CIFAR-10, STL-10 and
 CIFAR-100: cross-entropy, SGD with momentum 0.9, weight decay 5e-4, batches of 128, 350 epochs,
-learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233. At the small scale the
-same loss and decay, with a fully connected net on handwritten digits and a convolutional one on
-generated patterns, fewer epochs, smaller batches and a higher rate, so that as many steps are
-taken as in a third of the paper's training.
+learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233.
+
+At the small scale the same loss, decay and shape of the schedule: a fully connected net of width
+128 with 8 blocks on handwritten digits (350 epochs), and a convolutional one whose last stage has
+2 blocks on generated patterns (120 epochs). Batches are of 64 and the rates 0.02 and 0.05, for
+there are only 8,050 and 3,840 steps. Cost: 2.5 minutes on one core of a shared EPYC.
+
+Expected at the small scale: all 14 claims held. On digits, zero training error at epoch 8; at the
+end PFC1 falls from 0.753 to 0.257 over the 8 blocks, PFC2 from 0.777 to 0.644, PFC3 rises from
+0.936 to 0.999, each block in order. On patterns, zero error at epoch 36; the first of the two
+blocks is the effective depth, and PFC1 falls from 6.74 to 1.54 and 0.429. PFC2 is a close call
+there: 0.5331, 0.5285, 0.4394. After 40 epochs instead of 120 it rose at the first block, from 0.539
+to 0.551. Layers are in order as the straight line is, and lag behind it in PFC1 and PFC3.
 """
 
 from collections.abc import Sequence
@@ -154,7 +163,8 @@ def drawings(config: PFCTraining, rows: Sequence[Row]) -> list[Drawing]:
     """Figures 2 and 3 of the paper: a row a network."""
     over_time = (
         "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
-        "from the first layer to the last."
+        "from the first layer to the last. The dashed line is the first measured epoch of zero "
+        "training error."
     )
     by_layer = (
         "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and what the "
@@ -220,5 +230,5 @@ RECIPE: Recipe[PFCTraining] = Recipe(
     drawings=drawings,
     columns=("epoch", "pfc1", "pfc2", "pfc3", "accuracy", "relative_position"),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "5 GPU-hours (estimated)", "small": "minutes on one core"},
+    cost={"paper": "5 GPU-hours (estimated)", "small": "2.5 minutes on one core"},
 )

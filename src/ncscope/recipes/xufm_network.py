@@ -137,7 +137,7 @@ def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[
     found = between_class_metrics(model, loader, blocks, classes)
     when: Row = {"step": end.step, "epoch": end.epoch, "split": "train"}
     return [
-        when | {"layer": layer, "block": place} | metrics
+        when | {"layer": layer, "block": place} | dict(metrics)
         for place, (layer, metrics) in enumerate(found.items(), start=1)
     ]
 
