@@ -267,14 +267,18 @@ def report(
 
 def _overrides(given: Sequence[str]) -> dict[str, Any]:
     """FIELD=VALUE pairs, the values read as YAML."""
-    from yaml import safe_load
+    from yaml import YAMLError, safe_load
 
     pairs = [pair.partition("=") for pair in given]
     for name, sign, _ in pairs:
         if not sign:
             fix = "for example --set seed=1"
             raise InputError(expected="FIELD=VALUE after --set", found=repr(name), fix=fix)
-    return {name: safe_load(value) for name, _, value in pairs}
+    try:
+        return {name: safe_load(value) for name, _, value in pairs}
+    except YAMLError as error:
+        fix = "for example 3, 0.1, true, [1, 2]"
+        raise InputError(expected="a value after =", found=f"{given}", fix=fix) from error
 
 
 def _experiment(
@@ -346,17 +350,18 @@ def simulate() -> None:
 def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None]:
     """A function with an option for each of the study's settings, as Typer reads them."""
 
-    def command(out: Path | None, json: bool, **given: Any) -> None:
+    def command(out: Path | None, resume: bool, json: bool, **given: Any) -> None:
         from ncscope.api.studies import simulate
 
         with _row_bar() as on_row:
-            run = simulate(study.id, out=out, on_row=on_row, **given)
+            run = simulate(study.id, out=out, resume=resume, on_row=on_row, **given)
         if json:
             print(run.to_json())
         else:
             _show(run)
 
     folder = typer.Option(help="Folder for rows, claims, figures and report; default none.")
+    go_on = typer.Option("--resume", help="Go on with the run that --out holds.")
     as_json = typer.Option("--json", help="Print one JSON object only.")
     options = [
         _option(name, _typed(field.annotation), typer.Option(help=field.description), field.default)
@@ -364,6 +369,7 @@ def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None
     ]
     options += [
         _option("out", Path | None, folder, None),
+        _option("resume", bool, go_on, False),
         _option("json", bool, as_json, False),
     ]
     command.__doc__ = f"{summary}\n\n{study.lead} Source: {study.source}."
@@ -410,9 +416,9 @@ def _row_bar() -> Iterator[Callable[[str, int, int], None]]:
     )
     from ncscope.training.work import first_process
 
-    quiet = not first_process()
-    console = Console(stderr=True, quiet=quiet)
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+    console = Console(stderr=True)
+    hidden = not (console.is_terminal and first_process())
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("Starting", total=None)
         yield lambda part, done, total: progress.update(
             task, description=part, completed=done, total=total

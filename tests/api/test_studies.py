@@ -155,3 +155,46 @@ def test_runs_stand_side_by_side_on_one_page(tmp_path):
     alone = report_runs([tmp_path / "1"], tmp_path / "alone.html").read_text()
     assert alone.count("It reaches zero.") == 1
     assert "<h3>" not in alone
+
+
+def test_a_run_that_has_not_ended_is_shown_without_claims(tmp_path):
+    def stop(part, done, total):
+        if part == "lower":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("halving", out=tmp_path, on_row=stop)
+    found = load_run(tmp_path)
+    assert not found.ended
+    assert found.claims == []
+    assert {row["part"] for row in found.rows} == {"upper"}
+    page = report_runs([tmp_path], tmp_path / "page.html").read_text()
+    assert "This run has not ended" in page
+    assert "<img" not in page
+
+
+def test_parts_are_finished_only_if_their_rows_are_there(tmp_path):
+    whole = reproduce("halving", out=tmp_path)
+    (tmp_path / "metrics.jsonl").unlink()
+    again = reproduce("halving", out=tmp_path, resume=True)
+    assert repr(again.rows) == repr(whole.rows)
+
+
+def test_a_fresh_run_takes_nothing_from_what_lies_in_its_folder(tmp_path):
+    reproduce("halving", out=tmp_path)
+    (tmp_path / "config.yaml").unlink()
+    run = reproduce("halving", out=tmp_path, overrides={"start": 2.0})
+    assert run.rows[0]["value"] == 2
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "finished.json"])
+def test_a_damaged_file_is_one_sentence(name, tmp_path):
+    reproduce("halving", out=tmp_path)
+    (tmp_path / name).write_text("{[")
+    with pytest.raises(InputError, match=f"that ncscope wrote, found .*{name}, damaged; restore"):
+        reproduce("halving", out=tmp_path, resume=True)
+
+
+def test_no_run_is_no_page(tmp_path):
+    with pytest.raises(InputError, match="the folder of a run, found none"):
+        report_runs([], tmp_path / "page.html")

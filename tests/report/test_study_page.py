@@ -26,7 +26,7 @@ def test_the_page_shows_its_figures_and_asks_the_network_for_nothing(page_of_a_r
     page.goto(page_of_a_run.as_uri())
     image = page.locator("figure img")
     assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
-    assert image.get_attribute("alt") == "From 8.0, halved."
+    assert image.get_attribute("alt") == "Figure 1, described below"
     headings = page.locator("h1, h2").all_inner_texts()
     assert headings == ["Halving", "Findings", "Last measurements", "Configuration"]
     assert page.locator(".verdict").all_inner_texts() == ["✓ held", "✕ not held"]

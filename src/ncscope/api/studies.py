@@ -8,7 +8,7 @@ from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.recipes.catalogue import experiment, simulation
 from ncscope.recipes.recipe import Scale
-from ncscope.recipes.running import OnRow, StudyRun, run_study
+from ncscope.recipes.running import OnRow, StudyRun, finished_parts, run_study
 from ncscope.recipes.settings import overridden, settings
 from ncscope.report.study_page import study_page
 from ncscope.training.run_folder import RunFolder
@@ -20,6 +20,7 @@ def simulate(
     /,
     *,
     out: str | Path | None = None,
+    resume: bool = False,
     on_row: OnRow = lambda part, done, total: None,
     **given: Any,
 ) -> StudyRun:
@@ -29,6 +30,7 @@ def simulate(
         model: One of ``ufm``, ``ufm-cross-entropy``, ``extended``, ``perturbed``, ``mufm``,
             ``geodesic``, ``central-path``.
         out: Folder for settings, rows, claims, figures and report; None writes nothing.
+        resume: Go on with the run in that folder from where it was stopped.
         on_row: Called after every measurement, and in between where they are far apart.
         **given: The model's settings; the defaults for what is left out.
 
@@ -44,7 +46,7 @@ def simulate(
     study = simulation(model)
     config = settings(study.config, given)
     return run_study(
-        study, config, {"model": model}, out=out, resume=False, work=Work(), on_row=on_row
+        study, config, {"model": model}, out=out, resume=resume, work=Work(), on_row=on_row
     )
 
 
@@ -103,7 +105,9 @@ def load_run(folder: str | Path) -> StudyRun:
     known = simulation(labels["model"]) if "model" in labels else experiment(labels["recipe"])
     own = settings(known.config, config["settings"])
     rows = RunFolder.rows_of(path)
-    return StudyRun(known, labels, own, rows, known.claims(own, rows))
+    ended = all(part.name in finished_parts(path) for part in known.parts(own))
+    claims = known.claims(own, rows) if ended else []
+    return StudyRun(known, labels, own, rows, claims, ended=ended)
 
 
 def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -114,8 +118,10 @@ def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
         out: The page to write.
 
     Raises:
-        InputError: If a folder holds no run.
+        InputError: If there is no folder, or one that holds no run.
     """
+    if not folders:
+        raise InputError(expected="the folder of a run", found="none", fix="pass at least one")
     runs = [load_run(folder) for folder in folders]
     studies = list(dict.fromkeys(run.study.title for run in runs))
     title = studies[0] if len(studies) == 1 else "Runs side by side"

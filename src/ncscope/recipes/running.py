@@ -16,6 +16,7 @@ from ncscope.errors import InputError
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.report.drawing import Drawing
+from ncscope.report.rows import part_of
 from ncscope.report.study_page import RunView, study_page
 from ncscope.training.reproducible import reproducible
 from ncscope.training.run_folder import RunFolder
@@ -38,6 +39,7 @@ class StudyRun:
         rows: Every measurement, in order.
         claims: What was claimed, whether it held, and the numbers.
         page: Where the report was written; None if nothing was to be written.
+        ended: Whether all parts have; until then nothing is claimed or drawn.
     """
 
     study: Study[Any]
@@ -46,6 +48,7 @@ class StudyRun:
     rows: Sequence[Row]
     claims: Sequence[Claim]
     page: Path | None = None
+    ended: bool = True
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -62,8 +65,11 @@ class StudyRun:
         Args:
             name: Of the run, where a page shows several.
         """
-        images = [(drawing, rendered(drawing, "svg")) for drawing in self.drawings()]
-        return RunView(name, self.claims, images, self.rows, self.study.columns, self.settings)
+        drawings = self.drawings() if self.ended else []
+        images = [(drawing, rendered(drawing, "svg")) for drawing in drawings]
+        return RunView(
+            name, self.claims, images, self.rows, self.study.columns, self.settings, self.ended
+        )
 
     def to_json(self) -> str:
         """Model, settings, claims and rows as one JSON object; NaN is null."""
@@ -104,7 +110,7 @@ def run_study(
     folder = None if out is None else RunFolder(out, writing=first_process())
     if folder is not None and folder.writing:
         _prepare(folder, record, resume)
-    rows = _rows(study.parts(config), folder, work, on_row)
+    rows = _rows(study.parts(config), folder, work, on_row, resume)
     run = StudyRun(study, labels, config, rows, study.claims(config, rows))
     return run if folder is None else _written(run, folder)
 
@@ -160,16 +166,18 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     return "settings"
 
 
-def _rows(parts: Sequence[Part], folder: RunFolder | None, work: Work, on_row: OnRow) -> list[Row]:
-    """The rows of all parts; those of a finished part are read back instead of made again."""
+def _rows(
+    parts: Sequence[Part], folder: RunFolder | None, work: Work, on_row: OnRow, resume: bool
+) -> list[Row]:
+    """The rows of all parts; resumed, those of a finished part are read back, not made again."""
     work.meet()  # what is read next must be there, and nobody may go on writing
-    finished = [] if folder is None else folder.finished
-    kept = {} if folder is None else _by_part(RunFolder.rows_of(folder.path))
+    kept = finished_parts(folder.path) if folder is not None and resume else {}
+    finished = [part.name for part in parts if part.name in kept]
     done, total, rows = 0, sum(part.yields for part in parts), list[Row]()
     with reproducible(0):
         for part in parts:
             if part.name in finished:
-                rows += kept.get(part.name, [])
+                rows += kept[part.name]
                 done += part.yields
                 on_row(part.name, done, total)
                 continue
@@ -199,11 +207,11 @@ def _saved(
             saved = time.monotonic()
 
 
-def _by_part(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    kept: dict[str, list[Row]] = {}
-    for row in rows:
-        kept.setdefault(str(row["part"]), []).append(row)
-    return kept
+def finished_parts(folder: Path) -> dict[str, list[Row]]:
+    """The rows of the parts that a run in this folder has ended, by name."""
+    rows = RunFolder.rows_of(folder)
+    parts = {name: part_of(rows, name) for name in RunFolder.finished_of(folder)}
+    return {name: own for name, own in parts.items() if own}
 
 
 def _as_read(row: Row) -> Row:

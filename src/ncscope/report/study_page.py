@@ -23,6 +23,7 @@ class RunView:
         rows: Every measurement; the last of each part and layer are shown.
         columns: Keys to show of them.
         config: The settings.
+        ended: Whether the run has.
     """
 
     name: str
@@ -31,6 +32,7 @@ class RunView:
     rows: Sequence[Row]
     columns: Sequence[str]
     config: Mapping[str, Any]
+    ended: bool = True
 
 
 def study_page(title: str, lead: str, facts: Sequence[str], runs: Sequence[RunView]) -> str:
@@ -60,6 +62,7 @@ def _shown(run: RunView) -> dict[str, Any]:
     }
     return {
         "name": run.name,
+        "ended": run.ended,
         "claims": claims_of(run.claims),
         "images": [(drawing, _inline(svg)) for drawing, svg in run.images],
         "columns": run.columns,

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -55,26 +55,35 @@ class RunFolder:
 
     @staticmethod
     def config_of(path: Path) -> dict[str, Any] | None:
-        """What config.yaml in a folder says; None if there is none."""
-        file = path / "config.yaml"
-        return yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
+        """What config.yaml in a folder says; None if there is none.
+
+        Raises:
+            InputError: If it is not what a run writes.
+        """
+        return _parsed(path / "config.yaml", yaml.safe_load)
 
     @staticmethod
     def rows_of(path: Path) -> list[Row]:
-        """What metrics.jsonl in a folder holds, null as NaN; nothing if there is none."""
-        file = path / "metrics.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        return [{k: math.nan if v is None else v for k, v in json.loads(x).items()} for x in lines]
+        """What metrics.jsonl in a folder holds, null as NaN; nothing if there is none.
+
+        Raises:
+            InputError: If it is not what a run writes.
+        """
+        lines = _parsed(path / "metrics.jsonl", _json_lines) or []
+        return [{k: math.nan if v is None else v for k, v in line.items()} for line in lines]
+
+    @staticmethod
+    def finished_of(path: Path) -> list[str]:
+        """Names of the parts whose rows are all in metrics.jsonl.
+
+        Raises:
+            InputError: If finished.json is not what a run writes.
+        """
+        return _parsed(path / "finished.json", json.loads) or []
 
     def save_rows(self, rows: Iterable[Row]) -> None:
         """Write metrics.jsonl: a row a line, NaN and infinities as null."""
         self._save_lines("metrics.jsonl", rows)
-
-    @property
-    def finished(self) -> list[str]:
-        """Names of the parts whose rows are all in metrics.jsonl."""
-        file = self.path / "finished.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
 
     def save_finished(self, parts: Sequence[str]) -> None:
         """Say which parts are done; their rows must be saved first."""
@@ -106,6 +115,28 @@ class RunFolder:
 
     def _save(self, name: str, text: str) -> Path:
         return write_text(self.path / name, text) if self.writing else self.path / name
+
+
+def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
+    """What a file of a run says; None if there is none."""
+    if not file.exists():
+        return None
+    try:
+        found = parse(file.read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError) as error:
+        raise _not_ours(file) from error
+    if not isinstance(found, dict | list):
+        raise _not_ours(file)
+    return found
+
+
+def _not_ours(file: Path) -> InputError:
+    fix = "restore it, or pass another folder"
+    return InputError(expected="a file that ncscope wrote", found=f"{file}, damaged", fix=fix)
+
+
+def _json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def _lines(snapshot: Snapshot) -> Iterable[dict[str, Any]]:
