@@ -68,7 +68,14 @@ def test_both_scales_are_settings_of_the_recipe():
     assert RECIPE.scales["small"].steps < RECIPE.scales["paper"].steps
 
 
-@pytest.mark.parametrize("prices", [(0.02, 0.01), (0.0, 0.1), (0.01, 0.01)])
-def test_prices_ascend(prices: tuple[float, ...]):
-    with pytest.raises(ValidationError, match="positive and ascending"):
+@pytest.mark.parametrize(
+    ("prices", "needed"),
+    [
+        ((0.02, 0.01), "ascending prices"),
+        ((0.01, 0.01), "ascending prices"),
+        ((0.0, 0.1), "every value greater than 0"),
+    ],
+)
+def test_prices_ascend(prices: tuple[float, ...], needed: str):
+    with pytest.raises(ValidationError, match=needed):
         PFCConfig(transports=prices)

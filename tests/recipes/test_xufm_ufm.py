@@ -1,12 +1,13 @@
 """The recipe of XUFM figures 1-2 and 6-7: parts, claims that can fail, figures."""
 
 import json
+import math
 
 import pytest
 from pydantic import ValidationError
 
 from ncscope.probing.records import Row
-from ncscope.recipes.xufm_ufm import RECIPE, XUFMConfig, threshold
+from ncscope.recipes.xufm_ufm import RECIPE, SIZES, XUFMConfig, threshold
 
 SHORT = XUFMConfig(
     settings="first", first_steps=100, every=50, bias_decays=(1.001 * threshold(), 0.05)
@@ -79,8 +80,14 @@ def test_scales() -> None:
 
 
 def test_decays_of_the_bias_are_positive() -> None:
-    with pytest.raises(ValidationError, match="positive decays"):
-        XUFMConfig(bias_decays=(0.1, 0.0))
+    for wrong in (0.0, math.inf, math.nan):
+        with pytest.raises(ValidationError, match=r"bias_decays\n.*every value greater than 0"):
+            XUFMConfig(bias_decays=(0.1, wrong))
+
+
+def test_the_first_setting_is_the_studys() -> None:
+    assert SIZES[0] == (4, 20, 50, 0.005, 0.001)
+    assert RECIPE.scales["paper"].first_steps == 80_000
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 Source: XUFM figures 3-4 and 8-9, theorems 4.1, 4.2 and 5.1. The paper's sizes and decays are not in
 its text; those here are this project's.
-Cost: 20 seconds on one core, 6 seconds at the small scale. Command:
+Cost: about 19 seconds on one core, 8 at the small scale. Command:
 ``ncscope reproduce xufm/extended --scale paper``.
 
 Expected: the objective ends within 1e-6 of the closed form's minimum in all four descents. In the
@@ -23,15 +23,20 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Recipe
 from ncscope.recipes.simulations import extended, perturbed
+from ncscope.recipes.simulations.bounds import DifferentSizes, Seed
 from ncscope.recipes.simulations.ufm import recorded_steps
 from ncscope.report.drawing import Drawing
 from ncscope.report.rows import part_of
 from ncscope.theory.surrogates.extended import Activation, ExtendedUFM
 
-RATE = 0.1
-WEIGHT_DECAYS = (0.005, 0.0025)
-FEATURE_DECAY = 0.001
-SIZES: Mapping[int, tuple[int, int, int]] = {4: (4, 20, 50), 6: (6, 30, 60)}
+FIRST = extended.ExtendedConfig()
+RATE = FIRST.rate
+WEIGHT_DECAYS = FIRST.weight_decays
+FEATURE_DECAY = FIRST.feature_decay
+SIZES: Mapping[int, tuple[int, int, int]] = {
+    4: (FIRST.num_classes, FIRST.dim, FIRST.per_class),
+    6: (6, 30, 60),
+}
 """K, d and n; by K."""
 DEVIATIONS: Mapping[tuple[int, Activation], tuple[float, float, float]] = {
     (6, "relu"): (0.1, 0.1, 0.2)
@@ -46,16 +51,16 @@ class XUFMExtendedConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    settings: Literal["first", "both"] = Field("both", description="K = 4 alone, or K = 6 too")
-    first_steps: int = Field(60_000, ge=1, description="steps of descent with K = 4")
-    second_steps: int = Field(70_000, ge=1, description="steps of descent with K = 6")
-    every: int = Field(2_500, ge=1, description="steps from one measurement to the next")
-    first_seed: int = Field(5, ge=0, description="seed of the starts with K = 4")
-    second_seed: int = Field(6, ge=0, description="seed of the starts with K = 6")
-    per_class: tuple[int, ...] = Field(
-        (10, 30, 100, 300, 1000, 3000), min_length=2, description="samples n of perturbed features"
+    settings: Literal["first", "both"] = Field("both", description="K = 4 alone, or K = 6 too.")
+    first_steps: int = Field(FIRST.steps, ge=1, description="Steps of descent with K = 4.")
+    second_steps: int = Field(70_000, ge=1, description="Steps of descent with K = 6.")
+    every: int = Field(FIRST.every, ge=1, description="Steps from one measurement to the next.")
+    first_seed: Seed = Field(FIRST.seed, description="Seed of the starts with K = 4.")
+    second_seed: Seed = Field(6, description="Seed of the starts with K = 6.")
+    per_class: DifferentSizes = Field(
+        (10, 30, 100, 300, 1000, 3000), description="Samples n of perturbed features."
     )
-    seeds: int = Field(10, ge=2, description="perturbations drawn for each n")
+    seeds: int = Field(10, ge=2, description="Perturbations drawn for each n.")
 
 
 def parts(config: XUFMExtendedConfig) -> list[Part]:
@@ -134,10 +139,10 @@ RECIPE: Recipe[XUFMExtendedConfig] = Recipe(
     columns=(*extended.COLUMNS, "per_class", "kept", "predicted", "deviation"),
     scales={
         "paper": XUFMExtendedConfig(),
-        "small": XUFMExtendedConfig(settings="first", first_steps=40_000),
+        "small": XUFMExtendedConfig(settings="first"),
     },
     cost={
-        "paper": "20 seconds on one core of a shared EPYC",
-        "small": "6 seconds on one core of a shared EPYC",
+        "paper": "about 19 seconds on one core",
+        "small": "about 8 seconds on one core",
     },
 )

@@ -2,8 +2,26 @@
 
 Source: XUFM section 6, figures 5 and 10, and appendix G; section 4.1 on what networks do along
 their depth. Command: ``ncscope reproduce xufm/network``.
+
+At the paper's scale ResNet-18 on MNIST and CIFAR-10, measured after each of its four blocks: MSE
+without a bias, and cross-entropy with one; SGD, learning rate 0.05 divided by 10 every 40 epochs,
+weight decay 5e-4. The paper gives neither momentum, batch size nor the number of epochs: here 0.9,
+128 and 120. At the small scale the same with a network of three blocks, batches of 64, on
+handwritten digits (120 epochs) and generated patterns (60, the rate falling after 20 and 40). The
+two-level models are those of ``ncscope simulate extended``. Cost: 3.5 minutes on one core of a
+shared EPYC.
+
+Expected at the small scale: 25 of 30 claims hold. NC1 falls from level to level in all four runs,
+on digits from 0.537 to 0.0018 (MSE) and from 0.461 to 0.0202 (cross-entropy), and the blocks before
+the last keep 79 % or more of their distance to the frame. What fails is about the frame: under MSE
+the deepest features keep 77 and 81 % of their distance to the orthogonal frame too, under
+cross-entropy on patterns the first block is nearer to a simplex (0.461) than they are (0.481), and
+the two losses do not differ in the frame. Decay makes the frame, and there are 2,640 and 1,860
+steps for it, 56,000 in the paper: with 20 times the decay the deepest features on digits come to
+0.48 of the orthogonal frame under MSE and to 0.17 of the simplex under cross-entropy.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -16,10 +34,14 @@ from ncscope.models.taps import HEAD_INPUT
 from ncscope.probing.between_class import between_class_metrics
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Recipe
-from ncscope.recipes.simulations.extended import LABELS, descent_part, levels_figure, separation
+from ncscope.recipes.simulations.extended import (
+    LABELS,
+    ExtendedConfig,
+    descent_part,
+    levels_figure,
+)
 from ncscope.recipes.simulations.ufm import recorded_steps
 from ncscope.recipes.trained import history, interpolation, values
-from ncscope.recipes.xufm_extended import FEATURE_DECAY, RATE, SIZES, WEIGHT_DECAYS
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
 from ncscope.report.histories import depth_colours, epochs_panel
@@ -41,6 +63,8 @@ SURROGATES: Mapping[Activation, str] = {
     "relu": "extended UFM, ReLU",
 }
 """Parts of the two-level model, by activation."""
+MODEL = ExtendedConfig()
+"""Sizes, decays and descent of the two-level model."""
 HALF = 0.5
 """A level whose distance to the frame falls below this share of its start counts as structured;
 the paper names no number."""
@@ -53,9 +77,7 @@ class XUFMNetwork(BaseModel):
 
     runs: dict[str, Training] = Field(description="Training runs by name.")
     blocks: tuple[str, ...] = Field(description="The network's blocks, by name or pattern.")
-    steps: int = Field(40_000, ge=1, description="Steps of descent of the two-level models.")
-    every: int = Field(2_500, ge=1, description="Steps from one measurement of them to the next.")
-    seed: int = Field(5, ge=0, description="Of the start of their descent.")
+    steps: int = Field(MODEL.steps, ge=1, description="Steps of descent of the two-level models.")
 
 
 def _runs(data: str, network: str, optimisation: Optimisation, every: int) -> dict[str, Training]:
@@ -89,7 +111,7 @@ def _optimisation(epochs: int, batch_size: int) -> Optimisation:
 def _paper() -> XUFMNetwork:
     long = _optimisation(120, 128)
     runs = _runs("mnist", "resnet18", long, 5) | _runs("cifar10", "resnet18", long, 5)
-    return XUFMNetwork(runs=runs, blocks=("layer?",), steps=60_000)
+    return XUFMNetwork(runs=runs, blocks=("layer?",))
 
 
 def _small() -> XUFMNetwork:
@@ -113,10 +135,16 @@ def parts(config: XUFMNetwork) -> list[Part]:
 
 
 def _descent(config: XUFMNetwork, activation: Activation) -> Part:
-    """The setting of `xufm_extended` with four classes."""
-    problem = ExtendedUFM(*SIZES[4], WEIGHT_DECAYS, FEATURE_DECAY, activation)
-    record = recorded_steps(config.steps, config.every)
-    return descent_part(SURROGATES[activation], problem, RATE, record, config.seed)
+    problem = ExtendedUFM(
+        MODEL.num_classes,
+        MODEL.dim,
+        MODEL.per_class,
+        MODEL.weight_decays,
+        MODEL.feature_decay,
+        activation,
+    )
+    record = recorded_steps(config.steps, MODEL.every)
+    return descent_part(SURROGATES[activation], problem, MODEL.rate, record, MODEL.seed)
 
 
 def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Row]:
@@ -195,26 +223,32 @@ def _monotone(run: str, by_level: Mapping[str, Sequence[Row]]) -> Claim:
 
 def _deepest_lowest(run: str, by_level: Mapping[str, Sequence[Row]], frame: str) -> Claim:
     last = _last(by_level, frame)
-    *_, deepest = last.values()
+    shallow, deepest = _apart(last)
     return {
-        "claim": f"{run}: at the end the deepest features are the nearest to their frame ({frame})",
-        "held": deepest == min(last.values()),
+        "claim": f"{run}: at the end the deepest features are nearer to their frame ({frame}) than "
+        "those of any block before the last",
+        "held": deepest < min(shallow),
         "evidence": _listed(last),
     }
 
 
 def _only_deepest(run: str, by_level: Mapping[str, Sequence[Row]], frame: str) -> Claim:
-    """The last block's map is not judged: the classifier's input is its average."""
     shares = {
         name: float(path[-1][frame]) / float(path[0][frame]) for name, path in by_level.items()
     }
-    *shallow, _, deepest = shares.values()
+    shallow, deepest = _apart(shares)
     return {
         "claim": f"{run}: training halves the distance to the frame of the deepest features, and "
         "not of those before the last block",
         "held": deepest < HALF <= min(shallow),
         "evidence": f"{frame} at the end over the start: {_listed(shares)}",
     }
+
+
+def _apart(by_level: Mapping[str, float]) -> tuple[list[float], float]:
+    """The blocks before the last, and the classifier's input, the average of the last one's map."""
+    *shallow, _, deepest = by_level.values()
+    return shallow, deepest
 
 
 def _dual(run: str, deepest: Sequence[Row], key: str) -> Claim:
@@ -227,38 +261,56 @@ def _dual(run: str, deepest: Sequence[Row], key: str) -> Claim:
 
 
 def _rates_like_relu(run: str, by_level: Mapping[str, Sequence[Row]], rows: Sequence[Row]) -> Claim:
+    """By shares of decades, since a descent without noise falls by many more than a network."""
     first, *_, deepest = by_level.values()
-    own = separation([*first, *deepest])
-    models = {a: separation(part_of(rows, part)) for a, part in SURROGATES.items()}
-    words = ", ".join(f"{LABELS[name]} model {value:.2f}" for name, value in models.items())
+    own = _decades(first) / _decades(deepest)
+    models = {
+        activation: _decades(_level(rows, part, "H1")) / _decades(_level(rows, part, "H2"))
+        for activation, part in SURROGATES.items()
+    }
     return {
-        "claim": f"{run}: NC1 of the first and the last level are as far apart as in the ReLU "
-        "model rather than the linear one",
-        "held": abs(own - models["relu"]) < abs(own - models["linear"]),
-        "evidence": f"decades apart, median over training: network {own:.2f}, {words}",
+        "claim": f"{run}: NC1 of the first level falls by a share of the last one's decades as in "
+        "the ReLU model rather than the linear one",
+        "held": _like_relu(own, models),
+        "evidence": f"from start to end, {_beside(own, models)}",
     }
 
 
 def _structure_like_relu(
     run: str, by_level: Mapping[str, Sequence[Row]], frame: str, rows: Sequence[Row]
 ) -> Claim:
-    first = float(next(iter(by_level.values()))[-1][frame])
-    models = {a: float(_shallow(rows, part)[-1]["nc2_of"]) for a, part in SURROGATES.items()}
-    words = ", ".join(f"{LABELS[name]} model {value:.2g}" for name, value in models.items())
+    first = values(next(iter(by_level.values())), frame)
+    own = first[-1] / first[0]
+    paths = {a: values(_level(rows, part, "H1"), "nc2_of") for a, part in SURROGATES.items()}
+    models = {activation: path[-1] / path[0] for activation, path in paths.items()}
     return {
         "claim": f"{run}: the first level keeps its distance to the frame, as in the ReLU model "
         "rather than the linear one",
-        "held": abs(first - models["relu"]) < abs(first - models["linear"]),
-        "evidence": f"NC2 of the first level at the end: network {first:.2g}, {words}",
+        "held": _like_relu(own, models),
+        "evidence": f"NC2 of the first level at the end over the start, {_beside(own, models)}",
     }
 
 
-def _shallow(rows: Sequence[Row], part: str) -> list[Row]:
-    return [row for row in part_of(rows, part) if row["layer"] == "H1"]
+def _decades(path: Sequence[Row]) -> float:
+    """By how many powers of ten NC1 falls from start to end."""
+    return math.log10(float(path[0]["nc1"]) / float(path[-1]["nc1"]))
+
+
+def _level(rows: Sequence[Row], part: str, level: str) -> list[Row]:
+    return [row for row in part_of(rows, part) if row["layer"] == level]
+
+
+def _like_relu(own: float, models: Mapping[Activation, float]) -> bool:
+    return abs(own - models["relu"]) < abs(own - models["linear"])
+
+
+def _beside(own: float, models: Mapping[Activation, float]) -> str:
+    words = ", ".join(f"{LABELS[name]} model {value:.2g}" for name, value in models.items())
+    return f"network {own:.2g}, {words}"
 
 
 def _frames(config: XUFMNetwork, rows: Sequence[Row], data: str) -> Claim:
-    """Which frame under which loss: theorems 3.1 and 4.1, and the remark after 4.1."""
+    """Which frame under which loss: the remark after theorem 4.1, which is on free features."""
     last = {
         run.loss: history(rows, name, layer=HEAD_INPUT)[-1]
         for name, run in config.runs.items()
@@ -268,7 +320,7 @@ def _frames(config: XUFMNetwork, rows: Sequence[Row], data: str) -> Claim:
     simplex = float(last["cross-entropy"]["nc2_etf"])
     return {
         "claim": f"{data}: the deepest class means end nearer to an orthogonal frame under MSE "
-        "than under cross-entropy, where they end nearer to a simplex",
+        "than under cross-entropy, where they end nearer to a simplex (remark after theorem 4.1)",
         "held": orthogonal["mse"] < orthogonal["cross-entropy"] > simplex,
         "evidence": f"distance to the orthogonal frame {orthogonal['mse']:.3g} under MSE, "
         f"{orthogonal['cross-entropy']:.3g} under cross-entropy, there {simplex:.3g} to the "
@@ -352,5 +404,5 @@ RECIPE: Recipe[XUFMNetwork] = Recipe(
     drawings=drawings,
     columns=("epoch", "accuracy", "nc1", "nc2_of", "nc2_etf", "nc3_alignment"),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "8 GPU-hours (estimated)", "small": "4 minutes on one core"},
+    cost={"paper": "3 GPU-hours (estimated)", "small": "3.5 minutes on one core"},
 )

@@ -50,7 +50,7 @@ class Training(BaseModel):
     )
     bias: bool = Field(True, description="Whether the classifier has a bias.")
     optimisation: Optimisation = Field(Optimisation(), description="How to train.")
-    seed: int = Field(0, description="Of weights, order, augmentation and dropout.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Of weights, order, augmentation and dropout.")
     measurements: int = Field(
         12, ge=2, description="About how many epochs to measure at, log-spaced."
     )

@@ -101,6 +101,23 @@ def test_figures_draw_every_part(rows: list[Row]) -> None:
             assert axes.lines
 
 
+def test_two_classes_have_one_singular_value() -> None:
+    config = CentralPathConfig(
+        num_classes=2, dim=2, per_class=2, points=9, last=1e5, descent_steps=(8, 16)
+    )
+    two = rows_of(config)
+    claims = STUDY.claims(config, two)
+    assert len(claims) == 13
+    assert [claim["claim"] for claim in claims if "ratio" in claim["claim"]] == []
+    emerged = [claim["held"] for claim in claims if "NC1 to NC4" in claim["claim"]]
+    assert emerged == [True, True]
+    for drawing in STUDY.drawings(config, two):
+        drawing.figure.canvas.draw()
+    wrong = spoilt(two, "projected", "nc2_etf", lambda x: 1e-9)
+    failed = [claim["claim"] for claim in STUDY.claims(config, wrong) if not claim["held"]]
+    assert "Projected flow: NC1 to NC4 emerge" in failed
+
+
 @pytest.mark.parametrize(
     ("wrong", "needed"),
     [
@@ -108,6 +125,8 @@ def test_figures_draw_every_part(rows: list[Row]) -> None:
         ({"dim": 40, "per_class": 5}, "per_class of at least"),
         ({"descent_steps": (64, 16)}, "ascending"),
         ({"descent_steps": (10, 16)}, "multiple of 8"),
+        ({"separation": float("nan")}, "separation"),
+        ({"seed": 2**63}, "seed"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(wrong: dict[str, Any], needed: str) -> None:

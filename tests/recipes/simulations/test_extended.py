@@ -1,11 +1,14 @@
 """The study of the extended model: rows, claims that can fail, figures."""
 
 import json
+import math
 from typing import Any
 
 import pytest
 
+from ncscope.errors import InputError
 from ncscope.probing.records import Row
+from ncscope.recipes.settings import settings
 from ncscope.recipes.simulations.extended import STUDY, ExtendedConfig, separation
 from ncscope.training.work import Work
 
@@ -91,6 +94,22 @@ def test_activations_and_depths():
     assert [row["layer"] for row in rows[:5]] == ["H1", "W1 H1", "H2", "W2 H2", "H3"]
     config, rows = run(weight_decays=(1.0, 1.0), feature_decay=1.0, steps=300)
     assert list(held(config, rows).values()) == [True, True]
+
+
+def test_one_sample_a_class_is_at_its_mean_from_the_start():
+    config, rows = run(per_class=1, steps=20, every=20, activation="linear")
+    assert [claim for claim in held(config, rows) if "collapses to its class means" in claim] == []
+    assert len(held(config, rows)) == 4
+    (drawing,) = STUDY.drawings(config, rows)
+    drawing.figure.canvas.draw()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"weight_decays": (-1,)}, {"weight_decays": (0.1, math.nan)}, {"rate": math.inf}]
+)
+def test_settings_out_of_bounds_are_named(wrong: dict[str, Any]):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        settings(ExtendedConfig, wrong)
 
 
 def test_figures_are_drawn(whole: tuple[ExtendedConfig, list[Row]]):

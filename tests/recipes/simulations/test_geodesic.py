@@ -1,10 +1,13 @@
 """The study of the straight line: rows, claims that can fail, a figure."""
 
 import json
+import math
 
 import pytest
 from pydantic import ValidationError
 
+from ncscope.errors import InputError
+from ncscope.recipes.settings import settings
 from ncscope.recipes.simulations.geodesic import STUDY, GeodesicConfig
 
 SMALL = {"num_classes": 4, "dim": 6, "per_class": 10, "points": 21}
@@ -60,6 +63,21 @@ def test_claims_fail_where_the_rows_say_otherwise():
     for place, row in enumerate(rows):
         row |= {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0, "pfc3": -place}
     assert [claim["held"] for claim in STUDY.claims(config, rows)] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"size": 1e200}, {"size": math.nan}, {"spread": math.inf}, {"seed": 2**63}]
+)
+def test_settings_out_of_bounds_are_named(wrong: dict[str, float]):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        settings(GeodesicConfig, wrong)
+
+
+def test_the_largest_settings_can_be_run():
+    config, rows = run(size=1e6, spread=1e6)
+    assert all(math.isfinite(row["pfc1"]) for row in rows)
+    (drawing,) = STUDY.drawings(config, rows)
+    drawing.figure.canvas.draw()
 
 
 def test_a_simplex_needs_room():

@@ -35,7 +35,7 @@ def test_what_theory_says_is_claimed_and_holds(settings: dict):
     config, rows = run(**settings)
     held = {claim["claim"]: claim["held"] for claim in STUDY.claims(config, rows)}
     assert held["The minimum is more concentrated than the data: PFC1(H) < PFC1(X)"]
-    assert held["The minimum is not collapsed"]
+    assert held["The minimum is not collapsed: PFC1 above 0.01"]
     assert held.get("PFC1 falls from layer to layer at the minimum", True)
     assert ("model" in settings) == ("PFC1 falls from layer to layer at the minimum" in held)
     (drawing,) = STUDY.drawings(config, rows)
@@ -56,6 +56,13 @@ def test_claims_fail_where_the_rows_say_otherwise():
         row |= {"pfc1": 0.0 if row["layer"] == "X" else 1e-12, "objective": row["step"] + 1.0}
         row |= {"objective": float(row.get("start", 99) + 1)}
     assert [claim["held"] for claim in STUDY.claims(config, rows)] == [False] * 5
+
+
+def test_a_nearly_collapsed_minimum_counts_as_collapsed():
+    config, rows = run(steps=1)
+    rows = [row | {"pfc1": 0.009} if row["layer"] == "H" else row for row in rows]
+    held = {claim["claim"]: claim["held"] for claim in STUDY.claims(config, rows)}
+    assert not held["The minimum is not collapsed: PFC1 above 0.01"]
 
 
 def test_layered_and_reduced_minima_agree_at_a_depth_fold_price():

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from ncscope.errors import InputError
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Study
+from ncscope.recipes.settings import settings
 from ncscope.recipes.simulations import ufm, ufm_cross_entropy
 
 SMALL: dict[str, Any] = {
@@ -105,6 +107,27 @@ def test_undefined_metrics_do_not_hold(whole: tuple[Any, list[Row]]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("study", "given", "left_out", "claims"),
+    [
+        (ufm.STUDY, {"per_class": 1, "rate": 0.3}, "nc1", 6),
+        (ufm.STUDY, {"num_classes": 2}, "nc2_etf", 6),
+        (ufm.STUDY, {"num_classes": 2, "per_class": 1, "bias": "free", "rate": 0.2}, "nc2_etf", 4),
+        (ufm_cross_entropy.STUDY, {"per_class": 1}, "nc1", 5),
+        (ufm_cross_entropy.STUDY, {"num_classes": 2}, "nc2_etf", 5),
+    ],
+)
+def test_what_is_zero_at_the_start_is_not_claimed(
+    study: Study[Any], given: Any, left_out: str, claims: int
+) -> None:
+    config, rows = run(study, **given)
+    found = study.claims(config, rows)
+    assert len(found) == claims
+    assert [claim["evidence"] for claim in found if claim["evidence"].startswith(left_out)] == []
+    (drawing,) = study.drawings(config, rows)
+    drawing.figure.canvas.draw()
+
+
 def test_the_same_seed_gives_the_same_rows() -> None:
     assert run(ufm.STUDY, steps=2) == run(ufm.STUDY, steps=2)
     assert run(ufm.STUDY, steps=2)[1] != run(ufm.STUDY, steps=2, seed=1)[1]
@@ -118,6 +141,9 @@ def test_steps_recorded() -> None:
 
 @pytest.mark.parametrize("study", [ufm.STUDY, ufm_cross_entropy.STUDY])
 def test_settings_are_bounded(study: Study[Any]) -> None:
+    for wrong in ({"rate": math.inf}, {"seed": 2**63}, {"weight_decay": math.nan}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            settings(study.config, wrong)
     for wrong in ({"num_classes": 1}, {"weight_decay": 0.0}, {"steps": 0}, {"width": 3}):
         with pytest.raises(ValidationError):
             study.config(**wrong)

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.probing.records import Row
+from ncscope.recipes.simulations.scales import logarithmic_values
 from ncscope.report.drawing import Drawing
 from ncscope.report.labels import label_of
 from ncscope.report.panels import ACCENT, DASHED, SECOND, SERIES, SOFT, STYLE
@@ -169,6 +170,6 @@ def _unrestricted(config: Any, rows: Sequence[Row]) -> Figure:
 def _logarithmic(axes: Axes, across: str, title: str, both: bool = True) -> None:
     axes.set_xscale("log")
     if both:
-        axes.set_yscale("log")
+        logarithmic_values(axes)
     axes.set_xlabel(across)
     axes.set_title(title)

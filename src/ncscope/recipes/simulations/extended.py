@@ -17,7 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
-from ncscope.recipes.simulations.ufm import recorded_steps
+from ncscope.recipes.simulations.bounds import Positive, Positives, Seed
+from ncscope.recipes.simulations.scales import logarithmic_values
+from ncscope.recipes.simulations.ufm import VANISHED, recorded_steps, vanishing
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
 from ncscope.report.rows import number, part_of
@@ -32,8 +34,6 @@ COLUMNS = (
     "objective", "minimum", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "nuclear_ratio",
     "lost_samples",
 )  # fmt: skip
-GONE = 1e-3
-"""A metric of collapse below this counts as gone to zero."""
 SEPARABLE = 1e-10
 """Values of NC1 below this are no longer compared between levels: rounding is near."""
 
@@ -43,20 +43,20 @@ class ExtendedConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    num_classes: int = Field(4, ge=2, description="number of classes K")
-    dim: int = Field(20, ge=1, description="dimension d of the features at every level")
-    per_class: int = Field(50, ge=1, description="samples n in each class")
-    weight_decays: tuple[float, ...] = Field(
-        (0.005, 0.0025), min_length=1, description="decays of the weights, the classifier's first"
+    num_classes: int = Field(4, ge=2, description="Number of classes K.")
+    dim: int = Field(20, ge=1, description="Dimension d of the features at every level.")
+    per_class: int = Field(50, ge=1, description="Samples n in each class.")
+    weight_decays: Positives = Field(
+        (0.005, 0.0025), min_length=1, description="Decays of the weights, the classifier's first."
     )
-    feature_decay: float = Field(0.001, gt=0, description="decay of the first level's features")
+    feature_decay: Positive = Field(0.001, description="Decay of the first level's features.")
     activation: Literal["linear", "relu", "both"] = Field(
-        "both", description="what stands between the layers of weights"
+        "both", description="What stands between the layers of weights."
     )
-    rate: float = Field(0.1, gt=0, description="step size of gradient descent")
-    steps: int = Field(60_000, ge=1, description="steps of gradient descent")
-    every: int = Field(2_500, ge=1, description="steps from one measurement to the next")
-    seed: int = Field(5, ge=0, description="seed of the start")
+    rate: Positive = Field(0.1, description="Step size of gradient descent.")
+    steps: int = Field(60_000, ge=1, description="Steps of gradient descent.")
+    every: int = Field(2_500, ge=1, description="Steps from one measurement to the next.")
+    seed: Seed = Field(5, description="Seed of the start.")
 
 
 def parts(config: ExtendedConfig) -> list[Part]:
@@ -125,12 +125,13 @@ def pair_claims(paths: Mapping[Activation, Sequence[Row]], full_rank: bool = Tru
         found.append(arrives(name, path))
         levels = level_names(path) if name == "linear" else level_names(path)[-1:]
         for level in levels:
-            found.append(gone(name, path, level, "nc1", "collapses to its class means"))
+            said = {"nc1": "collapses to its class means"}
             if full_rank:
-                found.append(gone(name, path, level, "nc2_of", "becomes an orthogonal frame"))
-        found.append(
-            gone(name, path, levels[-1], "nc3_alignment", "is aligned with the classifier")
-        )
+                said["nc2_of"] = "becomes an orthogonal frame"
+            if level == levels[-1]:
+                said["nc3_alignment"] = "is aligned with the classifier"
+            told = {key: f"{LABELS[name]}: {level} {what}" for key, what in said.items()}
+            found += vanishing(at_level(path, level), told)
     if "relu" in paths and len(level_names(paths["relu"])) > 1:
         found += [_norms_agree(paths["relu"]), _none_lost(paths["relu"])]
         if "linear" in paths:
@@ -147,17 +148,6 @@ def arrives(name: Activation, path: Sequence[Row]) -> Claim:
         "held": abs(last - minimum) < 1e-6,
         "evidence": f"objective {last:.9f} after {path[-1]['step']:,} steps, "
         f"{last - minimum:+.1e} from {minimum:.9f}",
-    }
-
-
-def gone(name: Activation, path: Sequence[Row], level: str, key: str, what: str) -> Claim:
-    """Whether a metric of a level has gone to zero."""
-    own = at_level(path, level)
-    first, last = number(own[0], key), number(own[-1], key)
-    return {
-        "claim": f"{LABELS[name]}: {level} {what}",
-        "held": last < GONE,
-        "evidence": f"{key} {first:.2g} at the start, {last:.2g} at the end",
     }
 
 
@@ -214,7 +204,7 @@ def _structures_separate(paths: Mapping[Activation, Sequence[Row]]) -> Claim:
     ends = {name: number(at_level(path, "H1")[-1], "nc2_of") for name, path in paths.items()}
     return {
         "claim": "ReLU leaves H1 another structure than an orthogonal frame",
-        "held": ends["relu"] > GONE > ends["linear"],
+        "held": ends["relu"] > VANISHED > ends["linear"],
         "evidence": f"nc2_of of H1 ends at {ends['relu']:.2g} with ReLU, "
         f"{ends['linear']:.2g} without",
     }
@@ -287,7 +277,7 @@ def _level_panel(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
                 color=colour, markersize=2.8, fillstyle="none" if pre else "full",
                 label=f"{level}, before ReLU" if pre else level,
             )  # fmt: skip
-    axes.set_yscale("log")
+    logarithmic_values(axes)
     axes.set_title(title)
 
 

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
+from ncscope.recipes.simulations.bounds import Positive, Seed
+from ncscope.recipes.simulations.scales import logarithmic_values
 from ncscope.report import panels
 from ncscope.report.drawing import Drawing
 from ncscope.report.rows import number, part_of
@@ -29,6 +31,8 @@ GROUPS = ("nc1", "nc2", "nc3")
 COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
 VANISHED = 1e-3
 """A metric of collapse that fell below this counts as gone to zero."""
+ROUNDING = 1e-12
+"""A metric of collapse below this at the start is zero whatever the features, as NC1 with n = 1."""
 
 
 class UFMConfig(BaseModel):
@@ -39,14 +43,14 @@ class UFMConfig(BaseModel):
     num_classes: int = Field(4, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of the features.")
     per_class: int = Field(50, ge=1, description="Samples n in each class.")
-    weight_decay: float = Field(0.005, gt=0, description="Decay of the classifier.")
-    feature_decay: float = Field(0.001, gt=0, description="Decay of the features.")
+    weight_decay: Positive = Field(0.005, description="Decay of the classifier.")
+    feature_decay: Positive = Field(0.001, description="Decay of the features.")
     bias: Literal["none", "free", "regularised"] = Field("none", description="Kind of bias.")
-    bias_decay: float = Field(0.1, gt=0, description="Decay of the bias, if it is regularised.")
-    rate: float = Field(0.1, gt=0, description="Step size of gradient descent.")
+    bias_decay: Positive = Field(0.1, description="Decay of the bias, if it is regularised.")
+    rate: Positive = Field(0.1, description="Step size of gradient descent.")
     steps: int = Field(80_000, ge=1, description="Steps of gradient descent.")
     every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
-    seed: int = Field(0, ge=0, description="Seed of the start.")
+    seed: Seed = Field(0, description="Seed of the start.")
 
 
 def recorded_steps(steps: int, every: int) -> list[int]:
@@ -71,11 +75,15 @@ def measured(problem: Problem, best: Minimiser | None, point: Point, step: int) 
     global mean in the class means' energy: 0 for a simplex, 1/K for an orthogonal frame.
     """
     (row,) = measured_point(problem, point, step, GROUPS)
+    minimum = math.nan if best is None else best.objective
+    return row | {"minimum": minimum, "mean_share": mean_share(problem, point)}
+
+
+def mean_share(problem: Problem, point: Point) -> float:
+    """The share of the global mean in the class means' energy."""
     (features,) = problem.levels(point).values()
     means = features.unflatten(1, (problem.num_classes, problem.per_class)).mean(2)
-    share = means.mean(1).square().sum() / means.square().sum(0).mean()
-    minimum = math.nan if best is None else best.objective
-    return row | {"minimum": minimum, "mean_share": float(share)}
+    return float(means.mean(1).square().sum() / means.square().sum(0).mean())
 
 
 def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[Row]:
@@ -103,7 +111,7 @@ def claims(config: UFMConfig, rows: Sequence[Row]) -> list[Claim]:
     problem, path = _problem(config), part_of(rows, "descent")
     found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
     if problem.c < 1:
-        found += [vanishes(path, key, claim) for key, claim in predicted(problem).items()]
+        found += vanishing(path, predicted(problem))
         if problem.dim >= problem.num_classes or config.bias != "none":
             found.append(_mean_share_agrees(path[-1], part_of(rows, "closed form")[-1]))
     return found
@@ -142,14 +150,21 @@ def solver_agrees(row: Row) -> Claim:
     }
 
 
-def vanishes(path: Sequence[Row], key: str, claim: str) -> Claim:
-    """Whether a metric has gone to zero."""
-    first, last = number(path[0], key), number(path[-1], key)
-    return {
-        "claim": claim,
-        "held": last < VANISHED,
-        "evidence": f"{key} {first:.2g} at the start, {last:.2g} after {path[-1]['step']:,} steps",
-    }
+def vanishing(path: Sequence[Row], said: Mapping[str, str]) -> list[Claim]:
+    """Whether metrics have gone to zero; no claim of one that was there at the start.
+
+    Args:
+        path: Rows along a descent.
+        said: What it says of the features if a metric has, by metric.
+    """
+    found: list[Claim] = []
+    for key, claim in said.items():
+        first, last = number(path[0], key), number(path[-1], key)
+        after = f"after {path[-1]['step']:,} steps"
+        if not first < ROUNDING:
+            evidence = f"{key} {first:.2g} at the start, {last:.2g} {after}"
+            found.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
+    return found
 
 
 def _mean_share_agrees(last: Row, stated: Row) -> Claim:
@@ -207,7 +222,7 @@ def _curve(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
     if key == "objective" and math.isfinite(minimum):
         axes.axhline(minimum, color=panels.SECOND, linestyle=panels.DASHED, label="closed form")
         axes.legend()
-    axes.set_yscale("log")
+    logarithmic_values(axes)
     axes.set_title(title)
     axes.set_xlabel("thousand steps")
 

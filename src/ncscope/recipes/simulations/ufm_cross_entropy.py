@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.recipes.simulations import ufm
+from ncscope.recipes.simulations.bounds import Positive, Seed
 from ncscope.report.drawing import Drawing
 from ncscope.report.rows import number, part_of
 from ncscope.theory.surrogates.problem import Minimiser
@@ -27,12 +28,12 @@ class CrossEntropyConfig(BaseModel):
     num_classes: int = Field(4, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of the features.")
     per_class: int = Field(50, ge=1, description="Samples n in each class.")
-    weight_decay: float = Field(0.005, gt=0, description="Decay of the classifier.")
-    feature_decay: float = Field(0.001, gt=0, description="Decay of the features.")
-    rate: float = Field(0.1, gt=0, description="Step size of gradient descent.")
+    weight_decay: Positive = Field(0.005, description="Decay of the classifier.")
+    feature_decay: Positive = Field(0.001, description="Decay of the features.")
+    rate: Positive = Field(0.1, description="Step size of gradient descent.")
     steps: int = Field(80_000, ge=1, description="Steps of gradient descent.")
     every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
-    seed: int = Field(0, ge=0, description="Seed of the start.")
+    seed: Seed = Field(0, description="Seed of the start.")
 
 
 def parts(config: CrossEntropyConfig) -> list[Part]:
@@ -59,7 +60,7 @@ def claims(config: CrossEntropyConfig, rows: Sequence[Row]) -> list[Claim]:
         return [_both_agree(path[-1], fast)]
     found = [ufm.descent_arrives(path), ufm.solver_agrees(fast)]
     if _problem(config).c < 1:
-        found += [ufm.vanishes(path, key, claim) for key, claim in _COLLAPSE.items()]
+        found += ufm.vanishing(path, _COLLAPSE)
     return found
 
 
