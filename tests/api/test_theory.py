@@ -28,5 +28,5 @@ def test_json_is_a_list_of_the_contract() -> None:
 
 
 def test_unknown_id() -> None:
-    with pytest.raises(InputError, match=r"the nearest is info/theorem-4\.2;"):
+    with pytest.raises(InputError, match=r"the nearest is \w+/theorem-4\.2;"):
         check_theory(only="theorem 4.2")
