@@ -20,7 +20,7 @@ from ncscope.models.taps import HEAD_INPUT, Taps
 
 SMALL = [name for name in NAMES if name.startswith("small-")]
 PAPER = [name for name in NAMES if name not in SMALL]
-QUICK = [*SMALL, "resnet18", "vgg11", "densenet40", "wrn-28-2-ssl", "deit-tiny", "pfc-cifar10"]
+QUICK = [*SMALL, "resnet18"]
 ALL = [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES if n not in QUICK)]
 
 # Number of blocks, or of poolings for VGG.

@@ -77,6 +77,7 @@ def after_one_epoch(**changes: float) -> dict[str, float]:
     return dict(run(config)[-2].probe.layers[-1].metrics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knob", [*KNOBS, "pixel_deviation"])
 def test_every_knob_of_training_is_connected(tiny: list[Snapshot], knob: str) -> None:
     as_before = dict(tiny[2].probe.layers[-1].metrics)
