@@ -202,8 +202,10 @@ def reproduce(
     download: Annotated[
         bool, typer.Option("--download", help="Fetch data sets that are missing there.")
     ] = False,
-    accelerator: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "auto",
-    devices: Annotated[int, typer.Option(min=1, help="How many, a process each.")] = 1,
+    accelerator: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    devices: Annotated[int, typer.Option(min=1, help="How many a machine, a process each.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="How many machines.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
 ) -> None:
     """Re-run a paper's experiment, draw its figures, and test its claims.
 
@@ -211,7 +213,7 @@ def reproduce(
     """
     from ncscope.training.work import Work
 
-    work = Work(data=data, download=download, accelerator=accelerator, devices=devices)
+    work = Work(data=data, download=download, accelerator=accelerator, devices=devices, nodes=nodes)
     _experiment(experiment, out, scale, resume, work, {})
 
 
@@ -235,8 +237,10 @@ def train(
     download: Annotated[
         bool, typer.Option("--download", help="Fetch data sets that are missing there.")
     ] = False,
-    accelerator: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "auto",
-    devices: Annotated[int, typer.Option(min=1, help="How many, a process each.")] = 1,
+    accelerator: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    devices: Annotated[int, typer.Option(min=1, help="How many a machine, a process each.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="How many machines.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
 ) -> None:
     """Run an experiment with any of its settings changed.
 
@@ -246,7 +250,7 @@ def train(
     """
     from ncscope.training.work import Work
 
-    work = Work(data=data, download=download, accelerator=accelerator, devices=devices)
+    work = Work(data=data, download=download, accelerator=accelerator, devices=devices, nodes=nodes)
     _experiment(experiment, out, scale, resume, work, _overrides(override or []))
 
 

@@ -187,3 +187,19 @@ def test_accumulated_batches_make_the_step_of_one_batch() -> None:
         return run.model.weight.detach()
 
     torch.testing.assert_close(trained(16, 1), trained(4, 4))
+
+
+def test_a_last_smaller_group_of_batches_counts_as_their_mean() -> None:
+    run = Run()
+    inputs, labels = (part[:48] for part in run.data.tensors)
+    parts = list(zip(inputs.split(16), labels.split(16), strict=True))
+    loss, fabric = supervised(nn.functional.cross_entropy), Fabric(accelerator="cpu", devices=1)
+    start = Learner(run.model, run.optimiser, run.schedule)
+    list(train(fabric, start, lambda epoch, first: parts, loss, 1, accumulate=2))
+
+    plain = Run()
+    for rows in (slice(0, 32), slice(32, 48)):
+        plain.optimiser.zero_grad()
+        nn.functional.cross_entropy(plain.model(inputs[rows]), labels[rows]).backward()
+        plain.optimiser.step()
+    torch.testing.assert_close(run.model.weight, plain.model.weight)

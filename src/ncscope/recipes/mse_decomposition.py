@@ -87,8 +87,8 @@ def _early(rows: Sequence[Row], paths: Mapping[str, Sequence[Row]]) -> Claim:
         zero = "never" if ends is None else f"from epoch {ends[0]['epoch']} on"
         words.append(f"{name}: {when}, zero error {zero}")
     return {
-        "claim": f"It is below {NEGLIGIBLE:.0%} at every epoch from one before zero training error "
-        "on, in every network",
+        "claim": f"It is below {NEGLIGIBLE:.0%} at every epoch from zero training error on, if not "
+        "before, in every network",
         "held": len(good) > 0 and all(good),
         "evidence": f"in {sum(good)} of {len(good)} networks; {'; '.join(words)}",
     }

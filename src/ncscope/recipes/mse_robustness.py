@@ -91,7 +91,7 @@ def claims(config: MSERobustness, rows: Sequence[Row]) -> list[Claim]:
 def _fooled(config: MSERobustness, rows: Sequence[Row]) -> Claim:
     """Without it the margins would not be margins."""
     found = changes(rows, list(config.runs), "fooled", ATTACKED)
-    short = {name: pair for name, pair in found.items() if pair is not None and min(pair) < 1}
+    short = {name: pair for name, pair in found.items() if pair is None or min(pair) < 1}
     return {
         "claim": "At zero training error and at the end every perturbation found changes the "
         "decision",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import matplotlib as mpl
@@ -110,6 +111,8 @@ def run_study(
     folder = None if out is None else RunFolder(out, writing=first_process())
     if folder is not None and folder.writing:
         _prepare(folder, record, resume)
+        if not resume:
+            rmtree(folder.path / "checkpoints", ignore_errors=True)  # of no run that is known
     rows = _rows(study.parts(config), folder, work, on_row, resume)
     run = StudyRun(study, labels, config, rows, study.claims(config, rows))
     return run if folder is None else _written(run, folder)

@@ -1,6 +1,7 @@
 """What VCI's experiments share: its four metrics over training, put to the test and drawn."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -117,7 +118,8 @@ def trend_claim(
     """
     courses = {run: values(trained(rows, run, split), key) for run in runs}
     evidence = "; ".join(f"{run}: {told(course, min)}" for run, course in courses.items())
-    held = all(falls(course) for course in courses.values()) == all_fall
+    told_apart = all(len(course) > 1 and all(map(isfinite, course)) for course in courses.values())
+    held = told_apart and all(falls(course) for course in courses.values()) == all_fall
     return {"claim": text, "held": held, "evidence": evidence}
 
 

@@ -69,6 +69,13 @@ def sum_across_processes(values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]
     return total
 
 
+def share_of_first(tensors: Iterable[Tensor]) -> None:
+    """Give every process the first one's values, in place; alone, nothing happens."""
+    if several_processes():
+        for tensor in tensors:
+            dist.broadcast(tensor, 0)
+
+
 def batches_of_all_processes(
     batches: Iterable[tuple[Tensor, Int[Tensor, " _n"]]], device: torch.device
 ) -> list[tuple[Tensor, Tensor]]:

@@ -45,6 +45,8 @@ class Checkpoints:
         Raises:
             InputError: If the file is no checkpoint of tensors and plain values.
         """
+        for stale in self.path.parent.glob(f"{self.path.name}*.part"):
+            stale.unlink(missing_ok=True)  # of a save that was killed
         if not self.path.exists():
             return None
         try:

@@ -19,8 +19,7 @@ class Learner:
     Attributes:
         model: The network.
         optimiser: Over its parameters.
-        schedule: Of the learning rate.
-        every_step: Whether the schedule advances after each step; else after each epoch.
+        schedule: Of the learning rate, advanced after every epoch.
         average: The moving average of the model's weights, or None.
         epoch: Epochs completed.
         batch: Batches of the next epoch completed.
@@ -32,7 +31,6 @@ class Learner:
     model: nn.Module
     optimiser: Optimizer
     schedule: LRScheduler
-    every_step: bool = False
     average: AveragedModel | None = None
     epoch: int = 0
     batch: int = 0

@@ -10,6 +10,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from ncscope.stats.distributed import share_of_first, sum_across_processes
 from ncscope.training.learner import Learner
 
 Batches = Callable[[int, int], Iterable[Any]]
@@ -29,7 +30,7 @@ class EpochEnd:
     Attributes:
         epoch: Epochs completed; 0 before the first.
         step: Optimiser steps taken.
-        loss: Mean training loss over the epoch, on this process's samples; NaN before the first.
+        loss: Mean training loss over the epoch, of all processes; NaN before the first.
     """
 
     epoch: int
@@ -85,10 +86,11 @@ def train(
             learner.loss = learner.loss + loss.detach().double() * _size(batch)
             learner.samples += _size(batch)
             if stepping:
+                _rescale(learner, accumulate)
                 _step(learner, optimiser)
                 if not last:
                     after_step()
-        yield _finished(learner)
+        yield _finished(fabric, learner)
 
 
 def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
@@ -102,16 +104,32 @@ def _step(learner: Learner, optimiser: Any) -> None:
     learner.step += 1
     if learner.average is not None:
         learner.average.update_parameters(learner.model)
-    if learner.every_step:
-        learner.schedule.step()
 
 
-def _finished(learner: Learner) -> EpochEnd:
-    """Close the epoch: the learner stands at the start of the next."""
-    mean = float(learner.loss) / learner.samples if learner.samples else float("nan")
+def _rescale(learner: Learner, accumulate: int) -> None:
+    """Make the gradients of an epoch's last, smaller group of batches their mean."""
+    group = learner.batch % accumulate
+    if group:
+        for parameter in learner.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(accumulate / group)
+
+
+def _finished(fabric: Fabric, learner: Learner) -> EpochEnd:
+    """Close the epoch: the learner stands at the start of the next, the same on every process.
+
+    Each process normalises its batches by statistics of its own share, as DDP does; what they
+    keep of them, and of their average, becomes the first one's.
+    """
+    seen = [float(learner.loss), float(learner.samples)]
+    totals = torch.tensor(seen, dtype=torch.float64, device=fabric.device)
+    loss, samples = sum_across_processes(totals).tolist()
+    mean = loss / samples if samples else float("nan")
+    share_of_first(learner.model.buffers())
+    if learner.average is not None:
+        share_of_first(learner.average.buffers())
     learner.epoch, learner.batch, learner.loss, learner.samples = learner.epoch + 1, 0, 0.0, 0
-    if not learner.every_step:
-        learner.schedule.step()
+    learner.schedule.step()
     return EpochEnd(learner.epoch, learner.step, mean)
 
 

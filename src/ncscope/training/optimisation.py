@@ -115,7 +115,7 @@ def _optimiser(model: nn.Module, settings: Optimisation) -> Optimizer:
 
 
 def _by_decay(parameters: Sequence[nn.Parameter], settings: Optimisation) -> list[dict[str, Any]]:
-    """Matrices decay; biases and gains, which are vectors, do not (as DeiT is trained)."""
+    """Matrices and embeddings decay; biases and gains, which are vectors, do not."""
     return [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},

@@ -86,12 +86,14 @@ class Bench:
         fabric: Its processes.
         data: The data set.
         learner: The network in training.
+        workers: Processes that read ahead.
     """
 
     settings: Training
     fabric: Fabric
     data: ImageData
     learner: Learner
+    workers: int = 0
 
 
 Extra = Callable[[Bench, EpochEnd], list[Row]]
@@ -112,15 +114,16 @@ def prepared(settings: Training, work: Work) -> Bench:
     Raises:
         InputError: If data are missing, or a name is not in its catalogue.
     """
-    data = load(
-        settings.data,
-        work.data,
-        download=work.download,
-        augmentation=settings.augmentation,
-        size=settings.image_size,
-        normalisation=settings.normalisation,
-        seed=settings.seed,
-    )
+    with work.fabric.rank_zero_first(local=True):  # one process a machine downloads
+        data = load(
+            settings.data,
+            work.data,
+            download=work.download,
+            augmentation=settings.augmentation,
+            size=settings.image_size,
+            normalisation=settings.normalisation,
+            seed=settings.seed,
+        )
     channels, size, _ = data.shape
     torch.default_generator.manual_seed(stream_seed(settings.seed, _WEIGHTS))
     model = build(
@@ -133,7 +136,7 @@ def prepared(settings: Training, work: Work) -> Bench:
     )
     fabric = work.fabric
     model = model.to(fabric.device)
-    return Bench(settings, fabric, data, learner(model, settings.optimisation))
+    return Bench(settings, fabric, data, learner(model, settings.optimisation), work.workers)
 
 
 def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> Iterator[Row]:
@@ -204,7 +207,7 @@ def _probed(
     bench: Bench, images: Images, options: ProbeOptions, reference: Probed | None = None
 ) -> Probed:
     fabric, size = bench.fabric, bench.settings.optimisation.batch_size
-    loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size)
+    loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size, bench.workers)
     known = None if reference is None else reference.statistics
     return probe_model(bench.learner.evaluated, loader, options, known)
 
@@ -253,7 +256,7 @@ def _epochs(bench: Bench, after_step: Callable[[], None]) -> Iterator[EpochEnd]:
         fabric.global_rank,
         fabric.world_size,
     )
-    loader = training_loader(bench.data.train, order)
+    loader = training_loader(bench.data.train, order, bench.workers)
 
     def batches(epoch: int, first: int) -> DataLoader[Any]:
         order.begin(epoch, first)
@@ -302,7 +305,7 @@ class _Keeper:
 
     def __init__(self, bench: Bench, work: Work) -> None:
         self.learner = bench.learner
-        self.first = bench.fabric.is_global_zero
+        self.first, self.alone = bench.fabric.is_global_zero, bench.fabric.world_size == 1
         self.checkpoints: Checkpoints | None = None
         self.events: Path | None = None
         if work.place is not None:
@@ -322,8 +325,11 @@ class _Keeper:
         return list(state["rows"])
 
     def save_if_due(self, rows: list[Row]) -> None:
-        """Save the place in the middle of an epoch, now and then."""
-        if self.checkpoints is not None and self.checkpoints.due:
+        """Save the place in the middle of an epoch, now and then, if there is one process.
+
+        Several have a sum of the loss each, and meet at the end of an epoch only.
+        """
+        if self.alone and self.checkpoints is not None and self.checkpoints.due:
             self.save(rows)
 
     def save(self, rows: list[Row]) -> None:

@@ -1,10 +1,12 @@
-"""Where and with what a part of an experiment is run: nothing here changes its result."""
+"""Where and with what a part of an experiment is run; its settings say what."""
 
 import os
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ncscope.errors import InputError
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -19,8 +21,10 @@ class Work:
             what it needs to go on if it is stopped; None keeps nothing.
         data: Folder of the data sets.
         download: Whether data sets that are missing there may be downloaded.
-        accelerator: What to train on, as Fabric knows it.
-        devices: How many of them, each with a process of its own.
+        accelerator: What to train on: ``cpu``, ``cuda``, or ``auto`` for cuda where there is one.
+        devices: How many of them on each machine, each with a process of its own.
+        nodes: How many machines; Fabric's launcher, or a cluster's, is run on each.
+        workers: Processes that read images ahead, for each device; batches are the same for any.
         seconds: How long a part may work without saving its place.
     """
 
@@ -29,17 +33,19 @@ class Work:
     download: bool = False
     accelerator: str = "cpu"
     devices: int = 1
+    nodes: int = 1
+    workers: int = 0
     seconds: float = 60.0
 
     def meet(self) -> None:
         """Launch the processes, if there are to be several, and wait for all of them."""
-        if self.devices > 1:
+        if self.devices * self.nodes > 1:
             self.fabric.barrier()
 
     @property
     def fabric(self) -> "Fabric":
         """The processes, launched at the first call."""
-        return _launched(self.accelerator, self.devices)
+        return _launched(self.accelerator, self.devices, self.nodes)
 
 
 def first_process() -> bool:
@@ -48,14 +54,23 @@ def first_process() -> bool:
     Known before any process is launched: Fabric's launcher runs the same command again for the
     others, with their numbers in the environment.
     """
-    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
+    return all(os.environ.get(name, "0") == "0" for name in _NUMBERS)
+
+
+_NUMBERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 
 
 @cache
-def _launched(accelerator: str, devices: int) -> "Fabric":
+def _launched(accelerator: str, devices: int, nodes: int) -> "Fabric":
+    import torch
     from lightning.fabric import Fabric
 
-    strategy = "ddp" if devices > 1 else "auto"
-    fabric = Fabric(accelerator=accelerator, devices=devices, strategy=strategy)
+    if accelerator not in ("cpu", "cuda", "auto"):
+        fix = "other accelerators have no float64, in which everything is measured"
+        raise InputError(expected="accelerator cpu, cuda or auto", found=repr(accelerator), fix=fix)
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    strategy = "ddp" if devices * nodes > 1 else "auto"
+    fabric = Fabric(accelerator=accelerator, devices=devices, num_nodes=nodes, strategy=strategy)
     fabric.launch()
     return fabric

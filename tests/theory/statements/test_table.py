@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import jaxtyping
 import pytest
 import torch
 
@@ -22,6 +23,14 @@ from tests.theory.statements.expected.broken import Break
 PAPERS = (info, vci, mse_decomposition, mse_central_path, pfc, xufm, xufm_extended)
 VERDICTS = {name: verdict for paper in PAPERS for name, verdict in paper.VERDICTS.items()}
 BREAKS = [broken for paper in PAPERS for broken in paper.BREAKS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unchecked() -> Iterator[None]:
+    """Thousands of small calls: their signatures are checked by the tests of each module."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="module")

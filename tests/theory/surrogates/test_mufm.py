@@ -93,7 +93,7 @@ def test_the_layered_minimum_is_the_reduced_one_with_lambda_over_depth(loss: str
     assert found.gradient_norm < 1e-8
     by_strength = {
         strength: min(
-            quasi_newton(model, model.start(generator(seed))).objective for seed in range(3)
+            quasi_newton(model, model.start(generator(seed))).objective for seed in range(2)
         )
         for strength in (0.2 / 3, 0.2)
         for model in [MUFM(DATA, K, 0.01, strength, loss)]
