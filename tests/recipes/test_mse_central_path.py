@@ -13,6 +13,7 @@ def test_it_is_the_study_at_two_sizes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_claim_holds(scale: str) -> None:
     config = RECIPE.scales[scale]

@@ -61,6 +61,7 @@ def test_the_first_setting_is_as_long_at_both_scales():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize(("scale", "count"), [("small", 16), ("paper", 30)])
 def test_all_claims_hold(scale: str, count: int):
     config = RECIPE.scales[scale]

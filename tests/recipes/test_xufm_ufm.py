@@ -91,6 +91,7 @@ def test_the_first_setting_is_the_studys() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
 def test_all_claims_hold_at_the_papers_scale() -> None:
     rows = run(RECIPE.scales["paper"])
     assert failed(RECIPE.scales["paper"], rows) == []

@@ -103,9 +103,12 @@ def test_random_starts_end_at_the_minimum(problem: UFM) -> None:
 
 
 @pytest.mark.slow
-@every_regime
-def test_200_random_starts_end_at_the_minimum(problem: UFM) -> None:
-    starts_end_at_the_minimum(problem, 200)
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize(
+    "name", ["square", "simplex fits, free", "two axes, regularised", "strong"]
+)
+def test_200_random_starts_end_at_the_minimum(name: str) -> None:
+    starts_end_at_the_minimum(ALL[name], 200)
 
 
 def starts_end_at_the_minimum(problem: UFM, count: int) -> None:
