@@ -18,9 +18,9 @@ _LAST = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse")
 
 
 def following(device: str) -> list[Row]:
-    """ResNet-18 on 400 images of CIFAR's size: the last layer, then every block."""
-    images, labels = torch.randn(400, 3, 32, 32), torch.arange(400) % 10
-    loader = DataLoader(TensorDataset(images, labels), 100)
+    """ResNet-18 on 2,500 images of CIFAR's size: the last layer, then every block."""
+    images, labels = torch.randn(2500, 3, 32, 32), torch.arange(2500) % 10
+    loader = DataLoader(TensorDataset(images, labels), 50)
     model = build("resnet18", 10).to(device)
 
     def forward() -> None:
@@ -31,7 +31,7 @@ def following(device: str) -> list[Row]:
     def probe(layers: list[str]) -> None:
         probe_model(model, loader, ProbeOptions(layers=layers, groups=_LAST))
 
-    name = "following ResNet-18 on 400 images of 32 x 32, last layer"
+    name = "following ResNet-18 on 2,500 images of 32 x 32, last layer"
     last = compared(name, lambda: probe([]), forward, 1.2, device, rounds=1)
     blocks = tapped_layers(model)
     name = "the same, every block: 8,192 to 65,536 features, PFC1-3"
