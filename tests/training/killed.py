@@ -45,7 +45,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
     done = 0
     while done < kills:
         child = forked(folder / "killed")
-        time.sleep(moments.uniform(0.1, 0.6) * length)
+        time.sleep(moments.uniform(0.02, 0.13) * length)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         done += 1
