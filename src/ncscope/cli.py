@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ncscope.recipes.recipe import Study
     from ncscope.recipes.running import StudyRun
     from ncscope.training.loop import EpochEnd
-    from ncscope.training.work import Work
 
 # Typer carries its own copy of click in some versions and depends on it in others.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -186,35 +185,40 @@ def theory(
         raise typer.Exit(1)
 
 
+Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]
+Scale = Annotated[
+    Literal["paper", "small"], typer.Option(help="The paper's settings, or smaller ones.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")]
+Data = Annotated[Path, typer.Option(help="Folder of the data sets.")]
+Download = Annotated[
+    bool, typer.Option("--download", help="Fetch data sets that are missing there.")
+]
+Accelerator = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
+Devices = Annotated[int, typer.Option(min=1, help="How many a machine, a process each.")]
+Nodes = Annotated[int, typer.Option(min=1, help="How many machines.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")]
+
+
 @app.command()
 def reproduce(
     experiment: Annotated[str, typer.Argument(help="For example xufm/ufm; see ncscope list.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")
-    ] = None,
-    scale: Annotated[
-        Literal["paper", "small"], typer.Option(help="The paper's settings, or smaller ones.")
-    ] = "small",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run that --out holds.")
-    ] = False,
-    data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path("data"),
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch data sets that are missing there.")
-    ] = False,
-    accelerator: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    devices: Annotated[int, typer.Option(min=1, help="How many a machine, a process each.")] = 1,
-    nodes: Annotated[int, typer.Option(min=1, help="How many machines.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
+    out: Out = None,
+    scale: Scale = "small",
+    resume: Resume = False,
+    data: Data = Path("data"),
+    download: Download = False,
+    accelerator: Accelerator = "auto",
+    devices: Devices = 1,
+    nodes: Nodes = 1,
+    workers: Workers = 0,
 ) -> None:
     """Re-run a paper's experiment, draw its figures, and test its claims.
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
     """
-    from ncscope.training.work import Work
-
-    work = Work(data=data, download=download, accelerator=accelerator, devices=devices, nodes=nodes)
-    _experiment(experiment, out, scale, resume, work, {})
+    means = (data, download, accelerator, devices, nodes, workers)
+    _experiment(experiment, out, scale, resume, {}, *means)
 
 
 @app.command()
@@ -224,23 +228,15 @@ def train(
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE, as often as needed; see the run's config.yaml."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")
-    ] = None,
-    scale: Annotated[
-        Literal["paper", "small"], typer.Option(help="The settings to start from.")
-    ] = "small",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run that --out holds.")
-    ] = False,
-    data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path("data"),
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch data sets that are missing there.")
-    ] = False,
-    accelerator: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    devices: Annotated[int, typer.Option(min=1, help="How many a machine, a process each.")] = 1,
-    nodes: Annotated[int, typer.Option(min=1, help="How many machines.")] = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
+    out: Out = None,
+    scale: Scale = "small",
+    resume: Resume = False,
+    data: Data = Path("data"),
+    download: Download = False,
+    accelerator: Accelerator = "auto",
+    devices: Devices = 1,
+    nodes: Nodes = 1,
+    workers: Workers = 0,
 ) -> None:
     """Run an experiment with any of its settings changed.
 
@@ -248,10 +244,8 @@ def train(
 
     Example: ncscope train mse/collapse --scale paper --data ~/data --download --devices 4
     """
-    from ncscope.training.work import Work
-
-    work = Work(data=data, download=download, accelerator=accelerator, devices=devices, nodes=nodes)
-    _experiment(experiment, out, scale, resume, work, _overrides(override or []))
+    means = (data, download, accelerator, devices, nodes, workers)
+    _experiment(experiment, out, scale, resume, _overrides(override or []), *means)
 
 
 @app.command()
@@ -290,10 +284,25 @@ def _experiment(
     out: Path | None,
     scale: Literal["paper", "small"],
     resume: bool,
-    work: "Work",
     overrides: dict[str, Any],
+    data: Path,
+    download: bool,
+    accelerator: str,
+    devices: int,
+    nodes: int,
+    workers: int,
 ) -> None:
     from ncscope.api.studies import reproduce as run_experiment
+    from ncscope.training.work import Work
+
+    work = Work(
+        data=data,
+        download=download,
+        accelerator=accelerator,
+        devices=devices,
+        nodes=nodes,
+        workers=workers,
+    )
 
     folder = out or Path("runs") / f"{name.replace('/', '-')}-{scale}"
     with _row_bar() as on_row:

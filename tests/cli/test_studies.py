@@ -2,12 +2,15 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from ncscope.cli import main
+from ncscope.errors import InputError
 from ncscope.recipes import catalogue
 from ncscope.recipes.catalogue import EXPERIMENTS, SIMULATIONS
+from ncscope.training.work import Work
 from tests.recipes import halving
 
 
@@ -115,3 +118,18 @@ def test_every_experiment_loads_with_both_scales(name):
         assert len(set(names)) == len(names)
         restored = recipe.config.model_validate(json.loads(config.model_dump_json()))
         assert restored == config
+
+
+@pytest.mark.parametrize("command", ["reproduce", "train"])
+def test_every_means_of_training_reaches_the_work(command, monkeypatch, tmp_path):
+    seen = {}
+
+    def caught(name, **given):
+        seen.update(given)
+        raise InputError(expected="nothing", found="enough", fix="stop")
+
+    monkeypatch.setattr("ncscope.api.studies.reproduce", caught)
+    words = "--data d --download --accelerator cpu --devices 2 --nodes 3 --workers 4"
+    assert ran(command, "pfc/training", *words.split()) == 2
+    expected = Work(data=Path("d"), download=True, accelerator="cpu", devices=2, nodes=3, workers=4)
+    assert seen["work"] == expected
