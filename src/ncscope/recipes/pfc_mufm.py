@@ -2,7 +2,7 @@
 
 Source: PFC IV-B, figures 4 and 5. Both scalings of the regularisers are run: divided by K and Kn as
 (13) prints them, and plain as in the paper's UFM (2). The minima are found by the fast solver too.
-Cost: about 9 seconds on one core, 3 at the small scale. Command: ``ncscope reproduce pfc/mufm``.
+Cost: under 15 seconds on one core, 3 at the small scale. Command: ``ncscope reproduce pfc/mufm``.
 
 Expected (seed 0; data: PFC1 25):
 
@@ -344,7 +344,7 @@ RECIPE: Recipe[PFCConfig] = Recipe(
         ),
     },
     cost={
-        "paper": "about 9 seconds on one core",
+        "paper": "under 15 seconds on one core",
         "small": "about 3 seconds on one core",
     },
 )

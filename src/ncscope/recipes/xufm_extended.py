@@ -2,7 +2,7 @@
 
 Source: XUFM figures 3-4 and 8-9, theorems 4.1, 4.2 and 5.1. The paper's sizes and decays are not in
 its text; those here are this project's.
-Cost: about 19 seconds on one core, 8 at the small scale. Command:
+Cost: under 30 seconds on one core, 8 at the small scale. Command:
 ``ncscope reproduce xufm/extended --scale paper``.
 
 Expected: the objective ends within 1e-6 of the closed form's minimum in all four descents. In the
@@ -142,7 +142,7 @@ RECIPE: Recipe[XUFMExtendedConfig] = Recipe(
         "small": XUFMExtendedConfig(settings="first"),
     },
     cost={
-        "paper": "about 19 seconds on one core",
+        "paper": "under 30 seconds on one core",
         "small": "about 8 seconds on one core",
     },
 )

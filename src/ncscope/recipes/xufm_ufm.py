@@ -2,7 +2,7 @@
 
 Source: XUFM figures 1-2 and 6-7, theorems 3.1 and 3.2, and the remark on the regularised bias.
 The paper's sizes and decays are not in its text; those here are this project's.
-Cost: about 17 seconds on one core, 5 at the small scale. Command:
+Cost: under 30 seconds on one core, 5 at the small scale. Command:
 ``ncscope reproduce xufm/ufm --scale paper``.
 
 Expected (seed 0): the objective ends within 2e-7 of the closed form in all four runs. NC1 is below
@@ -246,7 +246,7 @@ RECIPE: Recipe[XUFMConfig] = Recipe(
         "small": XUFMConfig(settings="first"),
     },
     cost={
-        "paper": "about 17 seconds on one core",
+        "paper": "under 30 seconds on one core",
         "small": "about 5 seconds on one core",
     },
 )
