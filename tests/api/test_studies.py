@@ -11,7 +11,7 @@ from ncscope.api.studies import load_run, report_runs, reproduce, simulate
 from ncscope.errors import InputError
 from ncscope.recipes.recipe import Part
 from ncscope.recipes.settings import overridden
-from ncscope.training.supervised import Training
+from ncscope.training.settings import Training
 from tests.recipes import halving
 
 FILES = ("config.yaml", "metrics.jsonl", "claims.json", "report.html")

@@ -5,7 +5,8 @@ import pytest
 from ncscope.probing.records import Row
 from ncscope.recipes.mse_decomposition import CURVES, RECIPE, claims
 from ncscope.training.optimisation import Optimisation
-from ncscope.training.supervised import Training, training_rows
+from ncscope.training.settings import Training
+from ncscope.training.supervised import training_rows
 from ncscope.training.work import Work
 from tests.recipes.mse_rows import history_of, rows_of, small, tiny
 

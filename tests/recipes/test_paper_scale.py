@@ -7,7 +7,9 @@ import torch
 
 from ncscope.recipes.catalogue import EXPERIMENTS, experiment
 from ncscope.training.data.draws import Draw
-from ncscope.training.supervised import Training, objective, prepared
+from ncscope.training.objectives import objective
+from ncscope.training.settings import Training
+from ncscope.training.supervised import prepared
 from ncscope.training.work import Work
 from tests.training.data.on_disk import WRITERS
 

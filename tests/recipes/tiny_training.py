@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Part, Recipe
 from ncscope.training.optimisation import Optimisation
-from ncscope.training.supervised import Training, training_rows
+from ncscope.training.settings import Training
+from ncscope.training.supervised import training_rows
 from ncscope.training.work import Work
 
 

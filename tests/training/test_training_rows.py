@@ -4,8 +4,9 @@ import torch
 from torch import nn
 
 from ncscope.training.data.mixing import mixed
+from ncscope.training.objectives import objective
 from ncscope.training.optimisation import Optimisation
-from ncscope.training.supervised import Training, objective
+from ncscope.training.settings import Training
 
 
 def settings(**given) -> Training:

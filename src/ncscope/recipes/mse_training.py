@@ -29,7 +29,7 @@ from ncscope.recipes.trained import history
 from ncscope.report import panels
 from ncscope.report.histories import epochs_panel
 from ncscope.training.optimisation import Optimisation
-from ncscope.training.supervised import Training
+from ncscope.training.settings import Training
 
 Loss = Literal["mse", "cross-entropy"]
 Draw = Callable[[Axes, Sequence[str]], None]

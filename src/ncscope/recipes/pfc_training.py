@@ -35,7 +35,7 @@ from ncscope.report.drawing import Drawing
 from ncscope.report.histories import depth_colours, epochs_panel
 from ncscope.report.labels import label_of
 from ncscope.training.optimisation import Optimisation
-from ncscope.training.supervised import Training
+from ncscope.training.settings import Training
 
 KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}
 """PFC1-3, and whether collapse means that they fall."""

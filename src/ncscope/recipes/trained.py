@@ -5,7 +5,8 @@ from functools import partial
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Part
-from ncscope.training.supervised import Training, training_rows
+from ncscope.training.settings import Training
+from ncscope.training.supervised import training_rows
 
 
 def training_parts(runs: Mapping[str, Training]) -> list[Part]:

@@ -43,7 +43,7 @@ from ncscope.recipes.variability import (
 )
 from ncscope.report.drawing import Drawing
 from ncscope.training.optimisation import Optimisation
-from ncscope.training.supervised import Training
+from ncscope.training.settings import Training
 
 
 class VCITraining(BaseModel):

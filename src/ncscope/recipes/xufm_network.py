@@ -50,7 +50,8 @@ from ncscope.theory.surrogates.extended import Activation, ExtendedUFM
 from ncscope.training.data.loaders import measuring_loader
 from ncscope.training.loop import EpochEnd
 from ncscope.training.optimisation import Optimisation
-from ncscope.training.supervised import Bench, Training, training_rows
+from ncscope.training.settings import Training
+from ncscope.training.supervised import Bench, training_rows
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
 FRAMES: Mapping[str, str] = {"mse": "nc2_of", "cross-entropy": "nc2_etf"}

@@ -21,6 +21,7 @@ class Learner:
         optimiser: Over its parameters.
         schedule: Of the learning rate, advanced after every epoch.
         average: The moving average of the model's weights, or None.
+        memory: What the objective remembers from step to step, as buffers, or None.
         epoch: Epochs completed.
         batch: Batches of the next epoch completed.
         step: Optimiser steps taken.
@@ -32,6 +33,7 @@ class Learner:
     optimiser: Optimizer
     schedule: LRScheduler
     average: AveragedModel | None = None
+    memory: nn.Module | None = None
     epoch: int = 0
     batch: int = 0
     step: int = 0
@@ -50,6 +52,7 @@ class Learner:
             "optimiser": self.optimiser.state_dict(),
             "schedule": self.schedule.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
+            "memory": None if self.memory is None else self.memory.state_dict(),
             "place": {name: getattr(self, name) for name in _PLACE} | {"loss": float(self.loss)},
         }
 
@@ -60,6 +63,8 @@ class Learner:
         self.schedule.load_state_dict(state["schedule"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+        if self.memory is not None:
+            self.memory.load_state_dict(state["memory"])
         for name in _PLACE:
             setattr(self, name, state["place"][name])
 

@@ -1,0 +1,25 @@
+"""The tables that end a run of a study."""
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from ncscope.recipes.running import StudyRun
+
+
+def show(run: "StudyRun") -> None:
+    """Print a run's rows, its claims and where its report is; the first process alone speaks."""
+    from ncscope.training.work import first_process
+
+    if not first_process():
+        return
+    from ncscope.report.claims import claims_table
+    from ncscope.report.rows import rows_table
+
+    console = Console()
+    console.print(rows_table(run.rows, run.study.columns))
+    if run.claims:
+        console.print(claims_table(run.claims))
+    if run.page is not None:
+        console.print(f"Report: {run.page.resolve().as_uri()}", soft_wrap=True)

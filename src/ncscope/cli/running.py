@@ -1,0 +1,52 @@
+"""Running a command line: what it says and the exit code when something goes wrong."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from ncscope.cli.app import app
+from ncscope.errors import InputError
+
+# A module of commands each, in the order in which the help lists them.
+GROUPS = ("demo", "measure", "theory", "studies", "simulate")
+for group in GROUPS:
+    import_module(f"ncscope.cli.{group}")
+
+# Typer carries its own copy of click in some versions and depends on it in others.
+_UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; exit 0 when done, 2 on bad input or usage, 1 on an error of our own."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    sys.exit(_run([word for word in words if word != "--debug"], debug))
+
+
+def _run(words: list[str], debug: bool) -> int:
+    try:
+        code = app(args=words or ["--help"], prog_name="ncscope", standalone_mode=False)
+    except _UsageError as error:
+        message = error.format_message() or "no command given"
+        return _fail(f"{message} See ncscope --help.", 2, debug)
+    except (typer.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130, debug)
+    except InputError as error:
+        return _fail(str(error), 2, debug)
+    except OSError as error:
+        return _fail(f"expected to read and write files, found {error}; check it", 2, debug)
+    except Exception as error:  # the last resort of a command line: one line, not a page
+        name = type(error).__name__
+        return _fail(f"{name}: {error}; run again with --debug for the traceback", 1, debug)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    return code
