@@ -8,10 +8,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import information
+from benchmarks import grokking, information
 from benchmarks.collapse import conv_layer, imagenet_512, imagenet_2048
 from benchmarks.following import figures, following
 from benchmarks.measure import Row, run_module
+from benchmarks.probes import digits_path, features_path
 
 
 def many_classes(device: str) -> list[Row]:
@@ -27,10 +28,13 @@ BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
     "conv-layer": conv_layer,
     "following": following,
     "figures": figures,
+    "grokking": grokking.step,
     "information-floor": information.against_floor,
     "information-brute-force": information.against_brute_force,
     "information-quadrature": information.by_quadrature,
     "many-classes": many_classes,
+    "probe-digits": digits_path,
+    "probe-512": features_path,
 }
 
 

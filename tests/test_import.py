@@ -3,7 +3,15 @@
 import subprocess
 import sys
 
-HEAVY = ("lightning", "torchmetrics", "torchvision", "timm", "matplotlib", "plotly")
+HEAVY = (
+    "lightning",
+    "torchmetrics",
+    "torchvision",
+    "timm",
+    "transformers",
+    "matplotlib",
+    "plotly",
+)
 
 
 def test_importing_ncscope_imports_nothing_heavy() -> None:

@@ -51,6 +51,7 @@ TAPS = {
     "small-wrn": 3,
     "small-vit": 4,
     "small-residual": 8,
+    "small-conv": 3,
     "small-resnet": 6,
     "small-resnet-no-norm": 6,
 }

@@ -33,6 +33,11 @@ def test_singleton_dimensions_are_dropped() -> None:
     assert torch.equal(logits_of(ROWS[:, None]), ROWS)
 
 
+def test_logits_of_every_token_keep_their_tokens() -> None:
+    tokens = torch.zeros(2, 3, 5)
+    assert logits_of(tokens) is tokens
+
+
 @pytest.mark.parametrize(
     ("output", "found"),
     [
@@ -41,7 +46,7 @@ def test_singleton_dimensions_are_dropped() -> None:
         ((), "tuple"),
         (torch.tensor(1.0), "a scalar"),
         (torch.zeros(4), "found 4;"),
-        (torch.zeros(2, 3, 5), "2x3x5"),
+        (torch.zeros(2, 3, 5, 5), "2x3x5x5"),
     ],
 )
 def test_no_logits(output: object, found: str) -> None:

@@ -274,7 +274,7 @@ def test_pooling_after_the_classifier_is_explained() -> None:
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_scripted_model_is_explained() -> None:
     model = torch.jit.trace(nn.Sequential(nn.Linear(6, 3)), batch(), check_trace=False)
-    with pytest.raises(InputError, match="not a compiled or scripted one"):
+    with pytest.raises(InputError, match="not a scripted one"):
         find_head(model, batch())
 
 

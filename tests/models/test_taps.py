@@ -119,11 +119,80 @@ def test_pooling_averages_space(shape: tuple[int, ...]) -> None:
     assert taps.features[HEAD_INPUT].shape == (2, x[0].numel())
 
 
-def test_pooling_leaves_tokens_and_vectors_flat() -> None:
-    model, x = nn.Sequential(nn.Identity(), nn.Flatten(), nn.Linear(12, 2)), torch.randn(2, 3, 4)
-    with Taps(model, ["0", "1"], "2", pool=True) as taps:
+class Attending(nn.Module):
+    """Sees its tokens through a mask, as transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.head = nn.Identity(), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.head(self.block(x)[:, 0])
+
+
+def test_pooling_averages_the_tokens_that_the_mask_keeps() -> None:
+    model, x = Attending(), torch.randn(2, 3, 4)
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    with Taps(model, ["block"], "head", pool=True) as taps:
+        model(x, attention_mask=mask)
+        kept = taps.features["block"]
         model(x)
-    assert torch.equal(taps.features["0"], x.flatten(1))
+    torch.testing.assert_close(kept, torch.stack([x[0, :2].mean(dim=0), x[1].mean(dim=0)]))
+    torch.testing.assert_close(taps.features["block"], x.mean(dim=1))
+
+
+def test_pooling_leaves_vectors_and_the_input_of_the_head() -> None:
+    model = nn.Sequential(nn.Linear(4, 12), nn.Unflatten(1, (3, 2, 2)), nn.Conv2d(3, 2, 2))
+    x = torch.randn(5, 4)
+    with Taps(model, ["0"], "2", pool=True) as taps:
+        model(x)
+    assert torch.equal(taps.features["0"], taps.features[HEAD_INPUT])
+
+
+class LastToken(nn.Module):
+    """A head on every token, of which the model returns the one at a place of the inputs'."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.mean, self.head = nn.Identity(), nn.Identity(), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor, place: Tensor) -> Tensor:
+        self.mean(x.mean(dim=1))
+        return self.head(self.block(x))[torch.arange(len(x)), place]
+
+
+def test_the_chosen_token_is_read_in_every_layer_that_has_tokens() -> None:
+    model, x, place = LastToken(), torch.randn(3, 5, 4), torch.tensor([4, 0, 2])
+    with torch.no_grad(), Taps(model, ["block", "mean"], "head", rows="chosen token") as taps:
+        model(x, place)
+    chosen = x[torch.arange(3), place]
+    assert torch.equal(taps.features[HEAD_INPUT], chosen)
+    assert torch.equal(taps.features["block"], chosen)
+    assert torch.equal(taps.features["mean"], x.mean(dim=1))
+
+
+def test_equal_tokens_may_be_chosen_from_but_not_those_that_differ() -> None:
+    model, x, place = LastToken(), torch.randn(1, 3, 4), torch.tensor([1])
+    x[0, 2] = x[0, 1]
+    with torch.no_grad(), Taps(model, [], "head", rows="chosen token") as taps:
+        model(x, place)
+        assert torch.equal(taps.features[HEAD_INPUT], x[:, 1])
+        nn.init.zeros_(model.head.weight)
+        with pytest.raises(InputError, match="for one token, found several such tokens"):
+            model(x, place)
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["B x T x d", "BT x d"])
+def test_of_every_token_a_row(flat: bool) -> None:
+    head = (
+        [nn.Flatten(0, 1), nn.Linear(4, 2), nn.Unflatten(0, (2, 3))] if flat else [nn.Linear(4, 2)]
+    )
+    model, x = nn.Sequential(nn.Identity(), *head), torch.randn(2, 3, 4)
+    with Taps(model, ["0"], "2" if flat else "1", rows="token") as taps:
+        model(x)
+    assert torch.equal(taps.features["0"], x.flatten(0, 1))
+    assert torch.equal(taps.features[HEAD_INPUT], x.flatten(0, 1))
+    assert taps.logits.shape == (2, 3, 2)
 
 
 def test_pooling_refuses_channels_last_maps() -> None:

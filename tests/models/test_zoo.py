@@ -17,11 +17,11 @@ torchvision = pytest.importorskip("torchvision")
 TIMM = [
     ("resnet18", 32, {}, "fc"),
     ("vit_tiny_patch16_224", 32, {"img_size": 32}, "head"),
-    ("deit_tiny_patch16_224", 32, {"img_size": 32}, "head"),
     ("convnext_atto", 32, {}, "head.fc"),
-    ("mixer_s16_224", 32, {"img_size": 32}, "head"),
 ]
 TIMM_SLOW = [
+    ("deit_tiny_patch16_224", 32, {"img_size": 32}, "head"),
+    ("mixer_s16_224", 32, {"img_size": 32}, "head"),
     ("regnetx_002", 32, {}, "head.fc"),
     ("xcit_nano_12_p16_224", 32, {"img_size": 32}, "head"),
     ("mobilevit_xxs", 64, {}, "head.fc"),
@@ -49,13 +49,13 @@ TIMM_SLOW = [
 ]
 TORCHVISION = [
     ("resnet18", 32, {}, "fc"),
-    ("mobilenet_v2", 32, {}, "classifier.1"),
     ("mobilenet_v3_small", 32, {}, "classifier.3"),
-    ("efficientnet_b0", 32, {}, "classifier.1"),
     ("shufflenet_v2_x0_5", 32, {}, "fc"),
-    ("regnet_y_400mf", 32, {}, "fc"),
 ]
 TORCHVISION_SLOW = [
+    ("mobilenet_v2", 32, {}, "classifier.1"),
+    ("efficientnet_b0", 32, {}, "classifier.1"),
+    ("regnet_y_400mf", 32, {}, "fc"),
     ("alexnet", 64, {}, "classifier.6"),
     ("vgg11", 32, {}, "classifier.6"),
     ("densenet121", 32, {}, "classifier"),

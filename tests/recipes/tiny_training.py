@@ -1,12 +1,14 @@
 """A recipe of two short training runs, for tests of what stops and goes on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Part, Recipe
+from ncscope.recipes.trained import training_parts
 from ncscope.training.optimisation import Optimisation
 from ncscope.training.settings import Training
 from ncscope.training.supervised import training_rows
@@ -41,6 +43,20 @@ def parts(config: Tiny) -> list[Part]:
     return [Part(name, config.epochs, partial(run, one)) for name, one in settings.items()]
 
 
+def heavy(config: Tiny) -> list[Part]:
+    """One run of so large a network that its checkpoint, 86 MB, takes long to write."""
+    training = Training(
+        data="digits",
+        network="pfc-mnist",
+        optimisation=Optimisation(epochs=config.epochs, learning_rate=0.01, batch_size=50),
+        balanced=200,
+        measured=20,
+        layers=(),
+        groups=("pfc",),
+    )
+    return training_parts({"heavy": training})
+
+
 RECIPE = Recipe(
     id="tiny/training",
     title="Two short runs",
@@ -54,3 +70,5 @@ RECIPE = Recipe(
     scales={"paper": Tiny(), "small": Tiny()},
     cost={"paper": "seconds", "small": "seconds"},
 )
+
+HEAVY = replace(RECIPE, parts=heavy, scales={"small": Tiny(epochs=2)})

@@ -38,6 +38,8 @@ def test_the_page_shows_its_figures_and_asks_the_network_for_nothing(page_of_a_r
         "-1",
         "undefined",
     ]
+    page.set_viewport_size({"width": 300, "height": 600})
+    assert image.evaluate("image => image.clientWidth") >= 280  # of 4 inches: it can be read
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert said == []
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
@@ -58,6 +60,14 @@ def test_last_rows_keep_the_latest_of_every_layer_in_order():
         "a": [{"part": "a", "layer": "low", "step": 5}, {"part": "a", "layer": "high", "step": 5}],
         "b": [{"part": "b", "layer": "low", "step": 1}],
     }
+
+
+def test_held_out_images_have_a_row_of_their_own():
+    rows = [
+        {"part": "a", "layer": "low", "split": split, "nc1": 0.5} for split in ("train", "test")
+    ]
+    assert last_rows(rows) == {"a": rows}
+    assert "low, test" in printed(rows_table(rows, ["nc1"]))
 
 
 def test_the_table_shows_the_columns_and_leaves_blank_what_a_row_lacks():

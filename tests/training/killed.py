@@ -1,4 +1,4 @@
-"""A program that trains a tiny recipe, is killed at random moments, and resumes.
+"""A program that trains, is killed at random moments or while it writes, and resumes.
 
 Each attempt is a forked child, so that an attempt costs no start of Python.
 """
@@ -8,13 +8,21 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from ncscope.api import studies
 from ncscope.training.work import Work
-from tests.recipes import tiny_training
+from tests.recipes import tiny_grokking, tiny_training
+
+RECIPES = {
+    "random": tiny_training.RECIPE,
+    "writing": tiny_training.HEAVY,
+    "grokking": tiny_grokking.RECIPE,
+}
 
 
 def attempt(folder: Path) -> None:
@@ -34,27 +42,52 @@ def forked(folder: Path) -> int:
     return child
 
 
-def main(folder: Path, kills: int, seed: int) -> None:
+def ended(child: int) -> int:
+    return os.waitpid(child, 0)[1]
+
+
+def at_random(child: int, moments: random.Random, length: float) -> int:
+    """Kill at a moment of the first eighth of what a whole run takes."""
+    time.sleep(moments.uniform(0.02, 0.13) * length)
+    os.kill(child, signal.SIGKILL)
+    return ended(child)
+
+
+def half_written(folder: Path) -> set[str]:
+    """Names of what saves are writing, or were killed writing."""
+    place = folder / "checkpoints" / "heavy"
+    files = place.iterdir() if place.exists() else ()
+    return {file.name for file in files if file.suffix == ".part"}
+
+
+def in_a_save(child: int, folder: Path, saves: int) -> int:
+    """Kill in the middle of the save with this number from now on, where the run gets there."""
+    stale, seen = half_written(folder), set[str]()
+    while len(seen) < saves:
+        over, status = os.waitpid(child, os.WNOHANG)
+        if over:
+            return status
+        seen |= half_written(folder) - stale
+    os.kill(child, signal.SIGKILL)
+    return ended(child)
+
+
+def main(folder: Path, how: str, kills: int, seed: int) -> None:
     torch.set_num_threads(1)
-    studies.experiment = lambda name: tiny_training.RECIPE
+    studies.experiment = lambda name: RECIPES[how]
     start = time.monotonic()
-    _, status = os.waitpid(forked(folder / "whole"), 0)
-    assert status == 0
-    length = time.monotonic() - start
-    moments = random.Random(seed)
-    done = 0
-    while done < kills:
-        child = forked(folder / "killed")
-        time.sleep(moments.uniform(0.02, 0.13) * length)
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        done += 1
-        print(
-            f"kill {done}: status {status}, finished {(folder / 'killed/finished.json').exists()}"
-        )
-    _, status = os.waitpid(forked(folder / "killed"), 0)
-    assert status == 0
+    assert ended(forked(folder / "whole")) == 0
+    moments, length = random.Random(seed), time.monotonic() - start
+    strike: Callable[[int], int] = partial(at_random, moments=moments, length=length)
+    if how == "writing":
+        strike = partial(in_a_save, folder=folder / "killed", saves=2)
+    for kill in range(1, kills + 1):
+        status = strike(forked(folder / "killed"))
+        halves = len(half_written(folder / "killed"))
+        finished = (folder / "killed/finished.json").exists()
+        print(f"kill {kill}: status {status}, left {halves} half-written, finished {finished}")
+    assert ended(forked(folder / "killed")) == 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

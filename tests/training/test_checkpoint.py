@@ -2,6 +2,7 @@
 
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match=r"No space left on device; .* which is whole"):
         checkpoints.save({"epoch": 2})
     assert checkpoints.load() == {"epoch": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
@@ -52,11 +53,31 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
 
 def test_too_little_space_is_known_before(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
-    checkpoints.check_space({"w": torch.zeros(10)})
-    usage = type("usage", (), {"free": 100})
-    monkeypatch.setattr("ncscope.training.checkpoint.shutil.disk_usage", lambda path: usage)
-    with pytest.raises(InputError, match=r"bytes free for checkpoints in .*, found 100; free some"):
-        checkpoints.check_space({"w": torch.zeros(10)})
+    state = {"w": torch.zeros(10)}
+    checkpoints.save(state)
+    size = checkpoints.path.stat().st_size
+    checkpoints.path.unlink()
+    free = SimpleNamespace()
+    monkeypatch.setattr("ncscope.training.checkpoint.shutil.disk_usage", lambda path: free)
+    free.free = int(2.2 * (size + 500))
+    checkpoints.check_space(state, to_come=500)
+    free.free -= 1
+    said = rf"expected {free.free + 1:,} bytes free .*, found {free.free:,}; free"
+    with pytest.raises(InputError, match=said):
+        checkpoints.check_space(state, to_come=500)
+    checkpoints.save(state)  # resumed, one is there already
+    free.free -= size - 1
+    checkpoints.check_space(state, to_come=500)
+
+
+def test_what_a_killed_save_left_is_removed_on_request(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
+    checkpoints.save({"epoch": 1})
+    (tmp_path / "checkpoint.ptx9k.part").write_bytes(b"half")
+    (tmp_path / "other.part").write_bytes(b"another's")
+    checkpoints.clean()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["checkpoint.pt", "other.part"]
+    assert checkpoints.load() == {"epoch": 1}
 
 
 def test_a_checkpoint_is_due_after_the_wait(tmp_path):

@@ -25,6 +25,13 @@ def test_numbers_stand_by_split_layer_and_key(tmp_path):
     assert read(tmp_path / "events") == {"train/last/nc1": [(3, 0.25)]}
 
 
+def test_points_of_a_curve_are_no_history(tmp_path):
+    log = EventLog(tmp_path / "events")
+    curves = [ROW | {"split": "line", "t": 0.5}, ROW | {"split": "spectrum", "index": 1}]
+    log.add([*curves, ROW])
+    assert list(read(tmp_path / "events")) == ["train/last/nc1"]
+
+
 def test_without_tensorboard_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(event_log, "find_spec", lambda name: None)
     log = EventLog(tmp_path / "events")

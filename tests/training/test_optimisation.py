@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from ncscope.training.optimisation import Optimisation, learner, rate_factor
+from ncscope.models.catalogue import build
+from ncscope.training.optimisation import Optimisation, bytes_to_come, learner, rate_factor
 
 
 def net() -> nn.Sequential:
@@ -61,6 +62,42 @@ def test_the_optimiser_is_what_the_settings_say(kind):
         (only,) = groups
         assert (only["momentum"], only["weight_decay"]) == (0.8, 0.3)
         assert only["nesterov"] == (kind == "nesterov")
+
+
+def test_tokens_and_position_embeddings_do_not_decay_and_other_matrices_do():
+    model = build("small-vit", 10, in_channels=1, image_size=8)
+    assert {model.pos_embed.ndim, model.cls_token.ndim} == {3}
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    settings = Optimisation(optimiser="adamw", learning_rate=0.1, weight_decay=0.5)
+    start = learner(model, settings)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    start.optimiser.step()  # without a gradient all that it does is to decay
+    kept = {name for name, weight in model.named_parameters() if torch.equal(weight, before[name])}
+    vectors = {name for name, weight in before.items() if weight.ndim == 1}
+    assert kept == vectors | {"pos_embed", "cls_token"}
+    torch.testing.assert_close(model.head.weight, 0.95 * before["head.weight"])
+
+
+@pytest.mark.parametrize(("kind", "copies"), [("sgd", 1), ("nesterov", 1), ("adamw", 2)])
+def test_bytes_to_come_are_what_the_first_step_adds(kind, copies):
+    start = learner(net(), Optimisation(optimiser=kind))
+    weights = sum(parameter.nbytes for parameter in start.model.parameters())
+    assert bytes_to_come(start.optimiser) == copies * weights
+    start.model(torch.ones(2, 3)).sum().backward()
+    start.optimiser.step()
+    assert bytes_to_come(start.optimiser) == 0
+    held = [
+        value.nbytes
+        for state in start.optimiser.state.values()
+        for name, value in state.items()
+        if name != "step"
+    ]
+    assert sum(held) == copies * weights
+
+
+def test_without_momentum_nothing_comes():
+    assert bytes_to_come(learner(net(), Optimisation(momentum=0.0)).optimiser) == 0
 
 
 def test_frozen_weights_are_left_out():

@@ -1,12 +1,20 @@
-"""When a training run measures, and the batches it mixes."""
+"""When a training run measures, on which images, and the batches it mixes."""
 
+import math
+
+import pytest
 import torch
 from torch import nn
 
+from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.training.data.loaders import measuring_loader
 from ncscope.training.data.mixing import mixed
+from ncscope.training.loop import EpochEnd
 from ncscope.training.objectives import objective
 from ncscope.training.optimisation import Optimisation
 from ncscope.training.settings import Training
+from ncscope.training.supervised import measured_rows, prepared
+from ncscope.training.work import Work
 
 
 def settings(**given) -> Training:
@@ -21,12 +29,30 @@ def test_measured_at_even_distances_and_at_the_end() -> None:
 
 
 def test_the_objective_of_mixed_batches_is_cross_entropy_with_the_shares() -> None:
-    model, images, labels = nn.Flatten(), torch.rand(4, 1, 1, 3), torch.tensor([0, 1, 2, 0])
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 3))
+    images, labels = torch.rand(4, 1, 1, 3), torch.tensor([0, 1, 2, 0])
     mixing = objective(settings(mixing=True, seed=7), 3, torch.device("cpu"))
     torch.manual_seed(5)
     loss = mixing(model, (images, labels))
     blend, shares = mixed(images, labels, 3, 7, 5)
-    expected = -(shares * blend.flatten(1).log_softmax(1)).sum(1).mean()
+    expected = -(shares * model(blend).log_softmax(1)).sum(1).mean()
     assert torch.allclose(loss, expected)
     torch.manual_seed(6)
     assert not torch.allclose(mixing(model, (images, labels)), expected)
+
+
+def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
+    with torch.random.fork_rng():
+        first, second = (prepared(settings(balanced=50, seed=seed), Work()) for seed in (1, 2))
+    assert first.data.train.labels.bincount().tolist() == [5] * 10
+    assert not torch.equal(first.data.train[0][0], second.data.train[0][0])
+    options = {"layers": (), "groups": ("nc1",)}
+    with torch.random.fork_rng():
+        bench = prepared(settings(balanced=50, **options), Work())
+    whole = probe_model(
+        bench.learner.evaluated,
+        measuring_loader(bench.data.train, 50),
+        ProbeOptions(layers=(), groups=("nc1",)),
+    )
+    row = measured_rows(bench, EpochEnd(0, 0, math.nan))[0]
+    assert row["nc1"] == pytest.approx(whole.record.layers[-1].metrics["nc1"], rel=1e-12)

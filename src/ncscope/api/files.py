@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from ncscope.errors import InputError
+from ncscope.models.libraries import Weights, bare_weights
 
 ENTRIES = ("features", "labels", "weight", "bias")
 
@@ -43,6 +44,25 @@ def load_samples(path: str | Path) -> dict[str, Any]:
         expected = f"entries 'features' and 'labels' in {path.name}"
         raise InputError(expected=expected, found=f"entries {names}", fix=fix)
     return {name: entries[name] for name in ENTRIES if name in entries}
+
+
+def load_weights(path: str | Path) -> Weights:
+    """A model's weights: see `bare_weights`.
+
+    Args:
+        path: A .safetensors, .pt or .pth file.
+
+    Raises:
+        InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects,
+            or is no model's state.
+    """
+    path = Path(path)
+    readers = {".safetensors": _read_safetensors, ".pt": _read_pt, ".pth": _read_pt}
+    if path.suffix not in readers:
+        expected, fix = "weights in a .safetensors, .pt or .pth file", "torch.save(its state_dict)"
+        raise InputError(expected=expected, found=repr(path.name), fix=fix)
+    _require_file(path)
+    return bare_weights(readers[path.suffix](path))
 
 
 def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
@@ -118,7 +138,7 @@ def _reason(path: Path, error: Exception) -> str:
     words = " ".join(str(error).split())[:200]
     if isinstance(error, PermissionError):
         return words
-    if path.suffix == ".pt":
+    if path.suffix in (".pt", ".pth"):
         return "other objects than tensors, or a damaged file"
     if words.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
         return "pickled objects"

@@ -1,36 +1,20 @@
 """Matrix information beyond `measure`: between two feature sets, and the papers' batch estimate."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ncscope.api.inputs import Samples, checked_samples
 from ncscope.errors import InputError
-from ncscope.metrics.information import Entropies, batch_entropies, pair_entropies
+from ncscope.metrics.information import (
+    BatchInformation,
+    Entropies,
+    batch_entropies,
+    batch_estimate,
+    pair_entropies,
+)
 from ncscope.stats.batch import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.stats.directions import zero_rows
-
-
-@dataclass(frozen=True)
-class BatchInformation:
-    """MIR and HDR estimated batch by batch, as INFO's figures show them.
-
-    Attributes:
-        mir: Mean over batches of the batch's MIR.
-        mir_spread: Standard deviation over batches.
-        hdr: Mean over batches of the batch's HDR.
-        hdr_spread: Standard deviation over batches.
-        batch_size: Samples a batch.
-        batches: Number of whole batches.
-    """
-
-    mir: float
-    mir_spread: float
-    hdr: float
-    hdr_spread: float
-    batch_size: int
-    batches: int
 
 
 def batch_information(
@@ -69,12 +53,7 @@ def batch_information(
     found_in = batch_entropies(
         samples.features, samples.labels, samples.weight, batch_size, generator
     )
-    mir = torch.tensor([entropies.mir for entropies in found_in], dtype=torch.float64)
-    hdr = torch.tensor([entropies.hdr for entropies in found_in], dtype=torch.float64)
-    spreads = (float(mir.std()), float(hdr.std()))
-    return BatchInformation(
-        float(mir.mean()), spreads[0], float(hdr.mean()), spreads[1], batch_size, len(found_in)
-    )
+    return batch_estimate(found_in, batch_size)
 
 
 def _checked_batches(features: Any, labels: Any, weight: Any, batch_size: int) -> Samples:

@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from typing import Any
 
-from ncscope.api.inputs import check_head, checked_bias, checked_samples, checked_weight
+from ncscope.api.inputs import checked_samples
 from ncscope.api.result import Report
 from ncscope.errors import InputError
 from ncscope.metrics.sources import Sources
+from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.compute import layer_record
 from ncscope.probing.samples import measure_samples
 from ncscope.stats.moments import ClassMoments, Prior

@@ -26,6 +26,7 @@ def measure_model(
     class_counts: Int[Tensor, " k"] | None = None,
     weight_decay: float = 0.0,
     pool: bool = False,
+    next_token: bool = False,
     reference: ModelReport | None = None,
     memory: int = DEFAULT_BUDGET,
     progress: bool = True,
@@ -36,8 +37,13 @@ def measure_model(
     whose output is the logits. The model runs in evaluation mode and is left exactly as it was:
     weights, buffers, training flags, hooks and random states.
 
+    A model that gives logits for every token, such as a language model, is measured token by
+    token: its labels are B x T, and tokens labelled -100 are left out. Of one that picks a token's
+    logits, such as the last, that token is measured, in every layer.
+
     Args:
-        model: A classifier: torchvision, timm, or any module that returns logits.
+        model: A classifier: torchvision, timm, Hugging Face, or any module that returns logits;
+            pruned, quantised, compiled or wrapped for training on several devices.
         loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
         layers: Names or glob patterns of layers to measure besides the features that the head
             reads; by default the repeated blocks. Feature maps are flattened.
@@ -48,7 +54,10 @@ def measure_model(
         prior: Class prior, ``"empirical"`` or ``"uniform"``.
         class_counts: Samples of each class, which the uniform prior needs beforehand.
         weight_decay: Decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space instead of flattening them.
+        pool: Average feature maps over space, and sequences over the tokens that the model's
+            attention mask keeps, instead of flattening them.
+        next_token: Whether the class of a token is the label of the one after it, for causal
+            language models, whose labels are their inputs.
         reference: Report of the same model on its training set, whose class means the
             nearest-mean rule then uses. The features that the head reads need no layer of the
             same name in it, the other layers do.
@@ -81,15 +90,20 @@ def measure_model(
         class_counts=class_counts,
         weight_decay=weight_decay,
         pool=pool,
+        next_token=next_token,
         memory=memory,
         progress=progress,
     )
-    probed = probe_model(model, loader, options, _statistics(reference))
+    probed = probe_model(model, loader, options, statistics_by_layer(reference))
     return ModelReport(probed.record, probed.statistics)
 
 
-def _statistics(reference: ModelReport | None) -> dict[str, ClassStatistics] | None:
-    """Layer name to class statistics, in forward order."""
+def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatistics] | None:
+    """Class statistics of a report's layers, in forward order.
+
+    Raises:
+        InputError: If the reference is something else.
+    """
     if reference is None:
         return None
     if not isinstance(reference, ModelReport):

@@ -1,16 +1,34 @@
 """The app that every command adds itself to."""
 
 import importlib.metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+
+class Interrupted(Exception):  # noqa: N818, nothing went wrong
+    """Control-C, with what to do to go on, if anything; empty otherwise."""
+
+
+class _Commands(TyperGroup):
+    """Typer itself ends an interrupted command without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(str(stop)) from stop
+
 
 app = typer.Typer(
+    cls=_Commands,
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Add --debug to any command to see the traceback of an error.",
+    epilog="Add --debug to any command to see the traceback of an error. Exit codes: 0 done, 1 an "
+    "error of the program or a statement that fails, 2 bad input, 130 interrupted.",
 )
 
 
@@ -18,7 +36,12 @@ app = typer.Typer(
 def options(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """A scope for neural collapse: measure it in any classifier."""
+    """A scope for neural collapse: measure it in any classifier.
+
+    Example: ncscope demo
+
+    Example: ncscope measure features.npz --save report.html
+    """
     if version:
         print(importlib.metadata.version("ncscope"))
         raise typer.Exit

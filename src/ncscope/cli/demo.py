@@ -18,7 +18,7 @@ def demo(
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, data order and split.")] = 0,
 ) -> None:
-    """Train a small residual network, measure every layer, and draw the result.
+    """Train a small residual network and measure every layer.
 
     Example: ncscope demo --out my-run
     """

@@ -1,13 +1,16 @@
 """The command `ncscope measure`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
 from ncscope.cli.app import app
 from ncscope.errors import InputError
+
+if TYPE_CHECKING:
+    from ncscope.api.result import Report
 
 
 @app.command()
@@ -33,8 +36,62 @@ def measure(
     bias: Annotated[
         Path | None, typer.Option(help="Classifier bias, K (.npy), instead of FILE's.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of FILE, with --data: torchvision:NAME, timm:NAME, hf:NAME, hf:FOLDER, "
+            "or a network of the catalogue."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A data set by name, or a folder of images, CLASS/*.png, in itself or in train "
+            "and test."
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="The model's weights: .safetensors, .pt or .pth.")
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch pretrained weights and data that are missing.")
+    ] = False,
+    data_folder: Annotated[
+        Path, typer.Option(help="Folder with the files of named data sets.")
+    ] = Path("data"),
+    split: Annotated[
+        Literal["train", "test"], typer.Option(help="Which images of the data set.")
+    ] = "train",
+    preprocess: Annotated[
+        Literal["model", "data"] | None,
+        typer.Option(
+            help="Prepare images as the model's library or as the data set says; default the "
+            "model's, but for the catalogue's networks."
+        ),
+    ] = None,
+    layers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Layers to measure besides the head's input, by name or pattern, as often as "
+            "needed; default the repeated blocks."
+        ),
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(help="The model's head, if it is not to be looked for.")
+    ] = None,
+    pool: Annotated[
+        bool, typer.Option("--pool", help="Average feature maps over space, tokens over texts.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images a forward pass.")] = 64,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
     num_classes: Annotated[
-        int | None, typer.Option(help="K; default the rows of the weight, else largest label + 1.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="K; default the rows of the weight, else largest label + 1, and of a model with "
+            "--weights the classes of the data set.",
+        ),
     ] = None,
     prior: Annotated[
         Literal["empirical", "uniform"],
@@ -55,38 +112,74 @@ def measure(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
-    """Measure neural collapse in saved features.
+    """Measure neural collapse in saved features, or in a model.
 
     Example: ncscope measure features.npz --save report.html
 
     Example: ncscope measure --features h.npy --labels y.npy --weight w.npy --json
+
+    Example: ncscope measure --model timm:resnet18 --weights net.safetensors --data photos
+
+    Example: ncscope measure --model hf:my-vit --data cifar10 --split test --layers "vit.layers.*"
     """
+    common: dict[str, Any] = {
+        "num_classes": num_classes,
+        "prior": prior,
+        "groups": None if groups is None else [name.strip() for name in groups.split(",")],
+        "weight_decay": weight_decay,
+    }
+    given = {"features": features, "labels": labels, "weight": weight, "bias": bias}
+    arrays = {name: path for name, path in given.items() if path is not None}
+    of_model = {"weights": weights, "layers": layers, "head": head}
+    if model is None and data is None and not any(of_model.values()):
+        report = _of_features(file, arrays, common)
+    elif model is not None and data is not None and file is None and not arrays:
+        means: dict[str, Any] = {
+            "data": data,
+            "split": split,
+            "data_folder": data_folder,
+            "download": download,
+            "preprocess": preprocess,
+            "batch_size": batch_size,
+            "device": device,
+            "workers": workers,
+        }
+        report = _of_model(model, means, of_model | {"pool": pool} | common)
+    else:
+        expected = "either saved features, or --model and --data with what describes them"
+        fix = "see ncscope measure --help"
+        raise InputError(expected=expected, found="some of both", fix=fix)
+    if save is not None:
+        report.save(save)
+    _print(report, json)
+
+
+def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, Any]) -> "Report":
     from ncscope.api.files import load_array, load_samples
     from ncscope.api.measure import measure as measure_features
-    from ncscope.report.tables import probe_table
 
-    if file is not None and features is None and labels is None:
-        entries = load_samples(file)
-    elif file is None and features is not None and labels is not None:
-        entries = {"features": load_array(features), "labels": load_array(labels)}
-    else:
+    named = arrays.keys() & {"features", "labels"}
+    if (file is None) != (len(named) == 2) or len(named) == 1:
         expected = "either FILE, or both --features and --labels"
         fix = "see ncscope measure --help"
         raise InputError(expected=expected, found="another combination", fix=fix)
-    given = {"weight": weight, "bias": bias}
-    entries |= {name: load_array(path) for name, path in given.items() if path is not None}
-    report = measure_features(
-        **entries,
-        num_classes=num_classes,
-        prior=prior,
-        groups=None if groups is None else [name.strip() for name in groups.split(",")],
-        weight_decay=weight_decay,
-    )
-    if save is not None:
-        report.save(save)
+    entries: dict[str, Any] = {} if file is None else load_samples(file)
+    entries |= {name: load_array(path) for name, path in arrays.items()}
+    return measure_features(**entries, **common)
+
+
+def _of_model(name: str, means: dict[str, Any], options: dict[str, Any]) -> "Report":
+    from ncscope.api.named_model import Setting, measure_named_model
+
+    return measure_named_model(name, Setting(**means), **options)
+
+
+def _print(report: "Report", json: bool) -> None:
     if json:
         print(report.to_json())
         return
+    from ncscope.report.tables import probe_table
+
     console = Console()
     console.print(probe_table(report.probe))
     for note in report.notes:

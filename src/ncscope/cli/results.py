@@ -16,9 +16,12 @@ def show(run: "StudyRun") -> None:
         return
     from ncscope.report.claims import claims_table
     from ncscope.report.rows import rows_table
+    from ncscope.report.summary import summary_table
 
     console = Console()
     console.print(rows_table(run.rows, run.study.columns))
+    for summary in run.tables():
+        console.print(summary_table(summary))
     if run.claims:
         console.print(claims_table(run.claims))
     if run.page is not None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
-from ncscope.cli.app import app
+from ncscope.cli.app import Interrupted, app
 from ncscope.errors import InputError
 
 # A module of commands each, in the order in which the help lists them.
-GROUPS = ("demo", "measure", "theory", "studies", "simulate")
+GROUPS = ("demo", "measure", "theory", "studies", "simulate", "doctor")
 for group in GROUPS:
     import_module(f"ncscope.cli.{group}")
 
@@ -21,7 +21,12 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; exit 0 when done, 2 on bad input or usage, 1 on an error of our own."""
+    """Run the command, and exit.
+
+    0 when it is done, 2 on bad input or usage, 130 when interrupted, 1 on an error of our own:
+    these three with one line on standard error. Also 1, without such a line, where the command
+    itself found that a statement fails.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     sys.exit(_run([word for word in words if word != "--debug"], debug))
@@ -32,9 +37,10 @@ def _run(words: list[str], debug: bool) -> int:
         code = app(args=words or ["--help"], prog_name="ncscope", standalone_mode=False)
     except _UsageError as error:
         message = error.format_message() or "no command given"
-        return _fail(f"{message} See ncscope --help.", 2, debug)
-    except (typer.Abort, KeyboardInterrupt):
-        return _fail("interrupted", 130, debug)
+        command = "ncscope" if error.ctx is None else error.ctx.command_path
+        return _fail(f"{message} See {command} --help.", 2, debug)
+    except (typer.Abort, Interrupted) as error:
+        return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)
     except InputError as error:
         return _fail(str(error), 2, debug)
     except OSError as error:

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from ncscope.cli.app import app
 from ncscope.cli.progress import row_bar
 from ncscope.cli.results import show
+from ncscope.cli.resuming import resumable
 
 if TYPE_CHECKING:
     from ncscope.recipes.recipe import Study
@@ -54,7 +55,7 @@ def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None
     def command(out: Path | None, resume: bool, json: bool, **given: Any) -> None:
         from ncscope.api.studies import simulate
 
-        with row_bar() as on_row:
+        with resumable(out), row_bar() as on_row:
             run = simulate(study.id, out=out, resume=resume, on_row=on_row, **given)
         if json:
             print(run.to_json())
@@ -73,7 +74,8 @@ def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None
         _option("resume", bool, go_on, False),
         _option("json", bool, as_json, False),
     ]
-    command.__doc__ = f"{summary}\n\n{study.lead} Source: {study.source}."
+    example = f"Example: ncscope simulate {study.id} --seed 1 --json"
+    command.__doc__ = f"{summary}\n\n{study.lead} Source: {study.source}.\n\n{example}"
     command.__signature__ = Signature(options)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in options}
     return command

@@ -10,8 +10,21 @@ from rich.console import Console
 from ncscope.cli.app import app
 from ncscope.cli.progress import row_bar
 from ncscope.cli.results import show
+from ncscope.cli.resuming import resumable
 from ncscope.errors import InputError
 
+
+def _experiments(incomplete: str) -> list[tuple[str, str]]:
+    """Names that begin so, with what each shows, for the shell to complete."""
+    from ncscope.recipes.catalogue import EXPERIMENTS
+
+    return [(name, shows) for name, shows in EXPERIMENTS.items() if name.startswith(incomplete)]
+
+
+Experiment = Annotated[
+    str,
+    typer.Argument(help="For example pfc/training; see ncscope list.", autocompletion=_experiments),
+]
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]
 Scale = Annotated[
     Literal["paper", "small"], typer.Option(help="The paper's settings, or smaller ones.")
@@ -29,7 +42,7 @@ Workers = Annotated[int, typer.Option(min=0, help="Processes that read images ah
 
 @app.command()
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="For example xufm/ufm; see ncscope list.")],
+    experiment: Experiment,
     out: Out = None,
     scale: Scale = "small",
     resume: Resume = False,
@@ -40,7 +53,7 @@ def reproduce(
     nodes: Nodes = 1,
     workers: Workers = 0,
 ) -> None:
-    """Re-run a paper's experiment, draw its figures, and test its claims.
+    """Re-run a paper's experiment, and test its claims.
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
     """
@@ -50,7 +63,7 @@ def reproduce(
 
 @app.command()
 def train(
-    experiment: Annotated[str, typer.Argument(help="For example pfc/training.")],
+    experiment: Experiment,
     override: Annotated[
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE, as often as needed; see the run's config.yaml."),
@@ -132,7 +145,7 @@ def _experiment(
     )
 
     folder = out or Path("runs") / f"{name.replace('/', '-')}-{scale}"
-    with row_bar() as on_row:
+    with resumable(folder), row_bar() as on_row:
         run = run_experiment(
             name,
             out=folder,
@@ -147,7 +160,10 @@ def _experiment(
 
 @app.command(name="list")
 def list_experiments() -> None:
-    """List the papers' experiments and what they cost."""
+    """List the papers' experiments and what they cost.
+
+    Example: ncscope list
+    """
     from ncscope.recipes.catalogue import EXPERIMENTS, experiment
     from ncscope.report.rows import recipes_table
 

@@ -17,7 +17,10 @@ def theory(
     only: Annotated[str | None, typer.Option(help="Id of the one statement to check.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
 ) -> None:
-    """Check the papers' statements on fresh random instances; exit 1 if one fails.
+    """Check the papers' statements; exit 1 if one fails.
+
+    Each is checked on fresh random instances. Of an error, unlike of a statement that fails, there
+    is a line on standard error.
 
     Example: ncscope theory
 

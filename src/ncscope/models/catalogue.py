@@ -35,6 +35,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "pfc-stl10",
         "pfc-cifar100",
         "small-residual",
+        "small-conv",
         "small-resnet",
         "small-resnet-no-norm",
     ),

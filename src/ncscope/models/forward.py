@@ -32,23 +32,25 @@ def forward(model: nn.Module, inputs: object) -> Any:
     return model(inputs)
 
 
-def logits_of(output: object) -> Float[Tensor, "b k"]:
-    """The logits in a model's output, one row a sample.
+def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
+    """The logits in a model's output, one row a sample, or one row a token.
 
     Args:
         output: A tensor; a mapping or an object with ``logits``; or a tuple or list, whose
             first tensor is taken.
 
     Returns:
-        Shape B x K: dimensions of size one are dropped, the batch's apart.
+        Shape B x K, where dimensions of size one are dropped, the batch's apart; or B x T x K.
 
     Raises:
-        InputError: There are no logits in it, or more than one row a sample.
+        InputError: There are no logits in it, or of other dimensions.
 
     Example:
         >>> import torch
         >>> logits_of({"loss": None, "logits": torch.zeros(4, 3, 1, 1)}).shape
         torch.Size([4, 3])
+        >>> logits_of(torch.zeros(4, 7, 3)).shape
+        torch.Size([4, 7, 3])
     """
     logits = _find_logits(output)
     if logits is None:
@@ -57,11 +59,14 @@ def logits_of(output: object) -> Float[Tensor, "b k"]:
             found += f" with keys {', '.join(map(str, output))}"
         expected = "a model that returns logits as a tensor, a tuple or under the name 'logits'"
         raise InputError(expected=expected, found=found, fix="wrap the model to return its logits")
-    if logits.ndim < 2 or logits.numel() != logits.shape[0] * max(logits.shape[1:]):
+    if logits.ndim > 1 and logits.numel() == logits.shape[0] * max(logits.shape[1:]):
+        return logits.flatten(1)
+    if logits.ndim != 3:
         shape = "x".join(map(str, logits.shape)) or "a scalar"
+        expected = "logits of shape batch x classes, or batch x tokens x classes"
         fix = "wrap the model to return one row of logits a sample"
-        raise InputError(expected="logits of shape batch x classes", found=shape, fix=fix)
-    return logits.flatten(1)
+        raise InputError(expected=expected, found=shape, fix=fix)
+    return logits
 
 
 def first_tensor(value: object) -> Tensor | None:

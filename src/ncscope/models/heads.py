@@ -1,19 +1,20 @@
 """Finding a classifier's head by tracing its logits, so that no list of names is needed."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Literal, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import first_tensor, forward, logits_of
+from ncscope.models.forward import forward, logits_of
 from ncscope.models.layers import named_layer
+from ncscope.models.linear_calls import LinearCall, recorded_calls
 from ncscope.models.measuring import measuring
+
+Rows: TypeAlias = Literal["sample", "token", "chosen token"]
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,15 @@ class Head:
 
     Attributes:
         name: Name of the module in the model; empty if it is the model.
-        module: The module itself; its input, flattened to B x d, is the features.
+        module: The module itself; its input is the features, one row for each of ``rows``.
         weight: K x d, a copy taken when the head was found, as the forward pass used it: after
-            pruning, weight or spectral normalisation.
+            pruning, weight or spectral normalisation, and dequantised.
         bias: K, a copy; None if there is none.
         gives_logits: Whether its outputs are the model's logits: False for a head that was asked
             for by name and whose outputs the model scales, averages or masks.
+        rows: What the head is applied to: one vector a ``"sample"``; every ``"token"``, and the
+            logits are those of all tokens, as in language models; or every token, and the logits
+            are those of one ``"chosen token"`` a sample, such as the last.
     """
 
     name: str
@@ -35,18 +39,7 @@ class Head:
     weight: Float[Tensor, "k d"]
     bias: Float[Tensor, " k"] | None
     gives_logits: bool = True
-
-
-@dataclass(frozen=True)
-class _Call:
-    """One call of a module that applies a weight matrix to one vector a sample."""
-
-    name: str
-    module: nn.Module
-    weight: Tensor
-    bias: Tensor | None
-    features: Tensor
-    output: Tensor
+    rows: Rows = "sample"
 
 
 def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head:
@@ -54,8 +47,10 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
 
     The model runs once, in evaluation mode, under hooks. The head is the innermost module with a
     weight matrix whose output equals the logits up to a reshape: an ``nn.Linear``, plain,
-    pruned or parametrised, a convolution over a map that it reduces to one pixel, or any
-    module that acts like one. Then ``features @ weight.T + bias`` is checked against its output.
+    pruned, quantised or parametrised, a convolution over a map that it reduces to one pixel, or
+    any module that acts like one. It may be applied to every token of a sequence: then the logits
+    are all of its outputs, or one token's a sample. Then ``features @ weight.T + bias`` is checked
+    against its output.
 
     Args:
         model: A classifier that returns logits as a tensor, in a tuple, or under ``logits``.
@@ -64,11 +59,12 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
             to its outputs afterwards is told by ``gives_logits``.
 
     Returns:
-        The head. Cost: one forward pass, and a copy of the inputs of the model's linear layers.
+        The head. Cost: one forward pass, and a copy of the inputs and outputs of the model's
+        linear layers, of two samples where they have tokens.
 
     Raises:
         InputError: No module, or more than one, has the logits as its output (a scaled or
-            averaged head, a distilled model, a pooled map of logits, a compiled model); the head
+            averaged head, a distilled model, a pooled map of logits, a scripted model); the head
             is not linear (normalised, cosine); it runs more than once in a forward pass; or
             there is no module of that name.
 
@@ -83,76 +79,73 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
         call = _innermost(calls, logits) if name is None else _named(model, calls, name)
         _check_called_once(call, calls)
         _check_linear(call)
-    return Head(call.name, call.module, call.weight, call.bias, _equal(call.output, logits))
+    rows = _rows_giving(call, logits)
+    gives = rows is not None
+    rows = rows or _rows_of_scaled(call, logits)
+    bias = None if call.bias is None else call.bias.clone()
+    return Head(call.name, call.module, call.weight.clone(), bias, gives, rows)
 
 
-def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[_Call]]:
+def chosen_tokens(
+    output: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]
+) -> Bool[Tensor, "b t"]:
+    """Which tokens' outputs are their sample's logits.
+
+    Example:
+        >>> output = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> chosen_tokens(output, torch.tensor([[3.0, 4.0]]))
+        tensor([[False,  True]])
+    """
+    return (output.to(logits.dtype) == logits[:, None]).all(dim=2)
+
+
+def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[LinearCall]]:
     """The logits, and the calls of linear layers in the order in which they end."""
-    with _recorded_calls(model) as calls:
+    with recorded_calls(model) as calls:
         logits = logits_of(forward(model, inputs))
-    if not logits.isfinite().all():
-        rows = int((~logits.isfinite().all(dim=1)).sum())
+    broken = ~logits.isfinite().flatten(0, -2).all(dim=1)
+    if broken.any():
         raise InputError(
             expected="finite logits",
-            found=f"NaN or infinity in {rows} of {len(logits)} rows",
+            found=f"NaN or infinity in {int(broken.sum())} of {len(broken)} rows",
             fix="check the inputs' scale and the model's weights",
         )
     return logits, calls
 
 
-@contextmanager
-def _recorded_calls(model: nn.Module) -> Iterator[list[_Call]]:
-    calls: list[_Call] = []
-    handles = []
-    try:
-        for name, module in model.named_modules():
-            hook = _recorder(name, calls)
-            handles.append(module.register_forward_hook(hook, with_kwargs=True))
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
+def _rows_giving(call: LinearCall, logits: Tensor) -> Rows | None:
+    """Of which rows the call's outputs are the logits; None if they are not."""
+    if not call.by_token:
+        kind: Rows = "sample" if logits.ndim == 2 else "token"
+        return kind if _equal(call.output, logits.flatten(0, -2)) else None
+    if logits.ndim == 3:
+        return "token" if _equal(call.output, logits[: len(call.output)]) else None
+    if call.output.shape[2] != logits.shape[1]:
+        return None
+    chosen = chosen_tokens(call.output, logits[: len(call.output)])
+    return "chosen token" if chosen.any(dim=1).all() else None
 
 
-def _recorder(name: str, calls: list[_Call]) -> Any:
-    def record(
-        module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
-    ) -> None:
-        weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-        features, result = first_tensor((args, kwargs)), first_tensor(output)
-        if not isinstance(weight, Tensor) or features is None or result is None:
-            return
-        if not _one_vector_a_sample(weight, features, result):
-            return
-        bias = _copied(bias) if isinstance(bias, Tensor) else None
-        matrix, rows, outputs = (_copied(t.flatten(1)) for t in (weight, features, result))
-        calls.append(_Call(name, module, matrix, bias, rows, outputs))
-
-    return record
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    """A copy, since the model may change the tensor in place after this call."""
-    return tensor.detach().clone()
-
-
-def _one_vector_a_sample(weight: Tensor, features: Tensor, output: Tensor) -> bool:
-    return (
-        weight.ndim > 1
-        and features.ndim > 1
-        and features.is_floating_point()
-        and features.numel() == len(features) * weight[0].numel()
-        and output.numel() == len(features) * len(weight)
-    )
+def _rows_of_scaled(call: LinearCall, logits: Tensor) -> Rows:
+    """Of which rows a head is whose outputs the model changes before they are the logits."""
+    if logits.ndim == 3:
+        return "token"
+    if call.by_token:
+        raise InputError(
+            expected=f"logits that are outputs of head {call.name!r} for one token a sample",
+            found="others",
+            fix="wrap the model so that it returns the head's own outputs",
+        )
+    return "sample"
 
 
 def _equal(output: Tensor, logits: Tensor) -> bool:
     return output.shape == logits.shape and torch.equal(output.to(logits.dtype), logits)
 
 
-def _innermost(calls: list[_Call], logits: Tensor) -> _Call:
+def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
     """The one module with the logits as output that has no other such module inside it."""
-    matches = [call for call in calls if _equal(call.output, logits)]
+    matches = [call for call in calls if _rows_giving(call, logits) is not None]
     names = {call.name for call in matches}
     inner = [name for name in names if not any(_inside(other, name) for other in names)]
     if not inner:
@@ -169,38 +162,41 @@ def _inside(name: str, outer: str) -> bool:
     return name != outer and (outer == "" or name.startswith(f"{outer}."))
 
 
-def _no_head(calls: list[_Call], logits: Tensor) -> InputError:
+def _no_head(calls: list[LinearCall], logits: Tensor) -> InputError:
     expected = "a linear layer whose output is the logits"
-    alike = {
-        call.name: call.output.to(logits.dtype)
-        for call in calls
-        if call.output.shape == logits.shape
-    }
+    alike = {call.name: call.output.to(logits.dtype) for call in calls if _alike(call, logits)}
     for name, output in alike.items():
-        scale = (logits * output).sum() / output.square().sum()
-        if torch.allclose(scale * output, logits, rtol=1e-4):
+        traced = logits[: len(output)]
+        scale = (traced * output).sum() / output.square().sum()
+        if torch.allclose(scale * output, traced, rtol=1e-4):
             found = f"logits that are {scale:.4g} times the output of {name!r}"
             fix = f'pass head="{name}" to measure it unscaled'
             return InputError(expected=expected, found=found, fix=fix)
     for (one, output), (two, other) in combinations(alike.items(), 2):
-        if torch.allclose((output + other) / 2, logits, rtol=1e-4, atol=1e-6):
+        if torch.allclose((output + other) / 2, logits[: len(output)], rtol=1e-4, atol=1e-6):
             found = f"the average of {one!r} and {two!r}, as in a distilled model"
             fix = f'pass head="{one}" or head="{two}" to measure one of them'
             return InputError(expected=expected, found=found, fix=fix)
-    return InputError(expected=expected, found="none", fix=_advice(calls))
+    by_logits = [call for call in calls if not call.by_token or _alike(call, logits)]
+    return InputError(expected=expected, found="none", fix=_advice(by_logits))
 
 
-def _advice(calls: list[_Call]) -> str:
+def _alike(call: LinearCall, logits: Tensor) -> bool:
+    """Whether the call has an output for each of the logits."""
+    return call.output.shape == logits[: len(call.output)].shape
+
+
+def _advice(calls: list[LinearCall]) -> str:
     last = list(dict.fromkeys(call.name for call in calls))[-3:]
     if last:
         return f'pass head="..."; the last linear layers are {", ".join(map(repr, last))}'
     return (
         "no layer applies a weight matrix to one vector a sample: pool before the classifier "
-        "rather than after it, and pass the model itself, not a compiled or scripted one"
+        "rather than after it, and pass the model itself, not a scripted one"
     )
 
 
-def _named(model: nn.Module, calls: list[_Call], name: str) -> _Call:
+def _named(model: nn.Module, calls: list[LinearCall], name: str) -> LinearCall:
     module = named_layer(model, name)
     own = [call for call in calls if call.module is module]
     if not own:
@@ -211,7 +207,7 @@ def _named(model: nn.Module, calls: list[_Call], name: str) -> _Call:
     return own[-1]
 
 
-def _check_called_once(call: _Call, calls: list[_Call]) -> None:
+def _check_called_once(call: LinearCall, calls: list[LinearCall]) -> None:
     times = sum(other.module is call.module for other in calls)
     if times > 1:
         expected = f"head {call.name!r} to run once in a forward pass"
@@ -219,7 +215,7 @@ def _check_called_once(call: _Call, calls: list[_Call]) -> None:
         raise InputError(expected=expected, found=f"{times} calls", fix=fix)
 
 
-def _check_linear(call: _Call) -> None:
+def _check_linear(call: LinearCall) -> None:
     """Outputs must be those of the weight and bias, to rounding."""
     wide = torch.promote_types(call.features.dtype, torch.float32)
     bias = call.bias.to(wide) if call.bias is not None else None
@@ -231,11 +227,11 @@ def _check_linear(call: _Call) -> None:
             fix="pass another head",
         )
     product = nn.functional.linear(call.features.to(wide), call.weight.to(wide), bias)
-    gap = float((product - call.output).abs().max())
+    gaps = (product - call.output).abs().flatten(0, -2).amax(dim=0)
     scale = float(call.output.abs().max())
-    if not gap <= _tolerance(call.output) * scale:
+    if not (gaps <= _tolerance(call.output) * scale + _rounding(call)).all():
         expected = f"outputs of head {call.name!r} equal to features @ weight.T + bias"
-        found = f"a gap of {gap:.3g} at outputs of up to {scale:.3g}"
+        found = f"a gap of {gaps.max():.3g} at outputs of up to {scale:.3g}"
         fix = "a normalised (cosine), scaled or masked head is not linear: pass another head"
         raise InputError(expected=expected, found=found, fix=fix)
 
@@ -246,3 +242,15 @@ def _tolerance(output: Tensor) -> float:
     # CUDA may multiply float32 in TF32, which keeps 10 bits.
     tf32 = output.is_cuda and output.dtype == torch.float32
     return max(1e-5, 2 * rounding, 2**-9 if tf32 else 0)
+
+
+def _rounding(call: LinearCall) -> Float[Tensor, " k"] | float:
+    r"""How far a quantised head's own rounding can take each output.
+
+    Its input may be rounded to 127 steps between its extremes and zero: by half a step, and half
+    a step more for the rounding of zero, which $\lVert w_c\rVert_1$ multiplies.
+    """
+    if not call.quantized:
+        return 0.0
+    low, high = call.features.amin().clamp(max=0), call.features.amax().clamp(min=0)
+    return (high - low) / 127 * call.weight.abs().sum(dim=1) + call.output_step

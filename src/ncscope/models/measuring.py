@@ -18,6 +18,8 @@ def measuring(model: nn.Module) -> Iterator[None]:
     loader draws its seed from them, and a run measured must train as a run not measured.
     NumPy's global state and generators of the caller's own are left to the caller.
 
+    Modules that were compiled run as they were before, so that hooks in them are called.
+
     The flags are set one by one: a module whose ``eval`` does more (merging adapters, say) is
     not asked to do it.
 
@@ -37,11 +39,42 @@ def measuring(model: nn.Module) -> Iterator[None]:
         stack.enter_context(_random_states())
         stack.callback(_restore_flags, flags)
         stack.enter_context(torch.no_grad())
+        if any(_compiled(module) for module, _ in flags):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         for device in _autocast_devices(model):
             stack.enter_context(torch.autocast(device, enabled=False))
         for module, _ in flags:
             module.training = False
         yield
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside of ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``.
+
+    Args:
+        model: Any model, wrapped any number of times or not at all.
+
+    Example:
+        >>> plain = nn.Linear(3, 2)
+        >>> unwrapped(nn.DataParallel(plain)) is plain
+        True
+    """
+    while True:
+        if _ORIGINAL in model._modules:
+            model = model.get_submodule(_ORIGINAL)
+        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        else:
+            return model
+
+
+# What torch.compile calls the module that it wraps.
+_ORIGINAL = "_orig_mod"
+
+
+def _compiled(module: nn.Module) -> bool:
+    """Whether ``torch.compile(module)`` made it, or ``module.compile()`` was called."""
+    return _ORIGINAL in module._modules or module._compiled_call_impl is not None
 
 
 def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:

@@ -63,8 +63,8 @@ class ConvResidualNet(nn.Module):
     at every block.
 
     Args:
-        stages: Channels and number of blocks of each; every stage but the first halves the
-            resolution.
+        stages: Channels and number of blocks of each, which may be 0; every stage but the first
+            halves the resolution.
         num_classes: Number of classes.
         in_channels: Channels of the images.
         first_stride: Of the first stage's entry.
@@ -138,6 +138,7 @@ BUILDERS = {
     "pfc-stl10": partial(_conv, stages=((64, 5), (128, 5), (256, 5), (512, 5)), stride=2),
     "pfc-cifar100": partial(_conv, stages=((64, 3), (128, 3), (256, 4), (512, 4))),
     "small-residual": partial(_fully_connected, width=128, depth=8),
+    "small-conv": partial(_conv, stages=((8, 0), (16, 0), (32, 0))),
     "small-resnet": partial(_conv, stages=SMALL_STAGES),
     "small-resnet-no-norm": partial(_conv, stages=SMALL_STAGES, norm=False),
 }

@@ -11,7 +11,9 @@ from torch.utils.hooks import RemovableHandle
 
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor, logits_of
+from ncscope.models.heads import Rows, chosen_tokens
 from ncscope.models.layers import named_layer
+from ncscope.models.linear_calls import dequantized
 
 # Under what name the head's input is among the features. The space keeps it apart from modules.
 HEAD_INPUT = "head input"
@@ -28,13 +30,18 @@ class Taps:
         layers: Names of submodules whose outputs to read. Of an output that is not a tensor, the
             first tensor is read.
         head: Name of the head, as `find_head` reports it.
-        pool: Average maps (B x C x H x W, or more) over their spatial dimensions. Otherwise maps
-            are flattened, like token sequences in any case.
+        pool: Average maps (B x C x H x W, or more) over their spatial dimensions, and sequences
+            (B x T x d) over their tokens: those that the model's ``attention_mask`` keeps, if it
+            is given one of the same tokens. Otherwise both are flattened.
+        rows: What a row of the features is, as `find_head` reports it: a sample; every token; or
+            the one token a sample whose outputs the logits are, in the head's input and in every
+            layer with the same tokens.
 
     Raises:
         InputError: On entry, for a name the model does not have. In the forward pass, for a layer
-            that runs twice or not at all, returns no tensor or not one row a sample, or, with
-            ``pool``, a map that looks channels-last.
+            that runs twice or not at all, returns no tensor or not one row a sample (a token), or,
+            with ``pool``, a map that looks channels-last; and for a sample whose logits are no
+            token's outputs, or those of several tokens with other features.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -45,14 +52,23 @@ class Taps:
     """
 
     def __init__(
-        self, model: nn.Module, layers: Sequence[str], head: str, *, pool: bool = False
+        self,
+        model: nn.Module,
+        layers: Sequence[str],
+        head: str,
+        *,
+        pool: bool = False,
+        rows: Rows = "sample",
     ) -> None:
         self._model = model
         self._layers = tuple(dict.fromkeys(layers))
         self._head = head
         self._pool = pool
+        self._rows = rows
         self._handles: list[RemovableHandle] = []
+        self._mask: Tensor | None = None
         self._running: dict[str, Tensor] = {}
+        self._outputs: Tensor | None = None
         self._features: Mapping[str, Tensor] | None = None
         self._logits: Tensor | None = None
 
@@ -60,7 +76,7 @@ class Taps:
     def features(self) -> Mapping[str, Float[Tensor, "b d"]]:
         """Features of the last forward pass, B x d each, in the order in which layers ended.
 
-        The head's input comes last, under `HEAD_INPUT`.
+        Of tokens, B T x d. The head's input comes last, under `HEAD_INPUT`.
 
         Raises:
             InputError: The model has not run.
@@ -70,8 +86,8 @@ class Taps:
         return self._features
 
     @property
-    def logits(self) -> Float[Tensor, "b k"]:
-        """Logits of the last forward pass.
+    def logits(self) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
+        """Logits of the last forward pass, as of `logits_of`.
 
         Raises:
             InputError: The model has not run.
@@ -84,10 +100,13 @@ class Taps:
         """Attach to the model."""
         modules = [(name, named_layer(self._model, name)) for name in self._layers]
         head = named_layer(self._model, self._head)
-        self._handles.append(self._model.register_forward_pre_hook(self._begin))
+        begin = self._model.register_forward_pre_hook(self.begin, with_kwargs=True)
+        self._handles.append(begin)
         for name, module in modules:
             self._handles.append(module.register_forward_hook(self._output_hook(name)))
         self._handles.append(head.register_forward_pre_hook(self._keep_input, with_kwargs=True))
+        if self._rows == "chosen token":
+            self._handles.append(head.register_forward_hook(self._keep_outputs))
         self._handles.append(self._model.register_forward_hook(self._end))
         return self
 
@@ -102,8 +121,10 @@ class Taps:
             handle.remove()
         self._handles.clear()
 
-    def _begin(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        self._running = {}
+    def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The start of a forward pass; called by whoever attaches when one has just started."""
+        self._mask = kwargs.get("attention_mask")
+        self._running, self._outputs = {}, None
         self._features = self._logits = None
 
     def _output_hook(self, name: str) -> Any:
@@ -128,12 +149,29 @@ class Taps:
             raise InputError(
                 expected=f"layer {name!r} to return a tensor", found=found, fix="tap another layer"
             )
-        self._running[name] = _copied_rows(tensor.detach(), name, self._pool)
+        self._running[name] = self._read(dequantized(tensor.detach()), name)
+
+    def _read(self, tensor: Tensor, name: str) -> Tensor:
+        """Rows of their own; sequences whole until it is known which token was chosen."""
+        if self._rows == "token" and tensor.ndim > 2:
+            return _own(tensor.flatten(0, 1).flatten(1), tensor)
+        if self._rows == "chosen token" and tensor.ndim > 2:
+            return tensor.clone()
+        if self._pool and name != HEAD_INPUT:
+            return _averaged(tensor, name, self._mask)
+        return _flat(tensor)
+
+    def _keep_outputs(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        outputs = first_tensor(output)
+        assert outputs is not None
+        self._outputs = dequantized(outputs.detach()).flatten(1, -2).clone()
 
     def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._check_all_ran()
-        logits = logits_of(output).detach()
-        self._check_rows(len(logits))
+        logits = dequantized(logits_of(output).detach())
+        if self._outputs is not None:
+            self._choose_tokens(self._outputs, logits)
+        self._check_rows(len(logits.flatten(0, -2)))
         head_input = self._running.pop(HEAD_INPUT)
         self._features = MappingProxyType({**self._running, HEAD_INPUT: head_input})
         self._logits = logits
@@ -147,25 +185,57 @@ class Taps:
                 expected="every tapped layer to run", found=f"no call of {names}", fix=fix
             )
 
-    def _check_rows(self, batch: int) -> None:
+    def _choose_tokens(self, outputs: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]) -> None:
+        """Keep of every sequence the token whose outputs are the sample's logits."""
+        same = chosen_tokens(outputs, logits)
+        found = same.any(dim=1).all()
+        at = torch.arange(len(same), device=same.device), same.int().argmax(dim=1)
+        inputs = self._running[HEAD_INPUT]
+        differ = (inputs != inputs[at][:, None]).any(dim=2)
+        if not found or (same & differ).any():
+            raise InputError(
+                expected=f"logits that are the outputs of head {self._head!r} for one token",
+                found="several such tokens" if found else "no such token in some sample",
+                fix="wrap the model so that it hands the head that token only",
+            )
+        for name, tensor in self._running.items():
+            sequence = tensor.shape[:2] == same.shape
+            self._running[name] = _flat(tensor[at]) if sequence else _flat(tensor)
+
+    def _check_rows(self, count: int) -> None:
         for name, rows in self._running.items():
-            if len(rows) != batch:
-                found = f"{len(rows)} rows for a batch of {batch}"
+            if len(rows) != count:
+                one = "token" if self._rows == "token" else "sample"
+                found = f"{len(rows)} rows for a batch of {count}"
                 fix = "tap the block around it, whose output is batch-first"
                 raise InputError(
-                    expected=f"layer {name!r} to return one row a sample", found=found, fix=fix
+                    expected=f"layer {name!r} to return one row a {one}", found=found, fix=fix
                 )
 
     def _not_run(self) -> InputError:
-        fix = "call the model itself inside the context, not a compiled or scripted copy"
+        fix = "call the model itself inside the context, not a scripted or compiled copy"
         return InputError(expected="a forward pass to read from", found="none", fix=fix)
 
 
-def _copied_rows(tensor: Tensor, name: str, pool: bool) -> Float[Tensor, "b d"]:
-    if pool and tensor.ndim > 3:
+def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:
+    """Maps averaged over space and sequences over their tokens; vectors as they are."""
+    if tensor.ndim > 3:
         _check_channels_first(tensor, name)
         return tensor.flatten(2).mean(dim=2)
-    rows = tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None]
+    if tensor.ndim < 3:
+        return _flat(tensor)
+    if mask is None or mask.shape != tensor.shape[:2]:
+        return tensor.mean(dim=1)
+    kept = mask.to(tensor.dtype)[:, :, None]
+    return (tensor * kept).sum(dim=1) / kept.sum(dim=1)
+
+
+def _flat(tensor: Tensor) -> Float[Tensor, "b d"]:
+    return _own(tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None], tensor)
+
+
+def _own(rows: Tensor, tensor: Tensor) -> Tensor:
+    """Rows that share no memory with the tensor that they were read from."""
     shared = rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
     return rows.clone(memory_format=torch.contiguous_format) if shared else rows
 

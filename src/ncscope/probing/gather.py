@@ -17,6 +17,7 @@ from ncscope.stats.distributed import (
 )
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
+from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope.stats.store import FeatureStore
 
 
@@ -33,6 +34,8 @@ class LayerGatherer:
         self.comparable = _comparable(moments)
         self.step_lengths = [0.0] * (len(self.comparable) - 1)
         last = self.moments[self.comparable[-1]]
+        self.counts: dict[str, Int[Tensor, " k"]] = {}
+        self.device = last.device
         several = len(self.comparable) > 1
         self.pair = CrossMoments(last.num_classes, last.dim, last.device) if several else None
 
@@ -50,22 +53,27 @@ class LayerGatherer:
         if self.store is not None:
             self.store.append({name: features[name] for name in self.moments}, labels)
 
-    def merge_across_processes(self) -> None:
-        """Become what one process would have gathered from everybody's samples.
+    def finish(self) -> dict[str, ClassStatistics]:
+        """Each layer's statistics of everybody's samples, what one process would have gathered.
 
-        What is stored stays where it is; the second looks below sum over all processes.
+        What is stored stays where it is; the second looks below sum over all processes. Of the
+        moments the counts alone are kept: with many classes they are most of the memory.
         """
-        self.moments = {name: merge_across_processes(own) for name, own in self.moments.items()}
-        lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self._device)
+        stats = {}
+        for name in list(self.moments):
+            moments = merge_across_processes(self.moments.pop(name))
+            stats[name], self.counts[name] = finish(moments), moments.counts
+        lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self.device)
         self.step_lengths = sum_across_processes(lengths).tolist()
         if self.pair is not None:
             self.pair = merge_across_processes(self.pair)
+        return stats
 
     def stored(self, name: str) -> Batches:
         """One layer's stored features with their labels, to be iterated any number of times."""
         assert self.store is not None
         own = _Stored(self.store, name)
-        return batches_of_all_processes(own, self._device) if several_processes() else own
+        return batches_of_all_processes(own, self.device) if several_processes() else own
 
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
         """The second look: each layer's decisions over the stored features."""
@@ -75,7 +83,7 @@ class LayerGatherer:
             for name, decide in deciders.items():
                 found = decide(features[name], labels)
                 counts[name] = counts[name] + found if name in counts else found
-        return {name: own.over_all_processes(self._device) for name, own in counts.items()}
+        return {name: own.over_all_processes(self.device) for name, own in counts.items()}
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
         """Nearest-class-mean accuracy on the line from the first comparable layer to the last."""
@@ -90,10 +98,6 @@ class LayerGatherer:
         total = sum_across_processes(hits).to(torch.float64)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
-
-    @property
-    def _device(self) -> torch.device:
-        return self.moments[self.comparable[-1]].device
 
 
 class _Stored:

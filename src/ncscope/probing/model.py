@@ -1,9 +1,7 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +9,6 @@ from jaxtyping import Float, Int
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import Needs, needs_of
@@ -22,17 +19,20 @@ from ncscope.metrics.information import (
 )
 from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
+from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward
 from ncscope.models.heads import Head, find_head
 from ncscope.models.layers import match_layers, residual_blocks
-from ncscope.models.measuring import measuring
+from ncscope.models.measuring import measuring, unwrapped
 from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.probing.batches import check_next_token, device_of, peek, split, token_labels
+from ncscope.probing.by_batch import with_batch_estimate
 from ncscope.probing.compute import layer_record
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.records import GeodesicRecord, ProbeRecord
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.moments import ClassMoments, Prior
-from ncscope.stats.statistics import ClassStatistics, finish
+from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET, FeatureStore
 
 LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
@@ -51,9 +51,13 @@ class ProbeOptions:
         prior: Class prior.
         class_counts: Samples of each class, which the uniform prior needs beforehand.
         weight_decay: Decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space instead of flattening them.
+        pool: Average feature maps over space, and sequences over tokens, instead of flattening
+            them.
+        next_token: Whether the class of a token is the label of the one after it.
         memory: Bytes of features to hold for the second look; more goes to disk.
         progress: Whether to show a progress bar on stderr.
+        information_batch: Samples a batch of the batch estimate of MIR and HDR, where the group
+            ``information`` is measured; None for none.
     """
 
     layers: Sequence[str] | None = None
@@ -64,8 +68,10 @@ class ProbeOptions:
     class_counts: Int[Tensor, " k"] | None = None
     weight_decay: float = 0.0
     pool: bool = False
+    next_token: bool = False
     memory: int = DEFAULT_BUDGET
     progress: bool = False
+    information_batch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,9 +98,11 @@ def probe_model(
     One pass over the loader; the first batch runs twice, once to find the head.
 
     Args:
-        model: A classifier. It runs in evaluation mode and is left exactly as it was: buffers
-            that it writes get their values back, also by an exception.
-        loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
+        model: A classifier; of a compiled or data-parallel one, the model inside. It runs in
+            evaluation mode and is left exactly as it was: buffers that it writes get their values
+            back, also by an exception.
+        loader: Yields ``(inputs, labels)``, or mappings with ``labels``: one a sample, or one a
+            token of a model that gives logits for every token.
         options: What to measure.
         reference: Statistics of the training set by layer, in forward order, whose class means
             the nearest-mean rule then uses. Its last layer stands for the last one measured,
@@ -105,53 +113,73 @@ def probe_model(
             the reference lacks a layer or has it in another dimension.
     """
     options = options or ProbeOptions()
-    device = _device(model)
-    with measuring(model), _kept_buffers(model), FeatureStore(options.memory) as store:
-        first, batches = _peek(loader)  # inside: a loader draws its seed when it starts
-        head = find_head(model, _split(first, device)[0], options.head)
-        with Taps(model, _layer_names(model, options, head), head.name, pool=options.pool) as taps:
-            plans: list[_Plan] = []
+    model = unwrapped(model)
+    device = device_of(model)
+    with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
+        first, batches = peek(loader)  # inside: a loader draws its seed when it starts
+        inputs, labels = split(first, device)
+        head = find_head(model, inputs, options.head)
+        check_next_token(head, inputs, labels, options.next_token)
+        names = layer_names(model, options, head)
+        with Taps(model, names, head.name, pool=options.pool, rows=head.rows) as taps:
+            probe = LayerwiseProbe(head, options, store, reference)
             for batch in _with_progress(batches, loader, options.progress):
-                inputs, labels = _split(batch, device)
+                inputs, labels = split(batch, device)
                 forward(model, inputs)
-                if not plans:
-                    plans = _plan(taps.features, head, options)
-                    gatherer = _gatherer(plans, taps.features, options, store)
-                    known = _matched(reference, plans, gatherer)
-                gatherer.update({p.name: taps.features[p.tapped] for p in plans}, labels)
-        return _measured(gatherer, plans, options, known)
+                probe.update(taps, labels)
+        return probe.result()
 
 
-@contextmanager
-def _kept_buffers(model: nn.Module) -> Iterator[None]:
-    """Undo what a model does to its buffers: written in place, or another tensor in their stead.
+class LayerwiseProbe:
+    """One measurement in the making: the layers of a model, batch by batch.
 
-    Buffers that a lazy module has yet to fill, or that are added meanwhile, stay.
+    Args:
+        head: The model's classifier head.
+        options: What to measure.
+        store: Where to keep features for the second look, open until the result is there.
+        reference: As in `probe_model`.
     """
-    kept = [
-        (module, name, buffer, _copy(buffer))
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-    ]
-    try:
-        yield
-    finally:
-        for module, name, buffer, copy in kept:
-            module._buffers[name] = buffer
-            _write_back(buffer, copy)
 
+    def __init__(
+        self,
+        head: Head,
+        options: ProbeOptions,
+        store: FeatureStore,
+        reference: Mapping[str, ClassStatistics] | None = None,
+    ) -> None:
+        self._head, self._options, self._store = head, options, store
+        self._reference = reference
+        self._plans: list[_Plan] = []
 
-def _copy(buffer: Tensor | None) -> Tensor | None:
-    """A copy to compare with; None for what cannot be compared: absent, unfilled or sparse."""
-    if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
-        return None
-    return buffer.detach().clone()
+    def update(self, taps: Taps, labels: Tensor) -> None:
+        """Take in the forward pass that the taps have just seen.
 
+        Args:
+            taps: On the head's input and the layers to measure.
+            labels: One a sample, or one a token where the model gives logits for every token.
+        """
+        if not self._plans:
+            self._plans = _plan(taps.features, self._head, self._options)
+            self._gatherer = _gatherer(self._plans, taps.features, self._options, self._store)
+            self._known = _matched(self._reference, self._plans, self._gatherer)
+        features = {plan.name: taps.features[plan.tapped] for plan in self._plans}
+        if self._head.rows == "token":
+            tokens = taps.logits.shape[:2]
+            labels, kept = token_labels(labels, tokens, self._options.next_token)
+            features = {name: rows[kept] for name, rows in features.items()}
+        self._gatherer.update(features, labels)
 
-def _write_back(buffer: Tensor | None, copy: Tensor | None) -> None:
-    if buffer is not None and copy is not None and not torch.equal(buffer, copy):
-        with torch.no_grad():
-            buffer.copy_(copy)
+    def result(self, head: Head | None = None) -> Probed:
+        """Everything computed from what was gathered, by this process and by all others.
+
+        To be asked for once: afterwards, what was gathered is everybody's.
+
+        Args:
+            head: The head with the weights that it has by now; by default those that it had.
+        """
+        last = self._plans[-1] if head is None else replace(self._plans[-1], **_matrix(head))
+        plans = [*self._plans[:-1], last]
+        return _measured(self._gatherer, plans, self._options, self._known)
 
 
 @dataclass(frozen=True)
@@ -169,50 +197,14 @@ class _Plan:
         return needs_of(self.groups, self.weight is not None)
 
 
-def _peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """The first batch, and all of them including it."""
-    batches = iter(loader)
-    first = next(batches, None)
-    if first is None:
-        fix = "pass a loader with at least one batch"
-        raise InputError(expected="batches to measure", found="an empty loader", fix=fix)
-    return first, chain([first], batches)
-
-
-def _split(batch: Any, device: torch.device) -> tuple[Any, Int[Tensor, " b"]]:
-    """Inputs and labels of a batch, on the model's device."""
-    if isinstance(batch, Mapping) and "labels" in batch:
-        inputs: Any = {name: value for name, value in batch.items() if name != "labels"}
-        return _moved(inputs, device), batch["labels"].to(device)
-    if isinstance(batch, tuple | list) and len(batch) == 2:
-        return _moved(batch[0], device), torch.as_tensor(batch[1]).to(device)
-    fix = "wrap the loader"
-    expected = "batches of (inputs, labels), or mappings with 'labels'"
-    raise InputError(expected=expected, found=type(batch).__name__, fix=fix)
-
-
-def _moved(inputs: Any, device: torch.device) -> Any:
-    if isinstance(inputs, Tensor):
-        return inputs.to(device)
-    if isinstance(inputs, Mapping):
-        return {name: _moved(value, device) for name, value in inputs.items()}
-    if isinstance(inputs, tuple | list):
-        return [_moved(value, device) for value in inputs]
-    return inputs
-
-
-def _device(model: nn.Module) -> torch.device:
-    parameter = next(model.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
-
-
 def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) -> Iterable[Any]:
     total = len(loader) if isinstance(loader, Sized) else None
     console = Console(stderr=True)
     return track(batches, "Measuring", total, console=console, disable=not show, transient=True)
 
 
-def _layer_names(model: nn.Module, options: ProbeOptions, head: Head) -> list[str]:
+def layer_names(model: nn.Module, options: ProbeOptions, head: Head) -> list[str]:
+    """Names of the layers to tap besides the head's input."""
     if options.layers is None:
         return residual_blocks(model)
     return [name for name in match_layers(model, options.layers) if name != head.name]
@@ -226,10 +218,14 @@ def _plan(
     last = HEAD_INPUT
     if names and torch.equal(features[names[-1]], features[HEAD_INPUT]):
         last = names.pop()
-    weight = head.weight.to(torch.float64)
-    bias = None if head.bias is None else head.bias.to(torch.float64)
     before = [_Plan(name, name, options.layer_groups) for name in names]
-    return [*before, _Plan(last, HEAD_INPUT, options.groups, weight, bias)]
+    return [*before, _Plan(last, HEAD_INPUT, options.groups, **_matrix(head))]
+
+
+def _matrix(head: Head) -> dict[str, Any]:
+    """Weight and bias of the head in float64."""
+    bias = None if head.bias is None else head.bias.to(torch.float64)
+    return {"weight": head.weight.to(torch.float64), "bias": bias}
 
 
 def _gatherer(
@@ -291,14 +287,18 @@ def _measured(
     known: Mapping[str, ClassStatistics],
 ) -> Probed:
     """Everything computed from what was gathered, by this process and by all others."""
-    gatherer.merge_across_processes()
-    stats = {name: finish(moments) for name, moments in gatherer.moments.items()}
+    stats = gatherer.finish()
     decisions = _decisions(gatherer, plans, stats | dict(known))
     looked = _information(gatherer, plans[-1], stats)
     records = tuple(
         layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
         for plan in plans
     )
+    last, batch_size = plans[-1], options.information_batch
+    if batch_size is not None and last.weight is not None and last.needs.information:
+        features = gatherer.stored(last.name)
+        estimated = with_batch_estimate(records[-1], features, last.weight, batch_size)
+        records = (*records[:-1], estimated)
     record = ProbeRecord(
         layers=records,
         comparable=gatherer.comparable,
@@ -331,7 +331,7 @@ def _information(
     """The second look's entropies of the head's input against the head."""
     if last.weight is None or not last.needs.information:
         return {}
-    counts = gatherer.moments[last.name].counts
+    counts = gatherer.counts[last.name]
     if last.groups is None and takes_minutes(int(counts.sum()), last.weight):
         return {}
     mean = stats[last.name].global_mean
@@ -346,7 +346,7 @@ def _decisions(
     if gatherer.store is None:
         return {}
     deciders = {
-        plan.name: _decider(plan, means_of[plan.name], gatherer.moments[plan.name].device)
+        plan.name: _decider(plan, means_of[plan.name], gatherer.device)
         for plan in plans
         if plan.needs.decisions
     }

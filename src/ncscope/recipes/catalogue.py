@@ -30,6 +30,12 @@ EXPERIMENTS: Mapping[str, str] = {
     "mse/robustness": "MSE figures 9 and 11: DeepFool margins at zero error and at the end.",
     "pfc/training": "PFC figures 2-3: collapse layer by layer while residual networks train.",
     "xufm/network": "XUFM figures 5 and 10: collapse by residual block, MSE and cross-entropy.",
+    "info/training": "INFO figures 1-2: accuracy, MIR and HDR while networks train.",
+    "info/connectivity": "INFO figures 3-4: networks between two that share their start.",
+    "info/label-smoothing": "INFO figure 5: MIR and HDR under label smoothing.",
+    "info/pruning": "INFO figure 6: MIR and HDR between a network and its pruned self.",
+    "info/supervised": "INFO table 2: cross-entropy, with mutual information, with entropies.",
+    "info/semi-supervised": "INFO table 1: few labels, FreeMatch with the information losses.",
     "vci/training": "VCI figures 1-3, 6 and 8: variability metrics while a network trains.",
     "vci/imagenet": "VCI figures 1, 2 and 4-6: the same on many classes, losses and a transformer.",
 }
@@ -52,7 +58,7 @@ def experiment(name: str) -> Recipe[Any]:
     Raises:
         InputError: If there is none of that name.
     """
-    found = _known(name, EXPERIMENTS, "experiments").replace("-", "_").replace("/", "_")
+    found = _known(name, EXPERIMENTS, "experiments").replace("-", "_").replace("/", ".")
     return import_module(f"ncscope.recipes.{found}").RECIPE
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
 from ncscope.probing.records import Row
 from ncscope.report.drawing import Drawing
+from ncscope.report.summary import Summary
 from ncscope.training.work import Work
 
 Scale = Literal["paper", "small"]
@@ -28,14 +29,21 @@ class Part:
 
     Attributes:
         name: Stands in every row as ``part``; unique within a recipe.
-        yields: How many times it yields, for the progress bar.
+        yields: How many times it yields, for the progress bar; of training, how many epochs.
         run: Yields rows, the same ones whatever the means; an empty row is a sign of life. A long
             part keeps its place, and when it is run again yields what it had, and goes on.
+        trains: Whether every empty row ends an epoch; the bar then counts these alone.
     """
 
     name: str
     yields: int
     run: Callable[[Work], Iterator[Row]]
+    trains: bool = False
+
+
+def no_tables(config: Any, rows: Sequence[Row]) -> list[Summary]:
+    """None: most studies are seen in their figures."""
+    return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +61,7 @@ class Study(Generic[Config]):
         claims: What should be true of the result, each statement tested on the rows.
         drawings: The figures, in the paper's arrangement.
         columns: Keys of the rows that the table of the last measurements shows.
+        tables: What it came to, in the paper's arrangement.
     """
 
     id: str
@@ -64,6 +73,7 @@ class Study(Generic[Config]):
     claims: Callable[[Config, Sequence[Row]], list[Claim]]
     drawings: Callable[[Config, Sequence[Row]], list[Drawing]]
     columns: Sequence[str]
+    tables: Callable[[Config, Sequence[Row]], list[Summary]] = no_tables
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,12 +19,13 @@ from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.report.drawing import Drawing
 from ncscope.report.rows import part_of
 from ncscope.report.study_page import RunView, study_page
+from ncscope.report.summary import Summary
 from ncscope.training.reproducible import reproducible
 from ncscope.training.run_folder import RunFolder
 from ncscope.training.work import Work, first_process
 
 OnRow = Callable[[str, int, int], None]
-"""Called as the work goes on: the part's name, how much is done, and how much there is."""
+"""Called as the work goes on: the part and its epoch, how much is done, how much there is."""
 
 _SECONDS_BETWEEN_SAVES = 2.0
 
@@ -60,6 +61,10 @@ class StudyRun:
         """The figures, drawn anew; ``drawing.figure.savefig("x.svg")`` writes one."""
         return self.study.drawings(self.config, self.rows)
 
+    def tables(self) -> list[Summary]:
+        """What it came to; nothing until all parts have ended."""
+        return self.study.tables(self.config, self.rows) if self.ended else []
+
     def view(self, name: str = "") -> RunView:
         """What a page shows of it.
 
@@ -69,7 +74,14 @@ class StudyRun:
         drawings = self.drawings() if self.ended else []
         images = [(drawing, rendered(drawing, "svg")) for drawing in drawings]
         return RunView(
-            name, self.claims, images, self.rows, self.study.columns, self.settings, self.ended
+            name,
+            self.claims,
+            images,
+            self.rows,
+            self.study.columns,
+            self.settings,
+            self.ended,
+            self.tables(),
         )
 
     def to_json(self) -> str:
@@ -184,16 +196,22 @@ def _rows(
                 done += part.yields
                 on_row(part.name, done, total)
                 continue
+            before = done
             for row in _saved(part, rows, folder, work):
-                done += 1
                 if row:
                     rows.append(row)
-                on_row(part.name, done, total)
+                if not (row and part.trains):
+                    done += 1
+                on_row(_now(part, done - before), done, total)
             if folder is not None:
                 finished.append(part.name)
                 folder.save_rows(rows)
                 folder.save_finished(finished)
     return rows
+
+
+def _now(part: Part, done: int) -> str:
+    return f"{part.name}, epoch {done} of {part.yields}" if part.trains else part.name
 
 
 def _saved(

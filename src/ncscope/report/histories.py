@@ -41,7 +41,7 @@ def epochs_panel(
         drawn += values
     if zero_error is not None:
         axes.axvline(zero_error, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)
-    if label.log_scale and drawn and all(value > 0 for value in drawn if math.isfinite(value)):
+    if label.log_scale and min(filter(math.isfinite, drawn), default=0.0) > 0:
         axes.set_yscale("log")
     axes.set_xscale("symlog", linthresh=1, linscale=0.4)
     axes.set_xlim(left=0)

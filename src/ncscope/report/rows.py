@@ -27,11 +27,22 @@ def numbers(rows: Sequence[Row], key: str) -> list[float]:
 
 
 def last_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The last row of every layer, by part, in order of first appearance."""
+    """The last row of every layer and split, by part, in order of first appearance."""
     last: dict[str, dict[str, Row]] = {}
     for row in rows:
-        last.setdefault(str(row.get("part", "")), {})[str(row.get("layer", ""))] = row
-    return {part: list(layers.values()) for part, layers in last.items()}
+        last.setdefault(str(row.get("part", "")), {})[place_of(row)] = row
+    return {part: list(places.values()) for part, places in last.items()}
+
+
+def place_of(row: Row) -> str:
+    """Where a row was measured: the layer, and the split where that is not the training set.
+
+    Example:
+        >>> place_of({"layer": "stem", "split": "train"}), place_of({"layer": "a", "split": "test"})
+        ('stem', 'a, test')
+    """
+    layer, split = str(row.get("layer", "")), str(row.get("split", "train"))
+    return layer if split in ("train", layer) else f"{layer}, {split}"
 
 
 def rows_table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
@@ -58,7 +69,7 @@ def rows_table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
         table.add_section()
         table.add_row(Text(part, style="bold"))
         for row in layers:
-            table.add_row(Text(f"  {row.get('layer', '')}"), *(shown(row, key) for key in columns))
+            table.add_row(Text(f"  {place_of(row)}"), *(shown(row, key) for key in columns))
     return table
 
 

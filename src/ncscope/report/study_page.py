@@ -9,7 +9,8 @@ from ncscope.probing.records import Row
 from ncscope.report.drawing import Drawing
 from ncscope.report.overview import claims_of, flat_config
 from ncscope.report.page import rendered
-from ncscope.report.rows import last_rows, shown
+from ncscope.report.rows import last_rows, place_of, shown
+from ncscope.report.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class RunView:
         columns: Keys to show of them.
         config: The settings.
         ended: Whether the run has.
+        tables: What it came to.
     """
 
     name: str
@@ -33,6 +35,7 @@ class RunView:
     columns: Sequence[str]
     config: Mapping[str, Any]
     ended: bool = True
+    tables: Sequence[Summary] = ()
 
 
 def study_page(title: str, lead: str, facts: Sequence[str], runs: Sequence[RunView]) -> str:
@@ -55,15 +58,14 @@ def study_page(title: str, lead: str, facts: Sequence[str], runs: Sequence[RunVi
 def _shown(run: RunView) -> dict[str, Any]:
     """A run as the template takes it."""
     table = {
-        part: [
-            (str(row.get("layer", "")), [shown(row, key) for key in run.columns]) for row in layers
-        ]
+        part: [(place_of(row), [shown(row, key) for key in run.columns]) for row in layers]
         for part, layers in last_rows(run.rows).items()
     }
     return {
         "name": run.name,
         "ended": run.ended,
         "claims": claims_of(run.claims),
+        "tables": run.tables,
         "images": [(drawing, _inline(svg)) for drawing, svg in run.images],
         "columns": run.columns,
         "table": table,

@@ -10,6 +10,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.files import write_bytes
+from ncscope.training.disk import writing
 
 
 class Checkpoints:
@@ -33,10 +34,11 @@ class Checkpoints:
         """Write a state: a crash at any moment leaves the older one or this one, whole.
 
         Raises:
-            OSError: If the disk is full; the older one stays.
+            InputError: If it cannot be written, on a full disk for one; the older one stays.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(self.path, _packed(state))
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.path, _packed(state))
         self._saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
@@ -45,8 +47,6 @@ class Checkpoints:
         Raises:
             InputError: If the file is no checkpoint of tensors and plain values.
         """
-        for stale in self.path.parent.glob(f"{self.path.name}*.part"):
-            stale.unlink(missing_ok=True)  # of a save that was killed
         if not self.path.exists():
             return None
         try:
@@ -58,17 +58,31 @@ class Checkpoints:
                 fix="remove it to start this part of the run again",
             ) from error
 
-    def check_space(self, state: dict[str, Any]) -> None:
-        """Refuse to start where two checkpoints of this size do not fit on the disk.
+    def clean(self) -> None:
+        """Remove what a save that was killed left behind; nobody else may be saving."""
+        for stale in self.path.parent.glob(f"{self.path.name}*.part"):
+            stale.unlink()
+
+    def check_space(self, state: dict[str, Any], to_come: int = 0) -> None:
+        """Refuse to start where two checkpoints, an older and a newer, do not fit on the disk.
+
+        Each with a tenth more for the rows that are to come.
+
+        Args:
+            state: As it is now.
+            to_come: Bytes by which it will grow.
 
         Raises:
-            InputError: With the bytes needed and there.
+            InputError: With the bytes needed, beside what is there already, and free.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        need, free = 2 * len(_packed(state)), shutil.disk_usage(self.path.parent).free
-        if free < need:
+        with writing(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        there = self.path.stat().st_size if self.path.exists() else 0
+        needed = 11 * (len(_packed(state)) + to_come) // 5 - there
+        free = shutil.disk_usage(self.path.parent).free
+        if free < needed:
             raise InputError(
-                expected=f"{need:,} bytes free for checkpoints in {self.path.parent}",
+                expected=f"{needed:,} bytes free for checkpoints in {self.path.parent}",
                 found=f"{free:,}",
                 fix="free some, or pass another --out",
             )

@@ -93,6 +93,28 @@ def train(
         yield _finished(fabric, learner)
 
 
+def normalising_together(model: nn.Module, device: torch.device, processes: int) -> nn.Module:
+    """The model, its batch norms working with the statistics of the whole batch.
+
+    As they do with one process. On the CPU, where torch has no such norm, each of several
+    processes normalises by its share of the batch.
+
+    Args:
+        model: To be changed, before anything keeps a copy of it; its parameters stay the same.
+        device: Where it will train.
+        processes: How many will share a batch.
+
+    Example:
+        >>> for device in map(torch.device, ("cuda", "cpu")):
+        ...     type(normalising_together(nn.BatchNorm1d(3), device, processes=2)).__name__
+        'SyncBatchNorm'
+        'BatchNorm1d'
+    """
+    if processes == 1 or device.type != "cuda":
+        return model
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+
+
 def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
     """The objective of batches (inputs, labels) under a loss of logits and labels."""
     return lambda model, batch: criterion(model(batch[0]), batch[1])
@@ -118,8 +140,8 @@ def _rescale(learner: Learner, accumulate: int) -> None:
 def _finished(fabric: Fabric, learner: Learner) -> EpochEnd:
     """Close the epoch: the learner stands at the start of the next, the same on every process.
 
-    Each process normalises its batches by statistics of its own share, as DDP does; what they
-    keep of them, and of their average, becomes the first one's.
+    Batch norms that work with one process's share, as on the CPU, keep statistics of their own,
+    and so does the average; they become the first one's.
     """
     seen = [float(learner.loss), float(learner.samples)]
     totals = torch.tensor(seen, dtype=torch.float64, device=fabric.device)

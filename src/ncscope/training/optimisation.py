@@ -1,7 +1,7 @@
 """From settings to a learner: optimiser, schedule of the learning rate, moving average."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -27,8 +27,10 @@ class Optimisation(BaseModel):
     optimiser: Literal["sgd", "nesterov", "adamw"] = Field("sgd", description="Update rule.")
     learning_rate: float = Field(0.1, gt=0, description="Highest learning rate.")
     momentum: float = Field(0.9, ge=0, lt=1, description="Of sgd and nesterov.")
-    weight_decay: float = Field(5e-4, ge=0, description="On all weights; for adamw decoupled.")
-    schedule: Literal["constant", "cosine", "steps", "exponential"] = Field(
+    weight_decay: float = Field(
+        5e-4, ge=0, description="On all weights; adamw's is decoupled and spares vectors, tokens."
+    )
+    schedule: Literal["constant", "cosine", "cosine-7/16", "steps", "exponential"] = Field(
         "constant", description="Shape of the learning rate after warm-up."
     )
     milestones: tuple[float, ...] = Field(
@@ -60,7 +62,8 @@ class Optimisation(BaseModel):
 def rate_factor(settings: Optimisation, epoch: int) -> float:
     r"""The learning rate of an epoch as a share of the highest.
 
-    A cosine is $\frac12(1+\cos\pi\frac{e-w}{E-w})$ after w epochs of warm-up.
+    A cosine is $\frac12(1+\cos\pi\frac{e-w}{E-w})$ after w epochs of warm-up, and cosine-7/16
+    $\cos\frac{7\pi}{16}\frac{e-w}{E-w}$, as of FixMatch and FreeMatch, which ends at 0.195.
 
     Args:
         settings: The schedule.
@@ -80,6 +83,8 @@ def rate_factor(settings: Optimisation, epoch: int) -> float:
         return first + (1 - first) * epoch / warmup
     if settings.schedule == "cosine":
         return (1 + math.cos(math.pi * (epoch - warmup) / (settings.epochs - warmup))) / 2
+    if settings.schedule == "cosine-7/16":
+        return math.cos(7 * math.pi / 16 * (epoch - warmup) / (settings.epochs - warmup))
     if settings.schedule == "exponential":
         return float(settings.decay ** (epoch - warmup))
     if settings.schedule == "steps":
@@ -102,11 +107,10 @@ def learner(model: nn.Module, settings: Optimisation) -> Learner:
 
 
 def _optimiser(model: nn.Module, settings: Optimisation) -> Optimizer:
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if settings.optimiser == "adamw":
-        return torch.optim.AdamW(_by_decay(trained, settings), lr=settings.learning_rate)
+        return torch.optim.AdamW(_by_decay(model, settings), lr=settings.learning_rate)
     return torch.optim.SGD(
-        trained,
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
         lr=settings.learning_rate,
         momentum=settings.momentum,
         weight_decay=settings.weight_decay,
@@ -114,9 +118,35 @@ def _optimiser(model: nn.Module, settings: Optimisation) -> Optimizer:
     )
 
 
-def _by_decay(parameters: Sequence[nn.Parameter], settings: Optimisation) -> list[dict[str, Any]]:
-    """Matrices and embeddings decay; biases and gains, which are vectors, do not."""
+def _by_decay(model: nn.Module, settings: Optimisation) -> list[dict[str, Any]]:
+    """Matrices decay; biases and gains, which are vectors, and what timm exempts do not.
+
+    timm's transformers name their position embeddings and class token so.
+    """
+    exempt: set[str] = getattr(model, "no_weight_decay", set)()
+    groups: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups[parameter.ndim <= 1 or name in exempt].append(parameter)
+    decays = settings.weight_decay, 0.0
     return [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": group, "weight_decay": decay}
+        for group, decay in zip(groups, decays, strict=True)
     ]
+
+
+def bytes_to_come(optimiser: Optimizer) -> int:
+    """What the optimiser will keep of the parameters that it has not stepped yet.
+
+    A copy of each where there is momentum, two for the moments of Adam and its like.
+    """
+    return sum(
+        _copies(group) * parameter.nbytes
+        for group in optimiser.param_groups
+        for parameter in group["params"]
+        if parameter not in optimiser.state
+    )
+
+
+def _copies(group: Mapping[str, Any]) -> int:
+    return len(group["betas"]) if "betas" in group else int(group["momentum"] > 0)

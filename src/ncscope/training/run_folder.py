@@ -12,6 +12,7 @@ import yaml
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.probing.records import Row, Snapshot
+from ncscope.training.disk import writing
 
 
 class RunFolder:
@@ -23,7 +24,7 @@ class RunFolder:
             others save goes nowhere.
 
     Raises:
-        InputError: If it cannot be made or written to.
+        InputError: If it cannot be made or written to; also later, when something is saved.
     """
 
     def __init__(self, path: str | Path, writing: bool = True) -> None:
@@ -98,8 +99,9 @@ class RunFolder:
         file = self.path / "figures" / f"{name}.{suffix}"
         if not self.writing:
             return file
-        file.parent.mkdir(exist_ok=True)
-        return write_bytes(file, content)
+        with writing(file):
+            file.parent.mkdir(exist_ok=True)
+            return write_bytes(file, content)
 
     def save_claims(self, claims: Sequence[Mapping[str, Any]]) -> None:
         """Write claims.json."""
@@ -114,7 +116,11 @@ class RunFolder:
         self._save(name, text)
 
     def _save(self, name: str, text: str) -> Path:
-        return write_text(self.path / name, text) if self.writing else self.path / name
+        file = self.path / name
+        if self.writing:
+            with writing(file):
+                write_text(file, text)
+        return file
 
 
 def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:

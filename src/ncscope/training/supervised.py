@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
+from torch import nn
 from torch.utils.data import DataLoader
 
 from ncscope.models.catalogue import build, tapped_layers
@@ -16,14 +17,17 @@ from ncscope.training.data.catalogue import load
 from ncscope.training.data.draws import stream_seed
 from ncscope.training.data.images import ImageData, Images
 from ncscope.training.data.loaders import measuring_loader, training_loader
-from ncscope.training.data.order import EpochBatches
+from ncscope.training.data.order import EpochBatches, check_shares
 from ncscope.training.learner import Learner
-from ncscope.training.loop import EpochEnd, train
+from ncscope.training.loop import EpochEnd, normalising_together, train
 from ncscope.training.objectives import objective
 from ncscope.training.optimisation import learner
 from ncscope.training.resumable import AfterStep, resumable_rows
 from ncscope.training.settings import Training
 from ncscope.training.work import Work
+
+INFORMATION_BATCH = 64
+"""Samples a batch of INFO's estimates, which stand in the rows beside the exact values."""
 
 _WEIGHTS, _STEPS = 2, 3  # what a seed is for
 
@@ -63,7 +67,8 @@ def prepared(settings: Training, work: Work) -> Bench:
         work: Where data are, and what to train on.
 
     Raises:
-        InputError: If data are missing, or a name is not in its catalogue.
+        InputError: If data are missing, or fewer than asked for or than there are processes, or
+            a name is not in its catalogue.
     """
     with work.fabric.rank_zero_first(local=True):  # one process a machine downloads
         data = load(
@@ -75,6 +80,11 @@ def prepared(settings: Training, work: Work) -> Bench:
             normalisation=settings.normalisation,
             seed=settings.seed,
         )
+    if settings.balanced is not None:
+        data = data.balanced(settings.balanced, settings.seed)
+    measured = settings.measured or len(data.train)
+    sizes = {"training images to measure": measured, "held-out images": len(data.test)}
+    check_shares(sizes, work.fabric.world_size)
     channels, size, _ = data.shape
     torch.default_generator.manual_seed(stream_seed(settings.seed, _WEIGHTS))
     model = build(
@@ -86,7 +96,7 @@ def prepared(settings: Training, work: Work) -> Bench:
         bias=settings.bias,
     )
     fabric = work.fabric
-    model = model.to(fabric.device)
+    model = normalising_together(model.to(fabric.device), fabric.device, fabric.world_size)
     return Bench(settings, fabric, data, learner(model, settings.optimisation), work.workers)
 
 
@@ -104,7 +114,24 @@ def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> It
     Raises:
         InputError: As `prepared`, or if the disk has no room for checkpoints.
     """
-    bench = prepared(settings, work)
+    return bench_rows(prepared(settings, work), work, extra)
+
+
+def bench_rows(bench: Bench, work: Work, extra: Extra = _nothing) -> Iterator[Row]:
+    """`training_rows` of a run that is laid out; afterwards its learner has learnt.
+
+    Args:
+        bench: The run, nothing of it done.
+        work: Where to keep the place.
+        extra: As of `training_rows`.
+
+    Yields:
+        As `training_rows`.
+
+    Raises:
+        InputError: If the disk has no room for checkpoints.
+    """
+    settings = bench.settings
 
     def measured(end: EpochEnd) -> list[Row]:
         due = end.epoch in settings.due
@@ -125,35 +152,50 @@ def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
     images = bench.data.train
     if settings.measured is not None:
         images = images.balanced(settings.measured)
-    options = ProbeOptions(
-        layers=tapped_layers(model) if settings.layers is None else settings.layers,
-        groups=settings.groups,
-        layer_groups=settings.layer_groups,
-        weight_decay=settings.optimisation.decay_of_loss,
-    )
-    train_set = _probed(bench, images, options)
-    test_set = _probed(bench, bench.data.test, options, train_set)
+    train_set = probed(bench, model, images)
+    test_set = probed(bench, model, bench.data.test, train_set)
     when: Row = {"step": end.step, "epoch": end.epoch}
     loss: Row = {} if end.epoch == 0 else {"loss": end.loss}
-    rows = _layer_rows(when | {"split": "train"} | loss, train_set.record)
-    rows += _layer_rows(when | {"split": "test"}, test_set.record)
+    rows = layer_rows(when | {"split": "train"} | loss, train_set.record)
+    rows += layer_rows(when | {"split": "test"}, test_set.record)
     if end.epoch == settings.optimisation.epochs:
         rows += _line_rows(when, train_set.record)
         rows += _spectrum_rows(when, train_set.record)
     return rows
 
 
-def _probed(
-    bench: Bench, images: Images, options: ProbeOptions, reference: Probed | None = None
+def probed(
+    bench: Bench, model: nn.Module, images: Images, reference: Probed | None = None
 ) -> Probed:
-    fabric, size = bench.fabric, bench.settings.optimisation.batch_size
+    """A model of the run's kind, measured as the run's settings say.
+
+    Args:
+        bench: The run.
+        model: Its network, or one made from it.
+        images: To measure on.
+        reference: Of the training set, whose class means decide; default the images' own.
+    """
+    settings, fabric = bench.settings, bench.fabric
+    options = ProbeOptions(
+        layers=tapped_layers(model) if settings.layers is None else settings.layers,
+        groups=settings.groups,
+        layer_groups=settings.layer_groups,
+        weight_decay=settings.optimisation.decay_of_loss,
+        information_batch=INFORMATION_BATCH,
+    )
+    size = settings.optimisation.batch_size
     loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size, bench.workers)
     known = None if reference is None else reference.statistics
-    return probe_model(bench.learner.evaluated, loader, options, known)
+    return probe_model(model, loader, options, known)
 
 
-def _layer_rows(when: Row, record: ProbeRecord) -> list[Row]:
-    """A row a layer, with its place on the path where it has one."""
+def layer_rows(when: Row, record: ProbeRecord) -> list[Row]:
+    """A row a layer, with its place on the path where it has one.
+
+    Args:
+        when: What all the rows have.
+        record: What was measured.
+    """
     places = dict(zip(record.comparable, record.relative_position, strict=False))
     return [
         when
@@ -192,7 +234,7 @@ def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:
     order = EpochBatches(
         len(bench.data.train),
         settings.batch_size,
-        bench.settings.seed,
+        bench.settings.steps_seed,
         fabric.global_rank,
         fabric.world_size,
     )
@@ -209,6 +251,6 @@ def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:
         objective(bench.settings, bench.data.num_classes, fabric.device),
         settings.epochs,
         accumulate=settings.accumulate,
-        seed=stream_seed(bench.settings.seed, _STEPS),
+        seed=stream_seed(bench.settings.steps_seed, _STEPS),
         after_step=after_step,
     )

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel
 
-from ncscope.recipes import pfc_mufm, xufm_extended, xufm_ufm
+from ncscope.recipes.pfc import mufm as pfc_mufm
 from ncscope.recipes.simulations import (
     central_path,
     extended,
@@ -13,6 +13,8 @@ from ncscope.recipes.simulations import (
     ufm,
     ufm_cross_entropy,
 )
+from ncscope.recipes.xufm import extended as xufm_extended
+from ncscope.recipes.xufm import ufm as xufm_ufm
 
 STUDIES = (central_path, extended, geodesic, mufm, perturbed, ufm, ufm_cross_entropy)
 CONFIGS: list[type[BaseModel]] = [module.STUDY.config for module in STUDIES]

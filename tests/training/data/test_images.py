@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ncscope.errors import InputError
 from ncscope.training.data.catalogue import load
 from ncscope.training.data.draws import Draw
 
@@ -64,3 +65,22 @@ def test_a_batch_is_its_items(augmentation, drawn):
     for (image, label), key in zip(images.__getitems__(keys), keys, strict=True):
         assert torch.equal(image, images[key][0])
         assert label == images[key][1]
+
+
+def test_a_balanced_training_set_has_equally_many_of_each_class_and_the_same_test_set():
+    whole = load("digits")
+    half = whole.balanced(700, seed=3)
+    assert half.train.labels.bincount().tolist() == [70] * 10
+    assert half.test is whole.test
+    image, label = half.train[5]
+    place = int(half.train._positions[5])
+    assert torch.equal(image, whole.train[place][0])
+    assert label == whole.train[place][1]
+    assert not torch.equal(half.train._positions, whole.balanced(700, seed=4).train._positions)
+
+
+@pytest.mark.parametrize("size", [5, 705, 1430])
+def test_a_training_set_that_cannot_be_balanced_is_refused(size):
+    whole = load("digits")  # 1,437 images, 139 of an eight
+    with pytest.raises(InputError, match=rf"a multiple of 10 up to 1,390 .* found {size:,};"):
+        whole.balanced(size, seed=0)

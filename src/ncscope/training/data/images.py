@@ -1,7 +1,7 @@
 """Labelled images as a map-style data set, with or without augmentation by the key."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -9,6 +9,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ncscope.errors import InputError
 from ncscope.training.data.draws import Draw, seeded
 from ncscope.training.data.order import balanced_subset
 from ncscope.training.data.preprocessing import Picture, Preprocessing
@@ -47,7 +48,7 @@ class Images(Dataset[Sample]):
 
     def __init__(self, pictures: LabelledPictures, preprocessing: Preprocessing) -> None:
         self.labels = pictures.labels
-        self._pictures, self._preprocessing = pictures, preprocessing
+        self._pictures, self.preprocessing = pictures, preprocessing
         self._positions: Int[Tensor, " n"] | None = None
 
     def __len__(self) -> int:
@@ -56,27 +57,33 @@ class Images(Dataset[Sample]):
     def __getitem__(self, key: int | Draw) -> Sample:
         """The image, channels before rows before columns, and its label."""
         index = key.image if isinstance(key, Draw) else key
-        place = index if self._positions is None else int(self._positions[index])
-        picture, label = self._pictures.picture(place), int(self.labels[index])
-        if not isinstance(key, Draw) or not self._preprocessing.random:
-            return self._preprocessing.measured(picture), label
+        picture, label = self.picture(index), int(self.labels[index])
+        if not isinstance(key, Draw) or not self.preprocessing.random:
+            return self.preprocessing.measured(picture), label
         with seeded(*key):
-            return self._preprocessing.trained(picture), label
+            return self.preprocessing.trained(picture), label
+
+    def picture(self, index: int) -> Picture:
+        """The one at an index, before preprocessing."""
+        return self._pictures.picture(self._place(index))
+
+    def _place(self, index: int) -> int:
+        return index if self._positions is None else int(self._positions[index])
 
     def __getitems__(self, keys: Sequence[int | Draw]) -> list[Sample]:
         """A batch of items, many times faster where all is in memory and nothing is random."""
         pixels = self._pictures.pictures
-        drawn = self._preprocessing.random and isinstance(keys[0], Draw)
+        drawn = self.preprocessing.random and isinstance(keys[0], Draw)
         if drawn or not isinstance(pixels, Tensor):
             return [self[key] for key in keys]
         indices = torch.tensor([key.image if isinstance(key, Draw) else key for key in keys])
         places = indices if self._positions is None else self._positions[indices]
-        batch = self._preprocessing.measured(pixels[places])
+        batch = self.preprocessing.measured(pixels[places])
         return list(zip(batch, self.labels[indices].tolist(), strict=True))
 
     def subset(self, indices: Int[Tensor, " m"]) -> "Images":
         """The images at these indices, numbered anew."""
-        chosen = Images(self._pictures, self._preprocessing)
+        chosen = Images(self._pictures, self.preprocessing)
         chosen.labels = self.labels[indices]
         chosen._positions = indices if self._positions is None else self._positions[indices]
         return chosen
@@ -103,3 +110,29 @@ class ImageData:
     test: Images
     num_classes: int
     shape: tuple[int, int, int]
+
+    def balanced(self, size: int, seed: int) -> "ImageData":
+        """The same set with fewer training images, equally many of each class.
+
+        The pixels' statistics stay those of the whole training set.
+
+        Args:
+            size: Training images in all.
+            seed: Of the choice.
+
+        Raises:
+            InputError: If the size is no multiple of the number of classes, or the smallest
+                class has too few images.
+
+        Example:
+            >>> from ncscope.training.data.catalogue import load
+            >>> load("digits").balanced(1_000, seed=0).train.labels.bincount().tolist()
+            [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
+        """
+        classes = self.num_classes
+        largest = classes * int(self.train.labels.bincount(minlength=classes).min())
+        if size % classes or not classes <= size <= largest:
+            expected = f"a multiple of {classes} up to {largest:,} of {self.name}'s training images"
+            fix = "pass such a number, or leave balanced out"
+            raise InputError(expected=expected, found=f"{size:,}", fix=fix)
+        return replace(self, train=self.train.balanced(size, seed))

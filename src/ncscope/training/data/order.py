@@ -1,6 +1,6 @@
 """Which samples a step sees: a function of seed, epoch and step, for any number of processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from jaxtyping import Int
@@ -97,6 +97,26 @@ def process_share(count: int, rank: int, world: int) -> range:
         [range(0, 2), range(2, 4), range(4, 7)]
     """
     return range(count * rank // world, count * (rank + 1) // world)
+
+
+def check_shares(counts: Mapping[str, int], world: int) -> None:
+    """Refuse sets that leave a process without a sample: the others would wait for it forever.
+
+    Args:
+        counts: Samples by what they are.
+        world: Number of processes.
+
+    Raises:
+        InputError: The same on every process.
+
+    Example:
+        >>> check_shares({"held-out images": 3}, world=3)
+    """
+    for what, count in counts.items():
+        if count < world:
+            expected = f"at least {world:,} {what}, one a process"
+            fix = "train with fewer devices or nodes"
+            raise InputError(expected=expected, found=f"{count:,}", fix=fix)
 
 
 def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tensor, " size"]:

@@ -73,7 +73,7 @@ class Preprocessing:
     """
 
     def __init__(self, traits: Traits, augmentation: Augmentation = "none") -> None:
-        self.random = augmentation != "none"
+        self.traits, self.random = traits, augmentation != "none"
         self._mean = 255 * torch.tensor(traits.mean)[:, None, None]
         self._deviation = 255 * torch.tensor(traits.deviation)[:, None, None]
         self._unchanged = _unchanged(traits)
@@ -84,14 +84,15 @@ class Preprocessing:
 
     def measured(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
         """The input without augmentation; of several at once where they are one tensor."""
-        return self._normalised(self._unchanged(picture))
+        return self.normalised(self._unchanged(picture))
 
     def trained(self, picture: Picture) -> Float[Tensor, "c h w"]:
         """The input with augmentation, drawn from torch's global generator."""
-        image = self._normalised(self._changed(picture))
+        image = self.normalised(self._changed(picture))
         return image if self._erase is None else self._erase(image)
 
-    def _normalised(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
+    def normalised(self, picture: Picture | Float[Tensor, "*n c h w"]) -> Float[Tensor, "*n c h w"]:
+        """Pixels from 0 to 255, shifted and scaled by channel."""
         pixels = picture if isinstance(picture, Tensor) else v2.functional.pil_to_tensor(picture)
         return (pixels.float() - self._mean) / self._deviation
 

@@ -74,6 +74,15 @@ def read_stl10(folder: Path, download: bool) -> PictureSplit:
     return PictureSplit(*(in_memory(part.data, part.labels) for part in parts))
 
 
+def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
+    """STL-10's 100,000 images without labels, n x 3 x 96 x 96 pixels of 8 bits."""
+    kind = datasets.STL10
+    _require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
+    with _explained("STL-10", folder, download):
+        part = kind(folder, split="unlabeled", download=download)
+    return torch.as_tensor(part.data)
+
+
 def read_imagenet(folder: Path, download: bool) -> PictureSplit:
     """ImageNet, or any photographs, from ``imagenet/train/CLASS`` and ``imagenet/val/CLASS``."""
     fix = (

@@ -1,0 +1,43 @@
+"""A full-batch step of the grokking experiment against the matrix products it cannot avoid."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.measure import Row, compared
+from ncscope.training.grokking import Grokking, full_batch_steps, prepared
+from ncscope.training.work import Work
+
+
+def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callable[[], Any]:
+    """The second matrix of the ReLU network and the unembedding, forward and backward.
+
+    A product is 2 * pairs * rows * columns operations, and each matrix has three of them.
+    """
+    width, hidden, modulus = settings.width, settings.hidden, settings.modulus
+    active, stream, logits = (
+        torch.randn(pairs, n, device=device) for n in (hidden, width, modulus)
+    )
+    contract = torch.randn(width, hidden, device=device)
+    head = torch.randn(modulus, width, device=device)
+
+    def products() -> Any:
+        forward = active @ contract.T, stream @ head.T
+        backward = logits @ head, logits.T @ stream, stream @ contract, stream.T @ active
+        return forward, backward
+
+    return products
+
+
+def step(device: str) -> list[Row]:
+    """p=113: a step of the training loop, loss and optimiser included."""
+    settings = Grokking(steps=10**6)
+    bench = prepared(settings, 0, Work(accelerator=device).fabric)
+    steps = full_batch_steps(bench)
+    next(steps)
+    pairs = len(bench.data.train.pairs)
+    operations = 6 * pairs * settings.width * (settings.hidden + settings.modulus) / 1e9
+    name = f"grokking, a step at p=113: {pairs:,} pairs, {operations:.2f} GFLOP"
+    floor = unavoidable_products(settings, pairs, device)
+    return [compared(name, lambda: next(steps), floor, 2.0, device, rounds=20)]

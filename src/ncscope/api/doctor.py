@@ -1,0 +1,125 @@
+"""What an installation has to work with: versions, devices, threads, folders."""
+
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+LIBRARIES: Mapping[str, str] = {
+    "torch": "",
+    "numpy": "",
+    "scipy": "",
+    "scikit-learn": "",
+    "matplotlib": "",
+    "plotly": "",
+    "lightning": "train",
+    "torchvision": "train",
+    "timm": "train",
+    "transformers": "huggingface",
+    "torchmetrics": "torchmetrics",
+    "foolbox": "attack",
+}
+"""Libraries by the extra that installs them; the first come with ncscope itself."""
+
+DATA_FOLDERS: Mapping[str, str] = {
+    "mnist": "MNIST/raw",
+    "fashion-mnist": "FashionMNIST/raw",
+    "cifar10": "cifar-10-batches-py",
+    "cifar100": "cifar-100-python",
+    "svhn": "train_32x32.mat",
+    "stl10": "stl10_binary",
+    "imagenet": "imagenet/train",
+}
+"""Where each stored data set lies, below the folder of the data sets."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes:
+        part: ``versions``, ``devices``, ``threads``, ``folders`` or ``data sets``.
+        name: What was looked at.
+        found: What there is.
+        fix: How to get what is missing; empty where nothing is.
+    """
+
+    part: str
+    name: str
+    found: str
+    fix: str = ""
+
+
+def examine(data: Path = Path("data")) -> list[Finding]:
+    """Look at everything that a run depends on.
+
+    Args:
+        data: Folder of the data sets.
+
+    Returns:
+        Findings, part by part. Data sets are looked for, not opened.
+
+    Example:
+        >>> findings = examine()
+        >>> list(dict.fromkeys(finding.part for finding in findings))
+        ['versions', 'devices', 'threads', 'folders', 'data sets']
+    """
+    return [*_versions(), *_devices(), *_threads(), *_folders(data)]
+
+
+def findings_json(findings: list[Finding]) -> str:
+    """The findings as one JSON list."""
+    return json.dumps([asdict(finding) for finding in findings])
+
+
+def _versions() -> Iterator[Finding]:
+    yield Finding("versions", "ncscope", version("ncscope"))
+    yield Finding("versions", "python", platform.python_version())
+    yield Finding("versions", "system", f"{platform.system()} {platform.release()}")
+    for name, extra in LIBRARIES.items():
+        try:
+            yield Finding("versions", name, version(name))
+        except PackageNotFoundError:
+            extras = f"[{extra}]" if extra else ""
+            yield Finding("versions", name, "missing", f"pip install 'ncscope{extras}'")
+
+
+def _devices() -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield Finding("devices", "cpu", f"{cores} cores of {platform.machine()}")
+    for index in range(torch.cuda.device_count()):
+        traits = torch.cuda.get_device_properties(index)
+        found = f"{traits.name}, {traits.total_memory / 2**30:.0f} GiB"
+        yield Finding("devices", f"cuda:{index}", found)
+    if not torch.cuda.device_count():
+        built = torch.version.cuda
+        why = f"none seen by torch built for CUDA {built}" if built else "torch built without CUDA"
+        yield Finding("devices", "cuda", why)
+
+
+def _threads() -> Iterator[Finding]:
+    yield Finding("threads", "of torch", str(torch.get_num_threads()))
+    asked = os.environ.get("OMP_NUM_THREADS")
+    yield Finding("threads", "OMP_NUM_THREADS", asked or "not set")
+
+
+def _folders(data: Path) -> Iterator[Finding]:
+    scratch = Path(tempfile.gettempdir())
+    free = shutil.disk_usage(scratch).free / 2**30
+    yield Finding("folders", "scratch", f"{scratch}, {free:.0f} GiB free")
+    here = Path.cwd()
+    writable = os.access(here, os.W_OK)
+    fix = "" if writable else "pass --out, or change to a folder of yours"
+    yield Finding("folders", "results", f"{here}, {'' if writable else 'not '}writable", fix)
+    for name, place in DATA_FOLDERS.items():
+        there = (data / place).exists()
+        get = "unpack its archives" if name == "imagenet" else "--download"
+        found = str(data / place) if there else f"no {data / place}"
+        yield Finding("data sets", name, found, "" if there else get)

@@ -1,0 +1,1 @@
+"""Measuring inside other libraries' training: each module needs the library it is named after."""

@@ -1,0 +1,189 @@
+"""Follow neural collapse in a run of Lightning's trainer."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Literal
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.integrations.naming import logged
+from ncscope.models.layers import named_layer
+from ncscope.probing.batches import split
+from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.records import ProbeRecord
+from ncscope.probing.watching import Watch
+
+
+class NeuralCollapseCallback(Callback):
+    """Measure the network of a `LightningModule` as it trains, and log the metrics.
+
+    Validation samples are measured in the forward passes that the validation steps make: nothing
+    runs twice but the first batch of the run, in which the head is found. The training set is
+    measured by ``"pass"``, a pass of its own over the training loader in evaluation mode at the end
+    of the epoch, or by ``"steps"``, from the passes of the training steps: free of a second pass,
+    but in training mode and of weights that moved meanwhile.
+
+    Metrics are logged as ``train/nc1`` and ``val/nc1``, those of other layers as
+    ``val/blocks.0/nc2_etf``, through `log_dict`: loggers, checkpoints and early stopping see them.
+    Several processes measure their samples together and log the same. A sampler that repeats
+    samples to fill up a batch, as Lightning's do in several processes, has them counted twice.
+
+    Args:
+        network: Name of the submodule that is the classifier; by default the only child with
+            parameters, or else the `LightningModule` itself. Layers are named from there.
+        train: ``"pass"``, ``"steps"``, or None not to measure the training set.
+        validation: Whether to measure the validation set.
+        every_n_epochs: Measure at the end of every so many epochs, and of the last.
+        dataloader_idx: Which of several validation loaders.
+        split_batch: Inputs and labels of a batch; by default of a pair, or of a mapping with
+            ``labels``.
+        options: Fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
+            `measure_model`.
+
+    Attributes:
+        latest: What was measured last, by ``"train"`` and ``"val"``: notes and spectra too.
+
+    Raises:
+        InputError: If ``train`` or ``every_n_epochs`` is none; in the run, as `measure_model`.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: str | None = None,
+        train: Literal["pass", "steps"] | None = "pass",
+        validation: bool = True,
+        every_n_epochs: int = 1,
+        dataloader_idx: int = 0,
+        split_batch: Callable[[Any], tuple[Any, Tensor]] | None = None,
+        **options: Any,
+    ) -> None:
+        if train not in ("pass", "steps", None):
+            fix = "choose one of the three"
+            raise InputError(expected="train 'pass', 'steps' or None", found=repr(train), fix=fix)
+        if every_n_epochs < 1:
+            found, fix = str(every_n_epochs), "pass 1 to measure every epoch"
+            raise InputError(expected="every_n_epochs of at least 1", found=found, fix=fix)
+        self.network, self.train, self.validation = network, train, validation
+        self.every_n_epochs, self.dataloader_idx = every_n_epochs, dataloader_idx
+        self.split_batch, self.options = split_batch, ProbeOptions(**options)
+        self.latest: dict[str, ProbeRecord] = {}
+        self._watches: dict[str, Watch] = {}
+        self._validating = False
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """See the passes of the validation steps."""
+        self._validating = self.validation and self._due(trainer)
+        if self._validating:
+            self._watch(trainer, pl_module, "val").attach()
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Count the batch in."""
+        if self._validating and dataloader_idx == self.dataloader_idx:
+            self._watches["val"].labels(self._split(pl_module, batch)[1])
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Measure and log."""
+        if self._validating:
+            self._watches["val"].detach()
+            self._log(pl_module, "val", self._watches["val"].probed().record)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """See the pass of the training step."""
+        if self.train == "steps" and self._due(trainer):
+            self._watch(trainer, pl_module, "train").attach()
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Count the batch in."""
+        if self.train == "steps" and self._due(trainer):
+            self._watches["train"].labels(self._split(pl_module, batch)[1])
+            self._watches["train"].detach()
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Measure and log."""
+        if self.train is None or not self._due(trainer):
+            return
+        if self.train == "steps":
+            probed = self._watches["train"].probed()
+        else:
+            batches = self._training_batches(trainer, pl_module)
+            probed = probe_model(self._network(pl_module), batches, self.options)
+        self._log(pl_module, "train", probed.record)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Leave the model without a hook."""
+        for watch in self._watches.values():
+            watch.detach()
+            watch.forget()
+        self._watches.clear()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Leave the model without a hook."""
+        self.teardown(trainer, pl_module, "exception")
+
+    def _due(self, trainer: Trainer) -> bool:
+        if trainer.sanity_checking:
+            return False
+        epoch = trainer.current_epoch + 1
+        last = epoch == trainer.max_epochs
+        in_run = trainer.state.fn == TrainerFn.FITTING
+        return not in_run or last or epoch % self.every_n_epochs == 0
+
+    def _network(self, pl_module: LightningModule) -> nn.Module:
+        if self.network is not None:
+            return named_layer(pl_module, self.network)
+        children = [child for child in pl_module.children() if list(child.parameters())]
+        return children[0] if len(children) == 1 else pl_module
+
+    def _watch(self, trainer: Trainer, pl_module: LightningModule, name: str) -> Watch:
+        """The watch on the network, which knows its head from the first time on."""
+        if name not in self._watches:
+            network = self._network(pl_module)
+            if network is pl_module and trainer.strategy.model is not pl_module:
+                # its own call then leads to a step, and only the step calls the classifier
+                raise InputError(
+                    expected="a submodule of the LightningModule that is the classifier",
+                    found="none, in several processes",
+                    fix="keep the classifier's layers in one submodule, and pass network='...'",
+                )
+            self._watches[name] = Watch(network, self.options)
+        return self._watches[name]
+
+    def _split(self, pl_module: LightningModule, batch: Any) -> tuple[Any, Tensor]:
+        return self.split_batch(batch) if self.split_batch else split(batch, pl_module.device)
+
+    def _training_batches(
+        self, trainer: Trainer, pl_module: LightningModule
+    ) -> Iterator[tuple[Any, Tensor]]:
+        """The batches of an epoch, moved as Lightning moves them."""
+        loader, limit = trainer.train_dataloader, trainer.num_training_batches
+        assert loader is not None
+        for batch in islice(loader, limit if isinstance(limit, int) else None):
+            yield self._split(pl_module, trainer.strategy.batch_to_device(batch))
+
+    def _log(self, pl_module: LightningModule, split_name: str, record: ProbeRecord) -> None:
+        self.latest[split_name] = record
+        # every process has the same values; their mean is what Lightning asks to be told to take
+        pl_module.log_dict(logged(record, f"{split_name}/"), sync_dist=True)

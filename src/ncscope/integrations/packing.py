@@ -1,0 +1,68 @@
+"""Class moments as one vector: a state that can be sent, stacked and merged as a whole."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.stats.moments import ClassMoments, Prior, Statistic
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the moments of one kind lie in a vector of float64.
+
+    Counts are whole numbers below 2^53, so they survive it.
+
+    Attributes:
+        num_classes: Number of classes k.
+        dim: Feature dimension d.
+        statistics: What is gathered besides counts, means and traces.
+        prior: Class prior.
+
+    Example:
+        >>> packing = Packing(num_classes=2, dim=1, statistics=frozenset())
+        >>> one, other = packing.empty(), packing.empty()
+        >>> one.update([[1.0], [3.0]], [0, 0])
+        >>> other.update([[5.0]], [0])
+        >>> stack = torch.stack([packing.packed(one), packing.packed(other)])
+        >>> packing.unpacked(packing.merged(stack)).means[0].item()
+        3.0
+    """
+
+    num_classes: int
+    dim: int
+    statistics: frozenset[Statistic]
+    prior: Prior = "empirical"
+
+    def empty(self, device: torch.device | str = "cpu") -> ClassMoments:
+        """Moments of no samples."""
+        return ClassMoments(
+            self.num_classes,
+            self.dim,
+            statistics=self.statistics,
+            prior=self.prior,
+            device=device,
+        )
+
+    def packed(self, moments: ClassMoments) -> Float[Tensor, " s"]:
+        """The state of the moments, end to end."""
+        state = moments.state_dict()
+        return torch.cat([value.flatten().to(torch.float64) for value in state.values()])
+
+    def unpacked(self, vector: Float[Tensor, " s"]) -> ClassMoments:
+        """Moments of their own with that state."""
+        moments = self.empty(vector.device)
+        shapes = {name: value.shape for name, value in moments.state_dict().items()}
+        parts = vector.split([shape.numel() for shape in shapes.values()])
+        state = zip(shapes.items(), parts, strict=True)
+        moments.load_state_dict({name: part.view(shape) for (name, shape), part in state})
+        return moments
+
+    def merged(self, vectors: Float[Tensor, "m s"]) -> Float[Tensor, " s"]:
+        """What one accumulator would hold that had seen the samples of all."""
+        first, *others = [self.unpacked(vector) for vector in vectors]
+        for other in others:
+            first.merge(other)
+        return self.packed(first)

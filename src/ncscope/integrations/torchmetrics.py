@@ -1,0 +1,293 @@
+"""Neural collapse as a metric of torchmetrics."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
+
+from ncscope.errors import InputError
+from ncscope.integrations.packing import Packing
+from ncscope.metrics.evaluate import evaluate, needs_of, select
+from ncscope.metrics.sources import Sources
+from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.probing.samples import measure_samples
+from ncscope.stats.batch import (
+    as_tensor,
+    check_features,
+    check_labels,
+    check_range,
+    refuse_nonfinite,
+)
+from ncscope.stats.moments import ClassMoments, Prior, checked_prior, checked_size
+from ncscope.stats.statistics import finish
+
+HEADLINES = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
+"""What `NeuralCollapse.plot` draws: of NC1 to NC4 the metric that is 0 at collapse."""
+
+
+class NeuralCollapse(Metric):
+    r"""Metrics of neural collapse from a stream of features and labels.
+
+    By default the state is that of `ClassMoments`: its size does not depend on the number of
+    samples, any split into batches and processes gives the same values, and ``compute`` returns
+    what `measure_moments` does. NC4, the nearest-class-mean accuracy and the dataset's MIR and HDR
+    look at every feature again once the class means are known: with ``keep_features`` the features
+    are the state, and ``compute`` returns what `measure` does.
+
+    Sums are in float64 whatever the metric or a model around it is converted to. Where fewer than
+    two classes were seen, as in a single batch may be, every value is NaN.
+
+    Args:
+        num_classes: Number of classes k.
+        dim: Feature dimension d.
+        groups: Groups of metrics, as for `measure`; by default all that the state allows.
+        keep_features: Whether to keep the features, for the groups ``"nc4"``, ``"pfc"`` and
+            ``"information"``, and for the uniform prior.
+        prior: Class prior, ``"empirical"`` or ``"uniform"``. Under the uniform prior only the
+            groups ``"nc2"`` and ``"nc3"`` can do without the features.
+        weight_decay: Decay on the classifier that the MSE decomposition assumes.
+        kwargs: As for any metric of torchmetrics.
+
+    Attributes:
+        notes: What a reader of the values computed last must know, as of a report.
+
+    Raises:
+        InputError: If groups or prior need features that are not kept.
+
+    Example:
+        >>> from ncscope.math.frames import simplex_etf
+        >>> etf = simplex_etf(3, dim=4)
+        >>> metric = NeuralCollapse(num_classes=3, dim=4, groups=["nc1", "nc2"])
+        >>> for _ in range(5):
+        ...     metric.update(etf, torch.arange(3))
+        >>> values = metric.compute()
+        >>> round(values["nc2_etf"].item(), 12), values["nc1"].item()
+        (0.0, 0.0)
+    """
+
+    features: list[Tensor]
+    labels: list[Tensor]
+    _vector: Tensor | None
+    _unpacked: ClassMoments | None
+    weight: Tensor
+    bias: Tensor
+    given: Tensor
+
+    is_differentiable = False
+    higher_is_better = None
+    full_state_update = False
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        *,
+        groups: Collection[str] | None = None,
+        keep_features: bool = False,
+        prior: Prior = "empirical",
+        weight_decay: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_classes = checked_size("num_classes", num_classes)
+        self.dim, self.groups = checked_size("dim", dim), groups
+        self.keep_features, self.prior = keep_features, checked_prior(prior)
+        self.weight_decay = weight_decay
+        self.notes: tuple[str, ...] = ()
+        if keep_features:
+            self.add_state("features", [], dist_reduce_fx="cat")
+            self.add_state("labels", [], dist_reduce_fx="cat")
+        else:
+            self._packing = self._checked_packing()
+            empty = self._packing.packed(self._packing.empty())
+            self.add_state("moments", empty, dist_reduce_fx=self._packing.merged)
+        weight = torch.zeros(num_classes, dim, dtype=torch.float64)
+        self.add_state("weight", weight, dist_reduce_fx=_latest)
+        self.add_state("bias", weight[:, 0].clone(), dist_reduce_fx=_latest)
+        self.add_state("given", torch.zeros(2, dtype=torch.int64), dist_reduce_fx="max")
+
+    def update(self, features: Any, labels: Any, weight: Any = None, bias: Any = None) -> None:
+        """Take in a batch, and the classifier as it is by now; nothing changes if it is refused.
+
+        Args:
+            features: n x d array-like, any real dtype; gradients are not followed.
+            labels: n integers in 0..k-1.
+            weight: Classifier weight, k x d. Of several the last counts; without any, the metrics
+                that need it are absent.
+            bias: Classifier bias, k.
+
+        Raises:
+            InputError: If something does not fit, or is NaN or infinite.
+
+        Cost: as `ClassMoments.update`.
+        """
+        check_head(weight, bias)
+        if weight is not None:
+            weight = checked_weight(weight, self.num_classes, self.dim, self.device)
+        if bias is not None:
+            bias = checked_bias(bias, self.num_classes, self.device)
+        rows, classes = as_tensor(features, "features"), as_tensor(labels, "labels")
+        if self.keep_features:
+            self._keep(rows, classes)
+        else:
+            with torch.inference_mode(False):  # what is updated in place must outlive the mode
+                self._class_moments().update(rows, classes)
+            self._vector = None
+        self.weight = self.weight if weight is None else weight.clone()
+        self.bias = self.bias if bias is None else bias.clone()
+        given = torch.tensor([weight is not None, bias is not None], device=self.device)
+        self.given = self.given.maximum(given)
+
+    @property
+    def moments(self) -> Float[Tensor, " s"]:
+        """The state of the moments as one vector, as `Packing` has it; made when asked for."""
+        if self._vector is None:
+            self._vector = self._packing.packed(self._class_moments())
+        return self._vector
+
+    @moments.setter
+    def moments(self, vector: Float[Tensor, " s"]) -> None:
+        self._vector, self._unpacked = vector, None
+
+    def compute(self) -> dict[str, Float[Tensor, ""]]:
+        """Values by key, aliases included, in float64."""
+        values: Mapping[str, float]
+        if self._classes_seen() < 2:
+            values = dict.fromkeys(self._keys(), math.nan)
+            self.notes = ("every metric is undefined: fewer than two classes have samples",)
+        else:
+            values, notes = self._measured()
+            self.notes = tuple(notes)
+        return {
+            key: torch.tensor(value, dtype=torch.float64, device=self.device)
+            for key, value in values.items()
+        }
+
+    def plot(
+        self,
+        val: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the `HEADLINES` of what was measured, on a logarithmic axis, which has no zero.
+
+        Args:
+            val: What `compute` or a call of the metric returned, or several of these in the order
+                of time; by default what `compute` returns.
+            ax: Axes of matplotlib to draw on; by default new ones.
+
+        Returns:
+            Figure and axes; no figure where axes were given.
+        """
+        val = self.compute() if val is None else val
+        headlines = _headlines(val) if isinstance(val, Mapping) else [_headlines(v) for v in val]
+        if ax is not None:
+            ax.set_yscale("linear")  # torchmetrics sets limits that a logarithmic axis refuses
+        drawn: tuple[Any, Any] = self._plot(headlines, ax)
+        _, axes = drawn
+        axes.autoscale(axis="y")
+        axes.set_yscale("log")
+        axes.set_ylabel("")
+        for line in axes.get_lines():
+            line.set_markersize(6)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+        return drawn
+
+    def _checked_packing(self) -> Packing:
+        """How the state lies in a vector, if moments are enough."""
+        needs = needs_of(self.groups, has_head=True)
+        second_look = self.groups is not None and (needs.decisions or needs.information)
+        weighted = self.prior == "uniform" and "scatter" in needs.statistics
+        if second_look or weighted:
+            chosen = "all groups" if self.groups is None else f"groups {list(self.groups)}"
+            raise InputError(
+                expected="groups and a prior for which class moments are enough",
+                found=f"{chosen} under the {self.prior} prior",
+                fix="pass keep_features=True, or leave out what needs it",
+            )
+        return Packing(self.num_classes, self.dim, needs.statistics, self.prior)
+
+    def _keep(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
+        check_features(features, self.dim)
+        classes = check_labels(labels, len(features))
+        check_range(classes, self.num_classes)
+        refuse_nonfinite(features)
+        self.features.append(features.to(self.device, copy=True))
+        self.labels.append(classes.to(self.device, copy=True))
+
+    def _class_moments(self) -> ClassMoments:
+        if self._unpacked is None:
+            self._unpacked = self._packing.unpacked(self.moments)
+        return self._unpacked
+
+    def _classes_seen(self) -> int:
+        if not self.keep_features:
+            return int(self._class_moments().counts.count_nonzero())
+        # once synchronised, a list is one tensor
+        return len(dim_zero_cat(self.labels).unique()) if len(self.labels) else 0
+
+    def _measured(self) -> tuple[Mapping[str, float], Sequence[str]]:
+        weight = self.weight if self.given[0] else None
+        bias = self.bias if self.given[1] else None
+        if not self.keep_features:
+            stats = finish(self._class_moments())
+            sources = Sources(stats, weight, bias, weight_decay=self.weight_decay)
+            return evaluate(sources, self.groups)
+        features = dim_zero_cat(self.features)
+        device = features.device  # the CPU, with compute_on_cpu
+        record, _ = measure_samples(
+            "features",
+            features,
+            dim_zero_cat(self.labels),
+            self.num_classes,
+            None if weight is None else weight.to(device),
+            None if bias is None else bias.to(device),
+            prior=self.prior,
+            groups=self.groups,
+            weight_decay=self.weight_decay,
+        )
+        return record.metrics, record.notes
+
+    def _keys(self) -> list[str]:
+        """Names of all values that the state allows."""
+        gathered = {"scatter", "directions"} | ({"head"} if self.given[0] else set())
+        gathered |= {"decisions", "information"} if self.keep_features else set()
+        rows = [row for row in select(self.groups) if row.needs <= gathered]
+        return [key for row in rows for key in (row.key, *row.aliases)]
+
+    def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
+        """Gather from everybody; a process without samples sends none, of the same type."""
+        if self.keep_features:
+            none = torch.zeros(0, self.dim, dtype=torch.float64, device=self.device)
+            self.features = [dim_zero_cat([*self.features, none])]
+            self.labels = [dim_zero_cat([*self.labels, none[:, 0].long()])]
+        super()._sync_dist(*args, **kwargs)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Any:
+        """Follow a model to another device, not to another precision."""
+        states = list(self._defaults)
+        super()._apply(fn, [*exclude_state, *states])
+        for name in states:
+            self._defaults[name] = _moved(self._defaults[name], self.device)
+            setattr(self, name, _moved(getattr(self, name), self.device))
+        return self
+
+
+def _latest(stack: Float[Tensor, "m ..."]) -> Float[Tensor, "..."]:
+    """The last that was given; zeros were not."""
+    given = torch.nonzero(stack.flatten(1).any(dim=1)).flatten()
+    return stack[given[-1]] if len(given) else stack[-1]
+
+
+def _moved(state: Tensor | list[Tensor], device: torch.device) -> Tensor | list[Tensor]:
+    if isinstance(state, Tensor):
+        return state.to(device)
+    return [tensor.to(device) for tensor in state]
+
+
+def _headlines(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: values[key] for key in HEADLINES if key in values}

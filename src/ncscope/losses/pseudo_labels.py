@@ -1,0 +1,118 @@
+r"""Pseudo-labels of unlabelled samples: which to trust, and what training on them costs.
+
+Of each unlabelled sample a network sees a weakly and a strongly augmented view. With $q_i$ the
+softmax output on the weak view and $Q_i$ on the strong one, the pseudo-label is
+$\hat q_i=\arg\max_cq_{ic}$ and the confidence $\max_cq_{ic}$. FixMatch (Sohn et al. 2020) trusts
+confidences above a constant. FreeMatch (Wang et al. 2023) keeps moving averages of what the
+network says, and takes a threshold for each class from them.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ncscope.losses.inputs import nothing
+
+
+def class_thresholds(
+    confidence: Float[Tensor, ""], probabilities: Float[Tensor, " k"]
+) -> Float[Tensor, " k"]:
+    r"""$\tau(c)=\frac{\tilde p(c)}{\max_j\tilde p(j)}\tau$, lower for the rarer classes.
+
+    Source: FreeMatch (7).
+
+    Args:
+        confidence: $\tau$, the moving average of the confidence.
+        probabilities: $\tilde p$, the moving average of the softmax outputs.
+
+    Example:
+        >>> import torch
+        >>> class_thresholds(torch.tensor(0.8), torch.tensor([0.5, 0.25, 0.25]))
+        tensor([0.8000, 0.4000, 0.4000])
+    """
+    return probabilities / probabilities.max() * confidence
+
+
+def trusted(
+    probabilities: Float[Tensor, "n k"], thresholds: Float[Tensor, " k"]
+) -> Bool[Tensor, " n"]:
+    r"""Where $\max_cq_{ic}\ge\tau(\hat q_i)$.
+
+    Source: FreeMatch (8), which has $>$ there and $\ge$ in (9); public code has $\ge$.
+
+    Args:
+        probabilities: $q$, a softmax output a row.
+        thresholds: $\tau(c)$ of each class.
+
+    Example:
+        >>> import torch
+        >>> trusted(torch.tensor([[0.7, 0.3], [0.4, 0.6]]), torch.tensor([0.8, 0.6]))
+        tensor([False,  True])
+    """
+    confidence, labels = probabilities.max(dim=1)
+    return confidence >= thresholds[labels]
+
+
+def consistency_loss(
+    logits: Float[Tensor, "n k"], pseudo_labels: Int[Tensor, " n"], mask: Bool[Tensor, " n"]
+) -> Float[Tensor, ""]:
+    r"""$-\frac1n\sum_{i\text{ trusted}}\log Q_{i\hat q_i}$, where $n$ counts all samples.
+
+    Source: FixMatch (4), FreeMatch (8), INFO 6.1. Range $[0,\infty)$; 0 where none is trusted.
+
+    Args:
+        logits: On the strong views.
+        pseudo_labels: From the weak views.
+        mask: The samples that are trusted.
+
+    Example:
+        >>> import torch
+        >>> labels, mask = torch.tensor([0, 1]), torch.tensor([True, False])
+        >>> consistency_loss(torch.zeros(2, 4), labels, mask)  # log 4 / 2
+        tensor(0.6931)
+    """
+    return (F.cross_entropy(logits, pseudo_labels, reduction="none") * mask).mean()
+
+
+def fairness_loss(
+    probabilities: Float[Tensor, " k"],
+    histogram: Float[Tensor, " k"],
+    strong: Float[Tensor, "n k"],
+    mask: Bool[Tensor, " n"],
+) -> Float[Tensor, ""]:
+    r"""$-H(a,b)=\sum_ca_c\log b_c$, $a\propto\tilde p/\tilde h$, $b\propto\bar p/\bar h$, sums 1.
+
+    $\bar p$ is the mean softmax output on the trusted strong views, $\bar h$ the histogram of their
+    largest entries. Source: FreeMatch (9)-(11), INFO 6.1.
+
+    Classes that no trusted view is given to have $\bar h(c)=0$. Their terms are left out; public
+    code sets $b_c=0$ there and adds $a_c\log10^{-12}$, another value with the same gradients.
+
+    As printed, and as in public code, the cross-entropy is made large, not small: with $\bar h$ a
+    constant, the gradient for $\log\bar p_c$ is $a_c-b_c$, so
+    descent raises the classes whose mean output is large for the number of views given to them,
+    the ones that are predicted too rarely. No lower bound: $b_c\to0$ where $a_c>0$.
+
+    Args:
+        probabilities: $\tilde p$, the moving average of the softmax outputs on weak views.
+        histogram: $\tilde h$, the moving average of the pseudo-labels' histogram, positive.
+        strong: Softmax outputs on the strong views.
+        mask: The samples that are trusted.
+
+    Returns:
+        The loss; exactly 0, with zero gradients, if none is trusted.
+
+    Example:
+        >>> import torch
+        >>> flat, mask = torch.full((2,), 0.5), torch.tensor([True, True])
+        >>> fairness_loss(flat, flat, torch.tensor([[0.8, 0.2], [0.2, 0.8]]), mask)  # -log 2
+        tensor(-0.6931)
+    """
+    chosen = strong[mask]
+    if len(chosen) == 0:
+        return nothing(strong)
+    shares = F.one_hot(chosen.argmax(dim=1), strong.shape[1]).to(strong).mean(dim=0)
+    met = shares > 0
+    running = probabilities / histogram
+    batch = chosen.mean(dim=0)[met] / shares[met]
+    return ((running / running.sum())[met] * (batch / batch.sum()).log()).sum()

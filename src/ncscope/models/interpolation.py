@@ -1,0 +1,63 @@
+"""Networks between two of one kind, and the statistics of their batch norms found anew."""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
+
+from ncscope.models.measuring import measuring
+
+
+def interpolated(first: nn.Module, second: nn.Module, omega: float) -> nn.Module:
+    r"""The network with weights $(1-\omega)\theta_1+\omega\theta_2$, buffers of real numbers too.
+
+    So running means and variances are interpolated as they are; see `reestimated`. Buffers of
+    integers, such as counts, are the first one's. At 0 and 1 the two networks themselves.
+
+    Source: INFO section 5.2, after Frankle et al. 2020.
+
+    Args:
+        first: The network at 0.
+        second: The network at 1, of the same kind.
+        omega: From 0 to 1.
+
+    Example:
+        >>> ends = [nn.Linear(1, 1, bias=False) for _ in range(2)]
+        >>> for end, value in zip(ends, (1.0, 3.0)):
+        ...     _ = nn.init.constant_(end.weight, value)
+        >>> interpolated(*ends, 0.25).weight.item()
+        1.5
+    """
+
+    def mixed(one: Tensor, other: Tensor) -> Tensor:
+        return (1 - omega) * one + omega * other if one.is_floating_point() else one
+
+    between, other = copy.deepcopy(first), second.state_dict()
+    state = {name: mixed(value, other[name]) for name, value in first.state_dict().items()}
+    between.load_state_dict(state)
+    return between
+
+
+def reestimated(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
+    """The network with the statistics of its batch norms found anew, by `update_bn` of torch.
+
+    Running means and variances become the averages over the batches, of the network in training
+    mode. Anything random in it draws from torch's global generators, which are left as they were.
+
+    Args:
+        model: The network; it stays as it is.
+        loader: Batches of images, or of tuples with the images first.
+
+    Example:
+        >>> import torch
+        >>> data = [torch.tensor([[1.0], [3.0]])]
+        >>> reestimated(nn.BatchNorm1d(1), data).running_mean.item()
+        2.0
+    """
+    found = copy.deepcopy(model)
+    parameter = next(found.parameters(), None)
+    with measuring(found):  # keeps the random states; `update_bn` switches the modes itself
+        update_bn(loader, found, None if parameter is None else parameter.device)
+    return found

@@ -1,0 +1,230 @@
+"""Models by name: the catalogue's own, and those of torchvision, timm and Hugging Face."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.models.catalogue import NAMES, build
+
+Weights = Mapping[str, Tensor]
+Picture = Any
+"""A PIL image; PIL is imported by the libraries that need it."""
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A classifier of images.
+
+    Attributes:
+        model: The model.
+        prepared: A coloured PIL image as the model was trained to see it; None if its library
+            does not say, and the data set's own preprocessing is meant.
+        input_name: The name of the images among the model's arguments; None for the first.
+    """
+
+    model: nn.Module
+    prepared: Callable[[Picture], Tensor] | None
+    input_name: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A model asked for.
+
+    Attributes:
+        name: Its name in its library.
+        num_classes: Outputs of a model whose weights come from a file.
+        shape: Channels, height and width of the data set's images.
+        weights: Weights from a file; None for the library's own.
+        download: Whether the library may fetch weights from the internet.
+    """
+
+    name: str
+    num_classes: int
+    shape: tuple[int, int, int]
+    weights: Weights | None
+    download: bool
+
+
+def open_model(
+    name: str,
+    num_classes: int,
+    shape: tuple[int, int, int],
+    *,
+    weights: Weights | None = None,
+    download: bool = False,
+) -> NamedModel:
+    """A trained classifier of images, by name.
+
+    Args:
+        name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME`` or ``hf:FOLDER``, or a network of
+            `NAMES`, whose preprocessing is that of the data set.
+        num_classes: Outputs of a model whose weights are given; a library's own say it themselves.
+        shape: Channels, height and width of the data set's images; sets the size of the
+            catalogue's networks.
+        weights: Its weights. Hugging Face's models have them in their folder.
+        download: Whether the library may fetch pretrained weights.
+
+    Raises:
+        InputError: An unknown library or name, a library that is not installed, no weights,
+            or weights that do not fit.
+    """
+    library, colon, inner = name.partition(":")
+    openers = {"torchvision": _torchvision, "timm": _timm, "hf": _hugging_face}
+    if colon and library not in openers:
+        raise InputError(
+            expected=f"a model of {', '.join(f'{known}:' for known in openers)} or the catalogue",
+            found=repr(name),
+            fix="for example timm:resnet18, or hf:FOLDER",
+        )
+    opener = openers[library] if colon else _catalogue
+    return opener(Wanted(inner if colon else name, num_classes, shape, weights, download))
+
+
+def _catalogue(wanted: Wanted) -> NamedModel:
+    if wanted.name not in NAMES:
+        fix = f"{_nearest(wanted.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
+        raise InputError(expected="the name of a model", found=repr(wanted.name), fix=fix)
+    if wanted.weights is None:
+        raise _no_weights(wanted.name, "pass --weights FILE")
+    channels, size, _ = wanted.shape
+    model = build(wanted.name, wanted.num_classes, in_channels=channels, image_size=size)
+    return NamedModel(_filled(model, wanted.weights, wanted.name), None)
+
+
+def _torchvision(wanted: Wanted) -> NamedModel:
+    models = _library("torchvision.models", "train")
+    known = models.list_models(module=models)
+    if wanted.name not in known:
+        expected, fix = "a classifier of torchvision", _nearest(wanted.name, known)
+        raise InputError(expected=expected, found=repr(wanted.name), fix=fix)
+    pretrained = models.get_model_weights(wanted.name).DEFAULT
+    prepared = pretrained.transforms()
+    if wanted.weights is not None:
+        model = models.get_model(wanted.name, num_classes=wanted.num_classes)
+        return NamedModel(_filled(model, wanted.weights, wanted.name), prepared)
+    if not wanted.download:
+        raise _no_weights(wanted.name)
+    return NamedModel(models.get_model(wanted.name, weights=pretrained), prepared)
+
+
+def _timm(wanted: Wanted) -> NamedModel:
+    timm = _library("timm", "train")
+    if not (timm.is_model(wanted.name.partition(".")[0]) or ":" in wanted.name):
+        expected, fix = "a model of timm", _nearest(wanted.name, timm.list_models())
+        raise InputError(expected=expected, found=repr(wanted.name), fix=fix)
+    if wanted.weights is not None:
+        model = timm.create_model(wanted.name, num_classes=wanted.num_classes)
+        _filled(model, wanted.weights, wanted.name)
+    elif wanted.download:
+        model = timm.create_model(wanted.name, pretrained=True)
+    else:
+        raise _no_weights(wanted.name)
+    settings = timm.data.resolve_model_data_config(model)
+    return NamedModel(model, timm.data.create_transform(**settings, is_training=False))
+
+
+def _hugging_face(wanted: Wanted) -> NamedModel:
+    transformers = _library("transformers", "huggingface")
+    if wanted.weights is not None:
+        fix = "leave --weights out, and put the weights into the model's folder"
+        raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
+    there = {"local_files_only": not wanted.download}
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **there)
+        model = transformers.AutoModelForImageClassification.from_pretrained(wanted.name, **there)
+    except (OSError, ValueError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise InputError(
+            expected=f"an image classifier and its preprocessor under hf:{wanted.name}",
+            found=said,
+            fix="name a folder that save_pretrained wrote, or pass --download",
+        ) from error
+
+    def prepared(picture: Picture) -> Tensor:
+        pixels: Tensor = processor(images=picture, return_tensors="pt")["pixel_values"][0]
+        return pixels
+
+    return NamedModel(model, prepared, "pixel_values")
+
+
+def _library(name: str, extra: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        library = name.partition(".")[0]
+        fix = f"pip install 'ncscope[{extra}]'"
+        raise InputError(expected=library, found="it is not installed", fix=fix) from error
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    (nearest,) = get_close_matches(name.lower(), known, n=1, cutoff=0.0)
+    return f"the nearest is {nearest}"
+
+
+def _no_weights(
+    name: str, fix: str = "pass --weights FILE, or --download for the library's own"
+) -> InputError:
+    return InputError(expected=f"weights of {name}", found="none", fix=fix)
+
+
+def _filled(model: nn.Module, weights: Weights, name: str) -> nn.Module:
+    """The model with these weights in place of its own.
+
+    Raises:
+        InputError: If names or shapes differ; the first difference is named.
+    """
+    wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    found = {key: tuple(value.shape) for key, value in weights.items()}
+    for key in [*wanted, *found]:
+        if wanted.get(key) != found.get(key):
+            raise InputError(
+                expected=f"weights of {name}: {_entry(key, wanted)}",
+                found=_entry(key, found),
+                fix="name the model that was saved; --num-classes sets its outputs",
+            )
+    model.load_state_dict(dict(weights))
+    return model
+
+
+def _entry(key: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    return f"{key} of shape {shapes[key]}" if key in shapes else f"no {key}"
+
+
+_WRAPPERS = ("_orig_mod.", "module.")
+_NESTED = ("state_dict", "model_state_dict", "model")
+
+
+def bare_weights(content: Mapping[str, Any]) -> Weights:
+    """The weights in a saved mapping: by names that a model of its own has.
+
+    Of a checkpoint, what it holds under ``state_dict``, ``model_state_dict`` or ``model``; what
+    ``torch.compile`` and ``DistributedDataParallel`` put before the names is taken away.
+
+    Raises:
+        InputError: If there is something else than tensors in it.
+
+    Example:
+        >>> list(bare_weights({"epoch": 3, "state_dict": {"module.fc.weight": torch.ones(2, 3)}}))
+        ['fc.weight']
+    """
+    for name in _NESTED:
+        if isinstance(content.get(name), Mapping):
+            return bare_weights(content[name])
+    other = [name for name, value in content.items() if not isinstance(value, Tensor)]
+    if other:
+        found, fix = f"something else under {other[0]!r}", "save model.state_dict()"
+        raise InputError(expected="weights by name", found=found, fix=fix)
+    return {_bare(name): value for name, value in content.items()}
+
+
+def _bare(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        if name.startswith(wrapper):
+            return _bare(name.removeprefix(wrapper))
+    return name

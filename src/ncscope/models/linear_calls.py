@@ -1,0 +1,131 @@
+"""Calls of linear layers in a forward pass: what they multiplied, with what, and what came out."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ncscope.models.forward import first_tensor
+
+# A language model's outputs for a whole batch can be gigabytes; two samples tell a head apart.
+TRACED_SAMPLES = 2
+
+
+@dataclass(frozen=True)
+class LinearCall:
+    """One call of a module that applies a weight matrix to one vector a sample, or a token.
+
+    Attributes:
+        name: Name of the module in the model.
+        module: The module.
+        weight: The matrix that the call used, K x d; not a copy.
+        bias: The bias that it used, or None; not a copy.
+        features: Input: B x d, or B x T x d of the first `TRACED_SAMPLES` samples; a copy.
+        output: Output: B x K, or B x T x K of the same samples; a copy.
+        quantized: Whether the weight is quantised: such a module may round its input too.
+        output_step: What the output is a multiple of, where the module rounds it; else 0.
+    """
+
+    name: str
+    module: nn.Module
+    weight: Float[Tensor, "k d"]
+    bias: Tensor | None
+    features: Float[Tensor, "*rows d"]
+    output: Float[Tensor, "*rows k"]
+    quantized: bool = False
+    output_step: float = 0.0
+
+    @property
+    def by_token(self) -> bool:
+        """Whether it was applied to every token of a sequence."""
+        return self.features.ndim == 3
+
+
+@contextmanager
+def recorded_calls(model: nn.Module) -> Iterator[list[LinearCall]]:
+    """Record the linear layers that run inside, in the order in which they end.
+
+    Example:
+        >>> import torch
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+        >>> with recorded_calls(model) as calls:
+        ...     _ = model(torch.zeros(5, 4))
+        >>> [call.name for call in calls]
+        ['0', '2']
+    """
+    calls: list[LinearCall] = []
+    handles = []
+    try:
+        for name, module in model.named_modules():
+            hook = _recorder(name, calls)
+            handles.append(module.register_forward_hook(hook, with_kwargs=True))
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _recorder(name: str, calls: list[LinearCall]) -> Any:
+    def record(
+        module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    ) -> None:
+        weight, bias = _own_tensor(module, "weight"), _own_tensor(module, "bias")
+        features, result = first_tensor((args, kwargs)), first_tensor(output)
+        if weight is None or weight.ndim < 2 or features is None or result is None:
+            return
+        matrix = dequantized(weight)
+        rows = _rows(matrix, dequantized(features), dequantized(result))
+        if rows is not None:
+            bias = None if bias is None else dequantized(bias).detach()
+            step = result.q_scale() if result.is_quantized else 0.0
+            rounded, matrix = matrix is not weight, matrix.detach().flatten(1)
+            calls.append(LinearCall(name, module, matrix, bias, *rows, rounded, step))
+
+    return record
+
+
+def _own_tensor(module: nn.Module, name: str) -> Tensor | None:
+    """A module's weight or bias; torch's quantised modules have methods of these names."""
+    value: Any = getattr(module, name, None)
+    if hasattr(module, "_packed_params"):
+        value = value()
+    return value if isinstance(value, Tensor) else None
+
+
+def dequantized(tensor: Tensor) -> Tensor:
+    """Plain floats in place of a quantised tensor, torch's own or of a library's class.
+
+    Example:
+        >>> import torch
+        >>> dequantized(torch.ones(2))
+        tensor([1., 1.])
+    """
+    if tensor.is_quantized or type(tensor).dequantize is not Tensor.dequantize:
+        plain: Tensor = tensor.dequantize()
+        return plain
+    return tensor
+
+
+def _rows(weight: Tensor, features: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Copies of input and output, one row a sample or a token; None if they are neither.
+
+    Copies, since the model may change either in place after the call.
+    """
+    if features.ndim < 2 or not features.is_floating_point():
+        return None
+    size = weight[0].numel()
+    once = features.numel() == len(features) * size
+    if once and output.numel() == len(features) * len(weight):
+        return _copied(features.flatten(1)), _copied(output.flatten(1))
+    token = features.ndim > 2 and weight.ndim == 2 and features.shape[-1] == size
+    if token and output.shape == (*features.shape[:-1], len(weight)):
+        first = features[:TRACED_SAMPLES], output[:TRACED_SAMPLES]
+        return _copied(first[0].flatten(1, -2)), _copied(first[1].flatten(1, -2))
+    return None
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone()

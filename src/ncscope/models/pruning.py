@@ -1,0 +1,51 @@
+"""Unstructured pruning: the smallest weights of a whole network set to zero, and kept there."""
+
+import copy
+
+from torch import Tensor, nn
+from torch.nn.utils import prune
+
+
+def pruned(model: nn.Module, sparsity: float) -> nn.Module:
+    """A copy without the smallest weights of all its convolutions and linear layers together.
+
+    A pruned layer's ``weight`` is ``weight_orig * weight_mask``, the parameter and a fixed buffer,
+    multiplied before each call: what is gone stays gone in training. Biases and batch norms are
+    left. Source: INFO section 5.4, after Han et al. 2015.
+
+    Args:
+        model: The dense network; it stays as it is.
+        sparsity: Share of these weights to remove, from 0 to below 1.
+
+    Example:
+        >>> import torch
+        >>> layer = nn.Linear(2, 2)
+        >>> with torch.no_grad():
+        ...     _ = layer.weight.copy_(torch.tensor([[1.0, -2.0], [3.0, 4.0]]))
+        >>> pruned(layer, 0.5).weight.tolist()
+        [[0.0, -0.0], [3.0, 4.0]]
+    """
+    sparse = copy.deepcopy(model)
+    layers = [(layer, "weight") for layer in _prunable(sparse)]
+    total = sum(layer.weight.numel() for layer, _ in layers)
+    prune.global_unstructured(
+        layers, pruning_method=prune.L1Unstructured, amount=round(sparsity * total)
+    )
+    return sparse
+
+
+def sparsity_of(model: nn.Module) -> float:
+    """The share of zeros among the weights that `pruned` chooses from.
+
+    Example:
+        >>> sparsity_of(pruned(nn.Linear(10, 10), 0.3))
+        0.3
+    """
+    weights: list[Tensor] = [layer.weight for layer in _prunable(model)]
+    zeros = sum(int((weight == 0).sum()) for weight in weights)
+    return zeros / sum(weight.numel() for weight in weights)
+
+
+def _prunable(model: nn.Module) -> list[nn.Conv2d | nn.Linear]:
+    kinds = (nn.Conv2d, nn.Linear)
+    return [module for module in model.modules() if isinstance(module, kinds)]

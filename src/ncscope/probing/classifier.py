@@ -1,0 +1,54 @@
+"""A classifier given as arrays, checked at the boundary."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.stats.batch import as_tensor
+
+
+def check_head(weight: Any, bias: Any) -> None:
+    """Refuse a bias without a weight.
+
+    Raises:
+        InputError: If that is what is given.
+    """
+    if bias is not None and weight is None:
+        fix = "pass the classifier's weight too"
+        raise InputError(expected="a weight along with the bias", found="no weight", fix=fix)
+
+
+def checked_weight(
+    weight: Any, num_classes: int, dim: int, device: torch.device | str
+) -> Float[Tensor, "k d"]:
+    """The classifier's weight in float64.
+
+    Raises:
+        InputError: If it is not K x d or not finite.
+    """
+    return _checked("weight", weight, (num_classes, dim), device)
+
+
+def checked_bias(bias: Any, num_classes: int, device: torch.device | str) -> Float[Tensor, " k"]:
+    """The classifier's bias in float64.
+
+    Raises:
+        InputError: If its length is not K or it is not finite.
+    """
+    return _checked("bias", bias, (num_classes,), device)
+
+
+def _checked(name: str, value: Any, shape: tuple[int, ...], device: torch.device | str) -> Tensor:
+    tensor = as_tensor(value, name)
+    if tuple(tensor.shape) != shape:
+        meaning = "(num_classes, dim)" if len(shape) == 2 else "(num_classes,)"
+        fix = f"pass the classifier that reads these features (shape is {meaning})"
+        found = f"shape {tuple(tensor.shape)}"
+        raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
+    if not torch.isfinite(tensor).all():
+        fix = "check that training did not diverge"
+        raise InputError(expected=f"a finite {name}", found="NaN or Inf in it", fix=fix)
+    return tensor.to(device, torch.float64)

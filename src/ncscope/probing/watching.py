@@ -1,0 +1,203 @@
+"""Measure a model in forward passes that somebody else runs: a loop, a trainer."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from inspect import signature
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.models.buffers import kept_buffers
+from ncscope.models.heads import Head, find_head
+from ncscope.models.linear_calls import dequantized
+from ncscope.models.measuring import unwrapped
+from ncscope.models.taps import Taps
+from ncscope.probing.batches import check_next_token
+from ncscope.probing.model import LayerwiseProbe, Probed, ProbeOptions, layer_names
+from ncscope.stats.statistics import ClassStatistics
+from ncscope.stats.store import FeatureStore
+
+
+class Watch:
+    """Features of the forward passes of a model, as they happen, and what they measure.
+
+    Attached to a model, it keeps the features of the latest pass. Given the labels of that pass,
+    it counts its samples in; a pass without labels does not count. The passes are measured as they
+    are: in evaluation mode or not, in whatever precision.
+
+    Only the first pass of all costs a second one, in evaluation mode, to find the head.
+
+    Args:
+        model: A classifier; of a compiled or data-parallel one, the model inside. Its own call is
+            what is watched, so a compiled one has to run uncompiled.
+        options: What to measure.
+        reference: Statistics of the training set by layer; see `probe_model`.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
+        >>> with Watch(model, ProbeOptions(layers=["0"], groups=["nc1"])) as seen:
+        ...     for _ in range(3):
+        ...         _ = model(torch.randn(10, 4))
+        ...         seen.labels(torch.arange(10) % 2)
+        ...     probed = seen.probed()
+        >>> [(layer.layer, layer.num_samples) for layer in probed.record.layers]
+        [('0', 30), ('head input', 30)]
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        options: ProbeOptions | None = None,
+        reference: Mapping[str, ClassStatistics] | None = None,
+    ) -> None:
+        self._model = unwrapped(model)
+        self._options, self._reference = options or ProbeOptions(), reference
+        self._hooks, self._gathered = ExitStack(), ExitStack()
+        self._head: Head | None = None
+        self._taps: Taps | None = None
+        self._probe: LayerwiseProbe | None = None
+        self._unchecked: Any = None
+        self._last: object = None
+
+    def __enter__(self) -> "Watch":
+        self.attach()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the model without a hook, and forget what was not asked for."""
+        self.detach()
+        self.forget()
+
+    def attach(self) -> None:
+        """See the forward passes from now on."""
+        if self._head is None:
+            finder = self._model.register_forward_pre_hook(self.begin, with_kwargs=True)
+            self._hooks.callback(finder.remove)
+        else:
+            self._tap(self._head)
+
+    def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Attach to a pass that is just beginning: a forward pre-hook of the model.
+
+        The first time of all, the head is found, with the inputs of that pass.
+        """
+        self.detach()
+        if self._head is None:
+            self._unchecked = _named_inputs(module, args, kwargs)
+            with _outliving(), kept_buffers(self._model):
+                self._head = find_head(self._model, self._unchecked, self._options.head)
+        self._tap(self._head).begin(module, args, kwargs)
+
+    def detach(self) -> None:
+        """See no more passes. What was gathered stays."""
+        self._hooks.close()
+
+    def labels(self, labels: Any) -> None:
+        """Count in the latest forward pass.
+
+        Args:
+            labels: Classes of its samples, or of its tokens, in the order of its batch.
+
+        Raises:
+            InputError: If there was no pass since the last labels, or these are not its labels.
+        """
+        taps = self._taps
+        if taps is None or taps.features is self._last:
+            raise InputError(
+                expected="a forward pass of the watched model before its labels",
+                found="none" if taps is None else "the labels of that pass twice",
+                fix="call the watched model itself, then pass the labels of that batch, once",
+            )
+        with _outliving():
+            self._probe = self._probe or self._new_probe()
+            self._probe.update(taps, self._checked(torch.as_tensor(labels)))
+        self._last = taps.features
+
+    @property
+    def counted(self) -> bool:
+        """Whether anything was counted in since the last call of `probed`."""
+        return self._probe is not None
+
+    def probed(self) -> Probed:
+        """Measure everything counted in since the last call, by this process and all others.
+
+        The head is taken as it is by now.
+
+        Raises:
+            InputError: If nothing was counted in, or fewer than two classes.
+        """
+        probe, head = self._probe, self._head
+        if probe is None or head is None:
+            raise InputError(
+                expected="forward passes of the watched model, and their labels",
+                found="none",
+                fix="run the model, pass the labels of each batch, and ask, inside the context",
+            )
+        with _outliving():
+            try:
+                return probe.result(_by_now(head))
+            finally:
+                self.forget()
+
+    def forget(self) -> None:
+        """Drop what was counted in since the last call of `probed`."""
+        self._probe = None
+        self._gathered.close()
+
+    def _tap(self, head: Head) -> Taps:
+        names = layer_names(self._model, self._options, head)
+        taps = Taps(self._model, names, head.name, pool=self._options.pool, rows=head.rows)
+        self._taps = self._hooks.enter_context(taps)
+        return taps
+
+    def _new_probe(self) -> LayerwiseProbe:
+        assert self._head is not None
+        store = self._gathered.enter_context(FeatureStore(self._options.memory))
+        return LayerwiseProbe(self._head, self._options, store, self._reference)
+
+    def _checked(self, labels: Tensor) -> Tensor:
+        """Labels on the model's device; those of the first pass are held against its inputs."""
+        assert self._head is not None
+        labels = labels.to(self._head.weight.device)
+        if self._unchecked is not None:
+            check_next_token(self._head, self._unchecked, labels, self._options.next_token)
+            self._unchecked = None
+        return labels
+
+
+@contextmanager
+def _outliving() -> Iterator[None]:
+    """Whatever mode the passes run in, tensors made inside can be updated outside of it."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+def _named_inputs(
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...] | dict[str, Any]:
+    """Arguments of a call in a form that `forward` takes: by position or by name, not both."""
+    if not kwargs:
+        return args
+    names = list(signature(module.forward).parameters)[: len(args)]
+    return dict(zip(names, args, strict=True)) | dict(kwargs)
+
+
+def _by_now(head: Head) -> Head:
+    """The head with the weight and the bias that its module has now.
+
+    Modules of torch's own quantisation keep theirs, and have no tensors of these names.
+    """
+    weight, bias = getattr(head.module, "weight", None), getattr(head.module, "bias", None)
+    if not isinstance(weight, Tensor):
+        return head
+    offset = dequantized(bias.detach()) if isinstance(bias, Tensor) else None
+    return replace(head, weight=dequantized(weight.detach()).flatten(1), bias=offset)

@@ -1,0 +1,1 @@
+"""Train with few labels: FixMatch, FreeMatch, and either with the information losses."""

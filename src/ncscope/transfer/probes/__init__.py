@@ -1,0 +1,1 @@
+"""Linear classifiers on frozen features, each at its minimum."""

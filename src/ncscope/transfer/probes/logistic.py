@@ -1,0 +1,147 @@
+"""Multinomial logistic regression on frozen features, at one strength of the penalty or many."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.math.symmetric import factor_eigen
+from ncscope.transfer.inputs import Labelled, checked_labelled, checked_strength
+from ncscope.transfer.probes.descent import Descent, Point
+from ncscope.transfer.probes.probe import LinearProbe
+
+PATH_TOLERANCE, TOLERANCE = 1e-6, 1e-12
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """A logistic probe at its minimum.
+
+    Attributes:
+        probe: The classifier, in float64.
+        strength: λ.
+        objective: What it minimises.
+        passes: Over the data, that it took; on a path, since the one before.
+    """
+
+    probe: LinearProbe
+    strength: float
+    objective: float
+    passes: float
+
+
+def fit_logistic(
+    features: Any, labels: Any, strength: float, *, tolerance: float = TOLERANCE
+) -> LogisticFit:
+    r"""Multinomial logistic regression with a penalty on the weight.
+
+    The minimiser of $\sum_i-\log p(y_i\mid h_i)+\frac\lambda2\lVert W\rVert_F^2$ over $W$ and $b$;
+    $p(c\mid h)\propto e^{\langle w_c,h\rangle+b_c}$; the bias is not penalised. As scikit-learn's
+    ``LogisticRegression`` with $C=1/\lambda$. Source: VCI 6.3.
+
+    Args:
+        features: n x d array-like.
+        labels: n integers.
+        strength: $\lambda>0$.
+        tolerance: How far the objective may stay above its minimum, as a share of it, by the
+            estimate of `Descent.minimise`.
+
+    Raises:
+        InputError: If features and labels do not fit, or the strength is not positive.
+
+    Example:
+        >>> fit = fit_logistic([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1], strength=1.0)
+        >>> fit.probe.predict(torch.tensor([[1.9], [2.1]])).tolist()
+        [0, 1]
+    """
+    (fit,) = logistic_path(features, labels, [strength], tolerance=tolerance)
+    return fit
+
+
+def logistic_path(
+    features: Any, labels: Any, strengths: Iterable[float], *, tolerance: float = PATH_TOLERANCE
+) -> Iterator[LogisticFit]:
+    r"""The fits at many strengths, from the strongest to the weakest, each begun near its minimum.
+
+    The features are centred and turned to their principal axes, where directions without
+    variance fall away. The weights of a strength are extrapolated along $\log\lambda$ from those
+    of the two before, and L-BFGS keeps its curvature pairs.
+
+    Args:
+        features: n x d array-like.
+        labels: n integers.
+        strengths: $\lambda>0$, in any order.
+        tolerance: As in `fit_logistic`. At the default the objective is within about 1e-5 of
+            its minimum, which decides accuracies and costs half of what 1e-10 does.
+
+    Raises:
+        InputError: As `fit_logistic`.
+
+    Cost: one product $2nd^2$ and an eigen-decomposition of the smaller side; then one to five
+    passes of $4ndK$ operations a strength, in float64 on the features' device. About n x (d + 4K)
+    numbers of memory.
+    """
+    samples = checked_labelled(features, labels)
+    wanted = sorted((checked_strength(each) for each in strengths), reverse=True)
+    return _path(samples, wanted, tolerance)
+
+
+def _path(samples: Labelled, strengths: list[float], tolerance: float) -> Iterator[LogisticFit]:
+    axes = _Axes(samples)
+    descent = Descent(axes.rows, samples.places, len(samples.classes), axes.penalised)
+    trail: list[tuple[float, Point]] = []
+    passes = 0.0
+    for strength in strengths:
+        start = _start(descent, trail, math.log(strength)) if trail else _beginning(descent)
+        point = descent.minimise(start, strength, tolerance)
+        trail = [*trail[-1:], (math.log(strength), point)]
+        objective = descent.objective(point, strength)
+        yield LogisticFit(
+            LinearProbe(samples.classes, *axes.unturned(point.weights)),
+            strength,
+            objective,
+            descent.passes - passes,
+        )
+        passes = descent.passes
+
+
+def _beginning(descent: Descent) -> Point:
+    """No weights, and the bias that gives the classes' shares: the minimum at infinite strength."""
+    weights = descent.rows.new_zeros(descent.num_classes, descent.rows.shape[1])
+    bias = torch.bincount(descent.labels).to(weights).log()
+    weights[:, -1] = bias - bias.mean()
+    return descent.at(weights, descent.margins(weights))
+
+
+def _start(descent: Descent, trail: Sequence[tuple[float, Point]], place: float) -> Point:
+    """On the straight line through the two points before; the one before, if there is but one."""
+    first, second = trail[0], trail[-1]
+    if first[0] == second[0]:
+        return second[1]
+    share = (place - second[0]) / (second[0] - first[0])
+    return descent.beyond(first[1], second[1], share)
+
+
+class _Axes:
+    """The features in coordinates of their own: centred, on their principal axes, and a 1."""
+
+    def __init__(self, samples: Labelled) -> None:
+        features = samples.features
+        self.mean = features.mean(0)
+        centred = features - self.mean
+        n, d = features.shape
+        self.vectors = factor_eigen(centred.mT, limit=min(n - 1, d))[0].vectors
+        self.rows = torch.cat([centred @ self.vectors, features.new_ones(n, 1)], 1)
+        self.penalised = features.new_ones(self.rows.shape[1])
+        self.penalised[-1] = 0
+
+    def unturned(
+        self, weights: Float[Tensor, "k q"]
+    ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+        """Weight and bias for the features as they came."""
+        weight = weights[:, :-1] @ self.vectors.mT
+        return weight, weights[:, -1] - weight @ self.mean

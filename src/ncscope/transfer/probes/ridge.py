@@ -1,0 +1,67 @@
+"""The least-squares probe in closed form, from moments alone."""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from ncscope.errors import InputError
+from ncscope.math.symmetric import symmetric_eigen
+from ncscope.stats.statistics import ClassStatistics
+from ncscope.transfer.inputs import checked_strength
+from ncscope.transfer.probes.probe import LinearProbe
+
+
+def ridge_probe(stats: ClassStatistics, strength: float) -> LinearProbe:
+    r"""The minimiser of the squared error of one-hot labels, with a penalty on the weight.
+
+    $\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_{y_i=c}\lVert Wh_i+b-e_c\rVert^2
+    +\frac\lambda2\lVert W\rVert_F^2$ at
+    $W=\operatorname{diag}(\pi)\tilde M^\top(\Sigma_T+\lambda I)^{-1}$, $b=\pi-W\mu_G$, where
+    $\tilde M$ has the columns $\mu_c-\mu_G$. Source: VCI theorem 5.1, which is $\lambda=0$: there
+    the inverse is the pseudo-inverse, and $W$ the least of the minimisers.
+
+    Args:
+        stats: With the pooled scatter.
+        strength: $\lambda\ge0$; of the mean over the samples, not of their sum.
+
+    Raises:
+        InputError: If the strength is negative, or the scatter was not gathered.
+
+    Example:
+        >>> from ncscope.stats.moments import ClassMoments
+        >>> from ncscope.stats.statistics import finish
+        >>> moments = ClassMoments(num_classes=2, dim=1)
+        >>> moments.update(torch.tensor([[0.0], [2.0]]), torch.tensor([0, 1]))
+        >>> probe = ridge_probe(finish(moments), strength=1.0)
+        >>> probe.weight.tolist(), probe.bias.tolist()
+        ([[-0.25], [0.25]], [0.75, 0.25])
+    """
+    (probe,) = ridge_path(stats, [strength])
+    return probe
+
+
+def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[LinearProbe]:
+    """`ridge_probe` at many strengths, in the order given, from one eigen-decomposition.
+
+    Args:
+        stats: With the pooled scatter.
+        strengths: As of `ridge_probe`.
+
+    Raises:
+        InputError: As `ridge_probe`.
+    """
+    wanted = [checked_strength(each, zero=True) for each in strengths]
+    if stats.within is None:
+        fix = "gather moments with the statistic 'scatter'"
+        expected = "moments with the within-class scatter"
+        raise InputError(expected=expected, found="none", fix=fix)
+    centred = stats.centred
+    weighted = stats.prior[:, None] * centred
+    total = symmetric_eigen(stats.within + centred.mT @ weighted)
+    turned = weighted @ total.vectors
+    return (_probe(stats, turned / (total.values + each), total.vectors) for each in wanted)
+
+
+def _probe(stats: ClassStatistics, turned: torch.Tensor, axes: torch.Tensor) -> LinearProbe:
+    weight = turned @ axes.mT
+    return LinearProbe(stats.classes, weight, stats.prior - weight @ stats.global_mean)

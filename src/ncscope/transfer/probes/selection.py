@@ -1,0 +1,94 @@
+"""A probe with the strength of its penalty chosen on samples set aside."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.transfer.inputs import Labelled, checked_labelled
+from ncscope.transfer.probes.logistic import fit_logistic, logistic_path
+from ncscope.transfer.probes.probe import MEASURES, LinearProbe, checked_measure
+
+STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
+"""97 values from 1e-6 to 1e6, evenly spaced on a logarithmic scale (VCI 6.3)."""
+
+
+@dataclass(frozen=True)
+class ChosenProbe:
+    """A probe at the strength that did best on the validation samples.
+
+    Attributes:
+        probe: Fitted to training and validation samples.
+        strength: λ.
+        validation: Accuracy on the validation samples by strength, strongest first.
+        passes: Over the training samples, that all strengths together took.
+    """
+
+    probe: LinearProbe
+    strength: float
+    validation: Mapping[float, float]
+    passes: float
+
+
+def choose_probe(
+    features: Any,
+    labels: Any,
+    validation_features: Any,
+    validation_labels: Any,
+    *,
+    measure: str = "top-1",
+    strengths: Sequence[float] = STRENGTHS,
+) -> ChosenProbe:
+    """Choose the penalty on validation samples, then fit to these and the training samples.
+
+    Of strengths with the same accuracy, the one with the least validation cross-entropy is
+    taken. Source: VCI 6.3.
+
+    Args:
+        features: Of the training samples, n x d array-like.
+        labels: Of the training samples.
+        validation_features: m x d array-like.
+        validation_labels: m integers, each of a class with training samples.
+        measure: The accuracy to choose by: ``"top-1"`` or ``"mean per class"``.
+        strengths: Of the penalty; see `fit_logistic`.
+
+    Raises:
+        InputError: If something does not fit.
+    """
+    accuracy = MEASURES[checked_measure(measure)]
+    train = checked_labelled(features, labels)
+    held_out = _checked_validation(validation_features, validation_labels, train)
+    places = torch.searchsorted(train.classes, held_out.labels)
+    judged: dict[float, tuple[float, float]] = {}
+    passes = 0.0
+    for fit in logistic_path(train.features, train.labels, strengths):
+        scores = fit.probe.scores(held_out.features)
+        loss = float(torch.nn.functional.cross_entropy(scores, places))
+        predicted = train.classes[scores.argmax(1)]
+        judged[fit.strength] = accuracy(predicted, held_out.labels), -loss
+        passes += fit.passes
+    best = max(judged, key=lambda strength: judged[strength])
+    rows = torch.cat([train.features, held_out.features])
+    probe = fit_logistic(rows, torch.cat([train.labels, held_out.labels]), best).probe
+    return ChosenProbe(probe, best, {at: found for at, (found, _) in judged.items()}, passes)
+
+
+def _checked_validation(features: Any, labels: Any, train: Labelled) -> Labelled:
+    held_out = checked_labelled(features, labels)
+    if held_out.features.shape[1] != train.features.shape[1]:
+        expected = f"validation features of dimension {train.features.shape[1]}"
+        found, fix = f"dimension {held_out.features.shape[1]}", "take them from the same layer"
+        raise InputError(expected=expected, found=found, fix=fix)
+    _check_known(held_out.classes, train.classes)
+    return held_out
+
+
+def _check_known(classes: Tensor, known: Tensor) -> None:
+    strange = classes[~torch.isin(classes, known)]
+    if len(strange):
+        found = f"label {int(strange[0])}, which no training sample has"
+        fix = "split each class between training and validation"
+        raise InputError(expected="validation labels seen in training", found=found, fix=fix)

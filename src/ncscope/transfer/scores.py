@@ -1,0 +1,96 @@
+"""Scores of a checkpoint on a downstream set that need no probe: LogME and the H-score."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.math.symmetric import symmetric_eigen
+from ncscope.metrics.discriminants import Discriminants, discriminants, full_rank
+from ncscope.metrics.variability import vci
+from ncscope.stats.statistics import ClassStatistics
+
+_GRID = 0.5  # of the logarithm of a ratio of precisions
+_GOLDEN = (5**0.5 - 1) / 2
+_SECTIONS = 40
+
+
+def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float[Tensor, ""]:
+    r"""$\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$.
+
+    Source: Bao et al. 2019, definition 2. Range $[0,\min(d,K-1)]$; the larger, the better the
+    classes are told apart by a linear function. Equal to $(1-\mathrm{VCI})\min(d,K-1)$ of the same
+    samples: on downstream data the two rank checkpoints of more than $K$ features alike.
+    Invariant under every invertible linear map and shift.
+
+    Args:
+        stats: Of the downstream samples, with the pooled scatter.
+        found: Their `discriminants`, where they are known.
+    """
+    known = discriminants(stats) if found is None else found
+    return (1 - vci(stats, known)) * full_rank(stats)
+
+
+def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
+    r"""The log evidence of labels given features, a sample, averaged over the classes.
+
+    For each class $c$ with $y\in\{0,1\}^n$ and the features as they are, $F$:
+    $\frac1n\max_{\alpha,\beta}\log p(y\mid F)$ of the model $y=Fw+\beta^{-1/2}\varepsilon$,
+    $w=\alpha^{-1/2}\eta$ with standard normal $\varepsilon$ and $\eta$. With
+    $\rho=\alpha/\beta$, the eigenvalues $\sigma_j$ of $F^\top F$ and $u_j$ the left singular
+    vectors of $F$, that is
+    $-\frac12(1+\log2\pi)-\frac12\min_\rho[\log s(\rho)+\frac1n\sum_j\log(1+\frac{\sigma_j}\rho)]$,
+    $s(\rho)=\frac1n(\lVert y\rVert^2-\sum_j\frac{\sigma_j}{\rho+\sigma_j}\langle u_j,y\rangle^2)$.
+    Source: You, Liu, Wang, Long 2021, section 4, whose fixed point in $\alpha$ and $\beta$ is a
+    stationary point of the same; it may approach no such point where $n\le d$, and the maximum is
+    still finite. The larger, the better. Invariant under rotation and uniform scaling, not
+    under a shift: there is no intercept.
+
+    Args:
+        stats: Of the downstream samples, under the empirical prior, with the pooled scatter.
+
+    Cost: one eigen-decomposition, $9d^3$ operations; the features are not looked at again.
+    """
+    assert stats.within is not None
+    counts = stats.counts.to(stats.means)
+    n = counts.sum()
+    second = n * stats.within + stats.means.mT @ (counts[:, None] * stats.means)
+    axes = symmetric_eigen(second, limit=min(int(n), stats.dim))
+    along = counts[:, None] * (stats.means @ axes.vectors)
+    profile = _Profile(axes.values, along.square() / axes.values, counts, n)
+    return -(1 + math.log(2 * math.pi) + profile.least()).mean() / 2
+
+
+class _Profile:
+    r"""$\log s(\rho)+\frac1n\sum_j\log(1+\sigma_j/\rho)$ of each class, and its minimum."""
+
+    def __init__(
+        self,
+        values: Float[Tensor, " r"],
+        seen: Float[Tensor, "k r"],
+        whole: Float[Tensor, " k"],
+        n: Float[Tensor, ""],
+    ) -> None:
+        self.values, self.seen, self.n = values, seen, n
+        rounding = torch.finfo(seen.dtype).eps * whole
+        self.unseen = torch.maximum(whole - seen.sum(1), rounding)
+
+    def at(self, log_ratio: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+        """The profile of each class at a ratio of its own."""
+        ratio = log_ratio.exp()[:, None]
+        left = self.unseen + (self.seen * (ratio / (ratio + self.values))).sum(1)
+        return torch.log(left / self.n) + torch.log1p(self.values / ratio).sum(1) / self.n
+
+    def least(self) -> Float[Tensor, " k"]:
+        """The least value, from a grid of ratios and golden sections around its best."""
+        eps = torch.finfo(self.values.dtype).eps
+        ends = math.log(eps * float(self.values[-1])), math.log(float(self.values[0]) / eps)
+        grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(self.values)
+        best = torch.stack([self.at(place.expand(len(self.seen))) for place in grid]).argmin(0)
+        low, high = grid[best] - _GRID, grid[best] + _GRID
+        for _ in range(_SECTIONS):
+            inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+            left = self.at(inner) < self.at(outer)
+            low, high = torch.where(left, low, inner), torch.where(left, outer, high)
+        return self.at((low + high) / 2)

@@ -1,0 +1,41 @@
+"""`watch` gives the report of `measure_model`, of passes that the caller ran."""
+
+import pytest
+import torch
+
+import ncscope
+from ncscope.models.residual import ResidualNet
+
+LABELS = torch.arange(40) % 4
+INPUTS = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) + torch.eye(6)[LABELS]
+BATCHES = list(zip(INPUTS.split(15), LABELS.split(15), strict=True))
+
+
+def test_the_report_is_that_of_measure_model():
+    torch.manual_seed(0)
+    model = ResidualNet(in_features=6, width=8, depth=2, num_classes=4).eval()
+    counts = torch.bincount(LABELS)
+    settings = {
+        "layers": ["stem", "blocks.0"],
+        "groups": ["nc1", "nc4", "mse"],
+        "layer_groups": ["nc2", "nc4"],
+        "prior": "uniform",
+        "class_counts": counts,
+        "weight_decay": 0.1,
+        "pool": True,
+        "memory": 0,
+    }
+    others = [(inputs + 0.1, labels) for inputs, labels in BATCHES]
+    reference = ncscope.measure_model(model, others, progress=False, **settings)
+    settings["reference"] = reference
+    expected = ncscope.measure_model(model, BATCHES, progress=False, **settings)
+    with torch.no_grad(), ncscope.watch(model, **settings) as seen:
+        for inputs, labels in BATCHES:
+            model(inputs)
+            seen.labels(labels)
+        report = seen.report()
+    assert report.probe == expected.probe
+    assert list(report.layers) == list(expected.layers)
+    assert report["ncc_accuracy"] != ncscope.measure_model(model, BATCHES)["ncc_accuracy"]
+    with pytest.raises(ncscope.InputError, match="and ask, inside the context"):
+        seen.report()

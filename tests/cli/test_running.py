@@ -1,0 +1,178 @@
+"""What holds for every command: help with examples, completion, exit codes, one-line errors."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import typer
+
+from ncscope.cli import main
+from ncscope.cli.app import app
+from ncscope.theory.statements.statement import Result
+from ncscope.training.data.catalogue import CATALOGUE
+
+NCSCOPE = Path(sys.executable).with_name("ncscope")
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(word) for word in words])
+    return int(stopped.value.code or 0)
+
+
+def commands() -> dict[str, object]:
+    """Every command but the root, by the words that call it."""
+    found = {}
+    groups = [("", typer.main.get_command(app))]
+    for name, group in groups:
+        context = typer.Context(group)
+        for child in group.list_commands(context):
+            command, words = group.get_command(context, child), f"{name} {child}".strip()
+            found[words] = command
+            if hasattr(command, "list_commands"):
+                groups.append((words, command))
+    return found
+
+
+def test_every_command_says_what_it_does_and_shows_an_example(capsys) -> None:
+    found = commands()
+    assert {"demo", "measure", "theory", "reproduce", "doctor", "simulate ufm"} <= set(found)
+    for words in ["", *found]:
+        assert run(*words.split(), "--help") == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert f"Example: ncscope {words}" in text, words
+    for words, command in found.items():
+        for option in command.params:
+            assert getattr(option, "help", None), (words, option.name)
+
+
+def test_the_list_of_commands_fits_the_screen(capsys) -> None:
+    assert run("--help") == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2]
+
+
+def completed(*words: str) -> list[str]:
+    asked = {
+        "_NCSCOPE_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = subprocess.run(
+        [NCSCOPE], env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_the_shell_completes_experiments() -> None:
+    assert completed("ncscope", "reproduce", "pfc/") == ["pfc/mufm", "pfc/training"]
+
+
+@pytest.mark.slow
+def test_the_shell_completes_commands_models_and_options() -> None:
+    assert completed("ncscope", "re") == ["reproduce", "report"]
+    assert completed("ncscope", "simulate", "cen") == ["central-path"]
+    assert completed("ncscope", "measure", "--spl") == ["--split"]
+
+
+def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_path) -> None:
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    assert run("doctor", "--data", tmp_path, "--json") == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["torch"]["found"] == version("torch")
+    assert found["cifar10"] == {
+        "part": "data sets",
+        "name": "cifar10",
+        "found": str(tmp_path / "cifar-10-batches-py"),
+        "fix": "",
+    }
+    assert found["svhn"]["fix"] == "--download"
+    stored = {name for name, each in found.items() if each["part"] == "data sets"}
+    made = {"digits", "warped-digits", "patterns", "patterns-20"}
+    assert stored == set(CATALOGUE) - made
+    assert run("doctor", "--data", tmp_path) == 0
+    assert "data sets" in capsys.readouterr().out
+
+
+def test_a_library_that_is_missing_names_its_extra(monkeypatch, capsys) -> None:
+    from importlib.metadata import PackageNotFoundError
+
+    from ncscope.api import doctor
+
+    def none_of_timm(name: str) -> str:
+        if name == "timm":
+            raise PackageNotFoundError
+        return "1.2.3"
+
+    monkeypatch.setattr(doctor, "version", none_of_timm)
+    assert run("doctor", "--json") == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["timm"]["found"] == "missing"
+    assert found["timm"]["fix"] == "pip install 'ncscope[train]'"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("reproduce xufm/ufm --out a", "with --resume to go on with a"),
+        ("train xufm/ufm", f"with --resume to go on with {Path('runs', 'xufm-ufm-small')}"),
+        ("simulate ufm --out b", "with --resume to go on with b"),
+        ("simulate ufm", "error: interrupted\n"),
+    ],
+)
+def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ncscope.api.studies.reproduce", interrupted)
+    monkeypatch.setattr("ncscope.api.studies.simulate", interrupted)
+    assert run(*words.split()) == 130
+    err = capsys.readouterr().err
+    assert err.startswith("error: interrupted")
+    assert err.count("\n") == 1
+    assert said in err
+
+
+@pytest.mark.slow
+def test_a_run_that_is_interrupted_goes_on_as_it_says(tmp_path) -> None:
+    command = [NCSCOPE, "reproduce", "xufm/ufm", "--out", tmp_path / "run"]
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / "metrics.jsonl").exists():
+        assert first.poll() is None
+    first.send_signal(signal.SIGINT)
+    _, err = first.communicate()
+    assert first.returncode == 130
+    assert err.strip().endswith(f"with --resume to go on with {tmp_path / 'run'}")
+    assert subprocess.run([*command, "--resume"], check=False).returncode == 0
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so(
+    monkeypatch, capsys
+) -> None:
+    failing = Result("a/b", "it holds", "A 1", 3, 1.0, 1e-9, "fails", seed=7)
+    monkeypatch.setattr("ncscope.api.theory.check_theory", lambda seed, only: [failing])
+    assert run("theory", "--json") == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)[0]["verdict"] == "fails"
+    assert "error" not in err
+
+    def broken(seed: int | None, only: str | None) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("ncscope.api.theory.check_theory", broken)
+    assert run("theory", "--json") == 1
+    out, err = capsys.readouterr()
+    expected = "error: ZeroDivisionError: by zero; run again with --debug for the traceback\n"
+    assert (out, err) == ("", expected)
+
+
+def test_usage_errors_name_the_command(capsys) -> None:
+    assert run("measure", "--no-such") == 2
+    err = capsys.readouterr().err
+    assert err == "error: No such option: --no-such See ncscope measure --help.\n"
+    assert run("simulate") == 2

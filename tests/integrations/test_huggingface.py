@@ -1,0 +1,145 @@
+"""The callback in real runs of transformers' trainer logs what `measure_model` measures."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainingArguments,
+    ViTConfig,
+    ViTForImageClassification,
+    default_data_collator,
+)
+from transformers.utils import logging
+
+import ncscope
+from ncscope.integrations.huggingface import NeuralCollapseCallback
+
+SIZE = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "num_labels": 4,
+}
+Rows = list[dict[str, Any]]
+logging.set_verbosity_error()
+
+
+def images(count: int, seed: int) -> Rows:
+    noise = torch.randn(count, 3, 4, 4, generator=torch.Generator().manual_seed(seed))
+    return [{"pixel_values": noise[i] + i % 4, "labels": i % 4} for i in range(count)]
+
+
+def sentences(count: int, seed: int) -> Rows:
+    """Of 1 to 7 words."""
+    words = torch.randint(1, 10, (count, 7), generator=torch.Generator().manual_seed(seed))
+    return [
+        {"input_ids": (words[i] + 10 * (i % 4)).tolist()[: i % 7 + 1], "labels": i % 4}
+        for i in range(count)
+    ]
+
+
+def padded(rows: Rows) -> dict[str, Tensor]:
+    longest = max(len(row["input_ids"]) for row in rows)
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    ids = [row["input_ids"] + [0] * (longest - len(row["input_ids"])) for row in rows]
+    return {
+        "input_ids": torch.tensor(ids),
+        "attention_mask": (torch.arange(longest) < lengths[:, None]).long(),
+        "labels": torch.tensor([row["labels"] for row in rows]),
+    }
+
+
+def vision() -> nn.Module:
+    return ViTForImageClassification(ViTConfig(**SIZE, image_size=4, patch_size=2))
+
+
+def language() -> nn.Module:
+    return BertForSequenceClassification(
+        BertConfig(**SIZE, vocab_size=50, max_position_embeddings=8)
+    )
+
+
+KINDS = {
+    "images": (vision, images, default_data_collator, "vit.layers.0"),
+    "sequences": (language, sentences, padded, "bert.encoder.layer.0"),
+}
+
+
+def run(
+    folder: Path, make: Callable[[], nn.Module], data: Callable[..., Rows], collate: Any, **settings
+) -> Trainer:
+    torch.manual_seed(0)
+    arguments = TrainingArguments(
+        str(folder),
+        num_train_epochs=2,
+        per_device_train_batch_size=8,
+        per_device_eval_batch_size=16,
+        learning_rate=1e-2,
+        eval_strategy="epoch",
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        **settings,
+    )
+    train, held_out = data(24, 0), data(40, 1)
+    return Trainer(
+        make(), arguments, train_dataset=train, eval_dataset=held_out, data_collator=collate
+    )
+
+
+def counted(model: nn.Module) -> list[int]:
+    passes: list[int] = []
+    model.register_forward_pre_hook(lambda module, args: passes.append(1))
+    return passes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("capsys")
+def test_evaluations_are_measured(kind, tmp_path):
+    make, data, collate, layer = KINDS[kind]
+    alone, followed = (run(tmp_path, make, data, collate) for _ in range(2))
+    callback = NeuralCollapseCallback(followed)
+    followed.add_callback(callback)
+    passes = counted(alone.model), counted(followed.model)
+    for trainer in (alone, followed):
+        torch.manual_seed(1)
+        trainer.train()
+    assert len(passes[1]) == len(passes[0]) + 1  # finds the head
+    after = followed.model.state_dict(), alone.model.state_dict()
+    torch.testing.assert_close(*after, rtol=0, atol=0)
+
+    loader = DataLoader(data(40, 1), batch_size=16, collate_fn=collate)
+    report = ncscope.measure_model(followed.model, loader, pool=True, progress=False)
+    assert callback.latest["eval"] == report.probe
+    logs = [log for log in followed.state.log_history if "eval_nc1" in log]
+    assert [log["epoch"] for log in logs] == [1, 2]
+    assert logs[-1][f"eval_{layer}/pfc1"] == report.layers[layer]["pfc1"]
+    assert {key: logs[-1][f"eval_{key}"] for key in report} == dict(report)
+
+    followed.predict(data(16, 2))  # leaves nothing behind
+    returned = followed.evaluate(metric_key_prefix="again")
+    assert returned["again_nc1"] == report["nc1"]
+    followed.remove_callback(callback)
+    assert "eval_nc1" not in followed.evaluate()
+    hooked = [name for name, module in followed.model.named_modules() if module._forward_hooks]
+    assert hooked == []
+
+
+@pytest.mark.usefixtures("capsys")
+def test_a_model_that_is_not_given_the_labels_is_refused(tmp_path):
+    trainer = run(tmp_path, vision, images, default_data_collator, label_smoothing_factor=0.1)
+    trainer.add_callback(NeuralCollapseCallback(trainer, groups=["nc1"]))
+    with pytest.raises(ncscope.InputError, match=r"expected 'labels' among .*found none"):
+        trainer.evaluate()

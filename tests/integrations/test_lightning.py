@@ -1,0 +1,86 @@
+"""The callback in real runs of Lightning's trainer logs what `measure_model` measures."""
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule
+from torch import nn
+from torch.utils.data import DataLoader
+
+import ncscope
+from ncscope.integrations.lightning import NeuralCollapseCallback
+
+from .lightning_runs import Classifier, fit, samples
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The '.*_dataloader' does not have many workers",
+)
+TRAIN, HELD_OUT = (DataLoader(samples(n, seed), batch_size=16) for n, seed in ((48, 0), (32, 1)))
+SOME = {"groups": ["nc1", "nc3", "nc4"]}
+
+
+def assert_logged(logged: dict, prefix: str, model: Classifier, batches, **options) -> None:
+    report = ncscope.measure_model(model.net, batches, progress=False, **options)
+    *before, last = report.layers.items()
+    expected = {f"{prefix}/{name}/{key}": v for name, layer in before for key, v in layer.items()}
+    expected |= {f"{prefix}/{key}": value for key, value in last[1].items()}
+    found = {key: float(v) for key, v in logged.items() if key.startswith(prefix)}
+    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)  # logged in float32
+
+
+def test_both_sets_are_measured_on_the_final_weights():
+    callback = NeuralCollapseCallback(every_n_epochs=2)
+    trainer, model = fit(callback)
+    alone = fit(None)[1]
+    # the second epoch and the last: a head to find and three batches each; and a head to validate
+    assert model.passes == alone.passes + 2 * 4 + 1
+    torch.testing.assert_close(model.state_dict(), alone.state_dict(), rtol=0, atol=0)
+    assert_logged(trainer.callback_metrics, "train", model, TRAIN)
+    assert_logged(trainer.callback_metrics, "val", model, HELD_OUT)
+    assert callback.latest["val"] == ncscope.measure_model(model.net, HELD_OUT).probe
+    assert {name for name, module in model.named_modules() if module._forward_hooks} == set()
+
+
+def test_validation_costs_one_pass_in_all():
+    alone, followed = fit(None)[1], fit(NeuralCollapseCallback(train=None, **SOME))[1]
+    assert followed.passes == alone.passes + 1  # finds the head
+
+
+def test_steps_are_measured_as_they_were():
+    callback = NeuralCollapseCallback(train="steps", validation=False, **SOME)
+    trainer, model = fit(callback)
+    assert model.passes == fit(None)[1].passes + 1
+    assert callback.latest["train"].layers[-1].num_samples == 48
+    report = ncscope.measure_model(model.net, TRAIN, progress=False, **SOME)
+    moved = float(trainer.callback_metrics["train/nc1"])
+    assert moved == pytest.approx(report["nc1"], rel=0.2)
+    assert moved != pytest.approx(report["nc1"], rel=0.005)
+    assert set(callback.latest) == {"train"}
+
+
+def test_validating_apart_and_batches_of_another_kind():
+    callback = NeuralCollapseCallback(
+        network="net",
+        every_n_epochs=100,
+        split_batch=lambda batch: (batch[0], 3 - batch[1]),
+        **SOME,
+    )
+    trainer, model = fit(None)
+    trainer.callbacks.append(callback)
+    trainer.validate(model, HELD_OUT, verbose=False)
+    turned = [(inputs, 3 - labels) for inputs, labels in HELD_OUT]
+    assert_logged(trainer.callback_metrics, "val", model, turned, **SOME)
+
+
+def test_which_submodule_is_the_network():
+    found = NeuralCollapseCallback()._network
+    one, several = Classifier(), LightningModule()
+    several.body, several.head = nn.Linear(2, 2), nn.Linear(2, 2)
+    assert found(one) is one.net
+    assert found(several) is several
+
+
+@pytest.mark.parametrize("settings", [{"train": "epoch"}, {"every_n_epochs": 0}])
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_settings_that_are_none_are_refused(settings):
+    with pytest.raises(ncscope.InputError, match=f"expected {next(iter(settings))}"):
+        NeuralCollapseCallback(**settings)

@@ -1,0 +1,73 @@
+"""The pseudo-labels' losses, by hand and against the papers' formulas sample by sample."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ncscope.losses.pseudo_labels import (
+    class_thresholds,
+    consistency_loss,
+    fairness_loss,
+    trusted,
+)
+from tests.training.semi_supervised import restated
+
+
+def batch(seed: int, n: int = 40, k: int = 5) -> tuple[Tensor, Tensor]:
+    """Logits on weak and strong views."""
+    draws = torch.Generator().manual_seed(seed)
+    weak = 2 * torch.randn(n, k, generator=draws, dtype=torch.float64)
+    return weak, weak + torch.randn(n, k, generator=draws, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_step_is_the_papers_formulas(seed: int) -> None:
+    weak, strong = batch(seed)
+    q, views = restated.softmax(weak.numpy()), restated.softmax(strong.numpy())
+    state = restated.FreeMatch(5, decay=0.3)
+    state.update(q)
+    mask = state.mask(q)
+    assert 0 < sum(mask) < len(mask)
+    p, h = torch.tensor(state.p), torch.tensor(state.h)
+    thresholds = class_thresholds(torch.tensor(state.tau), p.double())
+    np.testing.assert_allclose(thresholds, state.thresholds(), rtol=1e-6)
+    ours = trusted(weak.softmax(1), thresholds)
+    assert ours.tolist() == mask
+    cost = consistency_loss(strong, weak.argmax(1), ours)
+    assert float(cost) == pytest.approx(restated.consistency(q, views, mask), rel=1e-12)
+    fair = fairness_loss(p.double(), h.double(), strong.softmax(1), ours)
+    assert float(fair) == pytest.approx(restated.fairness(state, views, mask), rel=1e-6)
+
+
+def test_fairness_by_hand() -> None:
+    p, h = torch.tensor([0.4375, 0.5625]), torch.tensor([0.375, 0.625])
+    strong = torch.tensor([[0.3, 0.7], [0.6, 0.4], [0.9, 0.1]])
+    mask = torch.tensor([True, True, False])
+    # p/h = (7/6, 9/10), a = (35/62, 27/62); means (.45, .55) over shares (1/2, 1/2)
+    by_hand = 35 / 62 * math.log(0.45) + 27 / 62 * math.log(0.55)
+    assert float(fairness_loss(p, h, strong, mask)) == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_fairness_raises_the_classes_that_are_given_out_too_rarely() -> None:
+    shares, means = torch.tensor([0.75, 0.25]), torch.tensor([0.55, 0.45])
+    p = torch.tensor([0.5, 0.5])
+    strong = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.4, 0.6]], requires_grad=True)
+    loss = fairness_loss(p, p, strong, torch.ones(4, dtype=torch.bool))
+    (slope,) = torch.autograd.grad(loss, strong)
+    b = means / shares / (means / shares).sum()
+    expected = (0.5 - b) / means / 4  # the gradient for the log of a mean is a - b
+    torch.testing.assert_close(slope, expected.expand(4, 2))
+    assert slope[0, 0] > 0 > slope[0, 1]
+
+
+def test_nothing_trusted_costs_nothing() -> None:
+    strong = torch.rand(3, 2, requires_grad=True)
+    none = torch.zeros(3, dtype=torch.bool)
+    loss = fairness_loss(torch.ones(2), torch.ones(2), strong, none)
+    loss = loss + consistency_loss(strong, torch.zeros(3, dtype=torch.int64), none)
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert not strong.grad.any()

@@ -1,0 +1,166 @@
+"""Passes that somebody else runs measure what a pass over the loader measures."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.models.residual import ResidualNet
+from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.watching import Watch
+
+GENERATOR = torch.Generator().manual_seed(0)
+LABELS = torch.arange(50) % 4
+INPUTS = torch.randn(50, 6, generator=GENERATOR) + 2 * torch.eye(6)[LABELS]
+LOADER = list(zip(INPUTS.split(16), LABELS.split(16), strict=True))
+MODES = (torch.inference_mode, torch.no_grad, torch.enable_grad, torch.inference_mode)
+HEAD = ProbeOptions(layers=(), groups=("nc1", "nc3"))
+
+
+def network() -> ResidualNet:
+    torch.manual_seed(0)
+    return ResidualNet(in_features=6, width=8, depth=2, num_classes=4)
+
+
+class MaskedMean(nn.Module):
+    """A classifier of sequences: layers on every token, the head on the average of those kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.tokens = nn.Embedding(9, 5), nn.Linear(5, 5)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor) -> Tensor:
+        kept = attention_mask[:, :, None].float()
+        return self.head((self.tokens(self.embed(ids)) * kept).sum(1) / kept.sum(1))
+
+
+def test_what_is_watched_is_what_is_probed():
+    model = network().eval()
+    expected = probe_model(model, LOADER)
+    with Watch(model) as seen:
+        for mode, (inputs, labels) in zip(MODES, LOADER, strict=True):
+            with mode():
+                model(inputs)
+                seen.labels(labels.tolist())
+        probed = seen.probed()
+    assert probed.record == expected.record
+    last = [list(found.statistics.values())[-1].means for found in (probed, expected)]
+    torch.testing.assert_close(*last, rtol=0, atol=0)
+
+
+def test_nothing_is_computed_in_the_precision_of_the_passes():
+    model, options = network().eval(), ProbeOptions(groups=("nc4",), layer_groups=("nc4",))
+    inputs, labels = torch.randn(4000, 6, generator=GENERATOR), torch.arange(4000) % 4
+    expected = probe_model(model, [(inputs, labels)], options)
+    with Watch(model, options) as seen:
+        model(inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            seen.labels(labels)
+            assert seen.probed().record == expected.record
+
+
+def test_the_first_pass_is_read_with_its_mask():
+    model, options = MaskedMean().eval(), ProbeOptions(layers=["tokens"], pool=True)
+    ids = torch.randint(9, (12, 4), generator=torch.Generator().manual_seed(1))
+    mask = (torch.arange(4) < torch.arange(12)[:, None] % 4 + 1).long()
+    labels = torch.arange(12) % 3
+    expected = probe_model(model, [({"ids": ids, "attention_mask": mask}, labels)], options)
+    with Watch(model, options) as seen:
+        model(ids, attention_mask=mask)  # one by position, one by name
+        seen.labels(labels)
+        probed = seen.probed()
+    assert probed.record == expected.record
+    plain, pooled = probed.record.layers[0].metrics, probed.record.layers[-1].metrics
+    assert plain["pfc1"] == pytest.approx(pooled["pfc1"])  # the head's input is the same average
+
+
+def test_passes_without_labels_do_not_count():
+    model = network().eval()
+    with Watch(model, HEAD) as seen:
+        for inputs, labels in LOADER:
+            model(inputs)
+            model(inputs + 100)
+            model(inputs)
+            seen.labels(labels)
+            model(inputs)
+        assert seen.probed().record == probe_model(model, LOADER, HEAD).record
+
+
+def test_every_result_is_of_what_came_since_the_last():
+    model = network().eval()
+    with Watch(model, HEAD) as seen:
+        for count in (1, 3):
+            for inputs, labels in LOADER[:count]:
+                model(inputs)
+                seen.labels(labels)
+            assert seen.probed().record == probe_model(model, LOADER[:count], HEAD).record
+        with pytest.raises(InputError, match=r"expected forward passes .* found none"):
+            seen.probed()
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_labels_belong_to_one_pass():
+    model = network()
+    with Watch(model, HEAD) as seen:
+        with pytest.raises(InputError, match="found none; call the watched model itself"):
+            seen.labels(LABELS)
+        model(INPUTS)
+        with pytest.raises(InputError, match="one label a sample"):
+            seen.labels(LABELS[:3])
+        seen.labels(LABELS)
+        with pytest.raises(InputError, match="found the labels of that pass twice"):
+            seen.labels(LABELS)
+
+
+class Counter(nn.Module):
+    """Counts its calls in a buffer, in evaluation mode too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        self.calls += 1
+        return rows
+
+
+def trained(watched: bool) -> tuple[nn.Module, float | None]:
+    """Three steps with dropout, batch norm and a moving head, watched or not."""
+    torch.manual_seed(0)
+    body = (nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(), Counter())
+    model = nn.Sequential(*body, nn.Linear(8, 4))
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    seen = Watch(model, HEAD)
+    if watched:
+        seen.attach()
+    for inputs, labels in LOADER:
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        if watched:
+            seen.labels(labels)
+        optimiser.step()
+        optimiser.zero_grad()
+    seen.detach()
+    found = seen.probed().record.layers[-1].metrics["nc3_self_duality"] if watched else None
+    return model, found
+
+
+def test_training_goes_as_if_nobody_watched():
+    alone, _ = trained(watched=False)
+    model, _ = trained(watched=True)
+    torch.testing.assert_close(model.state_dict(), alone.state_dict(), rtol=0, atol=0)
+    assert all(module.training for module in model.modules())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_the_head_is_taken_as_it_is_when_asked_for():
+    model = network().eval()
+    with Watch(model, HEAD) as seen:
+        for inputs, labels in LOADER:
+            model(inputs)
+            seen.labels(labels)
+        with torch.no_grad():
+            model.classifier.weight.normal_()
+        probed = seen.probed()
+    assert probed.record == probe_model(model, LOADER, HEAD).record

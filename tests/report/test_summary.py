@@ -1,0 +1,28 @@
+"""A study's table of what it came to, on the page and in the terminal."""
+
+import io
+
+from rich.console import Console
+
+from ncscope.report.study_page import RunView, study_page
+from ncscope.report.summary import Summary, summary_table
+
+TABLE = Summary("Errors, <mean>", ["10 labels", "40 labels"], {"plain": ["2.0 ± 0.1", "1.0"]})
+
+
+def test_the_page_shows_the_table_with_its_caption() -> None:
+    run = RunView("", [], [], [], [], {}, tables=[TABLE])
+    page = study_page("Title", "Lead.", [], [run])
+    assert "<caption>Errors, &lt;mean&gt;</caption>" in page
+    assert '<th scope="row">plain</th><td class="number">2.0 ± 0.1</td>' in page
+    without = study_page("Title", "Lead.", [], [RunView("", [], [], [], [], {})])
+    assert "<caption>" not in without
+
+
+def test_the_terminal_shows_the_table_with_its_caption() -> None:
+    out = io.StringIO()
+    Console(file=out, width=60).print(summary_table(TABLE))
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert ["10", "labels", "40", "labels"] in lines
+    assert ["plain", "2.0", "±", "0.1", "1.0"] in lines
+    assert ["Errors,", "<mean>"] in lines

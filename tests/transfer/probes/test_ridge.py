@@ -1,0 +1,64 @@
+"""The closed form against normal equations on the samples themselves."""
+
+import pytest
+import torch
+
+from ncscope.errors import InputError
+from ncscope.metrics.discriminants import discriminants
+from ncscope.metrics.variability import linear_probe_mse
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.statistics import finish
+from ncscope.transfer import ridge_path, ridge_probe
+from tests.transfer.samples import blobs
+
+
+def weighted(dim: int, prior: str):
+    """Samples of unequal classes, their weights under a prior, and the statistics."""
+    features, labels = blobs(60, dim, 4, seed=dim)
+    keep = (labels < 2) | (torch.arange(60) < 30)
+    features, labels = features[keep] + 5, labels[keep]
+    counts = torch.bincount(labels)
+    moments = ClassMoments(4, dim, prior=prior, class_counts=counts)
+    moments.update(features, labels)
+    share = counts.double() / counts.sum() if prior == "empirical" else torch.full((4,), 0.25)
+    return features, labels, (share / counts)[labels].double(), finish(moments)
+
+
+def by_normal_equations(features, labels, weights, strength):
+    n, d = features.shape
+    extended = torch.cat([features, torch.ones(n, 1).double()], 1)
+    penalty = strength * torch.eye(d + 1).double()
+    penalty[d, d] = 0
+    left = extended.mT @ (weights[:, None] * extended) + penalty
+    right = extended.mT @ (weights[:, None] * torch.eye(4).double()[labels])
+    return torch.linalg.solve(left, right).mT
+
+
+@pytest.mark.parametrize("prior", ["empirical", "uniform"])
+@pytest.mark.parametrize("dim", [3, 70])
+def test_the_closed_form_solves_the_normal_equations(dim, prior):
+    features, labels, weights, stats = weighted(dim, prior)
+    strengths = [1e3, 1.0, 1e-3]
+    for strength, probe in zip(strengths, ridge_path(stats, strengths), strict=True):
+        known = by_normal_equations(features, labels, weights, strength)
+        torch.testing.assert_close(probe.weight, known[:, :-1], rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(probe.bias, known[:, -1], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("dim", [3, 70])
+def test_without_penalty_its_error_is_the_linear_probe_loss(dim):
+    features, labels, weights, stats = weighted(dim, "empirical")
+    probe = ridge_probe(stats, 0.0)
+    error = (probe.scores(features) - torch.eye(4).double()[labels]).square().sum(1)
+    known = linear_probe_mse(stats, discriminants(stats))
+    torch.testing.assert_close((weights * error).sum() / 2, known, rtol=1e-9, atol=1e-12)
+
+
+def test_bad_input_is_refused():
+    stats = weighted(3, "empirical")[3]
+    with pytest.raises(InputError, match="at least 0"):
+        ridge_probe(stats, -1.0)
+    bare = ClassMoments(2, 1, statistics=[])
+    bare.update([[0.0], [1.0]], [0, 1])
+    with pytest.raises(InputError, match="scatter"):
+        ridge_probe(finish(bare), 1.0)

@@ -1,0 +1,86 @@
+"""Choosing the strength, against scikit-learn doing the same."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import train_test_split
+
+from ncscope.errors import InputError
+from ncscope.transfer import STRENGTHS, choose_probe, mean_per_class_accuracy, top1_accuracy
+from tests.transfer.samples import blobs
+
+
+def test_the_strengths_are_the_papers():
+    assert len(STRENGTHS) == 97
+    np.testing.assert_allclose(STRENGTHS, np.logspace(-6, 6, 97), rtol=1e-12)
+
+
+def split_digits():
+    images, labels = load_digits(return_X_y=True)
+    rest, test, y_rest, y_test = train_test_split(
+        images / 16, labels, test_size=0.2, stratify=labels, random_state=0
+    )
+    halves = train_test_split(rest, y_rest, test_size=0.2, stratify=y_rest, random_state=0)
+    return *halves, test, y_test
+
+
+def test_on_digits_the_accuracy_is_scikit_learns():
+    train, held_out, y_train, y_held_out, test, y_test = split_digits()
+    chosen = choose_probe(train, y_train, held_out, y_held_out)
+    both, labels = np.concatenate([train, held_out]), np.concatenate([y_train, y_held_out])
+    known = LogisticRegression(C=1 / chosen.strength, tol=1e-6, max_iter=5000).fit(both, labels)
+    predicted = chosen.probe.predict(torch.from_numpy(test))
+    mine = top1_accuracy(predicted, torch.from_numpy(y_test))
+    assert abs(mine - known.score(test, y_test)) <= 0.001
+    # and on the way, at the strength that was chosen and at a far stronger one
+    for strength in (chosen.strength, STRENGTHS[72]):
+        known = LogisticRegression(C=1 / strength, tol=1e-6, max_iter=5000).fit(train, y_train)
+        score = known.score(held_out, y_held_out)
+        assert chosen.validation[strength] == pytest.approx(score, abs=0.001)
+
+
+def test_the_best_is_chosen_and_refitted_on_both_parts():
+    features, labels = blobs(200, 10, 4, seed=0)
+    parts = features[:120], labels[:120], features[120:], labels[120:]
+    chosen = choose_probe(*parts, strengths=[1e6, 1e-2, 10.0])
+    assert chosen.validation[chosen.strength] == max(chosen.validation.values())
+    assert list(chosen.validation) == [1e6, 10.0, 1e-2]
+    known = LogisticRegression(C=1 / chosen.strength, tol=1e-9, max_iter=5000)
+    known.fit(features.numpy(), labels.numpy())
+    np.testing.assert_allclose(chosen.probe.weight.numpy(), known.coef_, rtol=1e-3, atol=1e-5)
+
+
+def test_the_accuracy_asked_for_decides():
+    """Where one class is rare, what is best for all samples is not best for it."""
+    draws = torch.Generator().manual_seed(0)
+    labels = (torch.arange(200) % 10 == 0).long()
+    features = torch.randn(200, 10, generator=draws) + 0.4 * labels[:, None]
+    parts = features[:100], labels[:100], features[100:], labels[100:]
+    strengths = [1e6, 1e-2]
+    overall = choose_probe(*parts, strengths=strengths)
+    by_class = choose_probe(*parts, measure="mean per class", strengths=strengths)
+    assert (overall.strength, by_class.strength) == (1e6, 1e-2)
+    assert overall.validation[1e6] == 0.9
+    assert by_class.validation[1e6] == 0.5
+
+
+def test_mean_per_class_accuracy_is_scikit_learns_balanced_accuracy():
+    draws = torch.Generator().manual_seed(1)
+    labels = torch.randint(0, 5, (60,), generator=draws)
+    predicted = torch.where(torch.rand(60, generator=draws) < 0.6, labels, 0)
+    mine = mean_per_class_accuracy(predicted, labels)
+    known = balanced_accuracy_score(labels.numpy(), predicted.numpy())
+    assert mine == pytest.approx(known, abs=1e-12)
+
+
+def test_bad_input_is_refused():
+    features, labels = blobs(40, 3, 2, seed=0)
+    with pytest.raises(InputError, match="dimension 2"):
+        choose_probe(features, labels, features[:, :2], labels)
+    with pytest.raises(InputError, match="label 5, which no training sample has"):
+        choose_probe(features, labels, features, labels * 5)
+    with pytest.raises(InputError, match="'top-1', 'mean per class'"):
+        choose_probe(features, labels, features, labels, measure="top-5")
