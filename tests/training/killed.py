@@ -16,7 +16,8 @@ import torch
 
 from ncscope.api import studies
 from ncscope.training.work import Work
-from tests.recipes import tiny_grokking, tiny_training
+from tests.recipes import tiny_training
+from tests.recipes.info import tiny_grokking
 
 RECIPES = {
     "random": tiny_training.RECIPE,

@@ -34,6 +34,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "info/connectivity": "INFO figures 3-4: networks between two that share their start.",
     "info/label-smoothing": "INFO figure 5: MIR and HDR under label smoothing.",
     "info/pruning": "INFO figure 6: MIR and HDR between a network and its pruned self.",
+    "info/grokking": "INFO figure 7: a transformer learns addition by heart, then by rule.",
     "info/supervised": "INFO table 2: cross-entropy, with mutual information, with entropies.",
     "info/semi-supervised": "INFO table 1: few labels, FreeMatch with the information losses.",
     "vci/training": "VCI figures 1-3, 6 and 8: variability metrics while a network trains.",

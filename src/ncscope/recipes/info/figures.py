@@ -73,7 +73,7 @@ def reference_line(axes: Axes, value: float, name: str, style: Any = ":") -> Non
 
 def legend_beside(figure: Figure, axes: Axes) -> None:
     """The legend of one panel, which serves all, to the right of the figure."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside center right")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
 
 
 def accuracy_percent(points: Mapping[float, Sequence[float]]) -> dict[float, list[float]]:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from ncscope.probing.records import Row
-from ncscope.recipes.info_grokking import RECIPE, InfoGrokking
+from ncscope.recipes.info.grokking import RECIPE, InfoGrokking
 from ncscope.training.grokking import Grokking
 from ncscope.training.work import Work
-from tests.recipes.tiny_grokking import TINY
+from tests.recipes.info.tiny_grokking import TINY
 
 CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1))
 STEPS = [0, 10, 100, 1_000, 5_000, 10_000]

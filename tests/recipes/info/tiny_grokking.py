@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ncscope.recipes.info_grokking import RECIPE as GROKKING
-from ncscope.recipes.info_grokking import InfoGrokking
+from ncscope.recipes.info.grokking import RECIPE as GROKKING
+from ncscope.recipes.info.grokking import InfoGrokking
 from ncscope.training.grokking import Grokking
 
 TINY = InfoGrokking(
