@@ -210,6 +210,7 @@ def bare_weights(content: Mapping[str, Any]) -> Weights:
         InputError: If there is something else than tensors in it.
 
     Example:
+        >>> import torch
         >>> list(bare_weights({"epoch": 3, "state_dict": {"module.fc.weight": torch.ones(2, 3)}}))
         ['fc.weight']
     """

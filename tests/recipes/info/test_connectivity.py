@@ -50,6 +50,7 @@ def test_the_ends_of_the_way_are_the_two_runs(rows: list[Row]) -> None:
     assert all(a["mir"] != b["mir"] for a, b in zip(path, anew, strict=True))
 
 
+@pytest.mark.slow
 def test_stopped_in_the_second_run_it_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     (part,) = RECIPE.parts(short(groups=("nc4",)))
     work = Work(place=tmp_path, seconds=0.0)

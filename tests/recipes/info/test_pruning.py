@@ -73,6 +73,7 @@ def test_the_batch_estimate_pairs_the_same_samples() -> None:
     assert found["dense_mir"] == pair_entropies(first, second).mir
 
 
+@pytest.mark.slow
 def test_stopped_while_fine_tuning_it_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     (part,) = RECIPE.parts(short(groups=("nc4",)))
     work = Work(place=tmp_path, seconds=0.0)

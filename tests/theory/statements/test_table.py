@@ -38,6 +38,7 @@ def everything() -> list[Result]:
     return check_all(seed=0)
 
 
+@pytest.mark.slow
 def test_verdicts(everything: list[Result]) -> None:
     assert {result.id: result.verdict for result in everything} == VERDICTS
     for result in everything:
@@ -61,6 +62,7 @@ def test_ids_are_unique_and_sentences_complete() -> None:
         assert (statement.corrected is not None) == ("; corrected: " in statement.statement)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_results_alone_and_among_all(
     everything: list[Result],
 ) -> None:

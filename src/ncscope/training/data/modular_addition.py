@@ -14,7 +14,7 @@ class Sums(NamedTuple):
 
     Attributes:
         pairs: a and b.
-        labels: $a+b\bmod p$.
+        labels: $a+b$ modulo $p$.
     """
 
     pairs: Int[Tensor, "n 2"]
