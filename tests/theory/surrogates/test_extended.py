@@ -90,7 +90,9 @@ def test_factors_are_balanced(factors: int):
 
 
 @pytest.mark.parametrize("dim", [3, 6])
-@pytest.mark.parametrize("factors", DEPTHS)
+@pytest.mark.parametrize(
+    "factors", [2, 3, *(pytest.param(deep, marks=pytest.mark.slow) for deep in (4, 5))]
+)
 def test_nothing_is_found_below_the_minimum(factors: int, dim: int):
     problem = model(factors, dim)
     best = problem.minimiser()

@@ -86,6 +86,7 @@ def solved(model: MUFM, start: torch.Generator) -> tuple[Point, Found]:
     return reduced.completed(found.point), found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_layered_minimum_is_the_reduced_one_with_lambda_over_depth(loss: str):
     layered = LayeredMUFM(DATA, K, 3, 0.01, 0.2, loss)
