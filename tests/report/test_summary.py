@@ -13,10 +13,10 @@ TABLE = Summary("Errors, <mean>", ["10 labels", "40 labels"], {"plain": ["2.0 ±
 def test_the_page_shows_the_table_with_its_caption() -> None:
     run = RunView("", [], [], [], [], {}, tables=[TABLE])
     page = study_page("Title", "Lead.", [], [run])
-    assert "<caption>Errors, &lt;mean&gt;</caption>" in page
+    assert "<figcaption>Errors, &lt;mean&gt;</figcaption>" in page
     assert '<th scope="row">plain</th><td class="number">2.0 ± 0.1</td>' in page
     without = study_page("Title", "Lead.", [], [RunView("", [], [], [], [], {})])
-    assert "<caption>" not in without
+    assert "<figcaption>Errors" not in without
 
 
 def test_the_terminal_shows_the_table_with_its_caption() -> None:

@@ -6,12 +6,12 @@ import torch
 from ncscope.errors import InputError
 from ncscope.theory.solvers.descent import gradient_descent
 from ncscope.theory.solvers.quasi_newton import Found, quasi_newton
+from ncscope.theory.surrogates.gaussian_classes import gaussian_classes
 from ncscope.theory.surrogates.mufm import (
     MUFM,
     ClassifierMUFM,
     LayeredMUFM,
     data_distance,
-    gaussian_classes,
 )
 from ncscope.theory.surrogates.problem import Point, Problem
 from ncscope.theory.surrogates.ufm import UFM

@@ -286,7 +286,7 @@ RECIPE: Recipe[InfoGrokking] = Recipe(
     title="Matrix information while a transformer groks addition modulo p",
     lead=(
         "A transformer of one layer learns its training pairs by heart, and long after that the "
-        "rule. MIR and HDR between its representation and the unembedding show both phases."
+        "rule. INFO says that MIR and HDR of representation and unembedding show both phases."
     ),
     source="INFO section 5.5, figure 7",
     config=InfoGrokking,

@@ -36,7 +36,8 @@ from ncscope.report import panels
 from ncscope.report.drawing import Drawing
 from ncscope.report.rows import number, part_of
 from ncscope.theory.solvers.descent import gradient_descent
-from ncscope.theory.surrogates.mufm import MUFM, gaussian_classes
+from ncscope.theory.surrogates.gaussian_classes import gaussian_classes
+from ncscope.theory.surrogates.mufm import MUFM
 from ncscope.theory.surrogates.ufm import UFM
 from ncscope.theory.trajectory import measured_point
 

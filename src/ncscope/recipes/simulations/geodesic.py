@@ -26,7 +26,7 @@ from ncscope.report.drawing import Drawing
 from ncscope.report.rows import number
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line
 from ncscope.theory.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
-from ncscope.theory.surrogates.mufm import gaussian_classes
+from ncscope.theory.surrogates.gaussian_classes import gaussian_classes
 
 
 class GeodesicConfig(BaseModel):

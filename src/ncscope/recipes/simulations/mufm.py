@@ -24,12 +24,12 @@ from ncscope.report.drawing import Drawing
 from ncscope.report.rows import number, part_of
 from ncscope.theory.solvers.descent import gradient_descent
 from ncscope.theory.solvers.quasi_newton import Found, quasi_newton
+from ncscope.theory.surrogates.gaussian_classes import gaussian_classes
 from ncscope.theory.surrogates.mufm import (
     MUFM,
     ClassifierMUFM,
     LayeredMUFM,
     data_distance,
-    gaussian_classes,
 )
 from ncscope.theory.surrogates.problem import Point
 from ncscope.theory.trajectory import measured_point

@@ -34,6 +34,7 @@ class MUFM(Problem):
         normalised: Whether the regularisers are divided by $K$ and $Kn$.
 
     Example:
+        >>> from ncscope.theory.surrogates.gaussian_classes import gaussian_classes
         >>> data = gaussian_classes(3, 10, 5, torch.Generator().manual_seed(0))
         >>> model = MUFM(data, 3, weight_decay=0.005, transport=0.001)
         >>> weight = model.best_classifier(data)
@@ -350,26 +351,6 @@ class LayeredMUFM(Problem):
     @property
     def _tau(self) -> float:
         return self._last.tau
-
-
-def gaussian_classes(
-    num_classes: int, per_class: int, dim: int, generator: torch.Generator
-) -> Float[Tensor, "d n"]:
-    r"""Standard normal data around means $\mu_k$ uniform on the unit sphere (PFC IV-B).
-
-    Args:
-        num_classes: K.
-        per_class: n.
-        dim: d.
-        generator: Source of the means and of the noise.
-
-    Returns:
-        A sample a column, class by class.
-    """
-    means = _normal(num_classes, dim, generator)
-    means = means / torch.linalg.vector_norm(means, dim=1, keepdim=True)
-    noise = _normal(dim, num_classes * per_class, generator)
-    return means.repeat_interleave(per_class, 0).mT + noise
 
 
 def data_distance(features: Float[Tensor, "d n"], data: Float[Tensor, "d n"]) -> Float[Tensor, ""]:

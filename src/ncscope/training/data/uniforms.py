@@ -16,7 +16,7 @@ _MANTISSA = 53
 
 
 def uniforms(keys: Sequence[Draw], count: int) -> Float[Tensor, "n count"]:
-    """Numbers in [0, 1): a row depends on its key alone, so on no other image of the batch.
+    """Numbers from 0 to 1: a row depends on its key alone, so on no other image of the batch.
 
     SplitMix64 (Steele, Lea and Flood 2014), counting from a hash of the key. A torch generator
     for every image would take ten times as long as the warp that the numbers are for.

@@ -9,6 +9,7 @@ from torch import Tensor
 from ncscope.theory.dynamics.laws import Law
 from ncscope.theory.dynamics.manifold import centred_in_class
 from ncscope.theory.statements import mse_central_path as motion
+from ncscope.theory.statements import mse_limits as limits
 from ncscope.theory.statements import mse_manifold as manifold
 from tests.theory.statements.expected.broken import Break
 
@@ -99,9 +100,9 @@ BREAKS: list[Break] = [
     Break("mse/algorithm", motion, "renormalised_law", last_coefficient_off(renormalised)),
     Break("mse/algorithm", motion, "least_squares_gradient", scaled(motion.least_squares_gradient)),
     Break("mse/lemma-6", motion, "least_squares_gradient", lambda x, k: x**3),
-    Break("mse/lemma-7", motion, "frame_distance", scaled(motion.frame_distance)),
-    Break("mse/trace", motion, "trace_bound", scaled(motion.trace_bound)),
-    Break("mse/corollary-2", motion, "projected_law", lambda k, n: stunted(projected(k, n))),
-    Break("mse/theorem-3", motion, "renormalised_law", lambda k, n: stunted(renormalised(k, n))),
+    Break("mse/lemma-7", limits, "frame_distance", scaled(limits.frame_distance)),
+    Break("mse/trace", limits, "trace_bound", scaled(limits.trace_bound)),
+    Break("mse/corollary-2", limits, "projected_law", lambda k, n: stunted(projected(k, n))),
+    Break("mse/theorem-3", limits, "renormalised_law", lambda k, n: stunted(renormalised(k, n))),
     Break("mse/theorem-3", motion, "least_squares_gradient", lambda x, k: x**3),
 ]
