@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+import ncscope
+
 HEAVY = (
     "lightning",
     "torchmetrics",
@@ -12,18 +16,42 @@ HEAVY = (
     "matplotlib",
     "plotly",
 )
+LOADED = "import sys; print([name for name in {names} if name in sys.modules])"
 
 
-def test_importing_ncscope_imports_nothing_heavy() -> None:
-    code = f"import sys, ncscope; print([name for name in {HEAVY} if name in sys.modules])"
+def loaded(code: str, names: tuple[str, ...]) -> tuple[str, str]:
+    """What the code printed, and which of the modules it loaded, as a last line; and its errors."""
+    whole = f"{code}\n{LOADED.format(names=names)}"
     # -W error: nor does it warn
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", whole], capture_output=True, text=True, check=False
     )
-    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    return done.stdout.strip().splitlines()[-1], done.stderr
+
+
+def test_every_public_name_is_there_without_anything_heavy() -> None:
+    code = "import ncscope; [getattr(ncscope, name) for name in ncscope.__all__]"
+    assert loaded(code, (*HEAVY, "torch")) == ("['torch']", "")
 
 
 def test_the_check_sees_what_is_imported() -> None:
-    code = f"import sys, matplotlib; print([name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['matplotlib']"
+    assert loaded("import matplotlib", HEAVY)[0] == "['matplotlib']"
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "\n".join(
+        [
+            "from ncscope.cli.running import main",
+            "for words in (['--help'], ['measure', '--help'], ['train', '--help']):",
+            "    try: main(words)",
+            "    except SystemExit: pass",
+        ]
+    )
+    assert loaded(code, ("torch",)) == ("[]", "")
+
+
+def test_modules_are_there_without_an_import_of_their_own() -> None:
+    assert callable(ncscope.losses.mutual_information)
+    assert {"losses", "measure", "transfer"} <= set(dir(ncscope))
+    with pytest.raises(AttributeError, match="no attribute 'measures'"):
+        ncscope.measures  # noqa: B018

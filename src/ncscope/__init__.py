@@ -2,16 +2,24 @@
 
 ``measure`` features at hand, ``measure_model`` a model layer by layer, ``watch`` one that your own
 loop runs, or gather `ClassMoments` batch by batch and ``measure_moments``.
+
+Beside these, in modules of their own: ``ncscope.losses`` to train with, ``ncscope.theory`` of
+surrogate models, ``ncscope.transfer`` to choose a checkpoint, ``ncscope.recipes`` of the papers'
+experiments, ``ncscope.integrations`` for other libraries.
 """
 
-from ncscope.api.information import batch_information, information_between
-from ncscope.api.measure import measure, measure_moments
-from ncscope.api.model import measure_model
-from ncscope.api.result import ModelReport, Report
-from ncscope.api.watching import watch
-from ncscope.errors import InputError
-from ncscope.metrics.information import BatchInformation
-from ncscope.stats.moments import ClassMoments
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ncscope.api.information import batch_information, information_between
+    from ncscope.api.measure import measure, measure_moments
+    from ncscope.api.model import measure_model
+    from ncscope.api.result import ModelReport, Report
+    from ncscope.api.watching import watch
+    from ncscope.errors import InputError
+    from ncscope.metrics.information import BatchInformation
+    from ncscope.stats.moments import ClassMoments
 
 __version__ = "0.1.0"
 
@@ -28,3 +36,35 @@ __all__ = [
     "measure_moments",
     "watch",
 ]
+
+# What needs torch is loaded when it is asked for: a help page, or a name completed in a shell,
+# should not wait seconds for it.
+_HOMES = {
+    "BatchInformation": "metrics.information",
+    "ClassMoments": "stats.moments",
+    "InputError": "errors",
+    "ModelReport": "api.result",
+    "Report": "api.result",
+    "batch_information": "api.information",
+    "information_between": "api.information",
+    "measure": "api.measure",
+    "measure_model": "api.model",
+    "measure_moments": "api.measure",
+    "watch": "api.watching",
+}
+_MODULES = ("integrations", "losses", "recipes", "theory", "transfer")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"ncscope.{name}")
+    if name not in _HOMES:
+        msg = f"module 'ncscope' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f"ncscope.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
