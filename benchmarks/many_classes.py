@@ -1,53 +1,43 @@
-"""K=50,000, d=1024, 200,000 samples streamed: all metrics but those of covariance eigenpairs.
+"""A language model's 200,000 tokens in K=50,000 classes, d=1024: every metric of its head's input.
 
-Run as a module, it prints its seconds and the peak memory of its process in GB.
+Run as a module, it prints its seconds and the peak memory of its process in GB. The model is
+GPT-2's transformer with one block, untrained; a token's class is the one after it.
 """
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel
 
+import ncscope
 from benchmarks.measure import own_peak_gigabytes
-from ncscope.metrics.evaluate import evaluate
-from ncscope.metrics.sources import Sources
-from ncscope.stats.decisions import Decider
-from ncscope.stats.moments import ClassMoments
-from ncscope.stats.statistics import finish
 
-K, D, SAMPLES, BATCH = 50_000, 1024, 200_000, 4096
+K, D, SEQUENCES, LENGTH = 50_000, 1024, 401, 500
 
 
-def batches() -> Iterator[tuple[Tensor, Tensor]]:
-    """Token-like features, drawn batch by batch: the same at every pass."""
-    means = torch.randn(K, D, generator=torch.Generator().manual_seed(0), dtype=torch.float16)
-    generator = torch.Generator().manual_seed(1)
-    for start in range(0, SAMPLES, BATCH):
-        labels = torch.arange(start, min(start + BATCH, SAMPLES)) % K
-        noise = torch.randn(len(labels), D, generator=generator)
-        yield noise + means[labels].float(), labels
+def texts() -> Iterator[dict[str, Tensor]]:
+    """Sequences of random tokens, one a batch, so that no more than 100 MB of logits are alive."""
+    draws = torch.Generator().manual_seed(0)
+    for _ in range(SEQUENCES):
+        tokens = torch.randint(K, (1, LENGTH), generator=draws)
+        yield {"input_ids": tokens, "labels": tokens}
 
 
 def main() -> None:
-    """Stream, look again, evaluate, and print seconds and peak."""
+    """Measure the head's input, and print seconds and peak."""
+    block: dict[str, Any] = {"n_layer": 1, "n_embd": D, "n_head": 16, "n_positions": LENGTH}
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=K, bos_token_id=0, eos_token_id=0, **block))
     start = time.perf_counter()
-    moments = ClassMoments(K, D, statistics=("directions",))
-    for features, labels in batches():
-        moments.update(features, labels)
-    stats = finish(moments)
-    del moments
-    weight = torch.randn(K, D, generator=torch.Generator().manual_seed(2)).double()
-    decide = Decider(stats.classes, stats.means, weight)
-    looks = [decide(features, labels) for features, labels in batches()]
-    total = looks[0]
-    for counts in looks[1:]:
-        total = total + counts
-    del decide
-    groups = ("nc1", "nc2", "nc3", "nc4")
-    values, _ = evaluate(Sources(stats, weight, None, total), groups)
-    assert len(values) > 15
-    print(time.perf_counter() - start, own_peak_gigabytes())
+    report = ncscope.measure_model(
+        model, texts(), layers=[], next_token=True, memory=0, progress=False
+    )
+    seconds = time.perf_counter() - start
+    assert len(report) > 30
+    print(seconds, own_peak_gigabytes())
 
 
 if __name__ == "__main__":

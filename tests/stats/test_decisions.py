@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ncscope.math import scores
-from ncscope.math.scores import argmax_of_scores, float32_centre
+from ncscope.math.scores import LinearScores, float32_centre, head_scores, nearest_mean_scores
 from ncscope.stats.decisions import Decider
 
 K, D = 7, 12
@@ -73,13 +73,13 @@ def test_float64_decides_the_doubtful_rows_or_all_where_float32_is_reduced(
     features, means, weight, bias = near_ties(5, 10.0)
     plain = torch.randn(4000, D, generator=torch.Generator().manual_seed(0)) + 10
     rows: list[int] = []
-    exact = scores._Scorer._exact
+    exact = LinearScores._exact
 
-    def counted(scorer: scores._Scorer, chunk: Tensor, centre: Tensor) -> Tensor:
+    def counted(scorer: LinearScores, chunk: Tensor) -> Tensor:
         rows.append(len(chunk))
-        return exact(scorer, chunk, centre)
+        return exact(scorer, chunk)
 
-    monkeypatch.setattr(scores._Scorer, "_exact", counted)
+    monkeypatch.setattr(LinearScores, "_exact", counted)
     decide = Decider(torch.arange(K), means, weight, bias)
     decide(plain, torch.zeros(4000, dtype=torch.int64))
     if matmul_precision == "highest":
@@ -95,11 +95,8 @@ def test_every_near_tie_by_itself() -> None:
     features, means, weight, bias = near_ties(5, 10.0)
     nearest, chosen = in_float64(features, means, weight, bias)
     centre = float32_centre(means)
-    shifted = means - centre
-    heads = [(shifted, -shifted.square().sum(1) / 2), (weight, weight @ centre + bias)]
-    found = argmax_of_scores(features, centre, heads)
-    assert torch.equal(found[0], nearest)
-    assert torch.equal(found[1], chosen)
+    assert torch.equal(nearest_mean_scores(means, centre).argmax(features), nearest)
+    assert torch.equal(head_scores(weight, bias, centre).argmax(features), chosen)
 
 
 def test_float32_alone_would_get_them_wrong() -> None:
@@ -153,12 +150,15 @@ def test_counts_add_up_over_batches() -> None:
     assert (headless(features, labels) + headless(features, labels)).head_hits is None
 
 
-def test_many_rows_are_decided_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_and_classes_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     features, means, weight, bias = near_ties(3, 0.0)
-    whole = argmax_of_scores(features, float32_centre(means), [(weight, bias)])
+    centre = float32_centre(means)
+    made = [lambda: nearest_mean_scores(means, centre), lambda: head_scores(weight, bias, centre)]
+    whole = [make().argmax(features) for make in made]
     monkeypatch.setattr("ncscope.math.scores._CHUNK_BYTES", 1)
-    pieces = argmax_of_scores(features, float32_centre(means), [(weight, bias)])
-    assert torch.equal(whole[0], pieces[0])
+    monkeypatch.setattr("ncscope.math.scores._BLOCK", 2)
+    for make, expected in zip(made, whole, strict=True):
+        assert torch.equal(make().argmax(features), expected)
 
 
 @pytest.mark.usefixtures("unchecked_signatures")

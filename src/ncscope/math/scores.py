@@ -1,6 +1,7 @@
 """Which linear score is largest: float64's answer at float32's price."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -8,45 +9,122 @@ from torch import Tensor
 
 _CHUNK_BYTES = 8 * 2**20
 _FEWEST_ROWS = 256  # fewer, and the product is spent on reading the weights
+_BLOCK = 4096  # rows of the weight that are in float64 at a time
 
 
-def argmax_of_scores(
-    features: Shaped[Tensor, "n d"],
-    centre: Float[Tensor, " d"],
-    heads: Sequence[tuple[Float[Tensor, "_k d"], Float[Tensor, " _k"]]],
-) -> list[Int[Tensor, " n"]]:
-    r"""For each head, the row whose score $\langle w_c,h-o\rangle+\beta_c$ is largest.
-
-    The product runs in float32 when the features have no more digits than that. A row is settled
-    if its two best scores differ by more than twice the worst rounding error,
-    $\epsilon_{32}(d+4)\lVert h-o\rVert\max_c\lVert w_c\rVert+2\epsilon_{32}\max_c|\beta_c|$
-    (Higham 2002, section 3.1, with the rounding of the inputs added); the few others are scored
-    again in float64. The answer is float64's, whatever the input.
+class LinearScores:
+    r"""K scores of a feature, $\langle w_c-s,h-o\rangle+\beta_c$.
 
     Args:
-        features: One sample a row, any real type.
-        centre: $o$, float64 but exact in float32 (see `float32_centre`): taken off every row
+        weight: $w_c$, one a row, of any float type. It is not copied: with many classes that
+            would be most of the memory.
+        offset: $\beta$, float64.
+        centre: $o$, float64 but exact in float32 (see `float32_centre`): taken off every feature
             first, it keeps the scores, and so their rounding, small.
-        heads: Pairs of a weight matrix and the offsets $\beta$, in float64.
-
-    Returns:
-        One index tensor for each head; the first of equal scores wins.
-        Cost: $2nd\sum K$ operations, in chunks of about 8 MB.
+        shift: $s$, float64; None for 0.
 
     Example:
-        >>> rows = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-        >>> head = (torch.eye(2).double(), torch.zeros(2).double())
-        >>> argmax_of_scores(rows, torch.zeros(2).double(), [head])[0].tolist()
+        >>> scores = LinearScores(torch.eye(2), torch.zeros(2).double(), torch.zeros(2).double())
+        >>> scores.argmax(torch.tensor([[1.0, 0.0], [0.0, 2.0]])).tolist()
         [0, 1]
     """
-    wide = features.dtype in (torch.float64, torch.int32, torch.int64)
-    exact = wide or _float32_is_reduced(features.device.type)
-    scorers = [_Scorer(weight, offset, exact) for weight, offset in heads]
-    widest = max(len(weight) for weight, _ in heads) + features.shape[1]
-    rows = max(_FEWEST_ROWS, _CHUNK_BYTES // (8 * widest))
-    with torch.autocast(features.device.type, enabled=False):
-        chunks = [[s.argmax(chunk, centre) for s in scorers] for chunk in features.split(rows)]
-    return [torch.cat(column) for column in zip(*chunks, strict=True)]
+
+    def __init__(
+        self,
+        weight: Float[Tensor, "k d"],
+        offset: Float[Tensor, " k"],
+        centre: Float[Tensor, " d"],
+        shift: Float[Tensor, " d"] | None = None,
+    ) -> None:
+        self._weight, self._shift, self._centre = weight, shift, centre
+        self._offset = offset - offset.mean()
+
+    def argmax(self, features: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
+        r"""The class whose score is largest; the first of equal ones.
+
+        The product runs in float32 when the features have no more digits than that. A feature is
+        settled if its two best scores differ by more than twice the worst rounding error,
+        $\epsilon_{32}(d+4)\lVert h-o\rVert\max_c\lVert w_c\rVert+2\epsilon_{32}\max_c|\beta_c|$
+        (Higham 2002, section 3.1, with the rounding of the inputs added); the few others are
+        scored again in float64. The answer is float64's, whatever the input.
+
+        Args:
+            features: One sample a row, any real type.
+
+        Cost: $2ndK$ operations, in chunks of about 8 MB.
+        """
+        wide = features.dtype in (torch.float64, torch.int32, torch.int64)
+        exact = wide or len(self._weight) == 1 or _float32_is_reduced(features.device.type)
+        choose = self._exact if exact else self._quick
+        rows = max(_FEWEST_ROWS, _CHUNK_BYTES // (8 * sum(self._weight.shape)))
+        with torch.autocast(features.device.type, enabled=False):
+            return torch.cat([choose(chunk) for chunk in features.split(rows)])
+
+    def _quick(self, chunk: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
+        weight, offset, relative, absolute = self._in_float32
+        centred = chunk.to(weight.dtype) - self._centre.to(weight.dtype)
+        best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)
+        bound = relative * torch.linalg.vector_norm(centred, dim=1) + absolute
+        winner = best.indices[:, 0]
+        certain = best.values[:, 0] - best.values[:, 1] > 2 * bound
+        certain &= best.values[:, 0].isfinite() & bound.isfinite()  # no overflow in float32
+        doubtful = torch.nonzero(~certain).squeeze(1)
+        if len(doubtful):
+            winner[doubtful] = self._exact(chunk[doubtful])
+        return winner
+
+    def _exact(self, rows: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
+        centred = rows.to(self._centre.dtype) - self._centre
+        largest = centred.new_full((len(rows),), -torch.inf)
+        winner = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+        for first, block in _in_float64(self._weight, self._shift):
+            offset = self._offset[first : first + len(block)]
+            best = torch.addmm(offset, centred, block.mT).max(1)
+            better = best.values > largest
+            largest = torch.where(better, best.values, largest)
+            winner = torch.where(better, first + best.indices, winner)
+        return winner
+
+    @cached_property
+    def _in_float32(self) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"], float, float]:
+        """Weight and offset for the quick product, and its relative and absolute error."""
+        weight = self._weight
+        if weight.dtype != torch.float32 or self._shift is not None:
+            weight = torch.empty_like(weight, dtype=torch.float32)
+        longest = 0.0
+        for first, block in _in_float64(self._weight, self._shift):
+            if weight is not self._weight:
+                weight[first : first + len(block)] = block
+            longest = max(longest, float(torch.linalg.vector_norm(block, dim=1).max()))
+        eps = torch.finfo(torch.float32).eps
+        relative = eps * (weight.shape[1] + 4) * longest
+        absolute = float(2 * eps * self._offset.abs().max())
+        return weight, self._offset.to(torch.float32), relative, absolute
+
+
+def nearest_mean_scores(means: Float[Tensor, "k d"], centre: Float[Tensor, " d"]) -> LinearScores:
+    r"""Largest for the nearest mean: $\langle\mu_c-o,h-o\rangle-\frac12\lVert\mu_c-o\rVert^2$.
+
+    Args:
+        means: $\mu_c$, float64.
+        centre: $o$; see `LinearScores`.
+    """
+    lengths = [block.square().sum(1) for _, block in _in_float64(means, centre)]
+    return LinearScores(means, -torch.cat(lengths) / 2, centre, centre)
+
+
+def head_scores(
+    weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"] | None, centre: Float[Tensor, " d"]
+) -> LinearScores:
+    r"""Of a classifier: $\langle w_c,h\rangle+b_c$, written about the centre.
+
+    Args:
+        weight: $w_c$, one a row.
+        bias: $b$; None for 0.
+        centre: $o$; see `LinearScores`.
+    """
+    offset = torch.cat([block @ centre for _, block in _in_float64(weight)])
+    return LinearScores(weight, offset if bias is None else offset + bias, centre)
 
 
 def float32_centre(vectors: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
@@ -54,39 +132,13 @@ def float32_centre(vectors: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
     return vectors.mean(0).to(torch.float32).to(vectors.dtype)
 
 
-class _Scorer:
-    """One head, in float64 and in the type of the product, with its error bound."""
-
-    def __init__(
-        self, weight: Float[Tensor, "k d"], offset: Float[Tensor, " k"], exact: bool
-    ) -> None:
-        self.weight, self.offset = weight, offset - offset.mean()
-        self.exact = exact or len(weight) == 1
-        self.quick = (self.weight.to(torch.float32), self.offset.to(torch.float32))
-        eps = torch.finfo(torch.float32).eps
-        longest = torch.linalg.vector_norm(weight, dim=1).max()
-        self.relative = float(eps * (weight.shape[1] + 4) * longest)
-        self.absolute = float(2 * eps * self.offset.abs().max())
-
-    def argmax(
-        self, chunk: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"]
-    ) -> Int[Tensor, " n"]:
-        if self.exact:
-            return self._exact(chunk, centre)
-        weight, offset = self.quick
-        centred = chunk.to(weight.dtype) - centre.to(weight.dtype)
-        best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)
-        bound = self.relative * torch.linalg.vector_norm(centred, dim=1) + self.absolute
-        winner = best.indices[:, 0]
-        certain = best.values[:, 0] - best.values[:, 1] > 2 * bound
-        certain &= best.values[:, 0].isfinite() & bound.isfinite()  # no overflow in float32
-        doubtful = torch.nonzero(~certain).squeeze(1)
-        if len(doubtful):
-            winner[doubtful] = self._exact(chunk[doubtful], centre)
-        return winner
-
-    def _exact(self, rows: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"]) -> Int[Tensor, " n"]:
-        return torch.addmm(self.offset, rows.to(centre.dtype) - centre, self.weight.mT).argmax(1)
+def _in_float64(
+    rows: Float[Tensor, "k d"], shift: Float[Tensor, " d"] | None = None
+) -> Iterator[tuple[int, Float[Tensor, "_b d"]]]:
+    """Some rows at a time less the shift, with the number of the first."""
+    for first in range(0, len(rows), _BLOCK):
+        block = rows[first : first + _BLOCK].to(torch.float64)
+        yield first, block if shift is None else block - shift
 
 
 def _float32_is_reduced(device: str) -> bool:

@@ -59,7 +59,8 @@ class Sources:
     def present_weight(self) -> Float[Tensor, "k d"]:
         """Rows of the weight of the classes present."""
         assert self.weight is not None
-        return self.weight[self.stats.classes]
+        all_present = len(self.stats.classes) == len(self.weight)
+        return self.weight if all_present else self.weight[self.stats.classes]
 
     @cached_property
     def weight_angles(self) -> Angles:

@@ -223,9 +223,8 @@ def _plan(
 
 
 def _matrix(head: Head) -> dict[str, Any]:
-    """Weight and bias of the head in float64."""
-    bias = None if head.bias is None else head.bias.to(torch.float64)
-    return {"weight": head.weight.to(torch.float64), "bias": bias}
+    """Weight and bias as the head has them: in float64 they would double with many classes."""
+    return {"weight": head.weight, "bias": head.bias}
 
 
 def _gatherer(
@@ -297,7 +296,8 @@ def _measured(
     last, batch_size = plans[-1], options.information_batch
     if batch_size is not None and last.weight is not None and last.needs.information:
         features = gatherer.stored(last.name)
-        estimated = with_batch_estimate(records[-1], features, last.weight, batch_size)
+        weight = last.weight.to(torch.float64)
+        estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
     record = ProbeRecord(
         layers=records,
@@ -306,6 +306,10 @@ def _measured(
         geodesic=_geodesic_record(gatherer, stats),
     )
     return Probed(record, stats)
+
+
+def _in_float64(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.to(torch.float64)
 
 
 def _sources(
@@ -317,8 +321,8 @@ def _sources(
 ) -> Sources:
     return Sources(
         stats[plan.name],
-        plan.weight,
-        plan.bias,
+        _in_float64(plan.weight),
+        _in_float64(plan.bias),
         decisions.get(plan.name),
         looked.get(plan.name),
         options.weight_decay,
@@ -336,7 +340,8 @@ def _information(
         return {}
     mean = stats[last.name].global_mean
     batches = gatherer.stored(last.name)
-    return {last.name: dataset_information(batches, counts, last.weight, mean)}
+    weight = last.weight.to(torch.float64)
+    return {last.name: dataset_information(batches, counts, weight, mean)}
 
 
 def _decisions(

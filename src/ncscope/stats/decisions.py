@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.math.scores import argmax_of_scores, float32_centre
+from ncscope.math.scores import float32_centre, head_scores, nearest_mean_scores
 from ncscope.stats.distributed import sum_across_processes
 
 
@@ -49,12 +49,13 @@ class DecisionCounts:
 
 
 class Decider:
-    r"""Nearest-class-mean and classifier decisions, exact to float64 (see `argmax_of_scores`).
+    r"""Nearest-class-mean and classifier decisions, exact to float64 (see `LinearScores`).
 
     Args:
         classes: Labels of the class means.
-        means: $\mu_c$, one a row.
-        weight: $W$ with a row for every class, present or not; None for no classifier.
+        means: $\mu_c$, one a row, float64.
+        weight: $W$ of any float type, a row for every class, present or not; None for no
+            classifier.
         bias: $b$, or None.
     """
 
@@ -65,25 +66,21 @@ class Decider:
         weight: Float[Tensor, "heads d"] | None = None,
         bias: Float[Tensor, " heads"] | None = None,
     ) -> None:
-        self.classes, self.centre = classes, float32_centre(means)
-        shifted = means - self.centre
-        self.heads = [(shifted, -shifted.square().sum(1) / 2)]
-        if weight is not None:
-            offset = weight @ self.centre
-            self.heads.append((weight, offset if bias is None else offset + bias))
+        self.classes, centre = classes, float32_centre(means)
+        self.nearest = nearest_mean_scores(means, centre)
+        self.head = None if weight is None else head_scores(weight, bias, centre)
 
     def __call__(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
     ) -> DecisionCounts:
         """Count the decisions on a batch. Cost: one product with means and weights."""
-        decided = argmax_of_scores(features.to(self.centre.device), self.centre, self.heads)
-        labels = labels.to(self.centre.device)
-        nearest = self.classes[decided[0]]
+        features, labels = features.to(self.classes.device), labels.to(self.classes.device)
+        nearest = self.classes[self.nearest.argmax(features)]
         hits = int((nearest == labels).sum())
-        if len(decided) == 1:
+        if self.head is None:
             return DecisionCounts(len(labels), hits, None, None)
-        head = decided[1]
-        correct, differ = int((head == labels).sum()), int((head != nearest).sum())
+        chosen = self.head.argmax(features)
+        correct, differ = int((chosen == labels).sum()), int((chosen != nearest).sum())
         return DecisionCounts(len(labels), hits, correct, differ)
 
 
