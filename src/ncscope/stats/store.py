@@ -13,6 +13,11 @@ from torch import Tensor
 
 DEFAULT_BUDGET = 2 * 2**30
 
+# Labels are kept as one more layer, of a name that none has. In memory while the features go to
+# disk, the few bytes of each batch would lie between the freed features of two, and the process
+# would grow as if it kept those.
+_LABELS = "."
+
 
 class FeatureStore:
     """Batches of named features, so that one forward pass serves both looks at them.
@@ -20,7 +25,8 @@ class FeatureStore:
     Use as a context manager: what was spilled to disk is removed on leaving.
 
     Args:
-        budget: Bytes to hold in memory; batches beyond them go to a file each layer.
+        budget: Bytes to hold in memory; batches beyond them go to a file each layer, and their
+            labels to one.
         folder: Where to put those files; by default the system's temporary folder.
 
     Example:
@@ -36,7 +42,6 @@ class FeatureStore:
         self._folder = folder
         self._spill: tempfile.TemporaryDirectory[str] | None = None
         self._batches: list[dict[str, Tensor | _OnDisk]] = []
-        self._labels: list[Int[Tensor, " n"]] = []
 
     def __enter__(self) -> "FeatureStore":
         return self
@@ -59,20 +64,22 @@ class FeatureStore:
         Raises:
             OSError: If the disk is full.
         """
-        cost = sum(rows.nbytes for rows in features.values())
+        kept = {**features, _LABELS: labels}
+        cost = sum(rows.nbytes for rows in kept.values())
         if self.bytes_in_memory + cost <= self.budget:
             self.bytes_in_memory += cost
-            self._batches.append({name: rows.cpu() for name, rows in features.items()})
+            self._batches.append({name: rows.cpu() for name, rows in kept.items()})
         else:
-            self._batches.append({name: self._write(name, r) for name, r in features.items()})
-        self._labels.append(labels.cpu())
+            self._batches.append({name: self._write(name, rows) for name, rows in kept.items()})
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
         """The batches in the order they came, any number of times."""
-        for batch, labels in zip(self._batches, self._labels, strict=True):
-            yield {name: _load(rows) for name, rows in batch.items()}, labels
+        for batch in self._batches:
+            loaded = {name: _load(rows) for name, rows in batch.items()}
+            labels = loaded.pop(_LABELS)
+            yield loaded, labels
 
-    def _write(self, name: str, rows: Shaped[Tensor, "n d"]) -> "_OnDisk":
+    def _write(self, name: str, rows: Shaped[Tensor, "n ..."]) -> "_OnDisk":
         if self._spill is None:
             self._spill = tempfile.TemporaryDirectory(prefix="ncscope-", dir=self._folder)
         path = Path(self._spill.name) / f"{quote(name, safe=' ')}.bin"
