@@ -59,8 +59,13 @@ def samples(count: int, seed: int) -> TensorDataset:
     return TensorDataset((noise + 2 * torch.eye(6)[labels]).double(), labels)
 
 
-def fit(callback: NeuralCollapseCallback | None, processes: int = 1) -> tuple[Trainer, Classifier]:
-    model = Classifier()
+def fit(
+    callback: NeuralCollapseCallback | None,
+    processes: int = 1,
+    kind: type[Classifier] = Classifier,
+    **settings: Any,
+) -> tuple[Trainer, Classifier]:
+    model = kind()
     trainer = Trainer(
         accelerator="cpu",
         devices=processes,
@@ -72,6 +77,7 @@ def fit(callback: NeuralCollapseCallback | None, processes: int = 1) -> tuple[Tr
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,  # it would shuffle
+        **settings,
     )
     trainer.fit(model)
     return trainer, model

@@ -12,6 +12,7 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     Trainer,
+    TrainerCallback,
     TrainingArguments,
     ViTConfig,
     ViTForImageClassification,
@@ -135,6 +136,35 @@ def test_evaluations_are_measured(kind, tmp_path):
     assert "eval_nc1" not in followed.evaluate()
     hooked = [name for name, module in followed.model.named_modules() if module._forward_hooks]
     assert hooked == []
+
+
+@pytest.mark.usefixtures("capsys")
+def test_passes_outside_of_an_evaluation_leave_nothing_behind(tmp_path):
+    trainer = run(tmp_path, vision, images, default_data_collator)
+    trainer.add_callback(NeuralCollapseCallback(trainer, groups=["nc1"], layers=[]))
+    before = trainer.evaluate()["eval_nc1"]
+    for count in (16, 5):  # of the evaluation's batches, and of none of them
+        with torch.no_grad():
+            inputs = default_data_collator(images(count, 3))
+            trainer.model.eval()(inputs["pixel_values"], labels=3 - inputs["labels"])
+        assert trainer.evaluate()["eval_nc1"] == before
+
+
+@pytest.mark.usefixtures("capsys")
+def test_an_evaluation_that_was_interrupted_does_not_count(tmp_path):
+    class Interrupting(TrainerCallback):
+        def on_prediction_step(self, args, state, control, **kwargs):
+            raise KeyboardInterrupt
+
+    trainer = run(tmp_path, vision, images, default_data_collator)
+    callback = NeuralCollapseCallback(trainer, groups=["nc1"], layers=[])
+    for own in (callback, Interrupting):
+        trainer.add_callback(own)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.evaluate()
+    trainer.remove_callback(Interrupting)
+    trainer.evaluate()
+    assert callback.latest["eval"].layers[-1].num_samples == 40
 
 
 @pytest.mark.usefixtures("capsys")

@@ -57,6 +57,39 @@ def test_steps_are_measured_as_they_were():
     assert set(callback.latest) == {"train"}
 
 
+class Converted(Classifier):
+    """Its batches come in single precision, and are moved aside before they are transferred."""
+
+    def train_dataloader(self) -> DataLoader:
+        rows = [(inputs.float(), label) for inputs, label in samples(48, 0)]
+        return DataLoader(rows, batch_size=16)
+
+    def on_before_batch_transfer(self, batch, dataloader_idx):
+        assert batch[0].dtype == torch.float64  # Lightning has converted it by then
+        return batch[0] - 1, batch[1]
+
+
+def test_training_batches_are_prepared_as_lightning_prepares_them():
+    callback = NeuralCollapseCallback(validation=False, **SOME)
+    trainer, model = fit(callback, kind=Converted, precision="64-true")
+    moved = [(inputs.float().double() - 1, labels) for inputs, labels in TRAIN]
+    assert_logged(trainer.callback_metrics, "train", model, moved, **SOME)
+
+
+class Shuffled(Classifier):
+    """Its training loader shuffles by a generator of its own."""
+
+    def train_dataloader(self) -> DataLoader:
+        generator = torch.Generator().manual_seed(2)
+        return DataLoader(samples(48, 0), batch_size=16, shuffle=True, generator=generator)
+
+
+def test_a_loader_with_a_generator_of_its_own_goes_on_as_if_nobody_measured():
+    alone = fit(None, kind=Shuffled)[1]
+    followed = fit(NeuralCollapseCallback(**SOME), kind=Shuffled)[1]
+    torch.testing.assert_close(followed.state_dict(), alone.state_dict(), rtol=0, atol=0)
+
+
 def test_validating_apart_and_batches_of_another_kind():
     callback = NeuralCollapseCallback(
         network="net",

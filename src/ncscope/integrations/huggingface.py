@@ -43,6 +43,8 @@ class NeuralCollapseCallback(TrainerCallback):
         self.options = ProbeOptions(pool=pool, **options)
         self.latest: dict[str, ProbeRecord] = {}
         self._given: Tensor | None = None
+        self._beginning = False
+        self._loader: object = None
         assert trainer.model is not None
         self._follow(trainer.model)
 
@@ -56,7 +58,13 @@ class NeuralCollapseCallback(TrainerCallback):
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Count the batch in."""
+        """Count the batch in, the first of an evaluation without what is left of another.
+
+        An evaluation that was interrupted has left its samples, and nothing else has told of it.
+        """
+        if kwargs["eval_dataloader"] is not self._loader:
+            self._watch.forget()
+            self._loader = kwargs["eval_dataloader"]
         if self._given is not None:
             self._watch.labels(self._given)
             self._watch.detach()
@@ -77,6 +85,7 @@ class NeuralCollapseCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Measure and log."""
+        self._loader = None
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next(key for key in metrics if key.endswith("_runtime")).removesuffix("_runtime")
         if not self._watch.counted:
@@ -99,11 +108,17 @@ class NeuralCollapseCallback(TrainerCallback):
     ) -> None:
         """Attach to a pass in evaluation mode with labels; not to the one that finds the head.
 
-        No event tells when an evaluation begins.
+        No event tells when an evaluation begins. So a pass of somebody else's, which no
+        prediction step follows, is seen as well, until the next one takes its place.
         """
         added = self in self.trainer.callback_handler.callbacks
-        if module.training or not added or self._given is not None:
+        given = kwargs.get(self.labels)
+        if module.training or not added or self._beginning or given is None:
             return
-        self._given = kwargs.get(self.labels)
-        if self._given is not None:
-            self._watch.begin(module, args, kwargs)
+        if self._given is None:  # else it is attached already
+            self._beginning = True
+            try:
+                self._watch.begin(module, args, kwargs)
+            finally:
+                self._beginning = False
+        self._given = given

@@ -1,9 +1,11 @@
 """Follow neural collapse in a run of Lightning's trainer."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Literal
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
@@ -36,7 +38,8 @@ class NeuralCollapseCallback(Callback):
             parameters, or else the `LightningModule` itself. Layers are named from there.
         train: ``"pass"``, ``"steps"``, or None not to measure the training set.
         validation: Whether to measure the validation set.
-        every_n_epochs: Measure at the end of every so many epochs, and of the last.
+        every_n_epochs: Measure at the end of every so many epochs, and of the last of
+            ``max_epochs``; a run that ends sooner ends without.
         dataloader_idx: Which of several validation loaders.
         split_batch: Inputs and labels of a batch; by default of a pair, or of a mapping with
             ``labels``.
@@ -127,7 +130,8 @@ class NeuralCollapseCallback(Callback):
             probed = self._watches["train"].probed()
         else:
             batches = self._training_batches(trainer, pl_module)
-            probed = probe_model(self._network(pl_module), batches, self.options)
+            with _generators_kept(trainer.train_dataloader):
+                probed = probe_model(self._network(pl_module), batches, self.options)
         self._log(pl_module, "train", probed.record)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -177,13 +181,29 @@ class NeuralCollapseCallback(Callback):
     def _training_batches(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> Iterator[tuple[Any, Tensor]]:
-        """The batches of an epoch, moved as Lightning moves them."""
+        """The batches of an epoch, converted and moved as Lightning does it."""
         loader, limit = trainer.train_dataloader, trainer.num_training_batches
         assert loader is not None
         for batch in islice(loader, limit if isinstance(limit, int) else None):
-            yield self._split(pl_module, trainer.strategy.batch_to_device(batch))
+            converted = trainer.precision_plugin.convert_input(batch)
+            ready = pl_module._on_before_batch_transfer(converted)
+            yield self._split(pl_module, trainer.strategy.batch_to_device(ready))
 
     def _log(self, pl_module: LightningModule, split_name: str, record: ProbeRecord) -> None:
         self.latest[split_name] = record
         # every process has the same values; their mean is what Lightning asks to be told to take
         pl_module.log_dict(logged(record, f"{split_name}/"), sync_dist=True)
+
+
+@contextmanager
+def _generators_kept(loader: Any) -> Iterator[None]:
+    """Put the generators of a loader and of its samplers back to where they stood."""
+    batches = getattr(loader, "batch_sampler", None)
+    owners = (loader, getattr(loader, "sampler", None), getattr(batches, "sampler", None))
+    found = [getattr(owner, "generator", None) for owner in owners]
+    states = [(own, own.get_state()) for own in found if isinstance(own, torch.Generator)]
+    try:
+        yield
+    finally:
+        for own, state in states:
+            own.set_state(state)

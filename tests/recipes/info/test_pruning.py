@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from ncscope.metrics.information import pair_entropies
 from ncscope.probing.records import Row
@@ -127,6 +128,9 @@ def test_nothing_holds_of_what_was_not_measured() -> None:
 
 
 def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> None:
+    averaging = SMALL.tuning.model_copy(update={"average": 0.9})
+    with pytest.raises(ValidationError, match="tuning without an average"):
+        InfoPruning(runs=SMALL.runs, sparsities=SMALL.sparsities, tuning=averaging)
     assert PAPER.tuning.average == 0
     assert PAPER.sparsities == pytest.approx([tenth / 10 for tenth in range(10)])
     assert SMALL.sparsities[-1] == 0.9

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from ncscope.losses import head_entropy_difference, head_mutual_information
@@ -83,3 +84,20 @@ def test_no_gradient_comes_from_weak_views() -> None:
     views = [view.requires_grad_() for view in (few, weak, strong)]
     objective(model(), (*views, labels)).backward()
     assert [bool(view.grad.any()) for view in views] == [True, False, True]
+
+
+IGNORED = {"loss": "mse", "label_smoothing": 0.1, "temperature": 2.0, "mixing": True}
+
+
+@pytest.mark.parametrize("name", [*IGNORED, "augmentation"])
+def test_settings_that_no_step_would_follow_are_refused(name: str) -> None:
+    for method in ("fixmatch", "freematch"):
+        with pytest.raises(ValidationError, match=f"{name} as it is by default"):
+            short(method, **{name: ({"augmentation": "crop"} | IGNORED)[name]})
+
+
+def test_a_supervised_run_follows_all_but_the_augmentation() -> None:
+    for name, value in IGNORED.items():
+        assert getattr(short("supervised", **{name: value}), name) == value
+    with pytest.raises(ValidationError, match="augmentation as it is by default"):
+        short("supervised", augmentation="crop")

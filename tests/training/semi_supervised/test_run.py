@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.training.data.unlabelled import UNKNOWN
 from ncscope.training.reproducible import reproducible
 from ncscope.training.semi_supervised.run import (
     FewLabelsBench,
     few_labels_bench_rows,
     few_labels_prepared,
     few_labels_rows,
+    looked_at,
 )
 from ncscope.training.work import Work
 from tests.training.semi_supervised.runs import short
@@ -123,6 +125,21 @@ def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
     assert rows[1]["threshold"] == pytest.approx(0.1)
     assert rows[1]["mask_rate"] == 1
     assert math.isfinite(pseudo["loss"])
+
+
+def test_pseudo_labels_are_looked_at_of_images_as_they_are_in_the_pool() -> None:
+    """Of STL-10's unlabelled images one in twenty-one has a label that is known."""
+    run = prepared(short(measured=400))
+    places = torch.arange(len(run.unlabelled))
+    pool = run.unlabelled.subset(places)
+    pool.labels = torch.where(places % 21 == 0, pool.labels, UNKNOWN)
+    images = looked_at(replace(run, unlabelled=pool))
+    assert len(images) == 400
+    assert int((images.labels != UNKNOWN).sum()) < 2 * 400 / 21
+    everything = prepared(short())
+    assert looked_at(everything) is everything.unlabelled
+    with pytest.raises(InputError, match=r"a subset of 1 to 1437 samples"):
+        looked_at(prepared(short(measured=2_000)))
 
 
 def test_supervised_runs_ignore_unlabelled_images() -> None:

@@ -53,6 +53,7 @@ from ncscope.report import panels
 from ncscope.report.drawing import Drawing
 from ncscope.training.data.draws import stream_seed
 from ncscope.training.data.loaders import measuring_loader
+from ncscope.training.data.order import epoch_order
 from ncscope.training.settings import Training
 from ncscope.training.supervised import Bench, bench_rows, layer_rows, prepared, probed
 from ncscope.training.work import Work
@@ -124,8 +125,10 @@ def _between(benches: Sequence[Bench], intervals: int) -> Iterator[Row]:
     first, second = benches
     ends = first.learner.evaluated, second.learner.evaluated
     size = first.settings.optimisation.batch_size
-    # All images on every process, so that all find the same statistics.
-    images = measuring_loader(first.data.train, size, workers=first.workers)
+    # All images on every process, so that all find the same statistics; in an order of training,
+    # since a set may be stored class by class.
+    order = epoch_order(len(first.data.train), first.settings.seed, 0)
+    images = measuring_loader(first.data.train.subset(order), size, workers=first.workers)
     for step in range(intervals + 1):
         omega = step / intervals
         plain = interpolated(*ends, omega)

@@ -12,16 +12,18 @@ At the small scale p = 53, the larger of two primes at which both phases were se
 pairs, 5,000 steps. With 30 % no rule was found at p = 47 by step 4,579 nor at p = 59 by step 5,165,
 where held-out accuracy was .02 and .04. Nothing else was changed.
 
-Expected at the small scale, over three seeds: 9 of 15 claims hold. All training pairs are known by
+Expected at the small scale, over three seeds: 6 of 15 claims hold. All training pairs are known by
 heart at step 101, .99 of the held-out ones at steps 2,611, 1,956 and 1,466, and all in the end. In
-batches of 64 MIR is .69 at the start, .77 by heart and .44 to .51 at the end, and HDR falls from
-.83 to .03, rises to .12 and falls to .02, as the paper says; in one run HDR of held-out pairs does
-not double. What fails beside that: held-out accuracy is .25 to .34 and no guess when all is known
-by heart, though 0 but for training pairs in the other order; and on all pairs together MIR comes to
-its highest near the rule, .33 to .40, and is nowhere as low again as at the start, .11.
+batches of 64 MIR is .69 at the start, .77 by heart and .44 to .51 at the end, its lowest, as the
+paper says, and HDR falls from .83 to .1. What fails: HDR is above that just before the rule in one
+run of three, and ends at half of its highest in one, since it rises again behind the rule in the
+two others; held-out accuracy is .25 to .34 and no guess when all is known by heart, though 0 but
+for training pairs in the other order; and on all pairs together MIR comes to its highest near the
+rule, .33 to .40, and is nowhere as low again as at the start, .11.
 
-At the paper's scale 10 of 15 held: all training pairs known by heart at step 149, all held-out ones
-right from step 5,434 on, MIR in batches .80, .85 and .46, of all held-out pairs .04, .10 and .30.
+At the paper's scale 9 of 15 held, among them all six on batches of 64: all training pairs known by
+heart at step 149, all held-out ones right from step 5,434 on, MIR in batches .80, .85 and .46, of
+all held-out pairs .04, .10 and .30.
 """
 
 import math
@@ -50,7 +52,7 @@ LEARNT = 0.99
 LONG_AFTER = 10
 """How many times the steps of learning by heart are long; the paper names no number."""
 HALF = 0.5
-"""HDR has risen, or declined, if it doubles or halves; the paper names no number."""
+"""HDR has declined if it halves; the paper names no number."""
 SPLITS: Mapping[str, str] = {"train": "training pairs", "test": "held-out pairs"}
 ESTIMATES: Mapping[str, str] = {"": "all {}", "_batch": "batches of {}"}
 """By suffix of the keys, what the information is of."""
@@ -146,8 +148,8 @@ def claims(config: InfoGrokking, rows: Sequence[Row]) -> list[Claim]:
     }
     phases: dict[str, Callable[[Course], Verdict]] = {
         "until the training pairs are known by heart MIR rises and HDR falls": _first_phase,
-        "then, before the rule, both turn: MIR falls and HDR doubles": _second_phase,
-        "with the rule MIR comes to its lowest, and HDR to half of its highest": _with_the_rule,
+        "from there to just before the rule MIR falls and HDR rises": _second_phase,
+        "with the rule MIR comes to its lowest, and HDR ends at half its highest": _with_the_rule,
     }
     found = [on_runs(text, {run: of(rows, run) for run in runs}) for text, of in accuracies.items()]
     for estimate, pairs in ESTIMATES.items():
@@ -207,11 +209,9 @@ def _second_phase(own: Course) -> Verdict:
     known, rule = own.place(own.by_heart), own.place(own.as_a_rule)
     if known is None or rule is None or known == rule:
         return False, "no rule found later"
-    mir, hdr = own.mir[known:rule], own.hdr[known:rule]
-    lowest = min(hdr)
-    later = max(hdr[hdr.index(lowest) :])
-    told = f"MIR {max(mir):.3f} to {mir[-1]:.3f}, HDR {lowest:.3f} to {later:.3f}"
-    return mir[-1] < max(mir) and lowest <= HALF * later, told
+    mir, hdr = ([path[known], path[rule - 1]] for path in (own.mir, own.hdr))
+    told = f"MIR {mir[0]:.3f} to {mir[1]:.3f}, HDR {hdr[0]:.3f} to {hdr[1]:.3f}"
+    return mir[1] < mir[0] and hdr[1] > hdr[0], told
 
 
 def _with_the_rule(own: Course) -> Verdict:
@@ -219,12 +219,12 @@ def _with_the_rule(own: Course) -> Verdict:
     if known is None or rule is None:
         return False, "no rule found"
     before, after = min(own.mir[:rule], default=math.nan), min(own.mir[rule:])
-    highest, lowest = max(own.hdr[known : rule + 1]), min(own.hdr[rule:])
+    highest, last = max(own.hdr[known : rule + 1]), own.hdr[-1]
     told = (
         f"lowest MIR {before:.3f} before and {after:.3f} from step {own.steps[rule]:,.0f} on, "
-        f"HDR {highest:.3f} to {lowest:.3f}"
+        f"HDR {highest:.3f} to {last:.3f}"
     )
-    return after < before and lowest <= HALF * highest, told
+    return after < before and last <= HALF * highest, told
 
 
 def drawings(config: InfoGrokking, rows: Sequence[Row]) -> list[Drawing]:

@@ -32,7 +32,7 @@ import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from ncscope.metrics.information import pair_entropies
@@ -97,6 +97,13 @@ class InfoPruning(BaseModel):
     runs: dict[str, Training] = Field(description="Training runs of the dense networks, by name.")
     sparsities: tuple[float, ...] = Field(description="Shares of the weights to remove.")
     tuning: Optimisation = Field(description="How what is left trains on; without an average.")
+
+    @model_validator(mode="after")
+    def _averages_nothing(self) -> "InfoPruning":
+        if self.tuning.average:  # torch copies no network with masked weights
+            msg = "tuning without an average"
+            raise ValueError(msg)
+        return self
 
 
 def _paper() -> InfoPruning:

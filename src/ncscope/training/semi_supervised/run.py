@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from ncscope.probing.records import Row
 from ncscope.training.data.draws import stream_seed
 from ncscope.training.data.images import Images
+from ncscope.training.data.order import balanced_subset
 from ncscope.training.data.streams import StreamBatches
 from ncscope.training.data.unlabelled import unlabelled
 from ncscope.training.data.views import LabelledViews, Views, view_loader
@@ -94,12 +96,29 @@ def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Row]:
     if "accuracy" in rows[-1]:
         rows[-1]["error"] = 1 - float(rows[-1]["accuracy"])
     if settings.method != "supervised":
-        size = settings.measured
-        images = run.unlabelled if size is None else run.unlabelled.balanced(size)
         where: Row = {"split": "unlabelled", "layer": "pseudo-labels"}
         loss: Row = {} if end.epoch == 0 else {"loss": end.loss}
-        rows.append(when | where | loss | pseudo_label_row(bench, images, run.trust))
+        rows.append(when | where | loss | pseudo_label_row(bench, looked_at(run), run.trust))
     return rows
+
+
+def looked_at(run: FewLabelsBench) -> Images:
+    """The unlabelled images whose pseudo-labels rows are of.
+
+    Where only some are wanted, random ones: their labels, of which most may be unknown, decide
+    nothing.
+
+    Args:
+        run: Of which.
+
+    Raises:
+        InputError: If more are wanted than there are.
+    """
+    size = run.settings.measured
+    if size is None:
+        return run.unlabelled
+    alike = torch.zeros_like(run.unlabelled.labels)
+    return run.unlabelled.subset(balanced_subset(alike, size, seed=0))
 
 
 def _epochs(run: FewLabelsBench, after_step: AfterStep) -> Iterator[EpochEnd]:

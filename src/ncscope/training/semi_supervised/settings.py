@@ -46,6 +46,9 @@ class FewLabels(Training):
     fairness_weight: float = Field(
         0.05, description="Of freematch's fairness loss; 0.01 in the paper with fewest labels."
     )
+    measured: int | None = Field(
+        None, ge=2, description="Unlabelled images to look at, random ones; default all."
+    )
     information_view: Strength = Field(
         "strong", description="Whose features the information terms take."
     )
@@ -55,4 +58,16 @@ class FewLabels(Training):
         if self.least_threshold > self.most_threshold:
             msg = "least_threshold up to most_threshold"
             raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_is_ignored(self) -> "FewLabels":
+        """Views are the augmentation; with unlabelled images the labelled loss is the papers'."""
+        idle = ["augmentation"]
+        if self.method != "supervised":
+            idle += ["loss", "label_smoothing", "temperature", "mixing"]
+        for name in idle:
+            if getattr(self, name) != Training.model_fields[name].default:
+                msg = f"{name} as it is by default in {self.method} training with few labels"
+                raise ValueError(msg)
         return self

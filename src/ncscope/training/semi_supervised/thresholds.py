@@ -58,8 +58,8 @@ class AdaptiveThresholds(nn.Module):
     $\tau_t=m\tau_{t-1}+(1-m)\frac1n\sum_i\max_cq_{ic}$,
     $\tilde p_t=m\tilde p_{t-1}+(1-m)\frac1n\sum_iq_i$,
     $\tilde h_t=m\tilde h_{t-1}+(1-m)\operatorname{Hist}_n(\hat q)$.
-    Source: FreeMatch (5), (6), (10). TorchSSL starts at the first batch's values instead. Batch
-    means are those of all processes together.
+    Source: FreeMatch (5), (6), (10); TorchSSL starts at $1/C$, too. Batch means are those of all
+    processes together.
 
     Attributes:
         confidence: $\tau$.
