@@ -1,8 +1,11 @@
 """The path ends at scikit-learn's minimum, at every strength, whatever the features look like."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from ncscope.errors import InputError
@@ -57,6 +60,45 @@ def test_the_gradient_vanishes_all_along_the_path():
         assert gradient[1].abs().max() <= 1e-5 * value
 
 
+def separable():
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 3
+    return torch.eye(3)[labels] + 0.1 * torch.randn(60, 3, generator=draws), labels
+
+
+def noise():
+    draws = torch.Generator().manual_seed(0)
+    return torch.randn(200, 20, generator=draws), torch.arange(200) % 4
+
+
+def digits():
+    images, labels = load_digits(return_X_y=True)
+    return torch.from_numpy(images / 16), torch.from_numpy(labels)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        partial(blobs, 90, 5, 3, seed=0),
+        partial(blobs, 90, 5, 2, seed=1),
+        partial(blobs, 30, 50, 3, seed=2),
+        separable,
+        noise,
+        pytest.param(digits, marks=pytest.mark.slow),
+    ],
+    ids=["overlapping", "two classes", "n < d", "separable", "noise", "digits"],
+)
+def test_each_of_the_97_is_within_what_the_default_tolerance_is_said_to_give(samples):
+    features, labels = samples()
+    loose = [fit.objective for fit in logistic_path(features, labels, STRENGTHS)]
+    path = logistic_path(features, labels, STRENGTHS, tolerance=1e-10)
+    least = np.array([fit.objective for fit in path])
+    above = np.array(loose) / least - 1
+    assert above.min() >= -1e-8
+    assert above.max() <= 4e-5
+    assert np.median(above) <= 4e-6
+
+
 def test_a_warm_fit_is_the_cold_one():
     features, labels = blobs(90, 5, 3, seed=1)
     path = logistic_path(features, labels, STRENGTHS[::4], tolerance=1e-12)
@@ -107,11 +149,16 @@ def test_the_path_costs_far_less_than_its_fits_one_by_one():
     assert passes < len(STRENGTHS) * sum(cold) / len(cold) / 4
 
 
+def test_the_path_over_digits_costs_a_few_times_one_fit():
+    features, labels = digits()
+    passes = sum(fit.passes for fit in logistic_path(features, labels, STRENGTHS))
+    cold = fit_logistic(features, labels, STRENGTHS[44], tolerance=1e-6)
+    assert passes < 7 * cold.passes
+
+
 def test_well_separated_classes_have_a_path_to_the_end():
     """At its strong end nothing moves; at its weak end the weights grow like the logarithm."""
-    draws = torch.Generator().manual_seed(0)
-    labels = torch.arange(60) % 3
-    features = torch.eye(3)[labels] + 0.1 * torch.randn(60, 3, generator=draws)
+    features, labels = separable()
     fits = list(logistic_path(features, labels, STRENGTHS))
     assert all(float(fit.probe.weight.norm()) < 200 for fit in fits)
     assert torch.equal(fits[-1].probe.predict(features), labels)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
 from ncscope.errors import InputError
@@ -40,6 +40,25 @@ def test_on_digits_the_accuracy_is_scikit_learns():
         known = LogisticRegression(C=1 / strength, tol=1e-6, max_iter=5000).fit(train, y_train)
         score = known.score(held_out, y_held_out)
         assert chosen.validation[strength] == pytest.approx(score, abs=0.001)
+
+
+@pytest.mark.slow
+def test_over_all_strengths_scikit_learn_comes_to_the_same_accuracy_on_digits():
+    train, held_out, y_train, y_held_out, test, y_test = split_digits()
+    known = LogisticRegression(tol=1e-5, max_iter=10_000, warm_start=True)
+    judged = {}
+    for strength in sorted(STRENGTHS, reverse=True):
+        known.set_params(C=1 / strength).fit(train, y_train)
+        loss = log_loss(y_held_out, known.predict_proba(held_out))
+        judged[strength] = known.score(held_out, y_held_out), -loss
+    best = max(judged, key=lambda strength: judged[strength])
+    both, labels = np.concatenate([train, held_out]), np.concatenate([y_train, y_held_out])
+    theirs = LogisticRegression(C=1 / best, tol=1e-6, max_iter=10_000).fit(both, labels)
+    chosen = choose_probe(train, y_train, held_out, y_held_out)
+    predicted = chosen.probe.predict(torch.from_numpy(test))
+    mine = top1_accuracy(predicted, torch.from_numpy(y_test))
+    assert mine == pytest.approx(theirs.score(test, y_test), abs=0.001)
+    assert chosen.validation[chosen.strength] == pytest.approx(judged[best][0], abs=0.001)
 
 
 def test_the_best_is_chosen_and_refitted_on_both_parts():

@@ -1,15 +1,23 @@
 """Limited-memory BFGS for penalised logistic regression, warm from one penalty to the next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-_PAIRS = 10
+from ncscope.transfer.probes.secants import Secants
+
 _MOST_ITERATIONS, _MOST_TRIALS = 10_000, 60
-_FLATTER = 0.5  # the share of the slope that a step along a direction may leave
+_KEPT = 0.25  # the share of the fall that a step promises that it has to keep
+_PARALLEL = 1e-9  # added to the cosine of a move with itself, for moves that are all but parallel
 _ROUNDING = 1e-9  # relative, of the objective: a sum over the samples
+
+
+Move: TypeAlias = tuple[Float[Tensor, "k q"], Float[Tensor, "k n"]]
+"""Of the weights, and of the margins."""
 
 
 @dataclass(frozen=True)
@@ -20,30 +28,30 @@ class Point:
         weights: $W$, a row for each class.
         margins: $z_{ik}-z_{iy_i}$, the scores less that of the sample's own class.
         loss: $\sum_i\log\sum_ke^{z_{ik}-z_{iy_i}}$.
-        shares: The classes' probabilities, sample by sample.
+        residuals: The classes' probabilities, less 1 for the sample's own.
         slope: The gradient of the loss.
     """
 
     weights: Float[Tensor, "k q"]
-    margins: Float[Tensor, "n k"]
+    margins: Float[Tensor, "k n"]
     loss: Float[Tensor, ""]
-    shares: Float[Tensor, "n k"]
+    residuals: Float[Tensor, "k n"]
     slope: Float[Tensor, "k q"]
 
 
 class Descent:
     r"""Minimise $\sum_i\ell_i(W)+\frac\lambda2\lVert W_{pen}\rVert^2$ for λ after λ.
 
-    A pass over the data is the two products, rows by weights and residuals by rows. Scores are
-    linear along a direction, so that the search on it takes no pass; an iteration takes one.
-    When λ changes, the Hessian changes by a multiple of the identity on what is penalised, so
-    the curvature pairs of the former λ are exact for the next after that correction.
+    A pass over the data is the two products, weights by columns and residuals by columns; an
+    iteration takes one. Scores are linear in the weights, so that the search along a direction, or
+    in a plane of moves whose margins are known, takes none.
 
     Args:
-        rows: Orthogonal columns make the diagonal preconditioner a good one.
+        columns: The samples' coordinates. Orthogonal rows make the diagonal preconditioner a
+            good one.
         labels: From 0 to k-1, each of them there.
         num_classes: k.
-        penalised: 1 for each column whose weights are penalised, 0 for the others.
+        penalised: 1 for each coordinate whose weights are penalised, 0 for the others.
 
     Attributes:
         passes: How many passes have been made.
@@ -51,147 +59,173 @@ class Descent:
 
     def __init__(
         self,
-        rows: Float[Tensor, "n q"],
+        columns: Float[Tensor, "q n"],
         labels: Int[Tensor, " n"],
         num_classes: int,
         penalised: Float[Tensor, " q"],
     ) -> None:
-        self.rows, self.labels, self.num_classes = rows, labels, num_classes
-        self.penalised = penalised
+        self.columns, self.num_classes = columns, num_classes
         self.passes = 0.0
-        self._squares = rows.square().sum(0)
-        self._pairs: list[tuple[Tensor, Tensor]] = []
+        self._own = labels[None]
+        self._penalised = penalised
+        self._squares = columns.square().sum(1)
+        self._secants = Secants(penalised.repeat(num_classes))
 
-    def margins(self, weights: Float[Tensor, "k q"]) -> Float[Tensor, "n k"]:
-        """Scores less that of the sample's own class. Takes half a pass."""
-        self.passes += 0.5
-        scores = self.rows @ weights.mT
-        return scores - scores.gather(1, self.labels[:, None])
-
-    def at(self, weights: Float[Tensor, "k q"], margins: Float[Tensor, "n k"]) -> Point:
-        """The point of these weights, whose margins are known. Takes half a pass."""
+    def beginning(self) -> Point:
+        """No weights, and the bias that gives the classes' shares: the minimum at infinite λ."""
+        weights = self.columns.new_zeros(self.num_classes, len(self.columns))
+        bias = torch.bincount(self._own[0]).to(weights).log()
+        weights[:, -1] = bias - bias.mean()
+        margins = self._margins(weights)
         return self._point(weights, margins, *_loss(margins))
-
-    def beyond(self, first: Point, second: Point, share: float) -> Point:
-        """On the line from the first point past the second, by a share of their distance.
-
-        Takes half a pass, and keeps what it tells of the curvature.
-        """
-        weights = second.weights + share * (second.weights - first.weights)
-        margins = second.margins + share * (second.margins - first.margins)
-        there = self.at(weights, margins)
-        self._learn(second, there)
-        return there
 
     def objective(self, point: Point, strength: float) -> float:
         """The loss and its penalty."""
-        weights = point.weights * self.penalised
-        return float(point.loss + strength / 2 * weights.square().sum())
+        return float(point.loss + strength / 2 * (point.weights * self._penalised).square().sum())
 
-    def minimise(self, point: Point, strength: float, tolerance: float) -> Point:
+    def minimise(
+        self, point: Point, strength: float, tolerance: float, before: Point | None = None
+    ) -> Point:
         r"""Descend until the objective is above its minimum by no more than a share of itself.
 
         How far it is above is estimated by $-\frac12\langle g,D\rangle$, of the gradient and the
         direction: the decrement of a Newton step, as far as BFGS knows the Hessian. It falls
-        short of the truth about tenfold where the penalty is weak and classes are separable.
+        short of the truth up to fortyfold where the penalty is weak and classes are separable.
 
         Args:
-            point: Where to begin.
+            point: Where to begin: at the minimum for the λ before.
             strength: λ, above 0.
             tolerance: The share.
+            before: The minimum for the λ before that. The first step is then the best in the plane
+                of the direction and of the line through the two.
 
         Raises:
             RuntimeError: If that is not reached: the tolerance is below the rounding.
         """
+        chords = [] if before is None or before is point else [_chord(before, point)]
         for _ in range(_MOST_ITERATIONS):
-            gradient = point.slope + strength * point.weights * self.penalised
-            direction = self._direction(gradient, strength, self._scale(point, strength))
+            gradient = point.slope + strength * point.weights * self._penalised
+            direction = self._direction(point, gradient, strength)
             fall = float((gradient * direction).sum())
-            if -fall / 2 <= tolerance * self.objective(point, strength):
+            enough = tolerance * self.objective(point, strength)
+            if -fall / 2 <= enough:
                 return point
-            point = self._step(point, direction, fall, strength)
+            moves = [(direction, self._margins(direction)), *chords]
+            point, chords = self._step(point, moves, strength, enough), []
         msg = f"{_MOST_ITERATIONS} iterations did not reach a tolerance of {tolerance:g}"
         raise RuntimeError(msg)
 
-    def _scale(self, point: Point, strength: float) -> Float[Tensor, "k q"]:
-        """One over the Hessian's diagonal, as if shares and rows were independent."""
-        curvature = (point.shares * (1 - point.shares)).mean(0)
-        return 1 / (curvature[:, None] * self._squares + strength * self.penalised)
-
     def _direction(
-        self, gradient: Float[Tensor, "k q"], strength: float, scale: Float[Tensor, "k q"]
+        self, point: Point, gradient: Float[Tensor, "k q"], strength: float
     ) -> Float[Tensor, "k q"]:
-        """Minus the approximate inverse Hessian times the gradient, by the two-loop recursion."""
-        pairs = [(s, y + strength * s * self.penalised) for s, y in self._pairs]
-        inner = [float((s * y).sum()) for s, y in pairs]
-        image, taken = gradient, []
-        for (s, y), product in zip(reversed(pairs), reversed(inner), strict=True):
-            taken.append(float((s * image).sum()) / product)
-            image = image - taken[-1] * y
-        image = image * scale
-        if pairs:
-            y = pairs[-1][1]
-            image = image * (inner[-1] / float((y.square() * scale).sum()))
-        for (s, y), product, share in zip(pairs, inner, reversed(taken), strict=True):
-            image = image + (share - float((y * image).sum()) / product) * s
-        return -image
+        """Against the gradient. BFGS begins with one over the Hessian's diagonal.
 
-    def _step(
-        self, point: Point, direction: Float[Tensor, "k q"], fall: float, strength: float
-    ) -> Point:
-        """The next point, near the least on the line, by Newton's method within a bracket."""
-        ray = self.margins(direction)
-        moved, stood = direction * self.penalised, point.weights * self.penalised
-        across, along = float((moved * stood).sum()), float(moved.square().sum())
-        height = float(point.loss)
-        low, high, length = 0.0, float("inf"), 1.0
+        The diagonal is as if residuals and coordinates were independent.
+        """
+        wrong = point.residuals.abs()
+        curvature = (wrong - wrong.square()).mean(1)
+        scale = 1 / (curvature[:, None] * self._squares + strength * self._penalised)
+        newton = self._secants.newton(gradient.flatten(), strength, scale.flatten())
+        return -newton.view_as(gradient)
+
+    def _step(self, point: Point, moves: Sequence[Move], strength: float, enough: float) -> Point:
+        """The next point, by Newton's method in the span of some moves.
+
+        On a line a step that falls as it promised will do; in a plane the least is sought.
+        """
+        span = _Span(point, moves, strength * self._penalised)
+        taken, shares = point.loss.new_zeros(len(moves)), point.residuals
+        height = span.height(taken, point.loss)
+        move, promise = span.newton(taken, shares)
         for _ in range(_MOST_TRIALS):
-            margins = point.margins + length * ray
+            margins = span.margins(taken + move)
             loss, shares = _loss(margins)
-            pull = shares * ray
-            mean = pull.sum(1)
-            slope = float(mean.sum()) + strength * (across + length * along)
-            rise = float(loss) - height + strength * length * (across + length * along / 2)
-            if abs(slope) <= _FLATTER * abs(fall) and rise <= _ROUNDING * height:
+            reached = span.height(taken + move, loss)
+            if reached > height - _KEPT * promise + _ROUNDING * float(point.loss):
+                move, promise = move / 2, promise / 2
+                continue
+            taken, height = taken + move, reached
+            if len(moves) == 1:
                 break
-            low, high = (low, length) if slope > 0 else (length, high)
-            bend = float((pull * ray).sum() - mean.square().sum()) + strength * along
-            length = _within(length - slope / bend, low, high)
-        there = self._point(point.weights + length * direction, margins, loss, shares)
+            move, promise = span.newton(taken, shares)
+            if promise <= enough:
+                break
+        there = self._point(span.weights(taken), margins, loss, shares)
         self._learn(point, there)
         return there
+
+    def _margins(self, weights: Float[Tensor, "k q"]) -> Float[Tensor, "k n"]:
+        """Scores less that of the sample's own class. Takes half a pass."""
+        self.passes += 0.5
+        scores = weights @ self.columns
+        return scores.sub_(scores.gather(0, self._own))
 
     def _point(
         self,
         weights: Float[Tensor, "k q"],
-        margins: Float[Tensor, "n k"],
+        margins: Float[Tensor, "k n"],
         loss: Float[Tensor, ""],
-        shares: Float[Tensor, "n k"],
+        shares: Float[Tensor, "k n"],
     ) -> Point:
+        """The point of these weights. Takes half a pass, and the shares for its residuals."""
         self.passes += 0.5
-        slope = shares.mT @ self.rows
-        slope.index_add_(0, self.labels, self.rows, alpha=-1)
-        return Point(weights, margins, loss, shares, slope)
+        residuals = shares.scatter_add_(0, self._own, shares.new_full((), -1).expand_as(self._own))
+        return Point(weights, margins, loss, residuals, residuals @ self.columns.mT)
 
     def _learn(self, start: Point, end: Point) -> None:
-        """Keep a pair of steps, of the weights and of the gradient without its penalty.
-
-        Of a step that was none, or so short that rounding hides the curvature, nothing is learnt.
-        """
         step, turn = end.weights - start.weights, end.slope - start.slope
-        if float((step * turn).sum()) > 0:
-            self._pairs.append((step, turn))
-            del self._pairs[:-_PAIRS]
+        self._secants.learn(step.flatten(), turn.flatten())
 
 
-def _loss(margins: Float[Tensor, "n k"]) -> tuple[Float[Tensor, ""], Float[Tensor, "n k"]]:
+def _loss(margins: Float[Tensor, "k n"]) -> tuple[Float[Tensor, ""], Float[Tensor, "k n"]]:
     """Cross-entropy in all, and probabilities, from scores less that of the sample's own class."""
-    largest = torch.logsumexp(margins, 1)
-    return largest.sum(), torch.exp(margins - largest[:, None])
+    largest = margins.amax(0)
+    shares = (margins - largest).exp_()
+    total = shares.sum(0)
+    return (largest + total.log()).sum(), shares.div_(total)
 
 
-def _within(length: float, low: float, high: float) -> float:
-    """A length inside the bracket, which may be open above."""
-    if low < length < high:
-        return length
-    return 2 * low if high == float("inf") else (low + high) / 2
+def _chord(first: Point, second: Point) -> Move:
+    return second.weights - first.weights, second.margins - first.margins
+
+
+class _Span:
+    """The objective from a point on, along a few moves; a sample's own class has no margin."""
+
+    def __init__(
+        self,
+        point: Point,
+        moves: Sequence[Move],
+        penalty: Float[Tensor, " q"],
+    ) -> None:
+        self._point = point
+        self._moves = torch.stack([weights for weights, _ in moves]).flatten(1)
+        self._rays = torch.stack([margins for _, margins in moves]).flatten(1)
+        pulls = (self._moves.view(-1, *point.weights.shape) * penalty).flatten(1)
+        self._across, self._along = pulls @ point.weights.flatten(), pulls @ self._moves.mT
+
+    def weights(self, taken: Float[Tensor, " m"]) -> Float[Tensor, "k q"]:
+        """After so much of each move."""
+        return self._point.weights + (taken @ self._moves).view_as(self._point.weights)
+
+    def margins(self, taken: Float[Tensor, " m"]) -> Float[Tensor, "k n"]:
+        """Those of `weights`."""
+        return self._point.margins + (taken @ self._rays).view_as(self._point.margins)
+
+    def height(self, taken: Float[Tensor, " m"], loss: Float[Tensor, ""]) -> float:
+        """The objective, less the penalty at the point."""
+        return float(loss + taken @ (self._across + self._along @ taken / 2))
+
+    def newton(
+        self, taken: Float[Tensor, " m"], shares: Float[Tensor, "k n"]
+    ) -> tuple[Float[Tensor, " m"], float]:
+        """Newton's step, and the fall that it promises; from residuals as from shares."""
+        pulls = self._rays * shares.flatten()
+        means = pulls.view(-1, *shares.shape).sum(1)
+        slope = means.sum(1) + self._across + self._along @ taken
+        bend = pulls @ self._rays.mT - means @ means.mT + self._along
+        size = bend.diagonal().rsqrt()
+        cosines = bend * size * size[:, None]
+        cosines.diagonal().add_(_PARALLEL)
+        step = -size * torch.linalg.solve(cosines, size * slope)
+        return step, -float(slope @ step) / 2

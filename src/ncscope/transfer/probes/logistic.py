@@ -1,7 +1,6 @@
 """Multinomial logistic regression on frozen features, at one strength of the penalty or many."""
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from ncscope.math.symmetric import factor_eigen
 from ncscope.transfer.inputs import Labelled, checked_labelled, checked_strength
-from ncscope.transfer.probes.descent import Descent, Point
+from ncscope.transfer.probes.descent import Descent
 from ncscope.transfer.probes.probe import LinearProbe
 
 PATH_TOLERANCE, TOLERANCE = 1e-6, 1e-12
@@ -68,20 +67,21 @@ def logistic_path(
     r"""The fits at many strengths, from the strongest to the weakest, each begun near its minimum.
 
     The features are centred and turned to their principal axes, where directions without
-    variance fall away. The weights of a strength are extrapolated along $\log\lambda$ from those
-    of the two before, and L-BFGS keeps its curvature pairs.
+    variance fall away. L-BFGS goes on from one strength to the next with its curvature pairs, and
+    its first step is the best in the plane of its direction and of the two minima before.
 
     Args:
         features: n x d array-like.
         labels: n integers.
         strengths: $\lambda>0$, in any order.
-        tolerance: As in `fit_logistic`. At the default the objective is within about 1e-5 of
-            its minimum, which decides accuracies and costs half of what 1e-10 does.
+        tolerance: As in `fit_logistic`. At the default the objective was at worst 4e-5 above its
+            minimum, as a share of it, of all strengths on digits, iris, wine, breast cancer and
+            generated features; at half of the strengths below 4e-6.
 
     Raises:
         InputError: As `fit_logistic`.
 
-    Cost: one product $2nd^2$ and an eigen-decomposition of the smaller side; then one to five
+    Cost: one product $2nd^2$ and an eigen-decomposition of the smaller side; then none to five
     passes of $4ndK$ operations a strength, in float64 on the features' device. About n x (d + 4K)
     numbers of memory.
     """
@@ -92,38 +92,15 @@ def logistic_path(
 
 def _path(samples: Labelled, strengths: list[float], tolerance: float) -> Iterator[LogisticFit]:
     axes = _Axes(samples)
-    descent = Descent(axes.rows, samples.places, len(samples.classes), axes.penalised)
-    trail: list[tuple[float, Point]] = []
+    descent = Descent(axes.columns, samples.places, len(samples.classes), axes.penalised)
+    before, point = None, descent.beginning()
     passes = 0.0
     for strength in strengths:
-        start = _start(descent, trail, math.log(strength)) if trail else _beginning(descent)
-        point = descent.minimise(start, strength, tolerance)
-        trail = [*trail[-1:], (math.log(strength), point)]
+        before, point = point, descent.minimise(point, strength, tolerance, before)
+        probe = LinearProbe(samples.classes, *axes.unturned(point.weights))
         objective = descent.objective(point, strength)
-        yield LogisticFit(
-            LinearProbe(samples.classes, *axes.unturned(point.weights)),
-            strength,
-            objective,
-            descent.passes - passes,
-        )
+        yield LogisticFit(probe, strength, objective, descent.passes - passes)
         passes = descent.passes
-
-
-def _beginning(descent: Descent) -> Point:
-    """No weights, and the bias that gives the classes' shares: the minimum at infinite strength."""
-    weights = descent.rows.new_zeros(descent.num_classes, descent.rows.shape[1])
-    bias = torch.bincount(descent.labels).to(weights).log()
-    weights[:, -1] = bias - bias.mean()
-    return descent.at(weights, descent.margins(weights))
-
-
-def _start(descent: Descent, trail: Sequence[tuple[float, Point]], place: float) -> Point:
-    """On the straight line through the two points before; the one before, if there is but one."""
-    first, second = trail[0], trail[-1]
-    if first[0] == second[0]:
-        return second[1]
-    share = (place - second[0]) / (second[0] - first[0])
-    return descent.beyond(first[1], second[1], share)
 
 
 class _Axes:
@@ -135,8 +112,8 @@ class _Axes:
         centred = features - self.mean
         n, d = features.shape
         self.vectors = factor_eigen(centred.mT, limit=min(n - 1, d))[0].vectors
-        self.rows = torch.cat([centred @ self.vectors, features.new_ones(n, 1)], 1)
-        self.penalised = features.new_ones(self.rows.shape[1])
+        self.columns = torch.cat([self.vectors.mT @ centred.mT, features.new_ones(1, n)])
+        self.penalised = features.new_ones(len(self.columns))
         self.penalised[-1] = 0
 
     def unturned(

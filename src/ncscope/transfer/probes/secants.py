@@ -1,0 +1,82 @@
+"""What past steps tell of the curvature, for a penalty that changes between them."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_MOST = 24
+
+
+class Secants:
+    r"""Steps $s$ of the weights and turns $t$ of the slope that they met, the last 12 to 24.
+
+    The curvature of $f+\frac\lambda2\lVert W_{pen}\rVert^2$ along a step is that of $f$ and
+    $\lambda$: $y=t+\lambda s_{pen}$. So pairs met at one λ are exact at any other.
+
+    Args:
+        penalised: 1 for each weight that is penalised, 0 for the others.
+    """
+
+    def __init__(self, penalised: Float[Tensor, " p"]) -> None:
+        self._penalised = penalised
+        self._steps = penalised.new_zeros(_MOST, len(penalised))
+        self._turns = torch.zeros_like(self._steps)
+        # Inner products of each step with its own and later turns and penalised steps.
+        self._products = penalised.new_zeros(_MOST, _MOST)
+        self._squares = torch.zeros_like(self._products)
+        self._known = 0
+
+    def learn(self, step: Float[Tensor, " p"], turn: Float[Tensor, " p"]) -> None:
+        """Keep a pair.
+
+        Of a step that was none, or so short that rounding hides the curvature, nothing is learnt.
+        """
+        if float(step @ turn) <= 0:
+            return
+        if self._known == _MOST:
+            self._forget()
+        last, self._known = self._known, self._known + 1
+        self._steps[last], self._turns[last] = step, turn
+        steps = self._steps[: self._known]
+        self._products[: self._known, last] = steps @ turn
+        self._squares[: self._known, last] = steps @ (step * self._penalised)
+
+    def newton(
+        self, gradient: Float[Tensor, " p"], strength: float, scale: Float[Tensor, " p"]
+    ) -> Float[Tensor, " p"]:
+        r"""The gradient times the inverse Hessian, as far as BFGS knows it.
+
+        With the steps and their $y$ as rows of $S$ and $Y$, oldest first, $R$ the upper triangle of
+        $SY^\top$, $\Delta$ its diagonal and $D$ the scale, stretched to fit the last pair:
+        $h+S^\top R^{-\top}(\Delta u-Yh)$, where $u=R^{-1}Sg$ and $h=D(g-Y^\top u)$.
+        Source: Byrd, Nocedal and Schnabel (1994), theorem 2.2.
+
+        Args:
+            gradient: $g$, penalty included.
+            strength: λ.
+            scale: An inverse of the Hessian's diagonal.
+
+        Cost: six products with the rows.
+        """
+        known = self._known
+        if not known:
+            return scale * gradient
+        steps, turns = self._steps[:known], self._turns[:known]
+        triangle = self._products[:known, :known] + strength * self._squares[:known, :known]
+        pull = strength * self._penalised
+        last = turns[-1] + pull * steps[-1]
+        fitted = scale * (triangle[-1, -1] / (last.square() @ scale))
+        first = torch.linalg.solve_triangular(triangle, (steps @ gradient)[:, None], upper=True)
+        rest = fitted * (gradient - first[:, 0] @ turns - pull * (first[:, 0] @ steps))
+        met = turns @ rest + steps @ (pull * rest)
+        left = triangle.diagonal()[:, None] * first - met[:, None]
+        second = torch.linalg.solve_triangular(triangle.mT, left, upper=False)
+        return rest + second[:, 0] @ steps
+
+    def _forget(self) -> None:
+        """The older half."""
+        kept = self._known = _MOST // 2
+        for rows in (self._steps, self._turns):
+            rows[:kept] = rows[kept:].clone()
+        for products in (self._products, self._squares):
+            products[:kept, :kept] = products[kept:, kept:].clone()

@@ -1,0 +1,45 @@
+"""The compact form against the recursion that defines BFGS, at a penalty other than that met."""
+
+import torch
+
+from ncscope.transfer.probes import secants
+from ncscope.transfer.probes.secants import Secants
+
+
+def inverse_hessian(pairs, scale):
+    """By the rank-two updates, one after the other, from the scale fitted to the last pair."""
+    step, turn = pairs[-1]
+    inverse = torch.diag(scale) * (step @ turn) / (turn.square() @ scale)
+    for step, turn in pairs:
+        left = torch.eye(len(step)).double() - torch.outer(step, turn) / (step @ turn)
+        inverse = left @ inverse @ left.mT + torch.outer(step, step) / (step @ turn)
+    return inverse
+
+
+def test_it_is_bfgs_of_the_pairs_that_are_kept_at_any_strength():
+    draws = torch.Generator().manual_seed(0)
+    factor = torch.randn(8, 8, generator=draws).double()
+    penalised = torch.tensor([1.0] * 7 + [0.0]).double()
+    known, kept = Secants(penalised), []
+    for count in range(1, 2 * secants._MOST):
+        step = torch.randn(8, generator=draws).double()
+        turn = factor @ (factor.mT @ step) + 0.1 * count * step
+        known.learn(step, turn)
+        kept = [*(kept[secants._MOST // 2 :] if len(kept) == secants._MOST else kept), (step, turn)]
+        if count in (1, 5, secants._MOST, secants._MOST + 1, 2 * secants._MOST - 1):
+            gradient, scale = torch.rand(2, 8, generator=draws).double() + 0.1
+            at = [(step, turn + 0.7 * step * penalised) for step, turn in kept]
+            found = known.newton(gradient, 0.7, scale)
+            torch.testing.assert_close(
+                found, inverse_hessian(at, scale) @ gradient, rtol=1e-6, atol=1e-9
+            )
+
+
+def test_without_pairs_it_is_the_scale_and_a_step_of_no_curvature_teaches_nothing():
+    known = Secants(torch.ones(3).double())
+    gradient, scale = (
+        torch.tensor([1.0, -2.0, 3.0]).double(),
+        torch.tensor([2.0, 1.0, 0.5]).double(),
+    )
+    known.learn(gradient, torch.zeros(3).double())
+    assert torch.equal(known.newton(gradient, 1.0, scale), scale * gradient)
