@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[train,attack,torchmetrics,huggingface]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[train,attack,torchmetrics,huggingface,ray]" --group dev
 	touch $(STAMP)
 
 demo: $(STAMP)

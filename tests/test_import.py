@@ -13,6 +13,7 @@ HEAVY = (
     "torchvision",
     "timm",
     "transformers",
+    "ray",
     "matplotlib",
     "plotly",
 )

@@ -14,7 +14,7 @@ from ncscope.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COSTLY = {"demo"}
+COSTLY = {"demo", "sweep"}
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
 
 

@@ -13,7 +13,7 @@ from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
 from ncscope.report.layer_order import reading
 from ncscope.report.mathml import formula
 from ncscope.report.numbers import compact, listed, plain, typeset
-from ncscope.report.overview import details, flat_config
+from ncscope.report.overview import details, flat_config, shared_config
 from ncscope.report.payload import GRAM_CLASSES, as_json, gram_frame, run_payload
 from ncscope.report.spectra import drawable
 
@@ -151,6 +151,13 @@ def test_note_is_written_once_with_its_layers() -> None:
 
 def test_nested_configuration_becomes_dotted_names() -> None:
     assert flat_config({"a": {"b": 1}, "c": [1, 2]}) == {"a.b": "1", "c": "1, 2"}
+
+
+def test_what_runs_have_alike_is_said_once() -> None:
+    alike, own = shared_config([{"a": {"b": 1}, "c": 2}, {"a": {"b": 1}, "c": 3}, {"a": {"b": 1}}])
+    assert alike == {"a.b": "1"}
+    assert own == [{"c": "2"}, {"c": "3"}, {}]
+    assert shared_config([{"a": 1}]) == ({"a": "1"}, [{}])
 
 
 def test_the_room_imports_neither_plotly_nor_matplotlib_by_itself() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from ncscope.training.reproducible import reproducible
 
@@ -38,6 +39,16 @@ def test_one_thread_inside_and_as_many_as_before_afterwards() -> None:
     with reproducible(0):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
+
+
+def test_the_linear_algebra_under_numpy_has_one_thread_too() -> None:
+    def threads() -> set[int]:
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    with threadpool_limits(2):
+        with reproducible(0):
+            assert threads() == {1}
+        assert threads() == {2}
 
 
 def interrupted() -> None:

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.recipes.catalogue import experiment, simulation
-from ncscope.recipes.recipe import Scale
+from ncscope.recipes.recipe import Recipe, Scale
 from ncscope.recipes.running import OnRow, StudyRun, finished_parts, run_study
 from ncscope.recipes.settings import overridden, settings
 from ncscope.report.study_page import study_page
@@ -76,14 +78,30 @@ def reproduce(
             cannot be written, it holds a run and ``resume`` is not set, or that run had other
             settings.
     """
+    recipe, config = configured(name, scale, overrides)
+    labels = {"recipe": name, "scale": scale}
+    means = work or Work()
+    return run_study(recipe, config, labels, out=out, resume=resume, work=means, on_row=on_row)
+
+
+def configured(
+    name: str, scale: Scale, overrides: Mapping[str, Any]
+) -> tuple[Recipe[Any], BaseModel]:
+    """The recipe of an experiment, and the settings that it would be run with.
+
+    Args:
+        name: As `reproduce` takes it; so are the others.
+        scale: Whose settings to start from.
+        overrides: Values by dotted field.
+
+    Raises:
+        InputError: If there is no such experiment, scale or field, or a value is out of bounds.
+    """
     recipe = experiment(name)
     if scale not in recipe.scales:
         fix = "pass small unless you have the time"
         raise InputError(expected="scale paper or small", found=repr(scale), fix=fix)
-    config = overridden(recipe.scales[scale], overrides)
-    labels = {"recipe": name, "scale": scale}
-    means = work or Work()
-    return run_study(recipe, config, labels, out=out, resume=resume, work=means, on_row=on_row)
+    return recipe, overridden(recipe.scales[scale], overrides)
 
 
 def load_run(folder: str | Path) -> StudyRun:

@@ -155,6 +155,28 @@ def probe_facts(probe: ProbeRecord) -> list[str]:
     return facts if len(probe.layers) == 1 else [f"{len(probe.layers)} layers", *facts]
 
 
+def shared_config(
+    configs: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Configurations as what all of them have alike, and what each has besides, as text.
+
+    Args:
+        configs: Of one run or several; of one, all is shared.
+
+    Example:
+        >>> shared_config([{"seed": 0, "steps": 9}, {"seed": 1, "steps": 9}])
+        ({'steps': '9'}, [{'seed': '0'}, {'seed': '1'}])
+    """
+    flat = [flat_config(config) for config in configs]
+    alike = {
+        name: text
+        for name, text in (flat[0] if flat else {}).items()
+        if all(config.get(name) == text for config in flat)
+    }
+    own = [{name: text for name, text in one.items() if name not in alike} for one in flat]
+    return alike, own
+
+
 def flat_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """A nested configuration as dotted names and text."""
     flat: dict[str, str] = {}

@@ -7,10 +7,11 @@ from typing import Any
 
 from ncscope.probing.records import Row
 from ncscope.report.drawing import Drawing
-from ncscope.report.overview import claims_of, flat_config
+from ncscope.report.overview import claims_of, shared_config
 from ncscope.report.page import rendered
 from ncscope.report.rows import last_rows, place_of, shown
 from ncscope.report.summary import Summary
+from ncscope.report.sweep import SweepTable
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,13 @@ class RunView:
     tables: Sequence[Summary] = ()
 
 
-def study_page(title: str, lead: str, facts: Sequence[str], runs: Sequence[RunView]) -> str:
+def study_page(
+    title: str,
+    lead: str,
+    facts: Sequence[str],
+    runs: Sequence[RunView],
+    sweep: SweepTable | None = None,
+) -> str:
     """One self-contained HTML page: nothing is requested from the network.
 
     Args:
@@ -46,17 +53,25 @@ def study_page(title: str, lead: str, facts: Sequence[str], runs: Sequence[RunVi
         lead: A sentence or two under it.
         facts: Short phrases: source, scale.
         runs: One, or several to be shown side by side.
+        sweep: What they came to in one table, where they are a sweep's.
 
     Returns:
         The page.
     """
+    alike, own = shared_config([run.config for run in runs])
     return rendered(
-        "study.html.j2", title=title, lead=lead, facts=facts, runs=[_shown(run) for run in runs]
+        "study.html.j2",
+        title=title,
+        lead=lead,
+        facts=facts,
+        sweep=sweep,
+        runs=[_shown(run, config) for run, config in zip(runs, own, strict=True)],
+        config=alike,
     )
 
 
-def _shown(run: RunView) -> dict[str, Any]:
-    """A run as the template takes it."""
+def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
+    """A run as the template takes it, with the settings that it does not share."""
     table = {
         part: [(place_of(row), [shown(row, key) for key in run.columns]) for row in layers]
         for part, layers in last_rows(run.rows).items()
@@ -69,7 +84,7 @@ def _shown(run: RunView) -> dict[str, Any]:
         "images": [(drawing, _inline(svg)) for drawing, svg in run.images],
         "columns": run.columns,
         "table": table,
-        "config": flat_config(run.config),
+        "config": config,
     }
 
 

@@ -4,14 +4,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from threadpoolctl import threadpool_limits
 
 
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
     """Seed the CPU's global generator and use one thread; both are as before afterwards.
 
-    For small networks on the CPU. With more threads the order of summation, and so the last
-    digits, depend on the number of cores; and matrices this small are slower shared than alone.
+    For small networks on the CPU. With more threads, of torch or of the linear algebra under NumPy
+    and SciPy, the order of summation, and so the last digits, depend on the number of cores; and
+    matrices this small are slower shared than alone.
 
     Args:
         seed: Of what draws from the global generator inside, as initialisations do.
@@ -26,7 +28,7 @@ def reproducible(seed: int) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with threadpool_limits(1), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             yield
     finally:

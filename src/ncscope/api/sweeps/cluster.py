@@ -1,0 +1,145 @@
+"""The runs of a sweep on a Ray cluster, from this side.
+
+Ray is driven by a program of its own (`ncscope.api.sweeps.ray_driver`): what it prints, its
+threads and its settings stay there, and whatever becomes of it can be ended from here.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+from uuid import uuid4
+
+from ncscope.api.sweeps.order import Order
+from ncscope.api.sweeps.position import Board, Position
+from ncscope.errors import InputError
+from ncscope.files import write_text
+
+_PROGRAM = "from ncscope.api.sweeps.ray_driver import main; main()"
+_SECONDS_TO_ANSWER = 10.0
+_SECONDS_TO_END = 20.0
+
+
+def run_on_cluster(
+    address: str, orders: Sequence[Order], folder: Path, board: Board
+) -> dict[str, str]:
+    """Carry out every order, as many at a time as the cluster has room for.
+
+    Args:
+        address: ``"local"``, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"``.
+        orders: To be carried out.
+        folder: Of the sweep, which every machine must see.
+        board: Told where the runs are, about once a second.
+
+    Returns:
+        Of the runs that failed, why.
+
+    Raises:
+        InputError: If Ray is not installed, there is no such cluster, no machine of it has room
+            for a run, or one of them lacks ncscope or does not see the folder.
+    """
+    if find_spec("ray") is None:
+        fix = "pip install 'ncscope[ray]'"
+        raise InputError(expected="Ray, to use a cluster", found="it is not installed", fix=fix)
+    _answers(address)
+    token = write_text(folder / f".shared-{uuid4().hex}", "")
+    request = {
+        "address": address,
+        "token": str(token),
+        "orders": [order.as_json() for order in orders],
+    }
+    try:
+        return _followed(request, board)
+    finally:
+        token.unlink()
+
+
+def _answers(address: str) -> None:
+    """See whether somebody listens there: Ray would try for minutes.
+
+    Raises:
+        InputError: If nobody does.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        if address in ("local", "auto"):
+            return
+        fix = "pass local, auto, HOST:PORT or ray://HOST:PORT"
+        raise InputError(expected="the address of a Ray cluster", found=repr(address), fix=fix)
+    try:
+        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
+    except (OSError, ValueError, OverflowError) as error:
+        fix = "start one there with ray start --head, or pass local"
+        found = f"none: {error}"
+        raise InputError(expected=f"a Ray cluster at {address}", found=found, fix=fix) from error
+
+
+def _followed(request: Mapping[str, Any], board: Board) -> dict[str, str]:
+    """Tell of everything that the driver says, until it has ended.
+
+    Raises:
+        InputError: If it refuses the request.
+        RuntimeError: If it ends before its time.
+    """
+    failures, over = dict[str, str](), False
+    for event in _events(request):
+        if "refused" in event:
+            raise InputError(**event["refused"])
+        failures |= {name: error for name, error in event["over"].items() if error}
+        positions = {name: Position("running", *where) for name, where in event["running"].items()}
+        ended = {
+            name: Position("failed" if error else "ended") for name, error in event["over"].items()
+        }
+        board.put(positions | ended)
+        over = event["all"]
+    if not over:
+        msg = "the program that drives Ray ended before the runs did; resume the sweep"
+        raise RuntimeError(msg)
+    return failures
+
+
+def _events(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the driver says, a line of JSON each; it is ended with whoever reads."""
+    with TemporaryFile() as log, _driver(log) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        try:
+            json.dump(request, driver.stdin)
+            driver.stdin.close()
+            yield from map(json.loads, driver.stdout)
+            driver.wait()
+        finally:
+            _end(driver)
+
+
+def _driver(log: IO[bytes]) -> "subprocess.Popen[str]":
+    # -P: no file of the folder we stand in takes the place of a library.
+    command = [sys.executable, "-P", "-c", _PROGRAM]
+    environment = {"RAY_USAGE_STATS_ENABLED": "0"} | os.environ
+    pipe = subprocess.PIPE
+    # In a session of its own, so that Control-C reaches this program alone.
+    return subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=log,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    )
+
+
+def _end(driver: "subprocess.Popen[str]") -> None:
+    """Let it leave the cluster in order; Ray then stops what it has been running."""
+    if driver.poll() is None:
+        driver.terminate()
+    try:
+        driver.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        driver.kill()
