@@ -37,7 +37,8 @@ def measured(name: str) -> tuple[Row, ...]:
     brief = {"epochs": 1, "warmup_epochs": 0, "batch_size": 64}
     short = first.optimisation.model_copy(update=brief)
     config = with_runs(small, optimisation=short, balanced=200)
-    run, *others = RECIPES[name].parts(config.model_copy(update={"steps": 20, "images": 10}))
+    few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",)}
+    run, *others = RECIPES[name].parts(config.model_copy(update=few))
     rows = [row for row in run.run(Work()) if row]
     models = [one for one in others if one.name not in config.runs]
     return (

@@ -2,16 +2,21 @@
 
 import io
 import json
+import math
+from dataclasses import replace
 
 import pytest
 import torch
 from rich.console import Console
 
 from ncscope.api.measure import measure
-from ncscope.api.transfer import rank_checkpoints
+from ncscope.api.transfer import TransferReport
 from ncscope.errors import InputError
-from ncscope.report.transfer import ranking_figure, ranking_table
-from ncscope.transfer.ranking import SCORES, hold_out
+from ncscope.report.transfer import ranking_figure, ranking_tables
+from ncscope.stats.moments import ClassMoments
+from ncscope.transfer import rank_checkpoints
+from ncscope.transfer.ranking import hold_out, ranked
+from ncscope.transfer.records import SCORES, ranking_of
 from tests.transfer.samples import blobs
 
 
@@ -25,29 +30,53 @@ def checkpoints():
 
 
 @pytest.fixture(scope="module")
-def report(checkpoints):
+def ranking(checkpoints):
     features, labels = checkpoints
     pretraining = {name: (rows, labels) for name, rows in features.items()}
     return rank_checkpoints(features, labels, pretraining=pretraining)
 
 
-def test_the_order_is_that_of_the_noise(report):
-    assert report.order == ["noise 0", "noise 3", "noise 8"]
-    found = report.ranking.correlations
+def test_the_order_is_that_of_the_noise(ranking):
+    assert ranking.order == ["noise 0", "noise 3", "noise 8"]
     for key, score in SCORES.items():
-        assert found[key]["spearman"].value == pytest.approx(score.better)
+        assert ranking.correlations[key]["spearman"].value == pytest.approx(score.better)
 
 
-def test_the_scores_are_those_of_measure_on_the_training_samples(report, checkpoints):
+def test_the_scores_are_those_of_measure_on_the_training_samples(ranking, checkpoints):
     features, labels = checkpoints
     train = ~hold_out(labels, seed=0)
-    for each in report.ranking.checkpoints:
+    for each in ranking.checkpoints:
         known = measure(features[each.name][train], labels[train], groups=["nc1"])
         whole = measure(features[each.name], labels, groups=["nc1"])
         for key in ("vci", "fuzziness", "nc1_quotient", "cosine_within", "cdnv"):
             assert each.scores[key] == pytest.approx(known[key], rel=1e-9)
             assert each.scores[f"pretraining_{key}"] == pytest.approx(whole[key], rel=1e-9)
         assert each.scores["h_score"] == pytest.approx(2 * (1 - known["vci"]))
+
+
+def test_moments_stand_for_the_pretraining_samples(ranking, checkpoints):
+    features, labels = checkpoints
+    best = ranking.order[0]
+    moments = ClassMoments(3, 6)
+    moments.update(features[best], labels)
+    again = rank_checkpoints({best: features[best]}, labels, pretraining={best: moments})
+    assert again.checkpoints == ranking.checkpoints[:1]
+    bare = ClassMoments(3, 6, statistics=["scatter"])
+    with pytest.raises(InputError, match="scatter and directions"):
+        rank_checkpoints({best: features[best]}, labels, pretraining={best: bare})
+
+
+def test_validation_samples_of_ones_own_choose_the_strength_and_are_scored(checkpoints):
+    features, labels = checkpoints
+    rows = features["noise 3"]
+    chosen_on = hold_out(labels, seed=0)
+    samples = (rows, labels), (rows[::4], labels[::4])
+    halves = (rows[~chosen_on], labels[~chosen_on]), samples[1]
+    given = ranked("it", *halves, validation=(rows[chosen_on], labels[chosen_on]), seed=5)
+    known = ranked("it", *samples, seed=0)
+    assert (given.strength, given.accuracy) == (known.strength, known.accuracy)
+    assert given.scores == pytest.approx(known.scores)
+    assert ranked("it", *halves).scores["vci"] != pytest.approx(known.scores["vci"])
 
 
 def test_held_out_samples_of_ones_own(checkpoints):
@@ -70,26 +99,75 @@ def test_a_fifth_of_each_class_is_held_out():
     assert not torch.equal(mask, hold_out(labels, seed=4))
 
 
-def test_the_record_the_table_and_the_figure(report, tmp_path):
-    record = json.loads(report.save(tmp_path / "ranking.json").read_text())
-    assert [each["name"] for each in record["checkpoints"]] == report.order
-    assert set(record["correlations"]["vci"]["pearson"]) == {"value", "low", "high"}
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(ranking_table(report.ranking))
-    text = console.export_text()
-    assert all(name in text for name in (*report.order, "LogME", "Kendall"))
-    figure = ranking_figure(report.ranking)
+def test_the_tables_fit_into_80_columns(ranking):
+    small = {"vci": 0.0123, "nc1_quotient": 0.00456, "cosine_within": 0.000123, "cdnv": 0.00789}
+    scores = ranking.checkpoints[0].scores | small | {"log_me": -0.312}
+    name = "timm:resnet18@runs/first/last.safetensors"
+    long = [replace(ranking.checkpoints[0], name=name, strength=1.3e-5, scores=scores)]
+    lines = io_of(ranking_tables(ranking_of(long))[0]).splitlines()
+    shown = ("timm:", "1.3e-05", "0.0123", "0.00456", "0.000123", "0.00789", "-0.312")
+    (row,) = (line for line in lines if "-0.312" in line)
+    assert all(words in row for words in shown)
+    text = "".join(io_of(table) for table in ranking_tables(ranking))
+    assert all(words in text for words in (*ranking.order, "LogME", "Kendall"))
+
+
+def test_the_figure_has_a_point_for_each_score_of_each_checkpoint(ranking):
+    figure = ranking_figure(ranking)
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
-    assert len(titles) == len(report.ranking.scores)
-    for axes, key in zip(figure.axes, report.ranking.scores, strict=False):
+    assert len(titles) == len(ranking.scores)
+    for axes, key in zip(figure.axes, ranking.scores, strict=False):
         points = [float(value) for line in axes.lines for value in line.get_xydata()[0]]
-        known = [
-            v for each in report.ranking.checkpoints for v in (each.scores[key], each.accuracy)
-        ]
+        known = [v for each in ranking.checkpoints for v in (each.scores[key], each.accuracy)]
         assert points == pytest.approx(known)
-    assert report.save(tmp_path / "ranking.png").stat().st_size > 10_000
-    with pytest.raises(InputError, match=r"\.json or \.png"):
-        report.save(tmp_path / "ranking.txt")
+
+
+def test_a_report_is_written_to_a_folder_or_to_files_of_known_kinds(ranking, tmp_path):
+    short = [replace(each, scores={"vci": each.scores["vci"]}) for each in ranking.checkpoints]
+    report = TransferReport(ranking_of(short), {"data": "blobs", "train": 1200})
+    folder = report.save(tmp_path / "new" / "run")
+    files = {path.suffix: path for path in folder.iterdir()}
+    assert sorted(files) == [".html", ".json", ".png"]
+    record = json.loads(files[".json"].read_text())
+    assert [each["name"] for each in record["checkpoints"]] == ranking.order
+    assert set(record["correlations"]["vci"]["pearson"]) == {"value", "low", "high"}
+    assert (record["data"], record["notes"]) == ("blobs", ranking.notes)
+    page = files[".html"].read_text()
+    assert all(words in page for words in ("1,200 training images", "noise 8", *ranking.notes))
+    for name, said in (("r.txt", r"\.html, \.json"), ("none/r.png", "to write in")):
+        with pytest.raises(InputError, match=said):
+            report.save(tmp_path / name)
+
+
+def test_few_checkpoints_are_said_to_tell_little(ranking):
+    found = ranking.checkpoints
+    for count, said in ((1, "nothing to correlate"), (2, "there is none")):
+        few = ranking_of(found[:count])
+        assert (few.correlations, len(few.notes)) == ({}, 1)
+        assert said in few.notes[0]
+        assert len(ranking_tables(few)) == 2
+    assert "once in 6 times" in ranking.notes[0]
+    assert ranking_of([*found, *found]).notes == []
+
+
+def test_what_has_no_correlation_is_said(ranking):
+    best = ranking.checkpoints[0]
+    alike = ranking_of([best] * 6)
+    assert alike.notes == ["All probes have the same accuracy: nothing can go with it."]
+    assert "undefined" in io_of(ranking_tables(alike)[1])
+    worn = replace(best, scores=best.scores | {"cdnv": math.inf})
+    notes = ranking_of([*ranking.checkpoints, *ranking.checkpoints, worn]).notes
+    assert notes == ["CDNV is not finite for noise 0: it has no correlation."]
+    wide = torch.randn(30, 40, generator=torch.Generator().manual_seed(0))
+    saturated = rank_checkpoints({"wide": wide}, torch.arange(30) % 3)
+    assert "VCI is 0 for wide" in saturated.notes[1]
+    assert saturated.checkpoints[0].scores["h_score"] == pytest.approx(2)
+
+
+def io_of(table):
+    out = io.StringIO()
+    Console(file=out, width=80).print(table)
+    return out.getvalue()
 
 
 def test_bad_input_is_refused(checkpoints):
@@ -103,5 +181,15 @@ def test_bad_input_is_refused(checkpoints):
             rank_checkpoints(features, labels, **given)
     with pytest.raises(InputError, match="at least one checkpoint"):
         rank_checkpoints({}, labels)
-    with pytest.raises(InputError, match="one label a sample"):
+    with pytest.raises(InputError, match="one label a sample of noise 8"):
         rank_checkpoints(features, labels[:-1])
+    broken = features["noise 0"].clone()
+    broken[4, 2] = torch.nan
+    with pytest.raises(InputError, match="finite features of worn, found NaN or Inf in 1 of 150"):
+        rank_checkpoints({"worn": broken}, labels)
+    alone = torch.tensor([0, 0, 0, 1, 1, 2])  # after a fifth is held out, of 0 alone there are two
+    with pytest.raises(InputError, match="two training samples or more of two classes of few"):
+        rank_checkpoints({"few": features["noise 0"][:6]}, alone)
+    wide = {"test_features": {"it": features["noise 0"][:, :3]}, "test_labels": labels}
+    with pytest.raises(InputError, match="held-out features of dimension 6 of it"):
+        rank_checkpoints({"it": features["noise 0"]}, labels, **wide)

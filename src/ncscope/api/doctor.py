@@ -25,6 +25,7 @@ LIBRARIES: Mapping[str, str] = {
     "transformers": "huggingface",
     "torchmetrics": "torchmetrics",
     "foolbox": "attack",
+    "ray": "ray",
 }
 """Libraries by the extra that installs them; the first come with ncscope itself."""
 
@@ -36,8 +37,18 @@ DATA_FOLDERS: Mapping[str, str] = {
     "svhn": "train_32x32.mat",
     "stl10": "stl10_binary",
     "imagenet": "imagenet/train",
+    "pets": "oxford-iiit-pet",
+    "flowers": "flowers-102",
+    "aircraft": "fgvc-aircraft-2013b",
+    "cars": "stanford_cars",
+    "dtd": "dtd",
+    "food101": "food-101",
+    "caltech101": "caltech101",
+    "sun397": "SUN397",
 }
 """Where each stored data set lies, below the folder of the data sets."""
+
+_BY_HAND = {"imagenet": "unpack its archives", "cars": "put a copy there"}
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,5 @@ def _folders(data: Path) -> Iterator[Finding]:
     yield Finding("folders", "results", f"{here}, {'' if writable else 'not '}writable", fix)
     for name, place in DATA_FOLDERS.items():
         there = (data / place).exists()
-        get = "unpack its archives" if name == "imagenet" else "--download"
-        found = str(data / place) if there else f"no {data / place}"
-        yield Finding("data sets", name, found, "" if there else get)
+        fix = "" if there else _BY_HAND.get(name, "--download")
+        yield Finding("data sets", name, f"{'' if there else 'no '}{data / place}", fix)

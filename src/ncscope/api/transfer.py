@@ -1,41 +1,62 @@
-"""Which checkpoint will transfer: rank several on one downstream set."""
+"""Which checkpoint will transfer: rank several, by name or from their features in files."""
 
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import torch
+
+from ncscope.api.files import load_samples
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
-from ncscope.transfer.ranking import Ranking, rank
+from ncscope.stats.batch import as_tensor
+from ncscope.transfer.probes.probe import checked_measure
+from ncscope.transfer.ranking import about, ranked, split_samples
+from ncscope.transfer.records import Ranking, ranking_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FIGURES = (".png", ".svg", ".pdf")
+_SUFFIXES = (".html", ".json", *_FIGURES)
+
+IN_FOLDER = {"Report": "ranking.html", "Figure": "ranking.png", "Numbers": "ranking.json"}
+"""What a folder of a report holds, by what it is."""
+
+OnStep = Callable[[str, int, int], None]
+"""Told what is being done, and how much is done of how much."""
 
 
 @dataclass(frozen=True)
 class TransferReport:
-    """Checkpoints ranked on one downstream set.
+    """Checkpoints ranked on one downstream set, to be drawn and saved.
 
     Attributes:
         ranking: The plain record: checkpoints, the best probe first, and correlations.
+        facts: What they were ranked on, by what it is.
+
+    Example:
+        >>> from ncscope.transfer import rank_checkpoints
+        >>> report = TransferReport(rank_checkpoints({"it": [[0.0], [3.0]] * 9}, [0, 1] * 9))
+        >>> json.loads(report.to_json())["checkpoints"][0]["accuracy"]
+        1.0
     """
 
     ranking: Ranking
-
-    @property
-    def order(self) -> list[str]:
-        """Names of the checkpoints, the best probe first."""
-        return [each.name for each in self.ranking.checkpoints]
+    facts: Mapping[str, str | int] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """One JSON object: measure, checkpoints, correlations; what is not finite is null."""
+        """One JSON object: facts, measure, checkpoints, correlations, notes.
+
+        What is not finite is null.
+        """
         whole = {
+            **self.facts,
             "measure": self.ranking.measure,
             "checkpoints": [
                 {
@@ -53,6 +74,7 @@ class TransferReport:
                 }
                 for score, by_name in self.ranking.correlations.items()
             },
+            "notes": self.ranking.notes,
         }
         return json.dumps(whole, indent=2, allow_nan=False)
 
@@ -63,80 +85,118 @@ class TransferReport:
         return ranking_figure(self.ranking)
 
     def save(self, path: str | Path) -> Path:
-        """Write the report as .json, or its figure as .png, .svg or .pdf.
+        """Write the report as .html or .json, its figure as .png, .svg or .pdf; or a folder of all.
+
+        Args:
+            path: A file with one of these suffixes; or a folder, made where there is none, for
+                the files of `IN_FOLDER`.
 
         Raises:
-            InputError: If the suffix is none of these.
+            InputError: If the path is neither, or cannot be written.
         """
-        path = Path(path)
-        if path.suffix == ".json":
-            return write_text(path, self.to_json() + "\n")
-        if path.suffix in _FIGURES:
+        path = writable(path)
+        if path.is_dir():
+            for name in IN_FOLDER.values():
+                self.save(path / name)
+        elif path.suffix == ".json":
+            write_text(path, self.to_json() + "\n")
+        elif path.suffix == ".html":
+            from ncscope.report.transfer import ranking_page
+
+            write_text(path, ranking_page(self.ranking, self.facts))
+        else:
             content = io.BytesIO()
             self.plot().savefig(content, format=path.suffix[1:], dpi=160)
-            return write_bytes(path, content.getvalue())
-        expected = f"a file name ending in .json or {', '.join(_FIGURES)}"
-        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+            write_bytes(path, content.getvalue())
+        return path
 
 
-def rank_checkpoints(
-    features: Mapping[str, Any],
-    labels: Any,
-    *,
-    test_features: Mapping[str, Any] | None = None,
-    test_labels: Any = None,
-    pretraining: Mapping[str, tuple[Any, Any]] | None = None,
-    measure: str = "top-1",
-    seed: int = 0,
-    on_checkpoint: Callable[[str], None] = lambda name: None,
-) -> TransferReport:
-    """Rank checkpoints by how well a linear probe does on their features of a downstream set.
-
-    Beside the probe's accuracy stand VCI and its rivals, LogME and the H-score, and how each goes
-    with the accuracy over the checkpoints. On the downstream set itself less variability within
-    classes is better; VCI's claim is about the *pretraining* set, where more is better: pass
-    ``pretraining`` to measure that too.
+def writable(path: str | Path) -> Path:
+    """Where a report is to go, made if it is a folder.
 
     Args:
-        features: By checkpoint, of the same samples in the same order: n x d array-likes, each
-            with a d of its own.
-        labels: Of the samples: n integers.
-        test_features: By checkpoint, of held-out samples; by default a fifth of the samples is
-            held out, class by class.
-        test_labels: Of those.
-        pretraining: By checkpoint, features and labels of samples of its pretraining set.
-        measure: ``"top-1"`` or ``"mean per class"`` accuracy.
-        seed: Of the split into training, validation and held-out samples.
-        on_checkpoint: Called with each checkpoint's name before its turn.
-
-    Returns:
-        The ranking, with ``order``, ``to_json``, ``plot`` and ``save``.
+        path: As of `TransferReport.save`.
 
     Raises:
-        InputError: If something does not fit: see the fields of the message.
-
-    Cost: a checkpoint takes a few fits of logistic regression; see `logistic_path`.
-
-    Example:
-        >>> import torch
-        >>> labels = torch.arange(60) % 3
-        >>> far = torch.eye(3)[labels] + 0.1 * torch.randn(60, 3)
-        >>> near = torch.eye(3)[labels] + 2.0 * torch.randn(60, 3)
-        >>> rank_checkpoints({"near": near, "far": far}, labels).order
-        ['far', 'near']
+        InputError: If the suffix is of another kind of file, or nothing can be written there.
     """
-    return TransferReport(
-        rank(
-            features,
-            labels,
-            test_features=test_features,
-            test_labels=test_labels,
-            pretraining=pretraining,
-            measure=measure,
-            seed=seed,
-            on_checkpoint=on_checkpoint,
-        )
-    )
+    path = Path(path)
+    if path.suffix and not path.is_dir() and path.suffix not in _SUFFIXES:
+        expected = f"a folder, or a file name ending in {', '.join(_SUFFIXES)}"
+        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+    folder = path.parent if path.suffix in _SUFFIXES else path
+    if not path.suffix:
+        path.mkdir(parents=True, exist_ok=True)
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        found = "none of that name" if not folder.exists() else "one that is not"
+        fix = "make it, or choose another"
+        raise InputError(expected=f"a folder {folder} to write in", found=found, fix=fix)
+    return path
+
+
+def rank_files(
+    paths: Sequence[str],
+    *,
+    measure: str = "top-1",
+    seed: int = 0,
+    on_step: OnStep = lambda part, done, total: None,
+) -> TransferReport:
+    """Rank checkpoints from their features of one downstream set, a file for each.
+
+    A fifth of the samples is held out, class by class, for the probe's accuracy.
+
+    Args:
+        paths: Files as `load_samples` reads them, of the same samples in the same order.
+        measure: The accuracy: ``"top-1"`` or ``"mean per class"``.
+        seed: Of the split into training, validation and held-out samples.
+        on_step: Called before each checkpoint's turn.
+
+    Raises:
+        InputError: If a file cannot be read, or its labels are not those of the first.
+    """
+    check_distinct(paths)
+    accuracy = checked_measure(measure)
+    labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
+    for path, own in zip(paths, labels, strict=True):
+        _check_same(own, labels[0], path, paths[0])
+    found = []
+    for done, path in enumerate(paths):
+        on_step(path, done, len(paths))
+        with about(path):
+            train, test = split_samples(load_samples(path)["features"], labels[0], seed)
+            found.append(ranked(path, train, test, measure=accuracy, seed=seed))
+    facts = {"samples": len(labels[0]), "seed": seed}
+    return TransferReport(ranking_of(found, accuracy, seed), facts)
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuse no checkpoints, or one that is named twice.
+
+    Args:
+        names: Of checkpoints.
+
+    Raises:
+        InputError: If it is so.
+    """
+    if not names:
+        raise InputError(expected="at least one checkpoint", found="none", fix="name some")
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        expected, found = "every checkpoint once", f"{twice[0]} twice"
+        raise InputError(expected=expected, found=found, fix="name it once")
+
+
+def _check_same(labels: torch.Tensor, known: torch.Tensor, path: str, first: str) -> None:
+    expected = f"the same samples in {path} as in {first}"
+    fix = "save the features of all checkpoints in one order"
+    if labels.shape != known.shape:
+        found = f"labels of shape {tuple(labels.shape)} and {tuple(known.shape)}"
+        raise InputError(expected=expected, found=found, fix=fix)
+    other = torch.nonzero(labels != known).flatten()
+    if len(other):
+        row = int(other[0])
+        found = f"label {labels[row].item()} at row {row}, there {known[row].item()}"
+        raise InputError(expected=expected, found=found, fix=fix)
 
 
 def _finite(value: float) -> float | None:

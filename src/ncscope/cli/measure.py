@@ -169,7 +169,8 @@ def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, A
 
 
 def _of_model(name: str, means: dict[str, Any], options: dict[str, Any]) -> "Report":
-    from ncscope.api.named_model import Setting, measure_named_model
+    from ncscope.api.named_images import Setting
+    from ncscope.api.named_model import measure_named_model
 
     return measure_named_model(name, Setting(**means), **options)
 

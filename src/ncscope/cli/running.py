@@ -12,7 +12,7 @@ from ncscope.cli.app import Interrupted, app
 from ncscope.errors import InputError
 
 # A module of commands each, in the order in which the help lists them.
-GROUPS = ("demo", "measure", "theory", "studies", "simulate", "doctor")
+GROUPS = ("demo", "measure", "transfer", "theory", "studies", "sweep", "simulate", "doctor")
 for group in GROUPS:
     import_module(f"ncscope.cli.{group}")
 

@@ -25,11 +25,13 @@ class NamedModel:
         prepared: A coloured PIL image as the model was trained to see it; None if its library
             does not say, and the data set's own preprocessing is meant.
         input_name: The name of the images among the model's arguments; None for the first.
+        has_head: Whether its outputs are a classifier's; otherwise they are features.
     """
 
     model: nn.Module
     prepared: Callable[[Picture], Tensor] | None
     input_name: str | None = None
+    has_head: bool = True
 
 
 @dataclass(frozen=True)
@@ -38,37 +40,42 @@ class Wanted:
 
     Attributes:
         name: Its name in its library.
-        num_classes: Outputs of a model whose weights come from a file.
+        num_classes: Outputs of a model whose weights come from a file; None for what they have.
         shape: Channels, height and width of the data set's images.
         weights: Weights from a file; None for the library's own.
         download: Whether the library may fetch weights from the internet.
+        weights_from: How weights of one's own are given, as an error's remedy.
     """
 
     name: str
-    num_classes: int
+    num_classes: int | None
     shape: tuple[int, int, int]
     weights: Weights | None
     download: bool
+    weights_from: str
 
 
 def open_model(
     name: str,
-    num_classes: int,
+    num_classes: int | None,
     shape: tuple[int, int, int],
     *,
     weights: Weights | None = None,
     download: bool = False,
+    weights_from: str = "--weights FILE",
 ) -> NamedModel:
     """A trained classifier of images, by name.
 
     Args:
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME`` or ``hf:FOLDER``, or a network of
             `NAMES`, whose preprocessing is that of the data set.
-        num_classes: Outputs of a model whose weights are given; a library's own say it themselves.
+        num_classes: Outputs of a model whose weights are given, None for as many as these have; a
+            library's own say it themselves.
         shape: Channels, height and width of the data set's images; sets the size of the
             catalogue's networks.
         weights: Its weights. Hugging Face's models have them in their folder.
         download: Whether the library may fetch pretrained weights.
+        weights_from: How weights of one's own are given, for the message where there are none.
 
     Raises:
         InputError: An unknown library or name, a library that is not installed, no weights,
@@ -83,7 +90,8 @@ def open_model(
             fix="for example timm:resnet18, or hf:FOLDER",
         )
     opener = openers[library] if colon else _catalogue
-    return opener(Wanted(inner if colon else name, num_classes, shape, weights, download))
+    inner = inner if colon else name
+    return opener(Wanted(inner, num_classes, shape, weights, download, weights_from))
 
 
 def _catalogue(wanted: Wanted) -> NamedModel:
@@ -91,10 +99,13 @@ def _catalogue(wanted: Wanted) -> NamedModel:
         fix = f"{_nearest(wanted.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
         raise InputError(expected="the name of a model", found=repr(wanted.name), fix=fix)
     if wanted.weights is None:
-        raise _no_weights(wanted.name, "pass --weights FILE")
+        raise _no_weights(wanted, f"pass {wanted.weights_from}")
     channels, size, _ = wanted.shape
-    model = build(wanted.name, wanted.num_classes, in_channels=channels, image_size=size)
-    return NamedModel(_filled(model, wanted.weights, wanted.name), None)
+
+    def made(outputs: int) -> nn.Module:
+        return build(wanted.name, outputs, in_channels=channels, image_size=size)
+
+    return NamedModel(_filled(made, wanted.weights, wanted), None)
 
 
 def _torchvision(wanted: Wanted) -> NamedModel:
@@ -106,10 +117,13 @@ def _torchvision(wanted: Wanted) -> NamedModel:
     pretrained = models.get_model_weights(wanted.name).DEFAULT
     prepared = pretrained.transforms()
     if wanted.weights is not None:
-        model = models.get_model(wanted.name, num_classes=wanted.num_classes)
-        return NamedModel(_filled(model, wanted.weights, wanted.name), prepared)
+
+        def made(outputs: int) -> nn.Module:
+            return models.get_model(wanted.name, num_classes=outputs)
+
+        return NamedModel(_filled(made, wanted.weights, wanted), prepared)
     if not wanted.download:
-        raise _no_weights(wanted.name)
+        raise _no_weights(wanted)
     return NamedModel(models.get_model(wanted.name, weights=pretrained), prepared)
 
 
@@ -119,14 +133,18 @@ def _timm(wanted: Wanted) -> NamedModel:
         expected, fix = "a model of timm", _nearest(wanted.name, timm.list_models())
         raise InputError(expected=expected, found=repr(wanted.name), fix=fix)
     if wanted.weights is not None:
-        model = timm.create_model(wanted.name, num_classes=wanted.num_classes)
-        _filled(model, wanted.weights, wanted.name)
+
+        def made(outputs: int) -> nn.Module:
+            return timm.create_model(wanted.name, num_classes=outputs)
+
+        model = _filled(made, wanted.weights, wanted, headless=True)
     elif wanted.download:
         model = timm.create_model(wanted.name, pretrained=True)
     else:
-        raise _no_weights(wanted.name)
+        raise _no_weights(wanted)
     settings = timm.data.resolve_model_data_config(model)
-    return NamedModel(model, timm.data.create_transform(**settings, is_training=False))
+    prepared = timm.data.create_transform(**settings, is_training=False)
+    return NamedModel(model, prepared, has_head=bool(model.num_classes))
 
 
 def _hugging_face(wanted: Wanted) -> NamedModel:
@@ -167,32 +185,68 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"the nearest is {nearest}"
 
 
-def _no_weights(
-    name: str, fix: str = "pass --weights FILE, or --download for the library's own"
-) -> InputError:
-    return InputError(expected=f"weights of {name}", found="none", fix=fix)
+def _no_weights(wanted: Wanted, fix: str | None = None) -> InputError:
+    fix = fix or f"pass {wanted.weights_from}, or --download for the library's own"
+    return InputError(expected=f"weights of {wanted.name}", found="none", fix=fix)
 
 
-def _filled(model: nn.Module, weights: Weights, name: str) -> nn.Module:
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def _filled(
+    made: Callable[[int], nn.Module], weights: Weights, wanted: Wanted, *, headless: bool = False
+) -> nn.Module:
     """The model with these weights in place of its own.
+
+    Args:
+        made: It with so many outputs.
+        weights: Of it.
+        wanted: Its name, and how many outputs it is to have; None for as many as the weights.
+        headless: Whether 0 outputs make a model that has no head.
 
     Raises:
         InputError: If names or shapes differ; the first difference is named.
     """
-    wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
-    found = {key: tuple(value.shape) for key, value in weights.items()}
-    for key in [*wanted, *found]:
-        if wanted.get(key) != found.get(key):
+    found = _shapes(weights)
+    model = made(_TRIED if wanted.num_classes is None else wanted.num_classes)
+    own = _shapes(model.state_dict())
+    outputs = None if wanted.num_classes is not None else _outputs(own, found, headless)
+    if outputs is not None:
+        model = made(outputs)
+        own = _shapes(model.state_dict())
+    asked = "" if wanted.num_classes is None else "; --num-classes sets its outputs"
+    for key in [*own, *found]:
+        if own.get(key) != found.get(key):
             raise InputError(
-                expected=f"weights of {name}: {_entry(key, wanted)}",
+                expected=f"weights of {wanted.name}: {_entry(key, own)}",
                 found=_entry(key, found),
-                fix="name the model that was saved; --num-classes sets its outputs",
+                fix="name the model that was saved" + asked,
             )
     model.load_state_dict(dict(weights))
     return model
 
 
-def _entry(key: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
+_TRIED = 2
+"""Outputs of a model that is made to see which of its weights depend on them."""
+
+
+def _outputs(own: Shapes, found: Shapes, headless: bool) -> int | None:
+    """How many outputs the weights have; None if it is the number tried, or cannot be told."""
+    missing = [shape for key, shape in own.items() if key not in found]
+    if headless and missing and all(shape[:1] == (_TRIED,) for shape in missing):
+        return 0
+    sizes = {
+        found[key][:1] for key, shape in own.items() if shape[:1] == (_TRIED,) and key in found
+    }
+    other = sizes - {(), (_TRIED,)}
+    return other.pop()[0] if len(other) == 1 else None
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> Shapes:
+    return {key: tuple(value.shape) for key, value in weights.items()}
+
+
+def _entry(key: str, shapes: Shapes) -> str:
     return f"{key} of shape {shapes[key]}" if key in shapes else f"no {key}"
 
 

@@ -39,6 +39,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "info/semi-supervised": "INFO table 1: few labels, FreeMatch with the information losses.",
     "vci/training": "VCI figures 1-3, 6 and 8: variability metrics while a network trains.",
     "vci/imagenet": "VCI figures 1, 2 and 4-6: the same on many classes, losses and a transformer.",
+    "vci/transfer": "VCI figure 7 and tables 1-2: collapse in pretraining, and transfer.",
 }
 """The papers' experiments by name, with what each shows."""
 

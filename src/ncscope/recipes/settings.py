@@ -41,25 +41,31 @@ def overridden(config: Config, overrides: Mapping[str, Any]) -> Config:
         InputError: As `settings`.
     """
     whole = config.model_dump()
-    known = list(_names(whole))
+    places = {name: (holder, key) for name, holder, key in _places(whole)}
     for name, value in overrides.items():
-        if name not in known:
-            raise _unknown(name, known)
-        *path, last = name.split(".")
-        inner = whole
-        for part in path:
-            inner = inner[part]
-        inner[last] = value
+        if name not in places:
+            raise _unknown(name, list(places))
+        holder, key = places[name]
+        holder[key] = value
     return settings(type(config), whole)
 
 
-def _names(whole: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every dotted name of nested settings."""
-    for name, value in whole.items():
-        if isinstance(value, Mapping):
-            yield from _names(value, f"{prefix}{name}.")
+def by_dotted_name(config: BaseModel) -> dict[str, Any]:
+    """Every setting, as JSON has it, by the name that `overridden` knows it by.
+
+    Args:
+        config: Settings, of settings and dictionaries in turn.
+    """
+    return {name: holder[key] for name, holder, key in _places(config.model_dump(mode="json"))}
+
+
+def _places(whole: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Every setting's dotted name, what it stands in, and under which key, which may have dots."""
+    for key, value in whole.items():
+        if isinstance(value, dict):
+            yield from _places(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{name}"
+            yield f"{prefix}{key}", whole, key
 
 
 def _unknown(name: str, known: Sequence[str]) -> InputError:

@@ -1,12 +1,16 @@
-"""Checkpoints on a downstream set: each score against the probe's accuracy, as table and figure."""
+"""Scores of checkpoints against the accuracy of their probes: as tables, a figure and a page."""
 
+import io
 import math
-from collections.abc import Mapping
+import textwrap
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from rich import box
 from rich.table import Table
@@ -14,34 +18,55 @@ from rich.text import Text
 
 from ncscope.report import panels
 from ncscope.report.numbers import plain
+from ncscope.report.page import rendered
+from ncscope.report.summary import Summary
 from ncscope.transfer.correlations import Correlation
-from ncscope.transfer.ranking import Ranking
+from ncscope.transfer.records import PRETRAINING, Ranking
 
 _COLUMNS = 4
 _MOST_NAMED = 12  # more names than this would cover the points
+_MOST_APART = 6  # more columns than this need the space between them
+_DIGITS = 3
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def ranking_table(ranking: Ranking) -> Table:
-    """A row a checkpoint, the best probe first; below, how each score went with the accuracy.
+def ranking_summaries(ranking: Ranking) -> list[Summary]:
+    """The numbers of a ranking: checkpoints by score, and how each score goes with the accuracy.
 
     Args:
         ranking: Of one downstream set.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("checkpoint", overflow="fold")
-    table.add_column(f"{ranking.measure}\naccuracy", justify="right", no_wrap=True)
-    for score in ranking.scores.values():
-        heading = score.name.replace(", ", ",\n").replace(" d", "\nd")
-        table.add_column(heading, justify="right", no_wrap=True)
-    for each in ranking.checkpoints:
-        cells = [plain(each.scores[key]) for key in ranking.scores]
-        table.add_row(Text(each.name), plain(each.accuracy), *cells)
-    if ranking.correlations:
-        table.add_section()
-        for name in ("pearson", "spearman", "kendall"):
-            found = [_value(ranking.correlations, key, name) for key in ranking.scores]
-            table.add_row(Text(name.capitalize(), style="dim"), "", *found)
-    return table
+    own = [key for key in ranking.scores if not key.startswith(PRETRAINING)]
+    source = [key for key in ranking.scores if key.startswith(PRETRAINING)]
+    probed = {
+        each.name: [plain(each.accuracy), plain(each.strength, 2)] for each in ranking.checkpoints
+    }
+    summaries = [
+        Summary(
+            f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
+            "held-out samples, the best first; λ, the strength of its penalty; scores of the "
+            "training samples.",
+            [ranking.measure, "λ", *_names(ranking, own)],
+            _lines(ranking, own, probed),
+        ),
+        *_correlations(ranking, own),
+    ]
+    if source:
+        caption, columns = "Scores of the pretraining samples.", _names(ranking, source)
+        summaries.append(Summary(caption, columns, _lines(ranking, source, {})))
+    return [*summaries, *_correlations(ranking, source)]
+
+
+def ranking_tables(ranking: Ranking) -> list[Table]:
+    """The same for the terminal.
+
+    Args:
+        ranking: Of one downstream set.
+
+    Returns:
+        Tables that an 80-column terminal can show.
+    """
+    return [_table(summary) for summary in ranking_summaries(ranking)]
 
 
 def ranking_figure(ranking: Ranking) -> Figure:
@@ -55,7 +80,10 @@ def ranking_figure(ranking: Ranking) -> Figure:
     rows = math.ceil(len(keys) / columns)
     numbered = len(ranking.checkpoints) <= _MOST_NAMED
     with mpl.rc_context(panels.STYLE):
-        figure = Figure(figsize=(2.9 * columns, 2.6 * rows + 0.6), layout="constrained")
+        below = _below(ranking, numbered)
+        height = 2.6 * rows + 0.3 + 0.17 * len(below)
+        layout = ConstrainedLayoutEngine(h_pad=0.1)
+        figure = Figure(figsize=(2.9 * columns, height), layout=layout)
         grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
         for axes, key in zip(grid.flat, keys, strict=False):
             _panel(axes, ranking, key, numbered)
@@ -63,10 +91,126 @@ def ranking_figure(ranking: Ranking) -> Figure:
             axes.set_axis_off()
         for axes in grid[:, 0]:
             axes.set_ylabel(f"{ranking.measure} accuracy of the probe")
-        if numbered:
-            names = [f"{at} {each.name}" for at, each in enumerate(ranking.checkpoints, start=1)]
-            figure.supxlabel("   ".join(names), fontsize=8, wrap=True)
+        if below:
+            figure.supxlabel("\n".join(below), x=0.01, ha="left", fontsize=8.5)
     return figure
+
+
+def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
+    """One self-contained HTML page: nothing is requested from the network.
+
+    Args:
+        ranking: Of one downstream set.
+        facts: What the checkpoints were ranked on.
+    """
+    figure = ranking_figure(ranking)
+    image = io.BytesIO()
+    figure.savefig(image, format="svg")
+    best = ranking.checkpoints[0]
+    return rendered(
+        "transfer.html.j2",
+        title="Which checkpoint transfers",
+        lead=f"{best.name} does best: {plain(best.accuracy)} {ranking.measure} accuracy.",
+        facts=[_FACTS.get(name, name + " {}").format(value) for name, value in facts.items()],
+        figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
+        inches=figure.get_figwidth(),
+        caption=_CAPTION,
+        summaries=ranking_summaries(ranking),
+        notes=ranking.notes,
+    )
+
+
+_CAPTION = (
+    "The probe's accuracy on held-out samples over each score; a point is a checkpoint. A score "
+    "that foretells transfer has its points on a rising line where greater is better, and on a "
+    "falling line where smaller is."
+)
+
+
+_FACTS = {
+    "data": "on {}",
+    "train": "{:,} training images",
+    "validation": "{:,} validation images",
+    "test": "{:,} held-out images",
+    "samples": "{:,} samples",
+    "pretraining": "trained on {}",
+}
+
+
+def _names(ranking: Ranking, keys: Sequence[str]) -> list[str]:
+    return [ranking.scores[key].name.removesuffix(", pretraining") for key in keys]
+
+
+def _lines(
+    ranking: Ranking, keys: Sequence[str], before: Mapping[str, list[str]]
+) -> dict[str, list[str]]:
+    return {
+        each.name: [
+            *before.get(each.name, []),
+            *(plain(each.scores[key], _DIGITS) for key in keys),
+        ]
+        for each in ranking.checkpoints
+    }
+
+
+def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
+    if not any(key in ranking.correlations for key in keys):
+        return []
+    names = ("pearson", "spearman", "kendall")
+    lines = {}
+    for key, name in zip(keys, _names(ranking, keys), strict=True):
+        known = ranking.correlations.get(key)
+        cells = [_interval(known[each]) if known else "" for each in names]
+        lines[f"{name} {'↑' if ranking.scores[key].better > 0 else '↓'}"] = cells
+    caption = (
+        "How each of these scores goes with the accuracy over the checkpoints, with bootstrap "
+        "intervals of 95 %. ↑ greater is said to be better, ↓ smaller."
+    )
+    return [Summary(caption, [name.capitalize() for name in names], lines)]
+
+
+def _interval(found: Correlation) -> str:
+    if math.isnan(found.value):
+        return "undefined"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]".replace("-", "−")
+
+
+_NARROW = {
+    "mean per class": "mean\nper\nclass",
+    "fuzziness": "fuzzi-\nness",
+    "squared distance": "squared\ndist.",
+    "cosine distance": "cosine\ndist.",
+    "H-score": "H-\nscore",
+}
+"""Headings in several lines, so that ten columns fit into 80 characters."""
+
+
+def _table(summary: Summary) -> Table:
+    beside = 0 if len(summary.columns) > _MOST_APART else 1
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, beside, 0, 0),
+        caption=summary.caption,
+        caption_justify="left",
+    )
+    table.add_column("", min_width=8, overflow="fold")
+    for column in summary.columns:
+        table.add_column(_NARROW.get(column, column), justify="right", no_wrap=True)
+    for name, cells in summary.lines.items():
+        table.add_row(Text(name), *cells)
+    return table
+
+
+def _below(ranking: Ranking, numbered: bool) -> list[str]:
+    """Which number is which checkpoint, and what must be known of the coefficients."""
+    lines = []
+    if numbered:
+        # lines are broken between the checkpoints only
+        names = [f"{at}: {each.name}" for at, each in enumerate(ranking.checkpoints, start=1)]
+        whole = f" {2 * _UNBROKEN}".join(name.replace(" ", _UNBROKEN) for name in names)
+        lines = textwrap.wrap(whole, 150, break_long_words=False, break_on_hyphens=False)
+    return [*lines, *ranking.notes[:1]]
 
 
 def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
@@ -94,7 +238,3 @@ def _caption(ranking: Ranking, key: str) -> str:
         return f"{way}\nthe same for all"
     text = f"Pearson {value:.2f} [{low:.2f}, {high:.2f}], Kendall {found['kendall'].value:.2f}"
     return f"{way}\n{text.replace('-', '−')}"
-
-
-def _value(found: Mapping[str, Mapping[str, Correlation]], key: str, name: str) -> str:
-    return f"{found[key][name].value:+.2f}" if key in found else ""

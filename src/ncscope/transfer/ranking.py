@@ -1,8 +1,8 @@
 """Checkpoints side by side on one downstream set: what predicts the probe, and what it came to."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -11,147 +11,134 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quotient, vci
-from ncscope.stats.batch import as_tensor, check_labels
-from ncscope.stats.moments import ClassMoments
+from ncscope.stats.moments import ALL_STATISTICS, ClassMoments
 from ncscope.stats.statistics import ClassStatistics, finish
-from ncscope.transfer.correlations import Correlation, correlations
-from ncscope.transfer.inputs import checked_labelled
+from ncscope.transfer.inputs import Labelled, checked_labelled
 from ncscope.transfer.probes.probe import MEASURES, Measure, checked_measure
 from ncscope.transfer.probes.selection import choose_probe
+from ncscope.transfer.records import (
+    PRETRAINING,
+    PRETRAINING_SCORES,
+    SCORES,
+    Ranked,
+    Ranking,
+    ranking_of,
+)
 from ncscope.transfer.scores import h_score, log_me
 
 
-class Score(NamedTuple):
-    """A score that is to predict transfer.
-
-    Attributes:
-        name: As a table or an axis shows it.
-        better: 1 if the greater is said to transfer better, -1 if the smaller.
-    """
-
-    name: str
-    better: int
-
-
-SCORES: Mapping[str, Score] = {
-    "vci": Score("VCI", -1),
-    "fuzziness": Score("fuzziness", -1),
-    "nc1_quotient": Score("squared distance", -1),
-    "cosine_within": Score("cosine distance", -1),
-    "cdnv": Score("CDNV", -1),
-    "h_score": Score("H-score", 1),
-    "log_me": Score("LogME", 1),
-}
-"""Scores on downstream samples: there variation within the classes is noise."""
-
-PRETRAINING = "pretraining_"
-PRETRAINING_SCORES: Mapping[str, Score] = {
-    PRETRAINING + key: Score(f"{SCORES[key].name}, pretraining", 1)
-    for key in ("vci", "fuzziness", "nc1_quotient", "cosine_within", "cdnv")
-}
-"""Scores on pretraining samples: there variation within the classes is what may be of use."""
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A checkpoint on the downstream set.
-
-    Attributes:
-        name: Of the checkpoint.
-        scores: By key of `SCORES`, and of `PRETRAINING_SCORES` where its samples were given.
-        accuracy: Of the linear probe on held-out samples.
-        strength: Of the probe's penalty, chosen on validation samples.
-    """
-
-    name: str
-    scores: Mapping[str, float]
-    accuracy: float
-    strength: float
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Checkpoints on one downstream set, the best probe first.
-
-    Attributes:
-        checkpoints: What each came to.
-        correlations: By score, of the score with the accuracy: see `correlations`. Scores that
-            are not finite for every checkpoint have none.
-        measure: Which accuracy.
-    """
-
-    checkpoints: Sequence[Ranked]
-    correlations: Mapping[str, Mapping[str, Correlation]]
-    measure: Measure
-
-    @property
-    def scores(self) -> Mapping[str, Score]:
-        """The scores that were computed, by key."""
-        known = {**SCORES, **PRETRAINING_SCORES}
-        return {key: known[key] for key in self.checkpoints[0].scores}
-
-
-def rank(
+def rank_checkpoints(
     features: Mapping[str, Any],
     labels: Any,
     *,
     test_features: Mapping[str, Any] | None = None,
     test_labels: Any = None,
-    pretraining: Mapping[str, tuple[Any, Any]] | None = None,
+    pretraining: Mapping[str, tuple[Any, Any] | ClassMoments] | None = None,
     measure: str = "top-1",
     seed: int = 0,
     on_checkpoint: Callable[[str], None] = lambda name: None,
 ) -> Ranking:
-    """Score checkpoints on a downstream set, probe them, and compare.
+    """Rank checkpoints by how well a linear probe does on their features of a downstream set.
+
+    Beside the probe's accuracy stand VCI and its rivals, LogME and the H-score, and how each goes
+    with the accuracy over the checkpoints. On the downstream set itself less variability within
+    classes is better; VCI's claim is about the *pretraining* set, where more is better: pass
+    ``pretraining`` to measure that too.
 
     The probe's strength is chosen on a fifth of the training samples, split class by class.
     Scores see training samples only.
 
     Args:
-        features: By checkpoint, of the same samples in the same order, n x d with a d of its own.
-        labels: Of the samples.
-        test_features: Of held-out samples; by default a fifth of the samples is held out.
+        features: By checkpoint, of the same samples in the same order: n x d array-likes, each
+            with a d of its own.
+        labels: Of the samples: n integers.
+        test_features: By checkpoint, of held-out samples; by default a fifth of the samples is
+            held out, class by class.
         test_labels: Of those.
-        pretraining: By checkpoint, features and labels of its pretraining set, on which VCI and
-            its rivals are measured as in VCI 6.3.
-        measure: The accuracy: ``"top-1"`` or ``"mean per class"``.
-        seed: Of the splits.
-        on_checkpoint: Called with the name of each checkpoint before its turn.
+        pretraining: By checkpoint, features and labels of its pretraining set, or their moments.
+        measure: ``"top-1"`` or ``"mean per class"`` accuracy.
+        seed: Of the split into training, validation and held-out samples.
+        on_checkpoint: Called with each checkpoint's name before its turn.
 
     Raises:
-        InputError: If something does not fit.
+        InputError: If something does not fit: see the fields of the message.
+
+    Cost: a checkpoint takes a few fits of logistic regression; see `logistic_path`.
+
+    Example:
+        >>> labels = torch.arange(60) % 3
+        >>> far = torch.eye(3)[labels] + 0.1 * torch.randn(60, 3)
+        >>> near = torch.eye(3)[labels] + 2.0 * torch.randn(60, 3)
+        >>> rank_checkpoints({"near": near, "far": far}, labels).order
+        ['far', 'near']
     """
     accuracy = checked_measure(measure)
-    train, test = _halves(features, labels, test_features, test_labels, seed)
-    if pretraining is not None:
-        _check_names("pretraining samples", pretraining, features)
+    _check_names(features, test_features, test_labels, pretraining)
     found = []
-    for name in features:
+    for name, rows in features.items():
         on_checkpoint(name)
-        own = None if pretraining is None else pretraining[name]
-        found.append(_ranked(name, train(name), test(name), own, accuracy, seed))
-    found.sort(key=lambda each: each.accuracy, reverse=True)
-    return Ranking(found, _correlations(found, seed), accuracy)
+        with about(name):
+            if test_features is None:
+                halves = split_samples(rows, labels, seed)
+            else:
+                halves = (rows, labels), (test_features[name], test_labels)
+            source = None if pretraining is None else _moments(pretraining[name])
+            found.append(ranked(name, *halves, pretraining=source, measure=accuracy, seed=seed))
+    return ranking_of(found, accuracy, seed)
 
 
-_Samples = tuple[Tensor, Tensor]
+_Samples = tuple[Any, Any]
 
 
-def _ranked(
+@contextmanager
+def about(name: str) -> Iterator[None]:
+    """Name the checkpoint in what is said to be wrong.
+
+    Raises:
+        InputError: In the stead of one that does not.
+    """
+    try:
+        yield
+    except InputError as error:
+        expected = f"{error.expected} of {name}"
+        raise InputError(expected=expected, found=error.found, fix=error.fix) from error
+
+
+def ranked(
     name: str,
     train: _Samples,
     test: _Samples,
-    pretraining: tuple[Any, Any] | None,
-    measure: Measure,
-    seed: int,
+    *,
+    validation: _Samples | None = None,
+    pretraining: ClassMoments | None = None,
+    measure: Measure = "top-1",
+    seed: int = 0,
 ) -> Ranked:
-    held_out = hold_out(train[1], seed)
-    fitted = train[0][~held_out], train[1][~held_out]
-    chosen = choose_probe(*fitted, train[0][held_out], train[1][held_out], measure=measure)
-    accuracy = MEASURES[measure](chosen.probe.predict(test[0]), test[1])
-    scores = transfer_scores(_statistics(*train))
+    """One checkpoint on the downstream set: its probe and its scores.
+
+    Args:
+        name: Of the checkpoint.
+        train: Features and labels of the training samples.
+        test: Of those that the probe is judged on.
+        validation: Of those that its strength is chosen on; by default a fifth of the training
+            samples, class by class. In the end it is fitted to both, and the scores see both.
+        pretraining: Moments of its pretraining set, with scatter and directions.
+        measure: The accuracy.
+        seed: Of the validation samples.
+
+    Raises:
+        InputError: If features and labels do not fit, or there are too few samples.
+    """
+    known = checked_labelled(*train)
+    rows, labels = checked_labelled(*test)[:2]
+    _check_dim("held-out features", rows.shape[1], known.features.shape[1])
+    train = known.features, known.labels  # in float64 once for all that follows
+    halves = _validated(known, seed) if validation is None else (*train, *validation)
+    chosen = choose_probe(*halves, measure=measure)
+    accuracy = MEASURES[measure](chosen.probe.predict(rows), labels)
+    scores = transfer_scores(_statistics(train, validation))
     if pretraining is not None:
-        source = transfer_scores(_statistics(*checked_labelled(*pretraining)[:2]))
+        source = transfer_scores(finish(pretraining))
         scores |= {key: source[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
     return Ranked(name, scores, accuracy, chosen.strength)
 
@@ -197,62 +184,83 @@ def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor
     return mask.to(labels.device)
 
 
-def _statistics(features: Tensor, labels: Tensor) -> ClassStatistics:
-    moments = ClassMoments(int(labels.max()) + 1, features.shape[1], device=features.device)
-    moments.update(features, labels)
-    return finish(moments)
+def split_samples(features: Any, labels: Any, seed: int) -> tuple[_Samples, _Samples]:
+    """Training samples, and a fifth of each class held out.
+
+    Args:
+        features: n x d array-like.
+        labels: n integers.
+        seed: Of the draw.
+
+    Raises:
+        InputError: If they do not fit each other.
+    """
+    rows, known = checked_labelled(features, labels)[:2]
+    held_out = hold_out(known, seed)
+    return (rows[~held_out], known[~held_out]), (rows[held_out], known[held_out])
 
 
-def _halves(
+def _validated(train: Labelled, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Features and labels to fit to, and those to choose by."""
+    features, labels = train[:2]
+    _check_shared(labels)
+    chosen_on = hold_out(labels, seed)
+    return features[~chosen_on], labels[~chosen_on], features[chosen_on], labels[chosen_on]
+
+
+def _statistics(train: _Samples, validation: _Samples | None) -> ClassStatistics:
+    if validation is None:
+        return finish(_moments(train))
+    both = (checked_labelled(*samples) for samples in (train, validation))
+    features, labels = zip(*(samples[:2] for samples in both), strict=True)
+    return finish(_moments((torch.cat(features), torch.cat(labels))))
+
+
+def _moments(given: _Samples | ClassMoments) -> ClassMoments:
+    if isinstance(given, ClassMoments):
+        if given.statistics != ALL_STATISTICS or given.prior != "empirical":
+            found = f"{', '.join(sorted(given.statistics)) or 'neither'}, prior {given.prior}"
+            expected = "moments with scatter and directions under the empirical prior"
+            raise InputError(expected=expected, found=found, fix="gather them with the defaults")
+        return given
+    features, _, classes, places = checked_labelled(*given)
+    moments = ClassMoments(len(classes), features.shape[1], device=features.device)
+    moments.update(features, places)
+    return moments
+
+
+def _check_names(
     features: Mapping[str, Any],
-    labels: Any,
     test_features: Mapping[str, Any] | None,
     test_labels: Any,
-    seed: int,
-) -> tuple[Callable[[str], _Samples], Callable[[str], _Samples]]:
-    """Training and held-out samples of each checkpoint by name, checked when they are asked for."""
+    pretraining: Mapping[str, Any] | None,
+) -> None:
     if not features:
         fix = "pass the features of each by its name"
         raise InputError(expected="at least one checkpoint", found="none", fix=fix)
     if (test_features is None) != (test_labels is None):
         found, fix = "one of the two", "pass both or neither"
         raise InputError(expected="held-out features with their labels", found=found, fix=fix)
-    if test_features is not None:
-        _check_names("held-out samples", test_features, features)
-        given = test_features
-        return (
-            lambda name: _pair(features[name], labels),
-            lambda name: _pair(given[name], test_labels),
+    for what, given in (("held-out samples", test_features), ("pretraining samples", pretraining)):
+        missing = [name for name in features if given is not None and name not in given]
+        if missing:
+            fix = "name them as the features are named"
+            expected, found = f"{what} of every checkpoint", f"none of {missing[0]!r}"
+            raise InputError(expected=expected, found=found, fix=fix)
+
+
+def _check_dim(what: str, dim: int, known: int) -> None:
+    if dim != known:
+        expected, fix = f"{what} of dimension {known}", "take them from the same layer"
+        raise InputError(expected=expected, found=f"dimension {dim}", fix=fix)
+
+
+def _check_shared(labels: Int[Tensor, " n"]) -> None:
+    """Two classes at least that the probe can be fitted to and its strength be chosen on."""
+    several = int((labels.unique(return_counts=True)[1] > 1).sum())
+    if several < 2:
+        raise InputError(
+            expected="two training samples or more of two classes",
+            found=f"{several} such class{'es' * (several != 1)} in {len(labels)} samples",
+            fix="pass more samples: some choose the strength of the probe",
         )
-    known = as_tensor(labels, "labels")
-    held_out = hold_out(check_labels(known, len(known)), seed)
-
-    def half(name: str, mask: Tensor) -> _Samples:
-        rows, classes = _pair(features[name], labels)
-        return rows[mask.to(rows.device)], classes[mask.to(rows.device)]
-
-    return lambda name: half(name, ~held_out), lambda name: half(name, held_out)
-
-
-def _pair(features: Any, labels: Any) -> _Samples:
-    return checked_labelled(features, labels)[:2]
-
-
-def _check_names(what: str, given: Mapping[str, Any], features: Mapping[str, Any]) -> None:
-    missing = [name for name in features if name not in given]
-    if missing:
-        fix = "name them as the features are named"
-        expected = f"{what} of every checkpoint"
-        raise InputError(expected=expected, found=f"none of {missing[0]!r}", fix=fix)
-
-
-def _correlations(found: Sequence[Ranked], seed: int) -> dict[str, dict[str, Correlation]]:
-    if len(found) < 2:
-        return {}
-    accuracies = [each.accuracy for each in found]
-    by_score = {key: [each.scores[key] for each in found] for key in found[0].scores}
-    return {
-        key: correlations(values, accuracies, seed=seed)
-        for key, values in by_score.items()
-        if torch.isfinite(torch.tensor(values)).all()
-    }

@@ -5,6 +5,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.training.data.catalogue import CATALOGUE, load
+from tests.training.data.downstream_on_disk import DOWNSTREAM_WRITERS
 
 MADE = {
     "digits": (10, (1, 8, 8), 1437, 360),
@@ -13,15 +14,22 @@ MADE = {
     "patterns-20": (20, (3, 16, 16), 2000, 1000),
 }
 
+VARIANTS = {
+    "warped-digits-0-4": (5, (1, 16, 16), 1000, 500),
+    "warped-digits-5-9": (5, (1, 16, 16), 1000, 500),
+    "clear-patterns": (10, (3, 16, 16), 2000, 1000),
+}
+
 
 def stacked(images) -> torch.Tensor:
     return torch.stack([images[i][0] for i in range(len(images))])
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", MADE | VARIANTS)
 def test_sizes(name):
     data = load(name)
-    assert (data.num_classes, data.shape, len(data.train), len(data.test)) == MADE[name]
+    found = data.num_classes, data.shape, len(data.train), len(data.test)
+    assert found == (MADE | VARIANTS)[name]
     assert data.train[0][0].shape == data.test[0][0].shape == data.shape
 
 
@@ -55,11 +63,11 @@ def test_a_larger_input():
 
 
 def test_an_unknown_name_lists_the_known():
-    with pytest.raises(InputError, match=r"found 'imagenett'; pass one of .*imagenet$"):
+    with pytest.raises(InputError, match=r"found 'imagenett'; pass one of .*imagenet, "):
         load("imagenett")
 
 
 def test_every_policy_and_statistic_is_of_the_right_kind():
     for name, entry in CATALOGUE.items():
-        assert (entry.statistics is None) == (name in MADE)
-        assert (entry.native is None) == (name == "imagenet")
+        assert (entry.statistics is None) == (name in MADE | VARIANTS)
+        assert (entry.native is None) == (name in {"imagenet", *DOWNSTREAM_WRITERS})

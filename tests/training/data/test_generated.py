@@ -53,3 +53,15 @@ def test_pixels_alone_do_not_suffice(make):
     rows = [half.images.flatten(1).float().numpy() / 255 - 0.4 for half in (train, test)]
     rule = LogisticRegression(C=0.1, max_iter=300).fit(rows[0], train.labels.numpy())
     assert 0.3 < rule.score(rows[1], test.labels.numpy()) < 0.92
+
+
+def test_some_digits_are_numbered_anew():
+    """The nearest mean image of all ten digits is most often that of the digit it was."""
+    train = warped_digits(test_per_class=1)[0]
+    rows = train.images.flatten(1).float()
+    means = torch.stack([rows[train.labels == digit].mean(0) for digit in range(10)])
+    some = warped_digits(test_per_class=1, digits=range(5, 8), seed=1)[0]
+    assert some.labels.bincount().tolist() == [200] * 3
+    nearest = torch.cdist(some.images.flatten(1).float(), means).argmin(1)
+    for label in range(3):
+        assert int(nearest[some.labels == label].mode().values) == label + 5

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from ncscope.api.studies import configured
 from ncscope.errors import InputError
 from ncscope.recipes.recipe import Scale
+from ncscope.recipes.settings import by_dotted_name
 
 _LONGEST_NAME = 150
 """Characters; file systems allow 255 bytes, and a file that is being written has a longer name."""
@@ -132,14 +133,8 @@ def planned(
 
 def _values(config: BaseModel, fields: Sequence[str]) -> dict[str, Any]:
     """Settings by dotted name, checked and as JSON has them."""
-    whole = config.model_dump(mode="json")
-    found = {}
-    for name in fields:
-        value = whole
-        for part in name.split("."):
-            value = value[part]
-        found[name] = value
-    return found
+    known = by_dotted_name(config)
+    return {name: known[name] for name in fields}
 
 
 def _names(owns: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,10 +10,11 @@ from torch import Tensor
 from torchvision.transforms.v2 import AutoAugmentPolicy as Policy
 
 from ncscope.errors import InputError
+from ncscope.training.data import downstream_sets as downstream
 from ncscope.training.data import torchvision_sets as stored
 from ncscope.training.data.digits import digit_pixels
 from ncscope.training.data.generated import IMAGE_SIZE, PixelSplit, patterns, warped_digits
-from ncscope.training.data.images import ImageData, Images, LabelledPictures
+from ncscope.training.data.images import AccuracyMeasure, ImageData, Images, LabelledPictures
 from ncscope.training.data.preprocessing import (
     Augmentation,
     Preprocessing,
@@ -38,6 +39,7 @@ class Entry:
         policy: AutoAugment's, found on the nearest kind of images.
         statistics: Mean and deviation by channel of the training pixels from 0 to 1; None where
             they depend on the seed.
+        measure: The accuracy that is customary on it.
     """
 
     read: Reader
@@ -45,6 +47,7 @@ class Entry:
     mirrored: bool
     policy: Policy
     statistics: Statistics | None = None
+    measure: AccuracyMeasure = "top-1"
 
 
 def _stored(read: Callable[[Path, bool], PictureSplit]) -> Reader:
@@ -58,6 +61,13 @@ def _made(make: Callable[[int], PixelSplit]) -> Reader:
     return read
 
 
+def _photographs(
+    read: Callable[[Path, bool], PictureSplit], measure: AccuracyMeasure = "top-1"
+) -> Entry:
+    """Photographs on which transfer is measured, normalised as ImageNet's are."""
+    return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
+
+
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 _SVHN = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
@@ -69,7 +79,25 @@ CATALOGUE = {
     "warped-digits": Entry(
         _made(lambda seed: warped_digits(seed=seed)), IMAGE_SIZE, False, Policy.SVHN
     ),
+    "warped-digits-0-4": Entry(
+        _made(lambda seed: warped_digits(digits=range(5), seed=seed)),
+        IMAGE_SIZE,
+        False,
+        Policy.SVHN,
+    ),
+    "warped-digits-5-9": Entry(
+        _made(lambda seed: warped_digits(digits=range(5, 10), seed=seed)),
+        IMAGE_SIZE,
+        False,
+        Policy.SVHN,
+    ),
     "patterns": Entry(_made(lambda seed: patterns(seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10),
+    "clear-patterns": Entry(
+        _made(lambda seed: patterns(clutter=0.25, noise=0.25, seed=seed)),
+        IMAGE_SIZE,
+        True,
+        Policy.CIFAR10,
+    ),
     "patterns-20": Entry(
         _made(lambda seed: patterns(20, 100, 50, seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10
     ),
@@ -82,6 +110,14 @@ CATALOGUE = {
     "svhn": Entry(_stored(stored.read_svhn), 32, False, Policy.SVHN, _SVHN),
     "stl10": Entry(_stored(stored.read_stl10), 96, True, Policy.CIFAR10, _STL10),
     "imagenet": Entry(_stored(stored.read_imagenet), None, True, Policy.IMAGENET, _IMAGENET),
+    "pets": _photographs(downstream.read_pets, "mean per class"),
+    "flowers": _photographs(downstream.read_flowers, "mean per class"),
+    "aircraft": _photographs(downstream.read_aircraft, "mean per class"),
+    "cars": _photographs(downstream.read_cars),
+    "dtd": _photographs(downstream.read_dtd),
+    "food101": _photographs(downstream.read_food101),
+    "caltech101": _photographs(downstream.read_caltech101, "mean per class"),
+    "sun397": _photographs(downstream.read_sun397),
 }
 
 
@@ -128,9 +164,12 @@ def load(
         mean, deviation = _imagenet_statistics(name, len(mean))
     traits = Traits(side, entry.native, mean, deviation, entry.mirrored, entry.policy)
     train = Images(split.train, Preprocessing(traits, augmentation))
-    test = Images(split.test, Preprocessing(traits))
+    measured = Preprocessing(traits)
+    test = Images(split.test, measured)
+    validation = None if split.validation is None else Images(split.validation, measured)
     num_classes = int(torch.cat([train.labels, test.labels]).max()) + 1
-    return ImageData(name, train, test, num_classes, (len(mean), side, side))
+    shape = len(mean), side, side
+    return ImageData(name, train, test, num_classes, shape, validation, entry.measure)
 
 
 def _input_size(name: str, native: int | None, size: int | None) -> int:

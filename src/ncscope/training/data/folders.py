@@ -20,13 +20,32 @@ _SIZE = 224
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+def splits_of(folder: Path) -> list[Split]:
+    """The splits that have a subfolder of their own; none where the classes lie in the folder.
+
+    Args:
+        folder: As of `read_folder`.
+    """
+    return [split for split, names in PARTS.items() if _subfolder(folder, names) is not None]
+
+
+def class_names(folder: Path) -> list[str]:
+    """Names of the classes of all splits, in the order of their numbers.
+
+    Args:
+        folder: As of `read_folder`.
+    """
+    parts = [_subfolder(folder, PARTS[split]) for split in splits_of(folder)] or [folder]
+    return sorted({each.name for part in parts if part for each in part.iterdir() if each.is_dir()})
+
+
 def read_folder(folder: Path, split: Split) -> Images:
     """The images of a split, resized and normalised as ImageNet's are.
 
     Args:
         folder: It holds ``train`` and ``test`` (or ``val``) with a folder for each class, or these
             class folders themselves, which are then every split. Classes are numbered in the
-            order of their names.
+            order of their names, those that only another split has among them.
         split: Which of them.
 
     Raises:
@@ -45,22 +64,28 @@ def read_folder(folder: Path, split: Split) -> Images:
     def picture(index: int) -> Any:
         return files.loader(files.samples[index][0])
 
-    labels = torch.as_tensor(files.targets, dtype=torch.int64)
+    numbers = {name: number for number, name in enumerate(class_names(folder))}
+    of_split = torch.tensor([numbers[name] for name in files.classes])
+    labels = of_split[torch.as_tensor(files.targets, dtype=torch.int64)]
     traits = Traits(_SIZE, None, _MEAN, _DEVIATION, True, AutoAugmentPolicy.IMAGENET)
     return Images(LabelledPictures(picture, labels), Preprocessing(traits))
+
+
+def _subfolder(folder: Path, names: tuple[str, ...]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_dir()), None)
 
 
 def _part(folder: Path, split: Split) -> Path:
     if not folder.is_dir():
         raise InputError(expected="a folder", found=f"nothing at {folder}", fix="check the path")
-    there = [name for names in PARTS.values() for name in names if (folder / name).is_dir()]
+    there = splits_of(folder)
     if not there:
         return folder
-    for name in PARTS[split]:
-        if name in there:
-            return folder / name
-    raise InputError(
-        expected=f"a folder {' or '.join(PARTS[split])} in {folder}",
-        found=f"{', '.join(there)} only",
-        fix="pass the other --split",
-    )
+    part = _subfolder(folder, PARTS[split])
+    if part is None:
+        raise InputError(
+            expected=f"a folder {' or '.join(PARTS[split])} in {folder}",
+            found=f"{', '.join(there)} only",
+            fix="add it, or choose the other split",
+        )
+    return part

@@ -47,16 +47,21 @@ class PixelSplit(NamedTuple):
 
 
 def warped_digits(
-    train_per_class: int = 200, test_per_class: int = 100, noise: float = 0.1, seed: int = 0
+    train_per_class: int = 200,
+    test_per_class: int = 100,
+    noise: float = 0.1,
+    digits: range = range(10),
+    seed: int = 0,
 ) -> PixelSplit:
     r"""Handwritten digits of 16 x 16 pixels, rotated, sheared, scaled, bent, faded, over noise.
 
     A quarter of scikit-learn's originals makes the held-out images, the others the training set.
 
     Args:
-        train_per_class: Training images of each of the 10 classes.
+        train_per_class: Training images of each class.
         test_per_class: Held-out images of each.
         noise: Standard deviation of the pixels' noise, ink being 1.
+        digits: The classes, numbered from 0 in this order.
         seed: Of everything random.
 
     Example:
@@ -69,7 +74,8 @@ def warped_digits(
         grey, size=(IMAGE_SIZE - 4, IMAGE_SIZE - 4), mode="bicubic", align_corners=False
     )
     large = functional.pad(large.clamp(0, 1), (2, 2, 2, 2))
-    classes = torch.as_tensor(labels, dtype=torch.int64)
+    kept = (labels >= digits.start) & (labels < digits.stop)
+    large, classes = large[kept], torch.as_tensor(labels[kept] - digits.start, dtype=torch.int64)
     parts = (train_per_class, test_per_class)
     halves = []
     for half, per_class in enumerate(parts):

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
+from torchvision.transforms import v2
 
 from ncscope.errors import InputError
 from ncscope.training.data.draws import Draw, seeded
@@ -15,6 +16,7 @@ from ncscope.training.data.order import balanced_subset
 from ncscope.training.data.preprocessing import Picture, Preprocessing
 
 Sample: TypeAlias = tuple[Float[Tensor, "c h w"], int]
+AccuracyMeasure = Literal["top-1", "mean per class"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,17 @@ class LabelledPictures:
         """The one at an index."""
         source = self.pictures
         return source[index] if isinstance(source, Tensor) else source(index)
+
+    def coloured(self, channels: int) -> "LabelledPictures":
+        """The same images in one channel, their luma, or in three.
+
+        Args:
+            channels: 1 or 3.
+        """
+        source = self.pictures
+        if isinstance(source, Tensor):
+            return replace(self, pictures=_coloured(source, channels))
+        return replace(self, pictures=lambda index: _picture_coloured(source(index), channels))
 
 
 class Images(Dataset[Sample]):
@@ -92,6 +105,27 @@ class Images(Dataset[Sample]):
         """As many images of each class as far as possible: see `balanced_subset`."""
         return self.subset(balanced_subset(self.labels, size, seed))
 
+    def through(self, preprocessing: Preprocessing) -> "Images":
+        """The same images, grey or coloured as the preprocessing needs them, under it."""
+        pictures = self._pictures.coloured(len(preprocessing.traits.mean))
+        changed = Images(pictures, preprocessing)
+        changed.labels, changed._positions = self.labels, self._positions
+        return changed
+
+
+def _coloured(pixels: UInt8[Tensor, "*n c h w"], channels: int) -> UInt8[Tensor, "*n c2 h w"]:
+    """Grey repeated in every channel, or of colours their luma."""
+    if pixels.shape[-3] == channels:
+        return pixels
+    grey = pixels if channels > 1 else v2.functional.rgb_to_grayscale(pixels)
+    return grey.expand(*grey.shape[:-3], channels, -1, -1)
+
+
+def _picture_coloured(picture: Picture, channels: int) -> Picture:
+    if isinstance(picture, Tensor):
+        return _coloured(picture, channels)
+    return picture.convert("L" if channels == 1 else "RGB")
+
 
 @dataclass(frozen=True)
 class ImageData:
@@ -103,6 +137,8 @@ class ImageData:
         test: Held-out images.
         num_classes: Number of classes.
         shape: Channels, height and width of the network's input.
+        validation: Images to choose settings on, where the set's makers have named some.
+        measure: The accuracy that is customary on it.
     """
 
     name: str
@@ -110,6 +146,8 @@ class ImageData:
     test: Images
     num_classes: int
     shape: tuple[int, int, int]
+    validation: Images | None = None
+    measure: AccuracyMeasure = "top-1"
 
     def balanced(self, size: int, seed: int) -> "ImageData":
         """The same set with fewer training images, equally many of each class.

@@ -33,6 +33,7 @@ class Traits:
         deviation: Their standard deviation, by channel.
         mirrored: Whether a mirrored image keeps its label.
         policy: AutoAugment's policy found on the nearest kind of images.
+        resized: Whether images smaller than the input are enlarged to it instead of padded.
     """
 
     size: int
@@ -41,6 +42,7 @@ class Traits:
     deviation: Sequence[float]
     mirrored: bool
     policy: Policy
+    resized: bool = False
 
 
 class Preprocessing:
@@ -118,6 +120,8 @@ def _unchanged(traits: Traits) -> Steps:
         return v2.Compose([v2.Resize(size * 256 // 224), v2.CenterCrop(size)])
     if native == size:
         return v2.Identity()
+    if traits.resized:
+        return v2.Resize([size, size])
     before = (size - native) // 2
     after = size - native - before
     return v2.Pad([before, before, after, after])

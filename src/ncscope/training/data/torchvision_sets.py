@@ -7,26 +7,37 @@ import gzip
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.io.matlab import MatReadError
 from torchvision import datasets
 
 from ncscope.errors import InputError
 from ncscope.training.data.images import LabelledPictures
 
-_BROKEN = (RuntimeError, AssertionError, ValueError, EOFError, OSError, zlib.error)
+_BROKEN = (
+    RuntimeError,
+    AssertionError,
+    ValueError,
+    LookupError,
+    EOFError,
+    OSError,
+    zlib.error,
+    MatReadError,
+)
 
 
 class PictureSplit(NamedTuple):
-    """Training and held-out images before preprocessing."""
+    """Training and held-out images before preprocessing; validation images where there are any."""
 
     train: LabelledPictures
     test: LabelledPictures
+    validation: LabelledPictures | None = None
 
 
 def in_memory(pixels: Any, labels: Any) -> LabelledPictures:
@@ -58,8 +69,8 @@ def read_cifar100(folder: Path, download: bool) -> PictureSplit:
 def read_svhn(folder: Path, download: bool) -> PictureSplit:
     """SVHN's cropped digits without the extra set, from ``train_32x32.mat`` and its like."""
     files = [folder / datasets.SVHN.split_list[part][1] for part in ("train", "test")]
-    _require("SVHN", files, folder, download)
-    with _explained("SVHN", folder, download):
+    require("SVHN", files, folder, download)
+    with explained("SVHN", folder, download):
         parts = [datasets.SVHN(folder, split=part, download=download) for part in ("train", "test")]
     return PictureSplit(*(in_memory(part.data, part.labels) for part in parts))
 
@@ -68,8 +79,8 @@ def read_stl10(folder: Path, download: bool) -> PictureSplit:
     """STL-10's labelled images, from ``stl10_binary``."""
     kind = datasets.STL10
     names = [name for name, _ in kind.train_list + kind.test_list]
-    _require("STL-10", [folder / kind.base_folder / name for name in names], folder, download)
-    with _explained("STL-10", folder, download):
+    require("STL-10", [folder / kind.base_folder / name for name in names], folder, download)
+    with explained("STL-10", folder, download):
         parts = [kind(folder, split=part, download=download) for part in ("train", "test")]
     return PictureSplit(*(in_memory(part.data, part.labels) for part in parts))
 
@@ -77,8 +88,8 @@ def read_stl10(folder: Path, download: bool) -> PictureSplit:
 def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
     """STL-10's 100,000 images without labels, n x 3 x 96 x 96 pixels of 8 bits."""
     kind = datasets.STL10
-    _require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
-    with _explained("STL-10", folder, download):
+    require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
+    with explained("STL-10", folder, download):
         part = kind(folder, split="unlabeled", download=download)
     return torch.as_tensor(part.data)
 
@@ -117,8 +128,8 @@ def _photographs(files: datasets.ImageFolder) -> LabelledPictures:
 def _read_cifar(kind: Any, folder: Path, download: bool) -> PictureSplit:
     name = kind.__name__
     files = [file for file, _ in kind.train_list + kind.test_list] + [kind.meta["filename"]]
-    _require(name, [folder / kind.base_folder / file for file in files], folder, download)
-    with _explained(name, folder, download):
+    require(name, [folder / kind.base_folder / file for file in files], folder, download)
+    with explained(name, folder, download):
         parts = [kind(folder, train=train, download=download) for train in (True, False)]
     return PictureSplit(
         *(in_memory(part.data.transpose(0, 3, 1, 2), part.targets) for part in parts)
@@ -130,8 +141,8 @@ def _read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
     packed = [folder / name / "raw" / file for file, _ in kind.resources]
     plain = [file.with_suffix("") for file in packed]
     there = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
-    _require(name, there, folder, download)
-    with _explained(name, folder, download), _unpacked(there, folder, name) as root:
+    require(name, there, folder, download)
+    with explained(name, folder, download), _unpacked(there, folder, name) as root:
         parts = [kind(root, train=train, download=download) for train in (True, False)]
     return PictureSplit(*(in_memory(part.data[:, None], part.targets) for part in parts))
 
@@ -155,7 +166,18 @@ def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
         yield Path(root)
 
 
-def _require(name: str, files: list[Path], folder: Path, download: bool) -> None:
+def require(name: str, files: Sequence[Path], folder: Path, download: bool) -> None:
+    """Refuse to read a set of which a file is missing, unless it may be downloaded.
+
+    Args:
+        name: Of the set.
+        files: What it cannot be read without.
+        folder: Of the data sets.
+        download: Whether it may be.
+
+    Raises:
+        InputError: If one is missing and may not.
+    """
     missing = [file for file in files if not file.exists()]
     if missing and not download:
         found = f"no {missing[0].relative_to(folder)} in {folder.absolute()}"
@@ -167,8 +189,14 @@ def _require(name: str, files: list[Path], folder: Path, download: bool) -> None
 
 
 @contextmanager
-def _explained(name: str, folder: Path, download: bool) -> Iterator[None]:
-    """What torchvision says of broken files, or of a download, as the user's error."""
+def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
+    """What torchvision says of broken files, or of a download, as the user's error.
+
+    Args:
+        name: Of the set.
+        folder: Of the data sets.
+        download: Whether it may be downloaded.
+    """
     try:
         yield
     except _BROKEN as error:

@@ -1,0 +1,199 @@
+"""Rank checkpoints by their names, on a data set by its name: what the command line asks for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ncscope.api.files import load_weights
+from ncscope.api.named_images import (
+    Setting,
+    checked_device,
+    images_of_split,
+    loader_for,
+    training_and_test_images,
+)
+from ncscope.api.transfer import OnStep, TransferReport, check_distinct
+from ncscope.errors import InputError
+from ncscope.models.libraries import NamedModel, open_model
+from ncscope.training.data.downstream_sets import seen_as
+from ncscope.training.data.images import ImageData, Images
+from ncscope.transfer.features import head_features, head_moments
+from ncscope.transfer.probes.probe import Measure, checked_measure
+from ncscope.transfer.ranking import about, ranked
+from ncscope.transfer.records import Ranked, ranking_of
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model by its name.
+
+    Attributes:
+        name: As it was given.
+        model: As of `open_model`.
+        weights: A file with its weights; None for those of its library.
+    """
+
+    name: str
+    model: str
+    weights: Path | None
+
+
+def checkpoint_named(name: str) -> Checkpoint:
+    """A model's name, or that and a file with its weights after an @.
+
+    Hugging Face's models have their weights in their folder, whose name may have an @.
+
+    Args:
+        name: For example ``timm:resnet18``, ``small-resnet@run.pt`` or ``hf:my-vit``.
+
+    Raises:
+        InputError: If there is no such file.
+
+    Example:
+        >>> checkpoint_named("timm:resnet18").weights is None
+        True
+    """
+    model, at, file = name.partition("@")
+    if not at or name.startswith("hf:"):
+        return Checkpoint(name, name, None)
+    if not Path(file).is_file():
+        found, fix = f"nothing at {file or 'the @'}", "check the path"
+        raise InputError(expected=f"a file with weights of {model}", found=found, fix=fix)
+    return Checkpoint(name, model, Path(file))
+
+
+def rank_models(
+    names: Sequence[str],
+    setting: Setting,
+    *,
+    pretraining: str | None = None,
+    measure: str | None = None,
+    seed: int = 0,
+    on_step: OnStep = lambda part, done, total: None,
+) -> TransferReport:
+    """Rank classifiers of images by how well their features transfer to a data set.
+
+    Their heads are not used: a model may have been trained on any number of other classes. The
+    scores and the probe see training images; the accuracy is of held-out ones.
+
+    Args:
+        names: As of `checkpoint_named`.
+        setting: The data set, of which both splits are taken, and how to run the models.
+        pretraining: The set that they were trained on, by name or as a folder, to measure VCI and
+            its rivals there too. The catalogue's networks are shown all images as those.
+        measure: ``"top-1"`` or ``"mean per class"``; None for what is customary on the data set.
+        seed: Of validation samples, and held-out ones where the data set has none.
+        on_step: Called after each batch, and before each probe.
+
+    Raises:
+        InputError: A model, data set, weights or device that is not there, or that does not fit.
+
+    Cost: for each model, a forward pass over all images and a few fits of logistic regression.
+    The features of one model are held at a time.
+    """
+    check_distinct(names)
+    checkpoints = [checkpoint_named(name) for name in names]
+    data = training_and_test_images(setting, seed)
+    source = None if pretraining is None else _pretraining(setting, pretraining)
+    accuracy = checked_measure(measure or data.measure)
+    trial = _Trial(setting, data, source, accuracy, seed)
+    steps = _Steps(len(names) * trial.batches, on_step)
+    found = []
+    for checkpoint in checkpoints:
+        with about(checkpoint.name):
+            found.append(trial.ranked(checkpoint, steps))
+    return TransferReport(ranking_of(found, accuracy, seed), trial.facts)
+
+
+def _pretraining(setting: Setting, name: str) -> ImageData:
+    images, classes, shape = images_of_split(replace(setting, data=name, split="train"))
+    return ImageData(name, images, images, classes, shape)
+
+
+class _Steps:
+    """How many batches are done, told after each."""
+
+    def __init__(self, total: int, on_step: OnStep) -> None:
+        self.done, self.total, self._on_step = 0, total, on_step
+
+    def doing(self, part: str) -> Callable[[], None]:
+        """Say what is begun; what comes back is to be called after each batch."""
+        self._on_step(part, self.done, self.total)
+
+        def batch() -> None:
+            self.done += 1
+            self._on_step(part, self.done, self.total)
+
+        return batch
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What every checkpoint goes through."""
+
+    setting: Setting
+    data: ImageData
+    source: ImageData | None
+    measure: Measure
+    seed: int
+
+    @property
+    def batches(self) -> int:
+        """Of all images that a checkpoint sees."""
+        sets = [*_parts(self.data).values(), *([self.source.train] if self.source else [])]
+        return sum(-(-len(images) // self.setting.batch_size) for images in sets)
+
+    @property
+    def facts(self) -> dict[str, str | int]:
+        sizes = {part: len(images) for part, images in _parts(self.data).items()}
+        source = {} if self.source is None else {"pretraining": self.source.name}
+        return {"data": self.data.name, **sizes, **source, "seed": self.seed}
+
+    def ranked(self, checkpoint: Checkpoint, steps: _Steps) -> Ranked:
+        given = self._features(checkpoint, steps)  # the model is gone before the probe
+        steps.doing(f"{checkpoint.name}: probe")
+        return ranked(checkpoint.name, **given, measure=self.measure, seed=self.seed)
+
+    def _features(self, checkpoint: Checkpoint, steps: _Steps) -> dict[str, Any]:
+        device = checked_device(self.setting.device)
+        opened = self._opened(checkpoint)
+        opened.model.to(device)
+        given: dict[str, Any] = {}
+        for part, images in _parts(self._seen_by(opened)).items():
+            on_batch = steps.doing(f"{checkpoint.name}: {part} images")
+            loader = loader_for(opened, images, self.setting)
+            found = head_features(opened.model, loader, has_head=opened.has_head, on_batch=on_batch)
+            given[part] = tuple(each.to(device) for each in found)
+        if self.source is not None:
+            on_batch = steps.doing(f"{checkpoint.name}: pretraining images")
+            given["pretraining"] = head_moments(
+                opened.model,
+                loader_for(opened, self.source.train, self.setting),
+                self.source.num_classes,
+                has_head=opened.has_head,
+                on_batch=on_batch,
+            )
+        return given
+
+    def _opened(self, checkpoint: Checkpoint) -> NamedModel:
+        content = None if checkpoint.weights is None else load_weights(checkpoint.weights)
+        return open_model(
+            checkpoint.model,
+            None,
+            (self.source or self.data).shape,
+            weights=content,
+            download=self.setting.download,
+            weights_from=f"{checkpoint.model}@FILE",
+        )
+
+    def _seen_by(self, opened: NamedModel) -> ImageData:
+        """The images as the model was trained to see its own, where no library says how."""
+        if opened.prepared is not None or self.source is None:
+            return self.data
+        return seen_as(self.data, self.source)
+
+
+def _parts(data: ImageData) -> dict[str, Images]:
+    parts = {"train": data.train, "validation": data.validation, "test": data.test}
+    return {part: images for part, images in parts.items() if images is not None}

@@ -1,0 +1,158 @@
+"""Images by the name of their data set, as a model that was opened by its name takes them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms.v2.functional import to_pil_image
+
+from ncscope.errors import InputError
+from ncscope.models.libraries import NamedModel
+from ncscope.training.data.catalogue import CATALOGUE, load
+from ncscope.training.data.folders import Split, class_names, read_folder, splits_of
+from ncscope.training.data.images import ImageData, Images
+from ncscope.transfer.ranking import hold_out
+
+Preprocess = Literal["model", "data"]
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a model is run on, and how.
+
+    Attributes:
+        data: A data set of the catalogue, or a folder of images; see `read_folder`.
+        split: Which of its images, where one split is enough.
+        data_folder: Where the files of the catalogue's stored sets are.
+        download: Whether data sets and pretrained weights may be fetched.
+        preprocess: The model's own preprocessing, or the data set's; None for the model's where
+            its library says what it is.
+        batch_size: Images a forward pass.
+        device: ``cpu``, ``cuda``, or ``auto`` for cuda where there is one.
+        workers: Processes that read images ahead.
+    """
+
+    data: str
+    split: Split = "train"
+    data_folder: Path = Path("data")
+    download: bool = False
+    preprocess: Preprocess | None = None
+    batch_size: int = 64
+    device: str = "auto"
+    workers: int = 0
+
+
+def images_of_split(setting: Setting) -> tuple[Images, int, Shape]:
+    """The images of one split, how many classes the set has, and the images' shape.
+
+    Raises:
+        InputError: A set or split that is not there.
+    """
+    if setting.data in CATALOGUE:
+        known = load(setting.data, setting.data_folder, download=setting.download)
+        images = known.train if setting.split == "train" else known.test
+        return images, known.num_classes, known.shape
+    folder = _checked_folder(setting.data)
+    images = read_folder(folder, setting.split)
+    return images, len(class_names(folder)), _shape(images)
+
+
+def training_and_test_images(setting: Setting, seed: int) -> ImageData:
+    """Both splits of a data set.
+
+    Args:
+        setting: Which set.
+        seed: Of the fifth of each class that is held out where a folder has no test images.
+
+    Raises:
+        InputError: A set or split that is not there.
+    """
+    if setting.data in CATALOGUE:
+        return load(setting.data, setting.data_folder, download=setting.download)
+    folder = _checked_folder(setting.data)
+    train = read_folder(folder, "train")
+    classes, shape = len(class_names(folder)), _shape(train)
+    if "test" in splits_of(folder):
+        test = read_folder(folder, "test")
+        return ImageData(setting.data, train, test, classes, shape)
+    held_out = hold_out(train.labels, seed)
+    kept, aside = (torch.nonzero(mask).flatten() for mask in (~held_out, held_out))
+    halves = train.subset(kept), train.subset(aside)
+    return ImageData(setting.data, *halves, classes, shape)
+
+
+def _checked_folder(data: str) -> Path:
+    if not Path(data).is_dir():
+        raise InputError(
+            expected="a data set of the catalogue, or a folder of images",
+            found=repr(data),
+            fix=f"pass one of {', '.join(CATALOGUE)}, or check the path",
+        )
+    return Path(data)
+
+
+def _shape(images: Images) -> Shape:
+    size = images.preprocessing.traits.size
+    return 3, size, size
+
+
+def loader_for(opened: NamedModel, images: Images, setting: Setting) -> DataLoader[Any]:
+    """The images in their order, prepared as the model was trained to see them.
+
+    Raises:
+        InputError: If the model's own preprocessing is asked for, and it has none.
+    """
+    seen = opened.prepared if setting.preprocess != "data" else None
+    if seen is None and setting.preprocess == "model":
+        fix = "leave --preprocess out"
+        found = "none for the catalogue's networks"
+        raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
+    plain = seen is None and opened.input_name is None
+    items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
+    return DataLoader(items, setting.batch_size, num_workers=setting.workers)
+
+
+def checked_device(name: str) -> torch.device:
+    """The device of that name; ``auto`` is cuda where there is one.
+
+    Raises:
+        InputError: If torch knows no such device, or has none here.
+    """
+    chosen = name
+    if name == "auto":
+        chosen = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=chosen).device
+    except (RuntimeError, AssertionError) as error:
+        found = " ".join(str(error).split())[:120]
+        fix = "pass --device cpu, or see ncscope doctor"
+        raise InputError(expected=f"a device {name}", found=found, fix=fix) from error
+
+
+class _Inputs(Dataset[Any]):
+    """Images as the model takes them, with their labels."""
+
+    def __init__(
+        self, images: Images, prepared: Callable[[Image], Tensor] | None, name: str | None
+    ) -> None:
+        self.images, self.prepared, self.name = images, prepared, name
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Any:
+        pixels, label = self._pixels(index), int(self.images.labels[index])
+        return (pixels, label) if self.name is None else {self.name: pixels, "labels": label}
+
+    def _pixels(self, index: int) -> Tensor:
+        if self.prepared is None:
+            return self.images[index][0]
+        picture = self.images.picture(index)
+        whole = picture if isinstance(picture, Image) else to_pil_image(picture)
+        return self.prepared(whole.convert("RGB"))

@@ -1,0 +1,189 @@
+"""The command `ncscope transfer`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from ncscope.cli.app import app
+from ncscope.cli.progress import row_bar
+from ncscope.errors import InputError
+
+if TYPE_CHECKING:
+    from ncscope.api.transfer import TransferReport
+
+_SAVED = (".npz", ".safetensors", ".pt")
+
+
+class _ManyModels(TyperCommand):
+    """The command-line parser takes one value after an option, and people write several."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, repeated(args, "--models"))
+
+
+def repeated(words: Sequence[str], option: str) -> list[str]:
+    """The option before each of the values that follow it, up to the next option.
+
+    Example:
+        >>> repeated(["--models", "a", "b", "--json"], "--models")
+        ['--models', 'a', '--models', 'b', '--json']
+    """
+    found: list[str] = []
+    within = False
+    for word in words:
+        if word.startswith("-"):
+            within = word == option or word.startswith(f"{option}=")
+            found.append(word)
+        else:
+            again = within and found[-1] != option
+            found += [option, word] if again else [word]
+    return found
+
+
+@app.command(cls=_ManyModels)
+def transfer(
+    models: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME...",
+            help="Checkpoints, one or more: torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER with "
+            "its own weights; timm:NAME@FILE, torchvision:NAME@FILE or NETWORK@FILE with those of "
+            "a .safetensors, .pt or .pth file; or, without --data, .npz, .safetensors or .pt files "
+            "with features and labels.",
+        ),
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="The downstream set by name, or a folder of images, CLASS/*.png, in itself or in "
+            "train and test; without test images a fifth is held out."
+        ),
+    ] = None,
+    pretraining: Annotated[
+        str | None,
+        typer.Option(help="Also score on the set the checkpoints were trained on: as --data."),
+    ] = None,
+    measure: Annotated[
+        Literal["top-1", "mean-per-class"] | None,
+        typer.Option(help="Accuracy of the probe; default what is customary on the data set."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder for ranking.json, .png and .html, or one file: .html, .json, .png, "
+            ".svg, .pdf; default runs/transfer, with --json none."
+        ),
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch pretrained weights and data that are missing.")
+    ] = False,
+    data_folder: Annotated[
+        Path, typer.Option(help="Folder with the files of named data sets.")
+    ] = Path("data"),
+    preprocess: Annotated[
+        Literal["model", "data"] | None,
+        typer.Option(
+            help="Prepare images as the model's library or as the data set says; default the "
+            "model's, but for the catalogue's networks."
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images a forward pass.")] = 64,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the validation images, and of those held out.")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+) -> None:
+    """Rank checkpoints by how well their features transfer.
+
+    A linear probe's accuracy on held-out images of the data set, and beside it what is said to
+    foretell it: VCI and its rivals, LogME and the H-score. How each goes with the accuracy over the
+    checkpoints, and a figure.
+
+    Example: ncscope transfer --models timm:vgg11@a.pt timm:vgg11@b.pt --data photos
+
+    Example: ncscope transfer --models timm:vgg11 timm:vgg13 --data dtd --download
+
+    Example: ncscope transfer --models a.npz b.npz c.npz --json
+    """
+    from ncscope.api.transfer import writable
+
+    target = out or (None if json else Path("runs/transfer"))
+    if target is not None:
+        writable(target)
+    common: dict[str, Any] = {
+        "measure": measure and measure.replace("-per-", " per "),
+        "seed": seed,
+    }
+    with row_bar() as on_step:
+        if data is None:
+            report = _of_files(models, pretraining, common | {"on_step": on_step})
+        else:
+            means: dict[str, Any] = {
+                "data": data,
+                "data_folder": data_folder,
+                "download": download,
+                "preprocess": preprocess,
+                "batch_size": batch_size,
+                "device": device,
+                "workers": workers,
+            }
+            common |= {"pretraining": pretraining, "on_step": on_step}
+            report = _of_models(models, means, common)
+    if target is not None:
+        report.save(target)
+    _print(report, target, json)
+
+
+def _of_files(
+    files: list[str], pretraining: str | None, common: dict[str, Any]
+) -> "TransferReport":
+    from ncscope.api.transfer import rank_files
+
+    models = [name for name in files if not _is_file_of_features(name)]
+    if models or pretraining is not None:
+        asked = "--pretraining" if pretraining is not None else models[0]
+        fix = "name a data set or a folder of images; or pass files with features and labels"
+        raise InputError(expected=f"--data with {asked}", found="none", fix=fix)
+    measure = common["measure"] or "top-1"
+    return rank_files(files, **common | {"measure": measure})
+
+
+def _of_models(names: list[str], means: dict[str, Any], common: dict[str, Any]) -> "TransferReport":
+    from ncscope.api.named_checkpoints import rank_models
+    from ncscope.api.named_images import Setting
+
+    for name in filter(_is_file_of_features, names):
+        expected = "the names of models with --data"
+        fix = f"for a model with these weights pass MODEL@{name}; for features leave --data out"
+        raise InputError(expected=expected, found=f"the file {name}", fix=fix)
+    return rank_models(names, Setting(**means), **common)
+
+
+def _is_file_of_features(name: str) -> bool:
+    bare = "@" not in name and not name.startswith(("timm:", "torchvision:", "hf:"))
+    return Path(name).is_file() or (bare and Path(name).suffix in _SAVED)
+
+
+def _print(report: "TransferReport", target: Path | None, json: bool) -> None:
+    if json:
+        print(report.to_json())
+        return
+    from ncscope.report.transfer import ranking_tables
+
+    console = Console()
+    for table in ranking_tables(report.ranking):
+        console.print(table)
+    for note in report.ranking.notes:
+        console.print(note, highlight=False)
+    from ncscope.api.transfer import IN_FOLDER
+
+    if target is not None:
+        files = IN_FOLDER if target.is_dir() else {"Written": ""}
+        for kind, name in files.items():
+            console.print(f"{kind}: {target / name}", soft_wrap=True, highlight=False)

@@ -1,0 +1,111 @@
+"""What a model makes of the samples of a loader: the features that its head reads."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.models.buffers import kept_buffers
+from ncscope.models.forward import forward, logits_of
+from ncscope.models.heads import find_head
+from ncscope.models.measuring import measuring, unwrapped
+from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.probing.batches import device_of, peek, split
+from ncscope.stats.moments import ClassMoments
+
+Take = Callable[[Tensor, Tensor], None]
+
+
+def head_features(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    has_head: bool = True,
+    on_batch: Callable[[], None] = lambda: None,
+) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"]]:
+    """Features that the head reads, in float32 on the CPU, and the labels.
+
+    Args:
+        model: As of `probe_model`; it is left exactly as it was.
+        loader: Yields ``(inputs, labels)``, or mappings with ``labels``, one a sample.
+        has_head: False for a model without a classifier, whose outputs are the features.
+        on_batch: Called after each batch.
+
+    Raises:
+        InputError: If the loader is empty, or no head with one row a sample is found.
+
+    Cost: one forward pass, and 4nd bytes twice, while the batches are put together.
+
+    Example:
+        >>> data = torch.utils.data.TensorDataset(torch.randn(10, 4), torch.arange(10) % 2)
+        >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+        >>> features, labels = head_features(model, torch.utils.data.DataLoader(data, 4))
+        >>> features.shape, labels.tolist()
+        (torch.Size([10, 3]), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1])
+    """
+    kept: list[tuple[Tensor, Tensor]] = []
+
+    def take(features: Tensor, labels: Tensor) -> None:
+        kept.append((features.float().cpu(), labels.cpu()))
+        on_batch()
+
+    _run(model, loader, has_head, take)
+    features, labels = zip(*kept, strict=True)
+    return torch.cat(features), torch.cat(labels)
+
+
+def head_moments(
+    model: nn.Module,
+    loader: Iterable[Any],
+    num_classes: int,
+    *,
+    has_head: bool = True,
+    on_batch: Callable[[], None] = lambda: None,
+) -> ClassMoments:
+    """Class moments of the features that the head reads, whatever the number of samples.
+
+    Args:
+        model: As of `head_features`, like all but the next.
+        loader: Of the samples.
+        num_classes: Labels are below it.
+        has_head: Whether the model has a classifier.
+        on_batch: Called after each batch.
+
+    Raises:
+        InputError: As `head_features`; or if a label is out of range, or a feature not finite.
+    """
+    gathered: list[ClassMoments] = []
+
+    def take(features: Tensor, labels: Tensor) -> None:
+        if not gathered:
+            gathered.append(ClassMoments(num_classes, features.shape[1], device=features.device))
+        gathered[0].update(features, labels)
+        on_batch()
+
+    _run(model, loader, has_head, take)
+    return gathered[0]
+
+
+def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) -> None:
+    """Hand over the features of each batch with its labels."""
+    model = unwrapped(model)
+    device = device_of(model)
+    with measuring(model), kept_buffers(model):
+        first, batches = peek(loader)  # inside: a loader draws its seed when it starts
+        if not has_head:
+            for batch in batches:
+                inputs, labels = split(batch, device)
+                take(logits_of(forward(model, inputs)), labels)
+            return
+        head = find_head(model, split(first, device)[0])
+        if head.rows == "token":
+            fix = "rank models that classify whole samples"
+            raise InputError(expected="a head of one row a sample", found="one a token", fix=fix)
+        with Taps(model, [], head.name, rows=head.rows) as taps:
+            for batch in batches:
+                inputs, labels = split(batch, device)
+                forward(model, inputs)
+                take(taps.features[HEAD_INPUT], labels)

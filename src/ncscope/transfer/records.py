@@ -1,0 +1,156 @@
+"""Checkpoints on one downstream set side by side: a plain record, and what must be known of it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from ncscope.transfer.correlations import Correlation, correlations
+from ncscope.transfer.probes.probe import Measure
+
+
+class Score(NamedTuple):
+    """A score that is to predict transfer.
+
+    Attributes:
+        name: As a table or an axis shows it.
+        better: 1 if the greater is said to transfer better, -1 if the smaller.
+    """
+
+    name: str
+    better: int
+
+
+SCORES: Mapping[str, Score] = {
+    "vci": Score("VCI", -1),
+    "fuzziness": Score("fuzziness", -1),
+    "nc1_quotient": Score("squared distance", -1),
+    "cosine_within": Score("cosine distance", -1),
+    "cdnv": Score("CDNV", -1),
+    "h_score": Score("H-score", 1),
+    "log_me": Score("LogME", 1),
+}
+"""Scores on downstream samples: there variation within the classes is noise."""
+
+PRETRAINING = "pretraining_"
+PRETRAINING_SCORES: Mapping[str, Score] = {
+    PRETRAINING + key: Score(f"{SCORES[key].name}, pretraining", 1)
+    for key in ("vci", "fuzziness", "nc1_quotient", "cosine_within", "cdnv")
+}
+"""Scores on pretraining samples: there variation within the classes is what may be of use."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A checkpoint on the downstream set.
+
+    Attributes:
+        name: Of the checkpoint.
+        scores: By key of `SCORES`, and of `PRETRAINING_SCORES` where its samples were given.
+        accuracy: Of the linear probe on held-out samples.
+        strength: Of the probe's penalty, chosen on validation samples.
+    """
+
+    name: str
+    scores: Mapping[str, float]
+    accuracy: float
+    strength: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Checkpoints on one downstream set, the best probe first.
+
+    Attributes:
+        checkpoints: What each came to.
+        correlations: By score, of the score with the accuracy: see `correlations`. Scores that
+            are not finite for every checkpoint have none, nor has any over two checkpoints.
+        measure: Which accuracy.
+    """
+
+    checkpoints: Sequence[Ranked]
+    correlations: Mapping[str, Mapping[str, Correlation]]
+    measure: Measure
+
+    @property
+    def order(self) -> list[str]:
+        """Names of the checkpoints, the best probe first."""
+        return [each.name for each in self.checkpoints]
+
+    @property
+    def scores(self) -> Mapping[str, Score]:
+        """The scores that were computed, by key."""
+        known = {**SCORES, **PRETRAINING_SCORES}
+        return {key: known[key] for key in self.checkpoints[0].scores}
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the correlations must know: that they are few, or why there is none."""
+        return [*_too_few(len(self.checkpoints)), *_undefined(self), *_saturated(self)]
+
+
+def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 0) -> Ranking:
+    """Checkpoints side by side.
+
+    Args:
+        found: Each on the same downstream set, with the same scores.
+        measure: Of their accuracies.
+        seed: Of the intervals' draws.
+    """
+    best_first = sorted(found, key=lambda each: each.accuracy, reverse=True)
+    return Ranking(best_first, _correlations(best_first, seed), measure)
+
+
+_LEAST_VCI = 1e-9  # below, it is rounding
+_LEAST, _FEW = 3, 5
+"""Checkpoints from which on a correlation can tell something, and up to which it tells little."""
+
+
+def _too_few(count: int) -> list[str]:
+    if count == 1:
+        return ["One checkpoint: there is nothing to correlate."]
+    if count == 2:
+        return ["Two checkpoints: any score would have a correlation of 1 or -1, so there is none."]
+    if count <= _FEW:
+        once = f"once in {math.factorial(count)} times"
+        alone = f"A score that is worth nothing puts {count} checkpoints in the right order {once}"
+        return [f"{alone}, and there are several scores: the coefficients tell little."]
+    return []
+
+
+def _undefined(ranking: Ranking) -> list[str]:
+    """Scores and accuracies that nothing can be said to go with."""
+    checkpoints = ranking.checkpoints
+    if len(checkpoints) < _LEAST:
+        return []
+    notes = []
+    if checkpoints[0].accuracy == checkpoints[-1].accuracy:
+        notes = ["All probes have the same accuracy: nothing can go with it."]
+    for key, score in ranking.scores.items():
+        lacking = [each.name for each in checkpoints if not math.isfinite(each.scores[key])]
+        if lacking:
+            notes.append(f"{score.name} is not finite for {lacking[0]}: it has no correlation.")
+    return notes
+
+
+def _saturated(ranking: Ranking) -> list[str]:
+    """VCI at its end, where more dimensions than samples take it."""
+    least = [each.name for each in ranking.checkpoints if each.scores.get("vci", 1) < _LEAST_VCI]
+    if not least:
+        return []
+    why = "its classes do not vary, or its features have as many dimensions as there are samples"
+    return [f"VCI is 0 for {least[0]}: {why}. VCI and the H-score do not tell such apart."]
+
+
+def _correlations(found: Sequence[Ranked], seed: int) -> dict[str, dict[str, Correlation]]:
+    if len(found) < _LEAST:
+        return {}
+    accuracies = [each.accuracy for each in found]
+    by_score = {key: [each.scores[key] for each in found] for key in found[0].scores}
+    return {
+        key: correlations(values, accuracies, seed=seed)
+        for key, values in by_score.items()
+        if torch.isfinite(torch.tensor(values)).all()
+    }

@@ -1,0 +1,252 @@
+"""The command `ncscope transfer`: checkpoints and images in the files that people have."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from ncscope.api.named_checkpoints import rank_models
+from ncscope.api.named_images import Setting, training_and_test_images
+from ncscope.cli import main
+from ncscope.cli.transfer import repeated
+from ncscope.models.catalogue import build
+from ncscope.models.features import features_and_logits
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.statistics import finish
+from ncscope.training.data.catalogue import load
+from ncscope.training.data.downstream_sets import seen_as
+from ncscope.transfer import rank_checkpoints
+from ncscope.transfer.ranking import transfer_scores
+
+timm = pytest.importorskip("timm")
+
+K, EACH = 3, 6
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run the command in a scratch folder; exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        with pytest.raises(SystemExit) as stopped:
+            main(["transfer", *map(str, words)])
+        captured = capsys.readouterr()
+        return stopped.value.code, captured.out, captured.err
+
+    return call
+
+
+def photographs(folder: str, each: int = EACH, seed: int = 0) -> None:
+    """Noise with a stripe that tells the class, in a folder for each class."""
+    random = np.random.default_rng(seed)
+    for label, name in enumerate(("ant", "bee", "cat")):
+        (Path(folder) / name).mkdir(parents=True)
+        for number in range(each):
+            pixels = random.integers(0, 256, (24, 24, 3))
+            pixels[8 * label : 8 * label + 8] //= 3
+            path = Path(folder) / name / f"{number}.png"
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+
+
+def networks(*outputs: int) -> dict[str, torch.nn.Module]:
+    """Networks of the catalogue, each with outputs of its own, and files of their weights."""
+    made = {}
+    for seed, count in enumerate(outputs):
+        torch.manual_seed(seed)
+        made[f"small-residual@{seed}.pt"] = build(
+            "small-residual", count, in_channels=1, image_size=8
+        ).eval()
+        torch.save(made[f"small-residual@{seed}.pt"].state_dict(), f"{seed}.pt")
+    return made
+
+
+def features_of(model: torch.nn.Module, images) -> torch.Tensor:
+    inputs = torch.stack([images[index][0] for index in range(len(images))])
+    with torch.no_grad():
+        return features_and_logits(model, inputs)[0]
+
+
+def found_in(out: str) -> dict:
+    return json.loads(out, parse_constant=pytest.fail)
+
+
+def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on(run):
+    models = networks(4, 40)  # the photographs have three classes
+    photographs("photos/train")
+    photographs("photos/test", each=2, seed=1)
+    words = ["--models", *models, "--data", "photos", "--pretraining", "digits"]
+    code, out, err = run(*words, "--json")
+    assert (code, err) == (0, "")
+    found = found_in(out)
+    source = load("digits")
+    data = seen_as(training_and_test_images(Setting("photos"), seed=0), source)
+    train, test, first = (
+        {name: features_of(model, images) for name, model in models.items()}
+        for images in (data.train, data.test, source.train)
+    )
+    known = rank_checkpoints(
+        train,
+        data.train.labels,
+        test_features=test,
+        test_labels=data.test.labels,
+        pretraining={name: (rows, source.train.labels) for name, rows in first.items()},
+    )
+    assert [each["name"] for each in found["checkpoints"]] == known.order
+    for each, expected in zip(found["checkpoints"], known.checkpoints, strict=True):
+        assert each["accuracy"] == expected.accuracy
+        assert each["scores"] == pytest.approx(expected.scores, rel=1e-4, abs=1e-9)
+    assert (found["data"], found["train"], found["test"]) == ("photos", 18, 6)
+    assert not Path("runs").exists()
+
+
+def test_models_of_timm_on_photographs_with_the_set_they_were_trained_on(run):
+    photographs("photos/train")
+    photographs("photos/test", each=2, seed=1)
+    photographs("first", each=2, seed=2)
+    torch.manual_seed(0)
+    for outputs, name in ((5, "five"), (0, "headless")):
+        save_file(
+            timm.create_model("test_vit", num_classes=outputs).state_dict(), f"{name}.safetensors"
+        )
+    names = [f"timm:test_vit@{name}.safetensors" for name in ("five", "headless")]
+    words = ["--models", *names, "--data", "photos", "--pretraining", "first", "--json"]
+    code, out, err = run(*words, "--measure", "mean-per-class", "--batch-size", "4")
+    assert (code, err) == (0, "")
+    found = found_in(out)
+    assert (found["train"], found["test"], found["measure"]) == (18, 6, "mean per class")
+    assert_pretraining_is_of_all_images(found["checkpoints"])
+
+
+def assert_pretraining_is_of_all_images(checkpoints: list[dict]) -> None:
+    """Of the headless model, whose outputs are the features."""
+    model = timm.create_model("test_vit", num_classes=0).eval()
+    model.load_state_dict(load_file("headless.safetensors"))
+    settings = timm.data.resolve_model_data_config(model)
+    prepared = timm.data.create_transform(**settings, is_training=False)
+    files = sorted(Path("first").rglob("*.png"))
+    with torch.no_grad():
+        rows = model(torch.stack([prepared(Image.open(path).convert("RGB")) for path in files]))
+    moments = ClassMoments(K, rows.shape[1])
+    moments.update(rows, torch.arange(K).repeat_interleave(2))
+    known = transfer_scores(finish(moments))
+    (found,) = (each["scores"] for each in checkpoints if "headless" in each["name"])
+    for key in ("vci", "cdnv", "cosine_within"):
+        assert found[f"pretraining_{key}"] == pytest.approx(known[key], rel=1e-4)
+
+
+def test_progress_reaches_its_end_and_a_fifth_is_held_out_where_there_are_no_test_images(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    photographs("photos", each=10)
+    torch.manual_seed(0)
+    torch.save(timm.create_model("test_resnet", num_classes=4).state_dict(), "net.pt")
+    said = []
+    report = rank_models(
+        ["timm:test_resnet@net.pt"],
+        Setting("photos", batch_size=7),
+        on_step=lambda part, done, total: said.append((part, done, total)),
+    )
+    assert (report.facts["train"], report.facts["test"]) == (24, 6)
+    batches = 4 + 1
+    assert said[0][1:] == (0, batches)
+    assert said[-1] == ("timm:test_resnet@net.pt: probe", batches, batches)
+    assert report.ranking.notes[0] == "One checkpoint: there is nothing to correlate."
+
+
+def samples(seed: int, size: float = 1.0) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    labels = np.arange(60) % 3
+    return {"features": np.eye(5)[labels] + size * random.normal(size=(60, 5)), "labels": labels}
+
+
+def test_features_in_files(run):
+    files = ["1.0.npz", "0.5.npz"]
+    for file in files:
+        np.savez(file, **samples(0, float(file.removesuffix(".npz"))))
+    code, out, err = run("--models", *files, "--seed", "3", "--out", "ranking.json")
+    assert (code, err) == (0, "")
+    said = (*files, "LogME", "Two checkpoints: any score would", "Written: ranking.json")
+    assert all(words in out for words in said)
+    found = found_in(Path("ranking.json").read_text())
+    labels = samples(0)["labels"]
+    known = rank_checkpoints({name: np.load(name)["features"] for name in files}, labels, seed=3)
+    assert [each["name"] for each in found["checkpoints"]] == known.order == files[::-1]
+    accuracies = [each["accuracy"] for each in found["checkpoints"]]
+    assert accuracies == [each.accuracy for each in known.checkpoints]
+
+
+@pytest.mark.slow
+def test_without_a_word_results_go_to_a_folder(run):
+    np.savez("a.npz", **samples(0))
+    code, out, _ = run("--models", "a.npz")
+    written = sorted(path.name for path in Path("runs/transfer").iterdir())
+    assert (code, written) == (0, ["ranking.html", "ranking.json", "ranking.png"])
+    assert all(f": runs/transfer/{name}" in out for name in written)
+
+
+def bad_inputs():
+    """Words of the command line, and what is said of them; the files they name are written."""
+    good = samples(0)
+    np.savez("a.npz", **good)
+    np.savez("short.npz", **{name: value[:-1] for name, value in good.items()})
+    np.savez("other.npz", **good | {"labels": (good["labels"] + 1) % 3})
+    np.savez("empty.npz", **good | {"features": np.zeros((60, 0))})
+    np.savez("worn.npz", **good | {"features": np.where(good["labels"][:, None] > 1, np.nan, 1)})
+    np.savez("one.npz", **good | {"labels": 0 * good["labels"]})
+    torch.save({"weight": torch.zeros(2)}, "weights.pt")
+    Path("half/test/a").mkdir(parents=True)
+    files = "--models a.npz"
+    yield f"{files} short.npz", "the same samples in short.npz as in a.npz, found labels of shape"
+    yield f"{files} other.npz", "as in a.npz, found label 1 at row 0, there 0"
+    yield f"{files} empty.npz", "features of shape (n, d) of empty.npz, found shape (60, 0)"
+    yield f"{files} worn.npz", "finite features of worn.npz, found NaN or Inf in 20 of 60 rows"
+    yield "--models one.npz", "at least two classes with samples of one.npz"
+    yield f"{files} a.npz", "every checkpoint once, found a.npz twice"
+    yield f"{files} nowhere.npz", "nothing at nowhere.npz"
+    yield f"{files} --pretraining digits", "--data with --pretraining, found none"
+    yield f"{files} --out ranking.txt", "a folder, or a file name ending in .html"
+    yield f"{files} --out nowhere/r.png", "a folder nowhere to write in, found none of that name"
+    yield f"{files} --data digits", "leave --data out"
+    yield "--data digits", "'--models'"
+    yield "--models timm:resnet18@weights.pt", "--data with timm:resnet18@weights.pt, found none"
+    yield "--models weights.pt --data digits", "pass MODEL@weights.pt"
+    yield "--models small-resnt --data digits", "the nearest is small-resnet"
+    yield "--models small-resnet --data digits", "pass small-resnet@FILE"
+    yield "--models timm:resnet18 --data digits", "pass timm:resnet18@FILE, or --download"
+    yield "--models timm:resnet18@gone.pt --data digits", "weights of timm:resnet18, found nothing"
+    yield "--models small-resnet@weights.pt --data digits", "name the model that was saved"
+    yield "--models small-resnet@weights.pt --data nowhere", "found 'nowhere'; pass one of digits"
+    yield "--models small-resnet@weights.pt --data half", "a folder train in half, found test only"
+    yield "--models small-resnet@weights.pt --data digits --device tpu", "a device tpu"
+    yield "--models small-resnet@weights.pt --data digits --measure top-5", "top-5"
+
+
+def test_bad_input_is_one_line_and_exit_code_two(run):
+    for words, said in bad_inputs():
+        code, out, err = run(*words.split())
+        assert (code, out) == (2, ""), (words, err)
+        assert err.startswith("error: "), words
+        assert err.count("\n") == 1, words
+        assert said in err, (words, err)
+
+
+def test_a_model_whose_features_are_not_finite_is_named(run):
+    (name,) = networks(4)
+    weights = torch.load("0.pt", weights_only=True)
+    first = next(iter(weights))
+    torch.save(weights | {first: torch.full_like(weights[first], torch.nan)}, "0.pt")
+    code, _, err = run("--models", name, "--data", "digits")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"of {name}, found NaN" in err
+
+
+def test_an_option_is_repeated_before_each_of_its_values():
+    words = ["--models", "a", "b", "--json", "--models=c", "d", "-h", "e"]
+    once = ["--models", "a", "--models", "b", "--json", "--models=c", "--models", "d", "-h", "e"]
+    assert repeated(words, "--models") == once

@@ -1,0 +1,46 @@
+"""Models by name with weights of one's own, whose number of outputs the weights tell."""
+
+import pytest
+import torch
+
+from ncscope.errors import InputError
+from ncscope.models.catalogue import build
+from ncscope.models.libraries import open_model
+
+timm = pytest.importorskip("timm")
+models = pytest.importorskip("torchvision.models")
+
+SHAPE = 3, 16, 16
+MADE = {
+    "small-resnet": lambda outputs: build("small-resnet", outputs, image_size=16),
+    "timm:test_resnet": lambda outputs: timm.create_model("test_resnet", num_classes=outputs),
+    "timm:test_vit": lambda outputs: timm.create_model("test_vit", num_classes=outputs),
+    "torchvision:squeezenet1_1": lambda outputs: models.squeezenet1_1(num_classes=outputs),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_weights_tell_how_many_outputs_there_are(name):
+    for outputs in (2, 7):
+        weights = MADE[name](outputs).state_dict()
+        opened = open_model(name, None, SHAPE, weights=weights)
+        found = opened.model.state_dict()
+        assert opened.has_head
+        assert all(torch.equal(found[key], value) for key, value in weights.items())
+
+
+def test_weights_without_a_head_make_a_model_whose_outputs_are_features():
+    weights = MADE["timm:test_vit"](0).state_dict()
+    opened = open_model("timm:test_vit", None, SHAPE, weights=weights)
+    assert not opened.has_head
+    with pytest.raises(InputError, match=r"head\.\w+ of shape .*found no head"):
+        open_model("timm:test_vit", 3, SHAPE, weights=weights)
+
+
+def test_weights_of_another_model_are_refused():
+    weights = MADE["timm:test_vit"](5).state_dict()
+    with pytest.raises(InputError) as refused:
+        open_model("small-resnet", None, SHAPE, weights=weights)
+    assert refused.value.fix == "name the model that was saved"
+    with pytest.raises(InputError, match="pass small-resnet@FILE"):
+        open_model("small-resnet", None, SHAPE, weights_from="small-resnet@FILE")
