@@ -5,7 +5,7 @@ Source: INFO section 5.2, figures 3 and 4. Command: ``ncscope reproduce info/con
 Two networks start from the same weights and see the data in another order, augmented otherwise.
 Between them lie the networks of `interpolated`, with the statistics of their batch norms
 interpolated as they are, and once more with `reestimated` ones: averages over the training images,
-not augmented, in the batches of training.
+not augmented, in mixed batches of training's size.
 
 At the paper's scale as `paper_training` says, at learning rates 0.03, 0.003 and 0.0003 on CIFAR-10,
 and 0.03 on CIFAR-100.
