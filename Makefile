@@ -4,6 +4,10 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
+# Compiled modules are kept, also where the environment says not to: a suite of many processes
+# would compile everything again in each of them.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test test-all lint bench docs figures clean
 
 $(STAMP): pyproject.toml

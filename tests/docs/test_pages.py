@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,14 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         yield
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if with_code(page)], ids=name_of)
+def with_code_by_pace() -> Iterator[object]:
+    """The pages with code: those that one reads first, and the others beyond the default suite."""
+    for page in filter(with_code, PAGES):
+        first = name_of(page) in ("README.md", "docs/tutorials/measure-my-model.md")
+        yield pytest.param(page, marks=() if first else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("page", list(with_code_by_pace()), ids=name_of)
 def test_code_of_page_runs(page: Path):
     run_page(page)
 

@@ -38,6 +38,7 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
     return calls
 
 
+@pytest.mark.slow
 def test_the_bar_counts_epochs_and_ends_full_also_when_resumed(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         seen(tmp_path / "stopped", stop=EPOCHS + 2)

@@ -54,6 +54,7 @@ def falls_on_grid(values: list[float]) -> float:
     return GRID[start]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_both_fall_from_where_a_fine_grid_says(name: str):
     line = LINES[name]

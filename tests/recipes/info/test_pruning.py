@@ -37,6 +37,7 @@ def rows() -> list[Row]:
     return rows_of(part)
 
 
+@pytest.mark.slow
 def test_nothing_pruned_is_the_dense_network_beside_itself(rows: list[Row]) -> None:
     (training,) = short().runs.values()
     bench = prepared(training, Work())

@@ -24,6 +24,7 @@ def claims(rows: list[dict]) -> dict[str, bool]:
     return {claim["claim"]: claim["held"] for claim in RECIPE.claims(TINY, rows)}
 
 
+@pytest.mark.slow
 def test_claims_about_minima_hold_and_short_descents_have_not_arrived(rows: list[dict]):
     held = claims(rows)
     for scaling in ("Plain", "Printed"):

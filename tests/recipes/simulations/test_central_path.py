@@ -101,6 +101,7 @@ def test_figures_draw_every_part(rows: list[Row]) -> None:
             assert axes.lines
 
 
+@pytest.mark.slow
 def test_two_classes_have_one_singular_value() -> None:
     config = CentralPathConfig(
         num_classes=2, dim=2, per_class=2, points=9, last=1e5, descent_steps=(8, 16)

@@ -26,8 +26,10 @@ def run(**settings: object) -> tuple[MUFMConfig, list[dict]]:
         {},
         {"scaling": "printed"},
         {"model": "layered", "depth": 3},
-        {"loss": "cross-entropy"},
-        {"model": "layered", "loss": "cross-entropy", "depth": 2},
+        pytest.param({"loss": "cross-entropy"}, marks=pytest.mark.slow),
+        pytest.param(
+            {"model": "layered", "loss": "cross-entropy", "depth": 2}, marks=pytest.mark.slow
+        ),
     ],
     ids=lambda settings: "-".join(map(str, settings.values())) or "default",
 )

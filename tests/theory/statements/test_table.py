@@ -90,16 +90,8 @@ def test_an_unknown_id_names_the_nearest(wanted: str, nearest: str) -> None:
         check_all(seed=0, only=wanted)
 
 
-def by_statement() -> Iterator[object]:
-    """The first broken formula of every statement, and the others beyond the default suite."""
-    seen = set()
-    for broken in BREAKS:
-        name, further = f"{broken.statement}-{broken.name}", broken.statement in seen
-        seen.add(broken.statement)
-        yield pytest.param(broken, id=name, marks=pytest.mark.slow if further else ())
-
-
-@pytest.mark.parametrize("broken", list(by_statement()))
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: f"{broken.statement}-{broken.name}")
 def test_a_broken_formula_fails(broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broken.module, broken.name, broken.broken)
     (result,) = check_all(seed=0, only=broken.statement)

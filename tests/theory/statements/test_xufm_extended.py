@@ -7,6 +7,7 @@ from ncscope.theory.statements import xufm_extended
 from ncscope.theory.surrogates.extended import nonzero_limit
 
 
+@pytest.mark.slow
 def test_points_of_smaller_nuclear_norm_are_checked_at_the_loads_stated() -> None:
     shares: dict[int, list[float]] = {5: [], 15: []}
     for seed in range(4):

@@ -89,6 +89,7 @@ def test_factors_are_balanced(factors: int):
     assert min(shares) > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [3, 6])
 @pytest.mark.parametrize(
     "factors", [2, 3, *(pytest.param(deep, marks=pytest.mark.slow) for deep in (4, 5))]

@@ -97,6 +97,7 @@ def test_no_perturbation_of_the_minimiser_is_lower(problem: UFM) -> None:
         assert float(problem.objective(moved)) > best.objective - 1e-14
 
 
+@pytest.mark.slow
 @every_regime
 def test_random_starts_end_at_the_minimum(problem: UFM) -> None:
     starts_end_at_the_minimum(problem, 2)

@@ -46,6 +46,7 @@ def test_images_of_a_class_share_its_pattern_up_to_a_shift():
     assert (train.labels[nearest] == test.labels).float().mean() > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [warped_digits, patterns])
 def test_pixels_alone_do_not_suffice(make):
     """A linear rule is far from chance and from perfect on held-out images."""

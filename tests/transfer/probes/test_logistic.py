@@ -76,6 +76,7 @@ def digits():
     return torch.from_numpy(images / 16), torch.from_numpy(labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "samples",
     [
@@ -194,3 +195,12 @@ def test_on_a_gpu_the_same():
     there = fit_logistic(features.cuda(), labels.cuda(), 0.1, tolerance=1e-12).probe
     assert there.weight.is_cuda
     torch.testing.assert_close(there.weight.cpu(), here.weight, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e12])
+def test_classes_far_apart_are_fitted_down_to_the_rounding(scale):
+    features, labels = blobs(40, 6, 3, seed=0)
+    apart = scale * (features + 9 * torch.eye(6)[labels])
+    for fit in logistic_path(apart, labels, [1.0, 1e-3, 1e-6]):
+        assert torch.equal(fit.probe.predict(apart), labels)
+        assert fit.objective < 1e-6

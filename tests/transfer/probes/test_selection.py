@@ -27,6 +27,7 @@ def split_digits():
     return *halves, test, y_test
 
 
+@pytest.mark.slow
 def test_on_digits_the_accuracy_is_scikit_learns():
     train, held_out, y_train, y_held_out, test, y_test = split_digits()
     chosen = choose_probe(train, y_train, held_out, y_held_out)
@@ -91,6 +92,7 @@ def test_mean_per_class_accuracy_is_scikit_learns_balanced_accuracy():
     labels = torch.randint(0, 5, (60,), generator=draws)
     predicted = torch.where(torch.rand(60, generator=draws) < 0.6, labels, 0)
     mine = mean_per_class_accuracy(predicted, labels)
+    assert mine == mean_per_class_accuracy(predicted * 10**12, labels * 10**12)
     known = balanced_accuracy_score(labels.numpy(), predicted.numpy())
     assert mine == pytest.approx(known, abs=1e-12)
 
