@@ -149,6 +149,18 @@ def test_the_folder_holds_one_sweep(tmp_path):
         sweep("halving", SIX[:5], out=tmp_path, resume=True)
     with pytest.raises(InputError, match="found another scale; pass another --out"):
         sweep("halving", SIX, out=tmp_path, scale="paper", resume=True)
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(asked | {"until": 3}))
+    with pytest.raises(InputError, match="found another until; pass another --out"):
+        sweep("halving", SIX, out=tmp_path, resume=True)
+
+
+def test_the_folder_of_a_single_run_is_left_as_it_is(tmp_path):
+    reproduce("halving", out=tmp_path, overrides={"start": 1})
+    before = (tmp_path / "report.html").read_bytes()
+    for resume in (False, True):
+        with pytest.raises(InputError, match="the folder of a sweep, found one of a single run"):
+            sweep("halving", [{"start": 1}], out=tmp_path, resume=resume)
+    assert (tmp_path / "report.html").read_bytes() == before
 
 
 def test_a_run_in_the_way_is_not_taken_for_one_of_the_sweep(tmp_path):

@@ -169,11 +169,12 @@ def test_features_in_files(run):
     files = ["1.0.npz", "0.5.npz"]
     for file in files:
         np.savez(file, **samples(0, float(file.removesuffix(".npz"))))
-    code, out, err = run("--models", *files, "--seed", "3", "--out", "ranking.json")
+    target = "[bold]ranking.json"
+    code, out, err = run("--models", *files, "--seed", "3", "--out", target)
     assert (code, err) == (0, "")
-    said = (*files, "LogME", "Two checkpoints: any score would", "Written: ranking.json")
+    said = (*files, "LogME", "Two checkpoints: any score would", f"Written: {target}")
     assert all(words in out for words in said)
-    found = found_in(Path("ranking.json").read_text())
+    found = found_in(Path(target).read_text())
     labels = samples(0)["labels"]
     known = rank_checkpoints({name: np.load(name)["features"] for name in files}, labels, seed=3)
     assert [each["name"] for each in found["checkpoints"]] == known.order == files[::-1]

@@ -108,6 +108,9 @@ def test_the_tables_fit_into_80_columns(ranking):
     shown = ("timm:", "1.3e-05", "0.0123", "0.00456", "0.000123", "0.00789", "-0.312")
     (row,) = (line for line in lines if "-0.312" in line)
     assert all(words in row for words in shown)
+    none = dict.fromkeys(("fuzziness", "nc1_quotient", "cosine_within", "cdnv"), math.nan)
+    undefined = ranking_of([replace(long[0], scores=scores | none)])
+    assert "-0.312" in io_of(ranking_tables(undefined)[0])
     text = "".join(io_of(table) for table in ranking_tables(ranking))
     assert all(words in text for words in (*ranking.order, "LogME", "Kendall"))
 

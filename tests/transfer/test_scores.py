@@ -52,6 +52,13 @@ def test_log_me_does_not_see_rotation_and_scale():
     torch.testing.assert_close(turned, plain, rtol=1e-9, atol=1e-9)
 
 
+def test_features_that_are_all_zero_say_nothing():
+    labels = torch.tensor([0, 0, 0, 1])
+    found = float(log_me(statistics(torch.zeros(4, 3, dtype=torch.float64), labels)))
+    known = [-(1 + np.log(2 * np.pi * share)) / 2 for share in (3 / 4, 1 / 4)]
+    assert found == pytest.approx(np.mean(known))
+
+
 def test_h_score_is_the_trace_and_the_complement_of_vci():
     features, labels = blobs(50, 8, 4, seed=1)
     means = torch.stack([features[labels == c].mean(0) for c in range(4)])[labels]

@@ -75,7 +75,7 @@ def rank_models(
     """Rank classifiers of images by how well their features transfer to a data set.
 
     Their heads are not used: a model may have been trained on any number of other classes. The
-    scores and the probe see training images; the accuracy is of held-out ones.
+    scores and the probe see training and validation images; the accuracy is of held-out ones.
 
     Args:
         names: As of `checkpoint_named`.

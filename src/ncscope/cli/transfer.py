@@ -180,10 +180,11 @@ def _print(report: "TransferReport", target: Path | None, json: bool) -> None:
     for table in ranking_tables(report.ranking):
         console.print(table)
     for note in report.ranking.notes:
-        console.print(note, highlight=False)
+        console.print(note, highlight=False, markup=False)
     from ncscope.api.transfer import IN_FOLDER
 
     if target is not None:
         files = IN_FOLDER if target.is_dir() else {"Written": ""}
         for kind, name in files.items():
-            console.print(f"{kind}: {target / name}", soft_wrap=True, highlight=False)
+            where = f"{kind}: {target / name}"
+            console.print(where, soft_wrap=True, highlight=False, markup=False)

@@ -45,7 +45,7 @@ def ranking_summaries(ranking: Ranking) -> list[Summary]:
         Summary(
             f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
             "held-out samples, the best first; λ, the strength of its penalty; scores of the "
-            "training samples.",
+            "samples that it is fitted to.",
             [ranking.measure, "λ", *_names(ranking, own)],
             _lines(ranking, own, probed),
         ),
@@ -181,8 +181,13 @@ _NARROW = {
     "squared distance": "squared\ndist.",
     "cosine distance": "cosine\ndist.",
     "H-score": "H-\nscore",
+    "undefined": "unde-\nfined",
 }
-"""Headings in several lines, so that ten columns fit into 80 characters."""
+"""Words in several lines, so that ten columns fit into 80 characters."""
+
+
+def _narrow(words: str) -> str:
+    return _NARROW.get(words, words)
 
 
 def _table(summary: Summary) -> Table:
@@ -196,9 +201,9 @@ def _table(summary: Summary) -> Table:
     )
     table.add_column("", min_width=8, overflow="fold")
     for column in summary.columns:
-        table.add_column(_NARROW.get(column, column), justify="right", no_wrap=True)
+        table.add_column(_narrow(column), justify="right", no_wrap=True)
     for name, cells in summary.lines.items():
-        table.add_row(Text(name), *cells)
+        table.add_row(Text(name), *(cells if beside else map(_narrow, cells)))
     return table
 
 

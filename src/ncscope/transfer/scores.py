@@ -84,6 +84,8 @@ class _Profile:
 
     def least(self) -> Float[Tensor, " k"]:
         """The least value, from a grid of ratios and golden sections around its best."""
+        if not len(self.values):  # features that are all 0: the same at every ratio
+            return torch.log(self.unseen / self.n)
         eps = torch.finfo(self.values.dtype).eps
         ends = math.log(eps * float(self.values[-1])), math.log(float(self.values[0]) / eps)
         grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(self.values)

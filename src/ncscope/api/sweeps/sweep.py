@@ -112,6 +112,9 @@ def _absolute(work: Work) -> Work:
 def _prepare(plan: Plan, resume: bool) -> None:
     """Write sweep.yaml; what an earlier sweep left is there only to resume."""
     RunFolder(plan.folder)
+    if RunFolder.config_of(plan.folder) is not None:
+        found = f"one of a single run, {plan.folder}"
+        raise InputError(expected="the folder of a sweep", found=found, fix="pass another --out")
     file = plan.folder / "sweep.yaml"
     begun = any(plan.folder.glob("*/config.yaml"))
     earlier = _parsed(file) if begun else None
@@ -122,7 +125,8 @@ def _prepare(plan: Plan, resume: bool) -> None:
         found = f"one with {'a sweep' if earlier else there[0].name} in it, {plan.folder}"
         raise InputError(expected="an output folder without runs", found=found, fix=fix)
     if earlier is not None and earlier != yaml.safe_load(asked):
-        key = next(key for key in plan.record if earlier.get(key) != yaml.safe_load(asked)[key])
+        wanted = yaml.safe_load(asked)
+        key = next(key for key in wanted | earlier if earlier.get(key) != wanted.get(key))
         found = f"another {key}" if key != "runs" else "other runs"
         raise InputError(expected=f"the sweep of {file}", found=found, fix="pass another --out")
     for run in there:

@@ -68,6 +68,7 @@ class Descent:
         self.passes = 0.0
         self._own = labels[None]
         self._penalised = penalised
+        self._rounding = torch.finfo(columns.dtype).eps * columns.shape[1]
         self._squares = columns.square().sum(1)
         self._secants = Secants(penalised.repeat(num_classes))
 
@@ -91,6 +92,7 @@ class Descent:
         How far it is above is estimated by $-\frac12\langle g,D\rangle$, of the gradient and the
         direction: the decrement of a Newton step, as far as BFGS knows the Hessian. It falls
         short of the truth up to fortyfold where the penalty is weak and classes are separable.
+        Below the rounding of the loss, $n\epsilon$, nothing is sought.
 
         Args:
             point: Where to begin: at the minimum for the λ before.
@@ -107,7 +109,8 @@ class Descent:
             gradient = point.slope + strength * point.weights * self._penalised
             direction = self._direction(point, gradient, strength)
             fall = float((gradient * direction).sum())
-            enough = tolerance * self.objective(point, strength)
+            # A loss is a sum of logarithms of 1 and more: less than their rounding is none.
+            enough = max(tolerance * self.objective(point, strength), self._rounding)
             if -fall / 2 <= enough:
                 return point
             moves = [(direction, self._margins(direction)), *chords]

@@ -56,10 +56,9 @@ def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " 
         0.5
     """
     labels = labels.to(predicted.device)
-    right = torch.bincount(labels, weights=(predicted == labels).double())
-    counts = torch.bincount(labels)
-    present = counts > 0
-    return float((right[present] / counts[present]).mean())
+    places, counts = labels.unique(return_inverse=True, return_counts=True)[1:]
+    right = torch.bincount(places, weights=(predicted == labels).double())
+    return float((right / counts).mean())
 
 
 MEASURES: Mapping[Measure, Callable[[Tensor, Tensor], float]] = {
