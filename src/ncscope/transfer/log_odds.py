@@ -9,7 +9,8 @@ from ncscope.errors import InputError
 def mean_log_odds(accuracies: Sequence[float]) -> float:
     r"""$\frac1T\sum_t\log\frac{p_t}{1-p_t}$ over downstream sets.
 
-    Source: VCI table 1, "MLO"; Kornblith, Shlens, Le 2019. Infinite where an accuracy is 0 or 1.
+    Source: VCI table 1, "MLO"; Kornblith, Shlens, Le 2019. Infinite where an accuracy is 0 or 1,
+    NaN where one is 0 and another 1.
 
     Args:
         accuracies: $p_t$ from 0 to 1, one a downstream set.
@@ -30,7 +31,7 @@ def mean_log_odds(accuracies: Sequence[float]) -> float:
 def mean_log_odds_gain(accuracies: Sequence[float], pretraining_accuracy: float) -> float:
     r"""$\frac1T\sum_t\log\frac{p_t}{1-p_t}-\log\frac{p_{pre}}{1-p_{pre}}$, MLOG.
 
-    Source: VCI (6). 0: downstream as good as in pretraining.
+    Source: VCI (6). 0: downstream as good as in pretraining. NaN where both are infinite.
 
     Args:
         accuracies: As of `mean_log_odds`.

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.errors import InputError
 from ncscope.transfer.probes.secants import Secants
 
 _MOST_ITERATIONS, _MOST_TRIALS = 10_000, 60
@@ -102,7 +103,8 @@ class Descent:
                 of the direction and of the line through the two.
 
         Raises:
-            RuntimeError: If that is not reached: the tolerance is below the rounding.
+            InputError: If that is not reached: of samples whose lengths are orders of magnitude
+                apart the minimum is too narrow.
         """
         chords = [] if before is None or before is point else [_chord(before, point)]
         for _ in range(_MOST_ITERATIONS):
@@ -115,8 +117,11 @@ class Descent:
                 return point
             moves = [(direction, self._margins(direction)), *chords]
             point, chords = self._step(point, moves, strength, enough), []
-        msg = f"{_MOST_ITERATIONS} iterations did not reach a tolerance of {tolerance:g}"
-        raise RuntimeError(msg)
+        raise InputError(
+            expected=f"a logistic fit within {tolerance:g} of its minimum at strength {strength:g}",
+            found=f"none in {_MOST_ITERATIONS} iterations",
+            fix="scale the samples to comparable lengths, or take a stronger penalty",
+        )
 
     def _direction(
         self, point: Point, gradient: Float[Tensor, "k q"], strength: float
