@@ -6,6 +6,8 @@ from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
 
+_ROWS = 4096
+
 
 def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""$\lVert W^\top/\lVert W\rVert_F-\tilde M/\lVert\tilde M\rVert_F\rVert_F^2$.
@@ -16,7 +18,7 @@ def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> F
 
     Source: MSE fig. 6. Range $[0,4]$; 0: the classifier is the class means, up to scale.
     """
-    return (_normalised(weight) - _normalised(frame)).square().sum()
+    return _squared_gap(weight, frame)
 
 
 def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
@@ -24,7 +26,7 @@ def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Floa
 
     Source: XUFM (28). Range $[0,2]$; 0: what bias-free minimisers reach.
     """
-    return torch.linalg.vector_norm(_normalised(weight) - _normalised(means))
+    return _squared_gap(weight, means).sqrt()
 
 
 def logit_etf_distance(
@@ -48,5 +50,9 @@ def logit_etf_distance(
     return total.sqrt()
 
 
-def _normalised(matrix: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
-    return matrix / torch.linalg.vector_norm(matrix)
+def _squared_gap(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    """Between two matrices of norm 1 each; some rows at a time, so that neither is copied whole."""
+    sizes = torch.linalg.vector_norm(first), torch.linalg.vector_norm(second)
+    pairs = zip(first.split(_ROWS), second.split(_ROWS), strict=True)
+    gaps = [(a / sizes[0] - b / sizes[1]).square().sum() for a, b in pairs]
+    return torch.stack(gaps).sum()

@@ -22,7 +22,8 @@ class Sources:
 
     Attributes:
         stats: Statistics of the classes present.
-        weight: Classifier weight with a row for every class; None if there is no classifier.
+        weight: Classifier weight with a row for every class, of any float type; None if there is
+            no classifier.
         bias: Classifier bias, or None.
         decisions: Counts of the second look; None if there was none.
         information: Entropies of the second look; None if there was none.
@@ -57,10 +58,11 @@ class Sources:
 
     @cached_property
     def present_weight(self) -> Float[Tensor, "k d"]:
-        """Rows of the weight of the classes present."""
+        """Rows of the weight of the classes present, in float64."""
         assert self.weight is not None
         all_present = len(self.stats.classes) == len(self.weight)
-        return self.weight if all_present else self.weight[self.stats.classes]
+        rows = self.weight if all_present else self.weight[self.stats.classes]
+        return rows.to(self.stats.means.dtype)
 
     @cached_property
     def weight_angles(self) -> Angles:
@@ -70,7 +72,9 @@ class Sources:
     @cached_property
     def mse(self) -> MseParts:
         """The decomposed MSE loss."""
-        bias = None if self.bias is None else self.bias[self.stats.classes]
+        bias = None
+        if self.bias is not None:
+            bias = self.bias[self.stats.classes].to(self.stats.means.dtype)
         return mse_parts(
             self.stats, self.discriminants, self.present_weight, bias, self.weight_decay
         )

@@ -308,10 +308,6 @@ def _measured(
     return Probed(record, stats)
 
 
-def _in_float64(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.to(torch.float64)
-
-
 def _sources(
     plan: _Plan,
     stats: Mapping[str, ClassStatistics],
@@ -321,8 +317,8 @@ def _sources(
 ) -> Sources:
     return Sources(
         stats[plan.name],
-        _in_float64(plan.weight),
-        _in_float64(plan.bias),
+        plan.weight,
+        plan.bias,
         decisions.get(plan.name),
         looked.get(plan.name),
         options.weight_decay,
