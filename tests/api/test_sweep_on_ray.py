@@ -15,6 +15,7 @@ from ncscope.api.studies import reproduce
 from ncscope.api.sweeps import grid, sweep
 from ncscope.errors import InputError
 from ncscope.training.work import Work
+from tests.interrupting import heeds_control_c
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -149,7 +150,7 @@ def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
     command = [Path(sys.executable).with_name("ncscope"), "sweep", "xufm/ufm"]
     command += ["--over", "seed=0,1,2", "--set", "settings=first", "--set", "first_steps=200"]
     command += ["--out", tmp_path / "sweep", "--cluster", cluster]
-    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
     while not list(tmp_path.glob("sweep/*/report.html")):
         assert first.poll() is None
         time.sleep(0.1)

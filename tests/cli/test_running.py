@@ -15,6 +15,7 @@ from ncscope.cli import main
 from ncscope.cli.app import app
 from ncscope.theory.statements.statement import Result
 from ncscope.training.data.catalogue import CATALOGUE
+from tests.interrupting import heeds_control_c
 
 NCSCOPE = Path(sys.executable).with_name("ncscope")
 
@@ -141,7 +142,7 @@ def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> 
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_goes_on_as_it_says(tmp_path) -> None:
     command = [NCSCOPE, "reproduce", "xufm/ufm", "--out", tmp_path / "run"]
-    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
     while not (tmp_path / "run" / "metrics.jsonl").exists():
         assert first.poll() is None
     first.send_signal(signal.SIGINT)

@@ -72,7 +72,7 @@ def _scatter(axes: Axes, name: str, group: Group, key: str) -> None:
             )
     found = pearson(group, key).value
     axes.plot([], [], " ", label=f"Pearson {found:.3f}".replace("-", "−"))
-    axes.legend(handlelength=0, handletextpad=0, borderaxespad=0.1)
+    axes.legend(loc="upper right", handlelength=0, handletextpad=0, borderaxespad=0.1)
     axes.margins(0.16)
     axes.xaxis.set_major_locator(MaxNLocator(5))
 
