@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from ncscope.cli.app import app
+from ncscope.cli.options import BatchSize, DataFolder, Device, Fetch, Preprocess, Workers
 from ncscope.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,22 +54,12 @@ def measure(
     weights: Annotated[
         Path | None, typer.Option(help="The model's weights: .safetensors, .pt or .pth.")
     ] = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch pretrained weights and data that are missing.")
-    ] = False,
-    data_folder: Annotated[
-        Path, typer.Option(help="Folder with the files of named data sets.")
-    ] = Path("data"),
+    download: Fetch = False,
+    data_folder: DataFolder = Path("data"),
     split: Annotated[
         Literal["train", "test"], typer.Option(help="Which images of the data set.")
     ] = "train",
-    preprocess: Annotated[
-        Literal["model", "data"] | None,
-        typer.Option(
-            help="Prepare images as the model's library or as the data set says; default the "
-            "model's, but for the catalogue's networks."
-        ),
-    ] = None,
+    preprocess: Preprocess = None,
     layers: Annotated[
         list[str] | None,
         typer.Option(
@@ -82,9 +73,9 @@ def measure(
     pool: Annotated[
         bool, typer.Option("--pool", help="Average feature maps over space, tokens over texts.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images a forward pass.")] = 64,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    workers: Workers = 0,
     num_classes: Annotated[
         int | None,
         typer.Option(

@@ -40,6 +40,19 @@ Accelerator = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 Devices = Annotated[int, typer.Option(min=1, help="How many a machine, a process each.")]
 Nodes = Annotated[int, typer.Option(min=1, help="How many machines.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")]
+Fetch = Annotated[
+    bool, typer.Option("--download", help="Fetch pretrained weights and data that are missing.")
+]
+DataFolder = Annotated[Path, typer.Option(help="Folder with the files of named data sets.")]
+Preprocess = Annotated[
+    Literal["model", "data"] | None,
+    typer.Option(
+        help="Prepare images as the model's library or as the data set says; default the "
+        "model's, but for the catalogue's networks."
+    ),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Images a forward pass.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 
 
 def on_one_device(

@@ -9,6 +9,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from ncscope.cli.app import app
+from ncscope.cli.options import BatchSize, DataFolder, Device, Fetch, Preprocess, Workers
 from ncscope.cli.progress import row_bar
 from ncscope.errors import InputError
 
@@ -78,22 +79,12 @@ def transfer(
             ".svg, .pdf; default runs/transfer, with --json none."
         ),
     ] = None,
-    download: Annotated[
-        bool, typer.Option("--download", help="Fetch pretrained weights and data that are missing.")
-    ] = False,
-    data_folder: Annotated[
-        Path, typer.Option(help="Folder with the files of named data sets.")
-    ] = Path("data"),
-    preprocess: Annotated[
-        Literal["model", "data"] | None,
-        typer.Option(
-            help="Prepare images as the model's library or as the data set says; default the "
-            "model's, but for the catalogue's networks."
-        ),
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images a forward pass.")] = 64,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    workers: Annotated[int, typer.Option(min=0, help="Processes that read images ahead.")] = 0,
+    download: Fetch = False,
+    data_folder: DataFolder = Path("data"),
+    preprocess: Preprocess = None,
+    batch_size: BatchSize = 64,
+    device: Device = "auto",
+    workers: Workers = 0,
     seed: Annotated[
         int, typer.Option(min=0, help="Of the validation images, and of those held out.")
     ] = 0,
