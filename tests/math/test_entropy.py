@@ -84,6 +84,33 @@ def test_error_bars_are_honest(name):
     assert sum(score < 2 for score in scores) >= 15
 
 
+@pytest.mark.parametrize("name", ["flat", "linear"])
+def test_no_sketch_is_made_where_no_eigenvalue_matters_by_itself(name):
+    matrix, _ = rotated(SPECTRA[name])
+    share = float(SPECTRA[name].max() / SPECTRA[name].sum())
+
+    def estimate(largest, seed):
+        columns = []
+
+        def product(block):
+            columns.append(block.shape[1])
+            return matrix @ block
+
+        generator = torch.Generator().manual_seed(seed)
+        trace = float(SPECTRA[name].sum())
+        found = estimated_entropy(product, 300, trace, 0.06, generator, largest=largest)
+        return found, sum(columns)
+
+    found = [estimate(share, seed) for seed in range(20)]
+    assert all(columns == entropy.probes * entropy.depth for entropy, columns in found)
+    assert estimate(1.0, 0)[1] > 2 * found[0][1]
+    known = [max(entropy.standard_error, 1e-9) for entropy, _ in found]
+    errors = [abs(entropy.mean - exact(SPECTRA[name])) for entropy, _ in found]
+    scores = [error / bar for error, bar in zip(errors, known, strict=True)]
+    assert max(scores) < 5
+    assert sum(score < 2 for score in scores) >= 15
+
+
 def test_a_seed_gives_the_same_estimate():
     def estimate(seed):
         spectrum = SPECTRA["linear"]

@@ -233,7 +233,7 @@ def test_pairs_beyond_the_dense_limit_are_estimated(monkeypatch):
     assert abs(found.mean - exact) <= 4 * found.standard_error
 
 
-def test_what_takes_minutes_is_computed_only_if_asked_for(monkeypatch):
+def test_what_takes_long_is_computed_only_if_asked_for(monkeypatch):
     monkeypatch.setattr(information, "MOMENT_BYTES", 0)
     monkeypatch.setattr(information, "DENSE_LIMIT", 100)
     features, labels, weight = gaussian(300, 6, 4, 0.5, 7)

@@ -4,6 +4,7 @@ For a positive semi-definite matrix $A$ of any trace, with eigenvalues $\lambda_
 $H(A)=-\sum_j p_j\log p_j$, $p_j=\lambda_j/\operatorname{tr}A$, natural logarithm, $0\log0=0$.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_PROBES_AT_ONCE = 32
+_PROBES_AT_ONCE = 8
 _MOST_PROBES = 4096
 _OVERSAMPLED = 8
 _WIDEST_SKETCH = 128
@@ -82,18 +83,21 @@ def estimated_entropy(
     standard_error: float,
     generator: torch.Generator,
     dominant: int = 24,
+    largest: float = 1.0,
 ) -> EntropyEstimate:
     r"""$H$ of a matrix known by its products, by stochastic Lanczos quadrature.
 
     $H=\operatorname{tr}f(A/\operatorname{tr}A)$ with $f(x)=-x\log x$. The trace over the range $Q$
     of a random sketch $A\Omega$ is taken exactly, the rest as
     $\mathbb E[z^\top Pf(A/\operatorname{tr}A)Pz]$ over random signs $z$, $P=I-QQ^\top$: collapsed
-    features have few large eigenvalues, and the sketch catches them. Each quadratic form is found
-    by Lanczos. Since the even derivatives of $f$ are negative and the odd ones from the third
-    positive, Gauss quadrature bounds it from above and Gauss-Radau with a node at 0 from below:
-    the depth doubles until the two are within a share of the error asked for, and probes are
-    added until the standard error is met. Sources: Ubaru, Chen, Saad 2017 (quadrature); Golub,
-    Meurant 2010, chapter 6 (bounds); Meyer, Musco, Musco, Woodruff 2021 (sketch).
+    features have few large eigenvalues, and the sketch catches them. It is left out where no
+    eigenvalue's own share of $H$ can reach the error asked for: of many small ones the probes see
+    the mean. Each quadratic form is found by Lanczos. Since the even derivatives of $f$ are
+    negative and the odd ones from the third positive, Gauss quadrature bounds it from above and
+    Gauss-Radau with a node at 0 from below: the depth doubles until the two are within a share of
+    the error asked for, and probes are added until the standard error is met. Sources: Ubaru,
+    Chen, Saad 2017 (quadrature); Golub, Meurant 2010, chapter 6 (bounds); Meyer, Musco, Musco,
+    Woodruff 2021 (sketch).
 
     Args:
         product: $V\mapsto AV$ on m x b blocks of vectors, $A$ symmetric positive semi-definite.
@@ -102,6 +106,7 @@ def estimated_entropy(
         standard_error: What to reach, in nats.
         generator: Source of the probes, on the device of the products.
         dominant: About how many large eigenvalues to expect; up to 120 of them are sketched.
+        largest: A bound on the largest eigenvalue, as a share of the trace.
 
     Returns:
         The estimate; its error includes half of the quadrature's bracket. If 4,096 probes do not
@@ -120,10 +125,13 @@ def estimated_entropy(
     def scaled(block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
         return product(block) / trace
 
-    width = min(dominant + _OVERSAMPLED, _WIDEST_SKETCH, size)
-    sketch = torch.linalg.qr(scaled(_signs(size, width, generator)))[0]
-    depth, high, low = _deep_enough(scaled, sketch, 1, standard_error / sketch.shape[1])
-    head = _Bracket(float(high.sum()), float(low.sum()))
+    sketch = torch.zeros(size, 0, dtype=torch.float64, device=generator.device)
+    depth, head = 1, _Bracket(0.0, 0.0)
+    if _share_of_entropy(largest) > standard_error:
+        width = min(dominant + _OVERSAMPLED, _WIDEST_SKETCH, size)
+        sketch = torch.linalg.qr(scaled(_signs(size, width, generator)))[0]
+        depth, high, low = _deep_enough(scaled, sketch, 1, standard_error / sketch.shape[1])
+        head = _Bracket(float(high.sum()), float(low.sum()))
     upper: list[float] = []
     lower: list[float] = []
     while True:
@@ -135,6 +143,12 @@ def estimated_entropy(
         found = _estimate(head, upper, lower, depth, size)
         if found.standard_error <= standard_error or len(upper) >= _MOST_PROBES:
             return found
+
+
+def _share_of_entropy(largest: float) -> float:
+    r"""The most that $-p\log p$ can be for a p up to the largest."""
+    p = min(largest, math.exp(-1))
+    return -p * math.log(p) if p > 0 else 0.0
 
 
 class _Bracket(NamedTuple):

@@ -83,7 +83,8 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
     # The lengths of the columns are the singular values, to their own precision; the square
     # roots of the eigenvalues are so only to the largest's.
     lengths = torch.linalg.vector_norm(far, dim=0)
-    left, right = (near, far / lengths) if wide else (far / lengths, near)
+    far /= lengths
+    left, right = (near, far) if wide else (far, near)
     values = lengths.square()
     return Eigen(values, left, torch.cat([values, small.spectrum[kept:]]), cut), right
 

@@ -41,14 +41,15 @@ def angles(vectors: Float[Tensor, "k d"]) -> Angles:
     if a vector is zero. Cost: $K^2d$ operations, in blocks.
     """
     k = len(vectors)
-    unit = vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    inverse = 1 / torch.linalg.vector_norm(vectors, dim=1)
     pairs = k * (k - 1) / 2
-    mean = (unit.sum(0).square().sum() - unit.square().sum()) / (2 * pairs)
+    mean = ((inverse @ vectors).square().sum() - k) / (2 * pairs)
 
-    def term(cosines: Tensor, rows: slice, cols: slice) -> Tensor:
-        return torch.stack([(cosines - mean).square(), (cosines + 1 / (k - 1)).abs()])
+    def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
+        cosines = gram.mul_(inverse[rows, None]).mul_(inverse[cols])
+        return torch.stack([(cosines - mean).square_(), (cosines + 1 / (k - 1)).abs_()])
 
-    variance, distance = sum_over_pairs(unit, term) / pairs
+    variance, distance = sum_over_pairs(vectors, term) / pairs
     return Angles(variance.sqrt(), distance)
 
 
@@ -84,7 +85,7 @@ def _gram_distance(
     size = frobenius_of_gram(vectors)
 
     def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
-        return (gram / size - off_diagonal).square()
+        return gram.div_(size).sub_(off_diagonal).square_()
 
-    diagonal = vectors.square().sum(1) / size - on_diagonal
+    diagonal = torch.linalg.vector_norm(vectors, dim=1).square() / size - on_diagonal
     return (2 * sum_over_pairs(vectors, term) + diagonal.square().sum()).sqrt()

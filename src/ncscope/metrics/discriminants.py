@@ -44,8 +44,8 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     Cost: one eigen-decomposition of the smaller of k and d, two of d.
     """
     assert stats.within is not None
-    weighted = (stats.centred * stats.prior.sqrt()[:, None]).mT
-    between, classes = factor_eigen(weighted, full_rank(stats))
+    weighted = stats.centred.mul_(stats.prior.sqrt()[:, None])
+    between, classes = factor_eigen(weighted.mT, full_rank(stats))
     factor = between.vectors * between.values.sqrt()
     return Discriminants(between, classes, factor, canonical(stats.within, factor))
 

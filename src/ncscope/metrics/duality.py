@@ -6,8 +6,6 @@ from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
 
-_ROWS = 4096
-
 
 def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""$\lVert W^\top/\lVert W\rVert_F-\tilde M/\lVert\tilde M\rVert_F\rVert_F^2$.
@@ -53,6 +51,6 @@ def logit_etf_distance(
 def _squared_gap(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Between two matrices of norm 1 each; some rows at a time, so that neither is copied whole."""
     sizes = torch.linalg.vector_norm(first), torch.linalg.vector_norm(second)
-    pairs = zip(first.split(_ROWS), second.split(_ROWS), strict=True)
-    gaps = [(a / sizes[0] - b / sizes[1]).square().sum() for a, b in pairs]
+    blocks = row_blocks(*first.shape)
+    gaps = [(first[rows] / sizes[0] - second[rows] / sizes[1]).square().sum() for rows in blocks]
     return torch.stack(gaps).sum()

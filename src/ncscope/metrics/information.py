@@ -16,10 +16,12 @@ from torch import Tensor
 
 from ncscope.math.entropy import (
     EntropyEstimate,
+    entropy_of_spectrum,
     estimated_entropy,
     gram_entropy,
     spectral_entropy,
 )
+from ncscope.math.pairs import row_blocks
 from ncscope.math.symmetric import factor_eigen
 from ncscope.stats.directions import (
     Batches,
@@ -92,8 +94,23 @@ class DatasetInformation:
     centred: Entropies
 
 
-def takes_minutes(samples: int, weight: Float[Tensor, "k d"]) -> bool:
-    """Whether the joint entropies need products over the stored features, minutes of them."""
+class _Side(NamedTuple):
+    """Of one of the two Gram matrices: its entropy, and its largest eigenvalue's share."""
+
+    entropy: float
+    largest: float
+
+    @classmethod
+    def of(cls, gram: Float[Tensor, "m m"]) -> "_Side":
+        """From the Gram matrix's smaller side."""
+        values = torch.linalg.eigvalsh(gram)
+        trace = float(values.sum())
+        largest = float(values[-1]) / trace if trace > 0 else 1.0
+        return cls(float(entropy_of_spectrum(values)), largest)
+
+
+def takes_long(samples: int, weight: Float[Tensor, "k d"]) -> bool:
+    """Whether the joint entropies need many products over the stored features."""
     return samples > DENSE_LIMIT and weight.numel() * weight.shape[1] * 8 > MOMENT_BYTES
 
 
@@ -161,23 +178,22 @@ def pair_entropies(
         second: The same samples in another representation.
         seed: Of the probes, where the joint entropy is estimated.
     """
-    a, b = unit_rows(first), unit_rows(second).to(first.device)
-    n, size = len(a), min(len(a), a.shape[1] * b.shape[1])
+    second = second.to(first.device)
+    n, size = len(first), min(len(first), first.shape[1] * second.shape[1])
     zeros = zero_rows(first), zero_rows(second)
-    h1 = math.nan if zeros[0] else float(gram_entropy(a))
-    h2 = math.nan if zeros[1] else float(gram_entropy(b))
+    sides = [_Side.of(_gram(rows)) for rows in (first, second)]
+    h1, h2 = (math.nan if missing else s.entropy for s, missing in zip(sides, zeros, strict=True))
     missing = sorted({*zeros[0], *zeros[1]})
     if missing:
         joint = _exact(math.nan, size)
     elif size == n <= DENSE_LIMIT:
+        a, b = unit_rows(first), unit_rows(second)
         joint = _exact(float(spectral_entropy((a @ a.mT) * (b @ b.mT))), n)
     elif size <= DENSE_LIMIT:
-        rows = (a[:, :, None] * b[:, None, :]).flatten(1)
+        rows = (unit_rows(first)[:, :, None] * unit_rows(second)[:, None, :]).flatten(1)
         joint = _exact(float(gram_entropy(rows)), size)
     else:
-        joint = _estimated(
-            lambda v: _hadamard_product(a, b, v), n, n, max(h1, h2), 24, seed, a.device
-        )
+        joint = _estimated(_HadamardProduct(first, second), n, n, sides, 24, seed, first.device)
     return Entropies(h1, h2, joint, len(missing), tuple(missing[:10]))
 
 
@@ -209,11 +225,12 @@ def dataset_entropies(
     heads = _head_factor(unit_rows(weight))
     n, size = int(counts.sum()), weight.shape[1] * heads.shape[1]
     zero_heads = torch.nonzero((weight == 0).all(1) & (counts > 0)).squeeze(1).tolist()
-    h2 = math.nan if zero_heads else float(spectral_entropy(heads.mT @ (counts[:, None] * heads)))
+    side = _Side.of(heads.mT @ (counts[:, None] * heads))
+    h2 = math.nan if zero_heads else side.entropy
     if n <= min(size, DENSE_LIMIT):
         found = _from_samples(batches, heads, centre)
     else:
-        found = _from_moments(batches, counts, heads, weight, centre, h2, seed)
+        found = _from_moments(batches, counts, heads, weight, centre, side, seed)
     joint = _exact(math.nan, size) if found.zeros or zero_heads else found.joint
     return Entropies(found.first, h2, joint, found.zeros, found.zero_rows, tuple(zero_heads[:10]))
 
@@ -245,7 +262,7 @@ def _from_moments(
     heads: Float[Tensor, "k r"],
     weight: Float[Tensor, "k d"],
     centre: Float[Tensor, " d"] | None,
-    second: float,
+    second: _Side,
     seed: int,
 ) -> _Found:
     """From the second moments, or from products over the stored features."""
@@ -255,15 +272,15 @@ def _from_moments(
     if gathered.zeros:
         unknown = _exact(math.nan, size)
         return _Found(math.nan, unknown, gathered.zeros, tuple(gathered.zero_rows))
-    first = float(spectral_entropy(gathered.second.sum(0)))
+    first = _Side.of(gathered.second.sum(0))
     if small and size <= DENSE_LIMIT:
         whole = MomentProduct(gathered.second, heads).dense()
-        return _Found(first, _exact(float(spectral_entropy(whole)), size))
+        return _Found(first.entropy, _exact(float(spectral_entropy(whole)), size))
     stored = RowProduct(batches, heads, d, centre)
     product = MomentProduct(gathered.second, heads) if small else stored
-    largest = first if math.isnan(second) else max(first, second)
     n, k = int(counts.sum()), len(heads)
-    return _Found(first, _estimated(product, size, n, largest, k, seed, weight.device))
+    joint = _estimated(product, size, n, [first, second], k, seed, weight.device)
+    return _Found(first.entropy, joint)
 
 
 def batch_entropies(
@@ -348,27 +365,62 @@ def _head_factor(unit: Float[Tensor, "k d"]) -> Float[Tensor, "k r"]:
     return right * eigen.values.sqrt()
 
 
-def _hadamard_product(
-    a: Float[Tensor, "n _d1"], b: Float[Tensor, "n _d2"], block: Float[Tensor, "n v"]
-) -> Float[Tensor, "n v"]:
-    r"""$(AA^\top\odot BB^\top)V$ without the n x n matrix."""
-    columns = [((a @ (a.mT @ (v[:, None] * b))) * b).sum(1) for v in block.unbind(1)]
-    return torch.stack(columns, 1)
+def _gram(features: Shaped[Tensor, "n d"]) -> Float[Tensor, "m m"]:
+    """Products of the rows' directions with each other, or of their columns if these are fewer."""
+    n, d = features.shape
+    if n <= d:
+        rows = unit_rows(features)
+        return rows @ rows.mT
+    total = torch.zeros(d, d, dtype=torch.float64, device=features.device)
+    for block in row_blocks(n, d):
+        rows = unit_rows(features[block])
+        total.addmm_(rows.mT, rows)
+    return total
+
+
+class _HadamardProduct:
+    r"""$V\mapsto(AA^\top\odot BB^\top)V$, $A$ and $B$ the rows' directions, some at a time.
+
+    Cost: $4nd_1d_2$ operations a vector, and no matrix as large as $n\times d$.
+    """
+
+    def __init__(self, first: Shaped[Tensor, "n _d1"], second: Shaped[Tensor, "n _d2"]) -> None:
+        self.first, self.second = first, second
+
+    def __call__(self, block: Float[Tensor, "n v"]) -> Float[Tensor, "n v"]:
+        """The product with a block of vectors."""
+        pairs = self.first.shape[1] * self.second.shape[1]
+        at_once = next(row_blocks(block.shape[1], pairs)).stop
+        return torch.cat([self._product(vectors) for vectors in block.split(at_once, 1)], 1)
+
+    def _product(self, vectors: Float[Tensor, "n v"]) -> Float[Tensor, "n v"]:
+        r"""$A^\top\operatorname{diag}(v)B$ of each vector, read at the pairs of rows."""
+        (n, v), d1, d2 = vectors.shape, self.first.shape[1], self.second.shape[1]
+        between = vectors.new_zeros(d1, v * d2)
+        for rows in row_blocks(n, v * d2):
+            a, b = unit_rows(self.first[rows]), unit_rows(self.second[rows])
+            between.addmm_(a.mT, (vectors[rows, :, None] * b[:, None, :]).flatten(1))
+        image = torch.empty_like(vectors)
+        for rows in row_blocks(n, v * d2):
+            a, b = unit_rows(self.first[rows]), unit_rows(self.second[rows])
+            image[rows] = torch.einsum("nvd,nd->nv", (a @ between).unflatten(1, (v, d2)), b)
+        return image
 
 
 def _estimated(
     product: Callable[[Float[Tensor, "m b"]], Float[Tensor, "m b"]],
     size: int,
     trace: float,
-    entropy: float,
+    sides: Sequence[_Side],
     dominant: int,
     seed: int,
     device: torch.device,
 ) -> EntropyEstimate:
-    """A joint entropy is no smaller than either part's: that sets the error asked for."""
-    error = RELATIVE_ERROR * max(entropy, 0.1)
+    """A joint entropy is no smaller than either side's: that sets the error asked for."""
+    error = RELATIVE_ERROR * max(*(side.entropy for side in sides), 0.1)
+    largest = min(side.largest for side in sides)
     generator = torch.Generator(device).manual_seed(seed)
-    return estimated_entropy(product, size, trace, error, generator, dominant)
+    return estimated_entropy(product, size, trace, error, generator, dominant, largest)
 
 
 def _exact(value: float, size: int) -> EntropyEstimate:

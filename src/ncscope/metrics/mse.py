@@ -11,6 +11,7 @@ $\mathcal L_{NC2/3}=\frac12\sum_c\pi_c(F^2)_{cc}$.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -44,25 +45,70 @@ class MseParts:
 
 @dataclass(frozen=True)
 class _Problem:
-    """The weighted ridge regression of one-hot labels, in coordinates free of the global mean."""
+    """The weighted ridge regression of one-hot labels, in coordinates free of the global mean.
+
+    Its terms are sums over classes, each of a row of the classifier: see `parts`.
+    """
 
     stats: ClassStatistics
+    contrasts: Float[Tensor, "k r"]
+    weight: Float[Tensor, "k d"]
+    bias: Float[Tensor, " k"] | None
     decay: float
     factor: Float[Tensor, "e q"]
-    classes: Float[Tensor, "k q"]
     canonical: Canonical
-    has_bias: bool
 
-    def energy(self, v: Float[Tensor, "k e"]) -> Float[Tensor, ""]:
+    @cached_property
+    def root(self) -> Float[Tensor, " k"]:
+        r"""$\sqrt{\pi_c}$."""
+        return self.stats.prior.sqrt()
+
+    @cached_property
+    def residual(self) -> Float[Tensor, "q m"]:
+        r"""$N(I+\text{odds})^{-1}$, of which $F=N(I+\text{odds})^{-1}N^\top$."""
+        identity = torch.eye(len(self.canonical.odds)).to(self.canonical.odds)
+        lower = torch.linalg.cholesky(identity + self.canonical.odds)
+        return self.canonical.finite @ torch.cholesky_inverse(lower)
+
+    def parts(self, rows: slice) -> Float[Tensor, "4"]:
+        """Twice what some classes add to the loss, its NC1, its NC2/3 and its off-path part."""
+        classes = torch.cat([self.contrasts[rows], self.root[rows, None]], 1)
+        v = self.weight[rows]
+        if self.bias is not None:
+            v = torch.cat([v, (v @ self.stats.global_mean + self.bias[rows])[:, None]], 1)
+        off = v - self.root[rows, None] * (classes @ self.canonical.solution.mT)
+        off_path = self._energy(off) + (off @ self.factor).square().sum()
+        loss = self._energy(v) + self._misfit(v @ self.factor, rows)
+        return torch.stack([loss, *self._least_squares(classes, rows), off_path])
+
+    def _energy(self, v: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
         r"""$\operatorname{tr}VRV^\top$: variation within classes, and weight decay."""
         assert self.stats.within is not None
         weight = v[:, : self.stats.dim]
         energy = ((weight @ self.stats.within) * weight).sum()
         energy = energy + self.decay * weight.square().sum()
-        if self.has_bias:
+        if self.bias is not None:
             bias = v[:, -1] - weight @ self.stats.global_mean
             energy = energy + self.decay * bias.square().sum()
         return energy
+
+    def _misfit(self, fitted: Float[Tensor, "b q"], rows: slice) -> Float[Tensor, ""]:
+        r"""Of these rows, $\sum_{c'}\pi_{c'}(V\tilde m_{c'}-e_{c'})_c^2$."""
+        missed = torch.outer(fitted[:, -1], self.root)
+        missed.addmm_(fitted[:, :-1], self.contrasts.mT)
+        missed.diagonal(offset=rows.start).sub_(self.root[rows])
+        return missed.square_().sum()
+
+    def _least_squares(
+        self, classes: Float[Tensor, "b q"], rows: slice
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        r"""Twice $\mathcal L_{NC1}$ and $\mathcal L_{NC2/3}$, from the canonical residual."""
+        prior, residual = self.stats.prior[rows], classes @ self.residual
+        unseparated = torch.zeros_like(prior)
+        if classes.shape[1] < self.stats.k:
+            unseparated = (1 - classes.square().sum(1)).clamp(min=0)
+        nc1 = prior @ ((residual @ self.canonical.odds) * residual).sum(1)
+        return nc1, prior @ (residual.square().sum(1) + unseparated)
 
 
 def mse_parts(
@@ -83,28 +129,17 @@ def mse_parts(
 
     Source: MSE theorems 1 and 2, with $\frac1C\tilde M^\top$ replaced by
     $\operatorname{diag}(\pi)\tilde M^\top$. Range of each part: $[0,\infty)$.
-    Cost: with a bias and without decay, no decomposition beyond those given; with decay one
-    Cholesky factorisation of d + 1; without bias or decay two eigen-decompositions of d.
+    Cost: $2K^2d$ operations in blocks of classes; with a bias and without decay, no decomposition
+    beyond those given; with decay one Cholesky factorisation of d + 1; without bias or decay two
+    eigen-decompositions of d.
     """
-    problem = _problem(stats, found, bias is not None, weight_decay)
-    shift = None if bias is None else weight @ stats.global_mean + bias
-    v = weight if shift is None else torch.cat([weight, shift[:, None]], 1)
-    root = stats.prior.sqrt()[:, None]
-    off = v - root * (problem.classes @ problem.canonical.solution.mT)
-    off_path = problem.energy(off) + (off @ problem.factor).square().sum()
-    loss = problem.energy(v) + _misfit(problem, v @ problem.factor)
-    nc1, nc23 = _least_squares_parts(problem, found)
-    return MseParts(loss / 2, nc1, nc23, off_path / 2)
-
-
-def _problem(
-    stats: ClassStatistics, found: Discriminants, has_bias: bool, decay: float
-) -> _Problem:
-    classes = torch.cat([found.classes, stats.prior.sqrt()[:, None]], 1)
-    mean = stats.global_mean[:, None]
+    has_bias, mean = bias is not None, stats.global_mean[:, None]
     factor = _block_diagonal(found.factor) if has_bias else torch.cat([found.factor, mean], 1)
-    solved = _canonical(stats, found, factor, has_bias, decay)
-    return _Problem(stats, decay, factor, classes, solved, has_bias)
+    solved = _canonical(stats, found, factor, has_bias, weight_decay)
+    problem = _Problem(stats, found.classes, weight, bias, weight_decay, factor, solved)
+    parts = [problem.parts(rows) for rows in row_blocks(stats.k, stats.k)]
+    loss, nc1, nc23, off_path = torch.stack(parts).sum(0) / 2
+    return MseParts(loss, nc1.clamp(min=0), nc23, off_path)
 
 
 def _canonical(
@@ -136,33 +171,6 @@ def _canonical(
         padded = torch.nn.functional.pad(within, (0, 1, 0, 1))
         within = padded + decay * decayed
     return canonical_regularised(within, factor)
-
-
-def _least_squares_parts(
-    problem: _Problem, found: Discriminants
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    r"""$\mathcal L_{NC1}$ and $\mathcal L_{NC2/3}$ from the canonical residual."""
-    prior, solved = problem.stats.prior, problem.canonical
-    identity = torch.eye(len(solved.odds)).to(solved.odds)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(identity + solved.odds))
-    rows = problem.classes @ solved.finite @ inverse
-    unseparated = torch.zeros_like(prior)
-    if problem.classes.shape[1] < problem.stats.k:
-        unseparated = (1 - problem.classes.square().sum(1)).clamp(min=0)
-    nc1 = (prior @ ((rows @ solved.odds) * rows).sum(1)).clamp(min=0)
-    nc23 = prior @ (rows.square().sum(1) + unseparated)
-    return nc1 / 2, nc23 / 2
-
-
-def _misfit(problem: _Problem, fitted: Float[Tensor, "k q"]) -> Float[Tensor, ""]:
-    r"""$\sum_c\pi_c\lVert V\tilde m_c-e_c\rVert^2$, in blocks of classes."""
-    root = problem.stats.prior.sqrt()
-    total = torch.zeros_like(root[0])
-    for rows in row_blocks(len(root), len(root)):
-        missed = fitted[rows] @ problem.classes.mT
-        missed.diagonal(offset=rows.start).sub_(root[rows])
-        total += missed.square().sum()
-    return total
 
 
 def _block_diagonal(matrix: Float[Tensor, "d r"]) -> Float[Tensor, "e q"]:

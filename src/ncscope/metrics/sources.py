@@ -56,9 +56,9 @@ class Sources:
         """Angles between the centred class means."""
         return angles(self.stats.frame)
 
-    @cached_property
+    @property
     def present_weight(self) -> Float[Tensor, "k d"]:
-        """Rows of the weight of the classes present, in float64."""
+        """Rows of the weight of the classes present, in float64; made anew at every call."""
         assert self.weight is not None
         all_present = len(self.stats.classes) == len(self.weight)
         rows = self.weight if all_present else self.weight[self.stats.classes]

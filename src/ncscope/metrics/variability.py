@@ -60,7 +60,8 @@ def linear_probe_mse(stats: ClassStatistics, found: Discriminants) -> Float[Tens
     $[0,\frac12(1-\sum\pi_c^2)]$; 0: one-hot labels are a linear function of the features.
     Invariant under every invertible linear map and shift.
     """
-    residual = (found.classes @ found.canonical.residual_root()).square().sum(1)
+    rows = found.classes @ found.canonical.residual_root()
+    residual = torch.linalg.vector_norm(rows, dim=1).square()
     return (stats.prior @ (residual + _unseparated(stats, found))) / 2
 
 
@@ -102,7 +103,7 @@ def class_separation(stats: ClassStatistics) -> Float[Tensor, ""]:
     """
     assert stats.unit_means is not None
     apart = stats.unit_means - stats.prior @ stats.unit_means
-    between = stats.prior @ apart.square().sum(1)
+    between = stats.prior @ torch.linalg.vector_norm(apart, dim=1).square()
     total = between + cosine_within(stats)
     return torch.where(total > _SAME_DIRECTION, between / total, total * torch.nan)
 
@@ -115,19 +116,21 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
     Source: Galanti, Gyorgy, Hutter 2021. Range $[0,\infty)$; 0: every feature sits on its class
     mean; NaN if two class means coincide. Cost: $K^2d$ operations.
     """
-    norms = stats.frame.square().sum(1)
+    frame = stats.frame
+    norms = torch.linalg.vector_norm(frame, dim=1).square()
 
     def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
         size = norms[rows, None] + norms[cols]
-        distance = size - 2 * gram
-        near = torch.nonzero(distance < _CLOSE * size)
+        distance = gram.mul_(-2).add_(size)
+        near = torch.nonzero(distance < size.mul_(_CLOSE))
         for i, j in (pair.unbind(1) for pair in near.split(_DIRECT_ROWS)):
-            apart = stats.frame[rows][i] - stats.frame[cols][j]
+            apart = frame[rows][i] - frame[cols][j]
             distance[i, j] = apart.square().sum(1)
         variance = stats.class_traces[rows, None] + stats.class_traces[cols]
-        return torch.where(distance > 0, variance / (2 * distance), torch.nan)
+        coincide = distance <= 0
+        return variance.div_(distance.mul_(2)).masked_fill_(coincide, torch.nan)
 
-    return sum_over_pairs(stats.frame, term) * 2 / (stats.k * (stats.k - 1))
+    return sum_over_pairs(frame, term) * 2 / (stats.k * (stats.k - 1))
 
 
 def _within_along(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " r"]:

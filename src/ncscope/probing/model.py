@@ -15,7 +15,7 @@ from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.metrics.information import (
     DatasetInformation,
     dataset_information,
-    takes_minutes,
+    takes_long,
 )
 from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
@@ -332,7 +332,7 @@ def _information(
     if last.weight is None or not last.needs.information:
         return {}
     counts = gatherer.counts[last.name]
-    if last.groups is None and takes_minutes(int(counts.sum()), last.weight):
+    if last.groups is None and takes_long(int(counts.sum()), last.weight):
         return {}
     mean = stats[last.name].global_mean
     batches = gatherer.stored(last.name)

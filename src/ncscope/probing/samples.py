@@ -7,7 +7,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.metrics.evaluate import needs_of
-from ncscope.metrics.information import dataset_information, takes_minutes
+from ncscope.metrics.information import dataset_information, takes_long
 from ncscope.metrics.sources import Sources
 from ncscope.probing.compute import layer_record
 from ncscope.probing.records import LayerRecord
@@ -40,7 +40,7 @@ def measure_samples(
         weight: Classifier weight in float64.
         bias: Its bias.
         prior: Weight of each class.
-        groups: Groups of metrics; by default all that apply, but for entropies that take minutes.
+        groups: Groups of metrics; by default all that apply, but for entropies that take long.
         weight_decay: Decay on the classifier, for the MSE decomposition.
         reference: Statistics whose class means the nearest-mean rule uses; by default their own.
 
@@ -68,7 +68,7 @@ def measure_samples(
         device = features.device
         classes, means = means_of.classes.to(device), means_of.means.to(device)
         decisions = Decider(classes, means, weight, bias)(features, labels)
-    asked = groups is not None or weight is None or not takes_minutes(len(labels), weight)
+    asked = groups is not None or weight is None or not takes_long(len(labels), weight)
     if needs.information and weight is not None and asked:
         batches = [(features, labels)]
         information = dataset_information(batches, moments.counts, weight, stats.global_mean)

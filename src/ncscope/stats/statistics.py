@@ -62,12 +62,15 @@ class ClassStatistics:
         r"""$\mu_G=\sum_c\pi_c\mu_c$."""
         return self.prior @ self.means
 
-    @cached_property
+    @property
     def centred(self) -> Float[Tensor, "k d"]:
-        r"""$\mu_c-\mu_G$, with the prior's $\mu_G$; rows no longer than rounding are zero."""
+        r"""$\mu_c-\mu_G$, with the prior's $\mu_G$; rows no longer than rounding are zero.
+
+        Made anew at every call, as `frame` is: with many classes each would be most of the memory.
+        """
         return self._cleaned(self.means - self.global_mean)
 
-    @cached_property
+    @property
     def frame(self) -> Float[Tensor, "k d"]:
         r"""$\tilde\mu_c$, centred by the *unweighted* mean: the frame of NC2 and NC3."""
         return self._cleaned(self.means - self.means.mean(0))
@@ -80,14 +83,17 @@ class ClassStatistics:
     @cached_property
     def between_trace(self) -> Float[Tensor, ""]:
         r"""$\operatorname{Tr}\Sigma_B$."""
-        return self.prior @ self.centred.square().sum(1)
+        return self.prior @ torch.linalg.vector_norm(self.centred, dim=1).square()
+
+    @cached_property
+    def _longest_mean(self) -> Float[Tensor, ""]:
+        return torch.linalg.vector_norm(self.means, dim=1).max()
 
     def _cleaned(self, rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
-        """Means that differ from their centre by rounding alone coincide with it."""
+        """Means that differ from their centre by rounding alone coincide with it; in place."""
         length = torch.linalg.vector_norm(rows, dim=1)
-        size = torch.linalg.vector_norm(self.means, dim=1).max()
-        floor = _ROUNDING * torch.finfo(rows.dtype).eps * size
-        return torch.where((length > floor)[:, None], rows, 0.0)
+        floor = _ROUNDING * torch.finfo(rows.dtype).eps * self._longest_mean
+        return rows.masked_fill_((length <= floor)[:, None], 0.0)
 
 
 def finish(moments: ClassMoments, prior: Prior | None = None) -> ClassStatistics:

@@ -1,0 +1,86 @@
+"""With many classes: no value depends on the blocks, and little is held beside the statistics."""
+
+import weakref
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import ncscope
+from ncscope.math import pairs
+from ncscope.metrics.evaluate import evaluate
+from ncscope.metrics.information import _HadamardProduct
+from ncscope.metrics.sources import Sources
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.statistics import finish
+
+from ..closeness import assert_agree
+
+
+class AliveBytes(TorchDispatchMode):
+    """Counts the bytes of the tensors made inside it that are alive, and the most there were."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes, self.peak = {}, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        given = {id(t.untyped_storage()) for t in tree_leaves(args) if isinstance(t, torch.Tensor)}
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                if id(storage) not in self.sizes and id(storage) not in given:
+                    self.sizes[id(storage)] = storage.nbytes()
+                    weakref.finalize(storage, self.sizes.pop, id(storage))
+        self.peak = max(self.peak, sum(self.sizes.values()))
+        return out
+
+
+def features_of(k, dim, generator):
+    labels = torch.arange(3 * k) % k
+    return torch.randn(3 * k, dim, generator=generator), labels
+
+
+def test_no_value_depends_on_the_blocks(monkeypatch):
+    draws = torch.Generator().manual_seed(0)
+    features, labels = features_of(23, 9, draws)
+    features, labels = features[:-7] + 2, labels[:-7]
+    weight, bias = torch.randn(23, 9, generator=draws), torch.randn(23, generator=draws)
+    at_once, by_row = [], []
+    for decay in (0.0, 0.01):
+        for offset in (bias, None):
+            arguments = (features, labels, weight, offset)
+            at_once.append(ncscope.measure(*arguments, weight_decay=decay))
+            with monkeypatch.context() as patch:
+                patch.setattr(pairs, "_BLOCK_BYTES", 8 * 23 * 5)
+                by_row.append(ncscope.measure(*arguments, weight_decay=decay))
+    for one, other in zip(at_once, by_row, strict=True):
+        assert_agree(other, one, rel=1e-11, floor=1e-13)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 8 * 7 * 11 * 2, 2**20])
+def test_a_product_of_pairs_is_the_dense_one(monkeypatch, block_bytes):
+    monkeypatch.setattr(pairs, "_BLOCK_BYTES", block_bytes)
+    draws = torch.Generator().manual_seed(1)
+    first, second = (torch.randn(13, d, generator=draws).double() for d in (7, 11))
+    vectors = torch.randn(13, 3, generator=draws).double()
+    a, b = (torch.nn.functional.normalize(rows) for rows in (first, second))
+    expected = (a @ a.T * (b @ b.T)) @ vectors
+    torch.testing.assert_close(_HadamardProduct(first, second)(vectors), expected)
+
+
+@pytest.mark.slow
+def test_evaluating_holds_three_matrices_of_class_means_at_once(monkeypatch):
+    k, dim = 4200, 256
+    monkeypatch.setattr(pairs, "_BLOCK_BYTES", 2**20)
+    draws = torch.Generator().manual_seed(2)
+    moments = ClassMoments(k, dim)
+    moments.update(*features_of(k, dim, draws))
+    sources = Sources(finish(moments), torch.randn(k, dim, generator=draws))
+    with AliveBytes() as alive:
+        values, _ = evaluate(sources)
+    assert {"nc1", "cdnv", "nc2_etf", "nc3_etf", "mse_loss", "mir_means"} <= values.keys()
+    # The class contrasts, the frame, the head's rows; blocks, probes and d x d matrices.
+    assert 3 <= alive.peak / (8 * k * dim) < 4.2
