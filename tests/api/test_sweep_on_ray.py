@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import ncscope
 from ncscope.api.studies import reproduce
 from ncscope.api.sweeps import grid, sweep
 from ncscope.errors import InputError
@@ -120,29 +122,67 @@ def test_a_sweep_survives_workers_that_are_killed(alone, tmp_path):
     assert rows_of(tmp_path) == alone
 
 
-@pytest.fixture
-def cluster(monkeypatch) -> Iterator[str]:
-    """The address of a cluster of one machine with two cores, started by Ray's own command."""
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # it is for this machine alone
+@contextmanager
+def machine(*words: str, until: str, **environment: str) -> Iterator[re.Match[str]]:
+    """What Ray's own command for a machine of a cluster says; the machine stops afterwards."""
     ray = Path(sys.executable).with_name("ray")
-    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0"}
-    words = [ray, "start", "--head", "--port=0", "--num-cpus=2", "--node-ip-address=127.0.0.1"]
-    words += ["--include-dashboard=false", "--block"]
-    head = subprocess.Popen(
-        words,
-        env=environment,
+    started = subprocess.Popen(
+        [ray, "start", *words, "--node-ip-address=127.0.0.1", "--block"],
+        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
     )
-    for line in head.stdout:
-        said = re.search(r"--address='([\d.:]+)'", line)
-        if said:
-            break
-    yield said[1]
-    head.terminate()
-    head.communicate(timeout=60)
+    try:
+        said = (re.search(until, line) for line in started.stdout)
+        yield next(filter(None, said))
+    finally:
+        started.terminate()
+        started.communicate(timeout=60)
+
+
+HEAD = ("--head", "--port=0", "--include-dashboard=false")
+ADDRESS = r"--address='([\d.:]+)'"
+
+
+@pytest.fixture
+def cluster(monkeypatch) -> Iterator[str]:
+    """The address of a cluster of one machine with two cores, started by Ray's own command."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # it is for this machine alone
+    with machine(*HEAD, "--num-cpus=2", until=ADDRESS) as said:
+        yield said[1]
+
+
+FRONT = """
+from os import environ
+from pathlib import Path
+
+__path__ = [{package!r}]
+exec(Path({package!r}, "__init__.py").read_text())
+if Path({folder!r}, environ["MACHINE"]).exists():
+    __version__ = "0.0 of " + environ["MACHINE"]
+"""
+"""ncscope as it is, but older on a machine that a file in a folder names."""
+
+
+def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    front = tmp_path / "front" / "ncscope" / "__init__.py"
+    front.parent.mkdir(parents=True)
+    package = str(Path(ncscope.__file__).parent)
+    front.write_text(FRONT.format(package=package, folder=str(tmp_path)))
+    monkeypatch.setenv("PYTHONPATH", str(front.parents[1]), prepend=os.pathsep)
+    monkeypatch.setenv("MACHINE", "here")
+    with (
+        machine(*HEAD, "--num-cpus=1", until=ADDRESS, MACHINE="one") as said,
+        machine(f"--address={said[1]}", "--num-cpus=1", until="Ray runtime started", MACHINE="two"),
+    ):
+        for name in ("one", "two"):
+            (tmp_path / name).touch()
+            with pytest.raises(InputError, match=rf"every machine, found 0\.0 of {name} on "):
+                sweep(RECIPE, POINTS, overrides=FIXED, out=tmp_path / "out", cluster=said[1])
+            (tmp_path / name).unlink()
 
 
 def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):

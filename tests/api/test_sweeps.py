@@ -234,6 +234,15 @@ def test_names_are_short_distinct_and_safe(monkeypatch):
     assert all(len(name) == 150 for name in long)
 
 
+def test_the_last_words_of_a_driver_that_dies_are_told(tmp_path, monkeypatch):
+    """Also where it dies with a request unread that is longer than a pipe holds."""
+    monkeypatch.setattr("ncscope.api.sweeps.cluster.find_spec", lambda name: True)
+    monkeypatch.setattr("ncscope.api.sweeps.cluster._PROGRAM", "import no_such_library")
+    for runs in (SIX[:1], grid({"steps": range(1, 401)})):
+        with pytest.raises(RuntimeError, match=r"exit status 1.*No module named 'no_such_library'"):
+            sweep("halving", runs, out=tmp_path / str(len(runs)), cluster="local")
+
+
 def test_a_cluster_without_ray_or_without_a_cluster_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="the address of a Ray cluster, found 'nowhere'; pass"):
         sweep("halving", SIX, out=tmp_path / "a", cluster="nowhere")

@@ -126,6 +126,8 @@ def bad_inputs(samples):
     write(Path("good.npz"), samples)
     yield "group", ["good.npz", "--groups", "nc9"], "nc9"
     yield "option", ["good.npz", "--prior", "flat"], "flat"
+    idle = "expected --model with --device, found none; leave --device, --workers out"
+    yield "idle", ["good.npz", "--workers", "0", "--device", "auto"], idle
 
 
 def bad_files(samples):

@@ -70,6 +70,7 @@ def test_a_run_that_fails_exits_1_and_is_named(with_halving, capsys, tmp_path, m
         ("xufm/ufm --over seed=", "expected values of seed, found none"),
         ("xufm/ufm --over seed=0,-1", "expected seed: "),
         ("xufm/ufm --over seed=1 --over seed=2", "expected seed after --over once"),
+        ("xufm/ufm --over seed=1 --set seed=2", r"expected seed .* \(--over\), found both; leave"),
         ("xufm/ufm --over seed=[1", r"expected a value after =, found '\[\[1"),
         ("xufm/ufm --list no.yaml", "a list of settings in no.yaml, found .*No such file"),
         ("xufm/uffm --over seed=1", "the nearest is xufm/ufm"),
@@ -84,6 +85,14 @@ def test_bad_input_is_one_line_and_exit_code_2(words, said, capsys, tmp_path, mo
     assert err.count("\n") == 1
     assert re.search(said, err)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_field_of_both_the_list_and_the_grid_is_refused(capsys, tmp_path):
+    (tmp_path / "list.yaml").write_text("- {first_steps: 9}\n- {seed: 3}\n")
+    words = ["--list", tmp_path / "list.yaml", "--over", "seed=1,2", "--out", tmp_path / "out"]
+    assert ran("sweep", "xufm/ufm", *words) == 2
+    assert "expected seed after --over or in " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_file_that_is_no_list_of_settings_is_refused(capsys, tmp_path):

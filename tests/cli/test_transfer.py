@@ -19,12 +19,22 @@ from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
 from ncscope.training.data.catalogue import load
 from ncscope.training.data.downstream_sets import seen_as
+from ncscope.training.data.folders import read_folder
 from ncscope.transfer import rank_checkpoints
-from ncscope.transfer.ranking import transfer_scores
+from ncscope.transfer.ranking import ranked, transfer_scores
 
 timm = pytest.importorskip("timm")
 
 K, EACH = 3, 6
+IMAGES_ONLY = (
+    "--pretraining digits",
+    "--device auto",  # also where it is the default
+    "--preprocess model",
+    "--batch-size 64",
+    "--workers 0",
+    "--download",
+    "--data-folder data",
+)
 
 
 @pytest.fixture
@@ -76,31 +86,30 @@ def found_in(out: str) -> dict:
 
 
 def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on(run):
+    """Those in val choose the probe's strength."""
     models = networks(4, 40)  # the photographs have three classes
     photographs("photos/train")
     photographs("photos/test", each=2, seed=1)
+    photographs("photos/val", each=3, seed=2)
     words = ["--models", *models, "--data", "photos", "--pretraining", "digits"]
     code, out, err = run(*words, "--json")
     assert (code, err) == (0, "")
     found = found_in(out)
-    source = load("digits")
-    data = seen_as(training_and_test_images(Setting("photos"), seed=0), source)
-    train, test, first = (
-        {name: features_of(model, images) for name, model in models.items()}
-        for images in (data.train, data.test, source.train)
-    )
-    known = rank_checkpoints(
-        train,
-        data.train.labels,
-        test_features=test,
-        test_labels=data.test.labels,
-        pretraining={name: (rows, source.train.labels) for name, rows in first.items()},
-    )
-    assert [each["name"] for each in found["checkpoints"]] == known.order
-    for each, expected in zip(found["checkpoints"], known.checkpoints, strict=True):
-        assert each["accuracy"] == expected.accuracy
-        assert each["scores"] == pytest.approx(expected.scores, rel=1e-4, abs=1e-9)
-    assert (found["data"], found["train"], found["test"]) == ("photos", 18, 6)
+    source = load("digits").train
+    through = seen_as(training_and_test_images(Setting("photos"), seed=0), load("digits")).train
+    parts = {part: read_folder(Path("photos", part), "train") for part in ("train", "test", "val")}
+    seen = {part: images.through(through.preprocessing) for part, images in parts.items()}
+    for each in found["checkpoints"]:
+        model = models[each["name"]]
+        rows = {part: (features_of(model, own), own.labels) for part, own in seen.items()}
+        first = ClassMoments(10, rows["train"][0].shape[1])
+        first.update(features_of(model, source), source.labels)
+        known = ranked("", rows["train"], rows["test"], validation=rows["val"], pretraining=first)
+        assert (each["accuracy"], each["strength"]) == (known.accuracy, known.strength)
+        assert each["scores"] == pytest.approx(known.scores, rel=1e-4, abs=1e-9)
+    assert len(found["checkpoints"]) == 2
+    sizes = [found[part] for part in ("train", "validation", "test")]
+    assert (found["data"], sizes) == ("photos", [18, 9, 6])
     assert not Path("runs").exists()
 
 
@@ -202,6 +211,10 @@ def bad_inputs():
     np.savez("one.npz", **good | {"labels": 0 * good["labels"]})
     torch.save({"weight": torch.zeros(2)}, "weights.pt")
     Path("half/test/a").mkdir(parents=True)
+    networks(4)  # on grey images, and the photographs are in colour
+    photographs("photos")
+    for name in ("resnet", "vit"):
+        torch.save(timm.create_model(f"test_{name}", num_classes=2).state_dict(), f"{name}.pt")
     files = "--models a.npz"
     yield f"{files} short.npz", "the same samples in short.npz as in a.npz, found labels of shape"
     yield f"{files} other.npz", "as in a.npz, found label 1 at row 0, there 0"
@@ -210,7 +223,10 @@ def bad_inputs():
     yield "--models one.npz", "at least two classes with samples of one.npz"
     yield f"{files} a.npz", "every checkpoint once, found a.npz twice"
     yield f"{files} nowhere.npz", "nothing at nowhere.npz"
-    yield f"{files} --pretraining digits", "--data with --pretraining, found none"
+    for option in IMAGES_ONLY:
+        name = option.split()[0]
+        yield f"{files} {option}", f"expected --data with {name}, found none; leave {name} out"
+    yield f"{files} --workers 0 --device auto", "leave --device, --workers out"
     yield f"{files} --out ranking.txt", "a folder, or a file name ending in .html"
     yield f"{files} --out nowhere/r.png", "a folder nowhere to write in, found none of that name"
     yield f"{files} --data digits", "leave --data out"
@@ -222,6 +238,15 @@ def bad_inputs():
     yield "--models timm:resnet18 --data digits", "pass timm:resnet18@FILE, or --download"
     yield "--models timm:resnet18@gone.pt --data digits", "weights of timm:resnet18, found nothing"
     yield "--models small-resnet@weights.pt --data digits", "name the model that was saved"
+    own = "name with --pretraining the images that it was trained on, or name the model"
+    yield "--models small-residual@0.pt --data photos", own
+    other = "name the model that was saved"
+    yield "--models small-residual@0.pt --data photos --pretraining patterns", f"; {other}\n"
+    yield "--models timm:resnet18@weights.pt --data photos", f"; {other}\n"
+    data = "found 1 x 8 x 8 with --preprocess data:"
+    fit, words = "expected images that fit the input of timm:", "--data digits --preprocess data"
+    yield f"--models timm:test_resnet@resnet.pt {words}", f"{fit}test_resnet@resnet.pt, {data}"
+    yield f"--models timm:test_vit@vit.pt {words}", f"{data} Input height (8) should"
     yield "--models small-resnet@weights.pt --data nowhere", "found 'nowhere'; pass one of digits"
     yield "--models small-resnet@weights.pt --data half", "a folder train in half, found test only"
     yield "--models small-resnet@weights.pt --data digits --device tpu", "a device tpu"

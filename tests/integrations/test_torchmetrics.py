@@ -27,7 +27,7 @@ both = pytest.mark.parametrize("keep", [False, True], ids=["moments", "features"
 def assert_measures(metric: NeuralCollapse, rows: slice = slice(None), **settings) -> None:
     """The metric's values are those of `measure` on these rows."""
     groups = metric.groups
-    head = (None, None) if not metric.given[0] else HEAD
+    head = (None, None) if not metric.weight.isfinite().all() else HEAD
     expected = ncscope.measure(FEATURES[rows], LABELS[rows], *head, groups=groups, **settings)
     values = {key: value.item() for key, value in metric.compute().items()}
     missing = set(expected) - set(values)
@@ -76,6 +76,24 @@ def test_calling_it_gives_the_batch_and_goes_on_with_the_stream(keep):
     metric.reset()
     metric.update(FEATURES[:20], LABELS[:20])
     assert_measures(metric, slice(20))
+
+
+@both
+def test_a_head_of_zeros_that_is_given_later_counts(keep):
+    zeros = (torch.zeros(K, D), torch.zeros(K))
+    for later in (zeros, (WEIGHT, zeros[1])):
+        whole, other = empty(keep), empty(keep)
+        whole(FEATURES[:30], LABELS[:30], *HEAD)
+        whole(FEATURES[30:], LABELS[30:], *later)
+        other.update(FEATURES[:30], LABELS[:30], *later)
+        merged = empty(keep)
+        merged.update(FEATURES[30:], LABELS[30:], *HEAD)
+        other.merge_state(merged)  # what is merged in came before
+        for metric in (whole, other):
+            assert (metric.weight.equal(later[0].double()), metric.bias.any()) == (True, False)
+        values = {key: value.item() for key, value in whole.compute().items()}
+        expected = ncscope.measure(FEATURES, LABELS, *later, groups=whole.groups)
+        assert values == pytest.approx(dict(expected), rel=1e-9, abs=1e-12, nan_ok=True)
 
 
 @both

@@ -185,6 +185,7 @@ class _Trial:
             weights=content,
             download=self.setting.download,
             weights_from=f"{checkpoint.model}@FILE",
+            trained_on="--pretraining" if self.source is None else None,
         )
 
     def _seen_by(self, opened: NamedModel) -> ImageData:

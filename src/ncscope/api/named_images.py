@@ -6,15 +6,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 from PIL.Image import Image
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.transforms.v2.functional import to_pil_image
 
 from ncscope.errors import InputError
+from ncscope.models.buffers import kept_buffers
+from ncscope.models.forward import forward
 from ncscope.models.libraries import NamedModel
+from ncscope.models.measuring import measuring
+from ncscope.probing.batches import device_of, split
 from ncscope.training.data.catalogue import CATALOGUE, load
-from ncscope.training.data.folders import Split, class_names, read_folder, splits_of
+from ncscope.training.data.folders import class_names, read_folder, splits_of
 from ncscope.training.data.images import ImageData, Images
 from ncscope.transfer.ranking import hold_out
 
@@ -39,7 +44,7 @@ class Setting:
     """
 
     data: str
-    split: Split = "train"
+    split: Literal["train", "test"] = "train"
     data_folder: Path = Path("data")
     download: bool = False
     preprocess: Preprocess | None = None
@@ -64,7 +69,7 @@ def images_of_split(setting: Setting) -> tuple[Images, int, Shape]:
 
 
 def training_and_test_images(setting: Setting, seed: int) -> ImageData:
-    """Both splits of a data set.
+    """Both splits of a data set, and its validation images where it has some.
 
     Args:
         setting: Which set.
@@ -78,9 +83,11 @@ def training_and_test_images(setting: Setting, seed: int) -> ImageData:
     folder = _checked_folder(setting.data)
     train = read_folder(folder, "train")
     classes, shape = len(class_names(folder)), _shape(train)
-    if "test" in splits_of(folder):
+    splits = splits_of(folder)
+    if "test" in splits:
         test = read_folder(folder, "test")
-        return ImageData(setting.data, train, test, classes, shape)
+        validation = read_folder(folder, "validation") if "validation" in splits else None
+        return ImageData(setting.data, train, test, classes, shape, validation)
     held_out = hold_out(train.labels, seed)
     kept, aside = (torch.nonzero(mask).flatten() for mask in (~held_out, held_out))
     halves = train.subset(kept), train.subset(aside)
@@ -106,7 +113,8 @@ def loader_for(opened: NamedModel, images: Images, setting: Setting) -> DataLoad
     """The images in their order, prepared as the model was trained to see them.
 
     Raises:
-        InputError: If the model's own preprocessing is asked for, and it has none.
+        InputError: If the model's own preprocessing is asked for, and it has none; or if the data
+            set's is, and the model takes other images, as it says of the first.
     """
     seen = opened.prepared if setting.preprocess != "data" else None
     if seen is None and setting.preprocess == "model":
@@ -115,7 +123,24 @@ def loader_for(opened: NamedModel, images: Images, setting: Setting) -> DataLoad
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
     plain = seen is None and opened.input_name is None
     items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
+    if seen is None and opened.prepared is not None:
+        _check_taken(opened.model, items[0], images[0][0])
     return DataLoader(items, setting.batch_size, num_workers=setting.workers)
+
+
+def _check_taken(model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"]) -> None:
+    """See that a model takes images that were not prepared for it, which only itself can tell."""
+    inputs, _ = split(default_collate([item]), device_of(model))
+    try:
+        with measuring(model), kept_buffers(model):
+            forward(model, inputs)
+    except (RuntimeError, ValueError, AssertionError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise InputError(
+            expected="images that fit the input",
+            found=f"{' x '.join(map(str, pixels.shape))} with --preprocess data: {said}",
+            fix="leave --preprocess out, and the model's own preprocessing is taken",
+        ) from error
 
 
 def checked_device(name: str) -> torch.device:

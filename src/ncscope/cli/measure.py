@@ -5,16 +5,46 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from ncscope.cli.app import app
-from ncscope.cli.options import BatchSize, DataFolder, Device, Fetch, Preprocess, Workers
+from ncscope.cli.options import (
+    BatchSize,
+    DataFolder,
+    Device,
+    Fetch,
+    Preprocess,
+    Workers,
+    refuse_given,
+)
 from ncscope.errors import InputError
 
 if TYPE_CHECKING:
     from ncscope.api.result import Report
 
+_OF_MODELS = (
+    "data_folder",
+    "download",
+    "split",
+    "preprocess",
+    "pool",
+    "batch_size",
+    "device",
+    "workers",
+)
+"""Options that do nothing without --model."""
 
-@app.command()
+
+class _Measure(TyperCommand):
+    """A command itself is not told which of its options were written."""
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.params["model"] is None and ctx.params["data"] is None:
+            refuse_given(ctx, _OF_MODELS, without="--model")
+        return super().invoke(ctx)
+
+
+@app.command(cls=_Measure)
 def measure(
     file: Annotated[
         Path | None,

@@ -115,6 +115,25 @@ def _by_name(parameter: Parameter) -> Parameter:
     return parameter.replace(kind=Parameter.KEYWORD_ONLY)
 
 
+def refuse_given(context: Any, names: Sequence[str], without: str) -> None:
+    """Refuse options that would do nothing, if they stand on the command line.
+
+    Args:
+        context: Of the command, as its class is handed it.
+        names: Of its parameters.
+        without: The option that they need, which is not there.
+
+    Raises:
+        InputError: If any of them was written.
+    """
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    idle = [f"--{name.replace('_', '-')}" for name in given]
+    if idle:
+        fix = f"leave {', '.join(idle)} out, as no model is run for features in files"
+        raise InputError(expected=f"{without} with {idle[0]}", found="none", fix=fix)
+
+
 def assignments(given: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
     """FIELD=VALUE pairs, the values as they were written.
 

@@ -107,7 +107,12 @@ def _points(over: list[str] | None, listed: Path | None) -> list[dict[str, Any]]
 
     given = assignments(over, "--over", "seed=0,1,2")
     points = grid({name: _values(value) for name, value in given.items()})
-    return [entry | point for entry in _entries(listed) for point in points]
+    entries = _entries(listed)
+    for name in given:
+        if any(name in entry for entry in entries):
+            expected, found = f"{name} after --over or in {listed}", "both"
+            raise InputError(expected=expected, found=found, fix="leave one of them out")
+    return [entry | point for entry in entries for point in points]
 
 
 def _values(text: str) -> list[Any]:

@@ -9,7 +9,15 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from ncscope.cli.app import app
-from ncscope.cli.options import BatchSize, DataFolder, Device, Fetch, Preprocess, Workers
+from ncscope.cli.options import (
+    BatchSize,
+    DataFolder,
+    Device,
+    Fetch,
+    Preprocess,
+    Workers,
+    refuse_given,
+)
 from ncscope.cli.progress import row_bar
 from ncscope.errors import InputError
 
@@ -17,13 +25,31 @@ if TYPE_CHECKING:
     from ncscope.api.transfer import TransferReport
 
 _SAVED = (".npz", ".safetensors", ".pt")
+_OF_IMAGES = (
+    "pretraining",
+    "download",
+    "data_folder",
+    "preprocess",
+    "batch_size",
+    "device",
+    "workers",
+)
+"""Options that do nothing without --data."""
 
 
-class _ManyModels(TyperCommand):
-    """The command-line parser takes one value after an option, and people write several."""
+class _Transfer(TyperCommand):
+    """The command-line parser takes one value after an option, and people write several.
+
+    Nor is a command told which of its options were written.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, repeated(args, "--models"))
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.params["data"] is None:
+            refuse_given(ctx, _OF_IMAGES, without="--data")
+        return super().invoke(ctx)
 
 
 def repeated(words: Sequence[str], option: str) -> list[str]:
@@ -45,7 +71,7 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
     return found
 
 
-@app.command(cls=_ManyModels)
+@app.command(cls=_Transfer)
 def transfer(
     models: Annotated[
         list[str],
@@ -61,7 +87,7 @@ def transfer(
         str | None,
         typer.Option(
             help="The downstream set by name, or a folder of images, CLASS/*.png, in itself or in "
-            "train and test; without test images a fifth is held out."
+            "train, test and val; without val or test images a fifth takes their place."
         ),
     ] = None,
     pretraining: Annotated[
@@ -113,7 +139,7 @@ def transfer(
     }
     with row_bar() as on_step:
         if data is None:
-            report = _of_files(models, pretraining, common | {"on_step": on_step})
+            report = _of_files(models, common | {"on_step": on_step})
         else:
             means: dict[str, Any] = {
                 "data": data,
@@ -131,16 +157,13 @@ def transfer(
     _print(report, target, json)
 
 
-def _of_files(
-    files: list[str], pretraining: str | None, common: dict[str, Any]
-) -> "TransferReport":
+def _of_files(files: list[str], common: dict[str, Any]) -> "TransferReport":
     from ncscope.api.transfer import rank_files
 
     models = [name for name in files if not _is_file_of_features(name)]
-    if models or pretraining is not None:
-        asked = "--pretraining" if pretraining is not None else models[0]
+    if models:
         fix = "name a data set or a folder of images; or pass files with features and labels"
-        raise InputError(expected=f"--data with {asked}", found="none", fix=fix)
+        raise InputError(expected=f"--data with {models[0]}", found="none", fix=fix)
     measure = common["measure"] or "top-1"
     return rank_files(files, **common | {"measure": measure})
 

@@ -30,6 +30,11 @@ HEADLINES = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
 """What `NeuralCollapse.plot` draws: of NC1 to NC4 the metric that is 0 at collapse."""
 
 
+_NOT_GIVEN = math.inf
+"""In place of a head: `NeuralCollapse.update` refuses a head that is not finite, and torchmetrics
+takes two states for equal where both are this, as it does not where both are NaN."""
+
+
 class NeuralCollapse(Metric):
     r"""Metrics of neural collapse from a stream of features and labels.
 
@@ -76,7 +81,6 @@ class NeuralCollapse(Metric):
     _unpacked: ClassMoments | None
     weight: Tensor
     bias: Tensor
-    given: Tensor
 
     is_differentiable = False
     higher_is_better = None
@@ -106,10 +110,9 @@ class NeuralCollapse(Metric):
             self._packing = self._checked_packing()
             empty = self._packing.packed(self._packing.empty())
             self.add_state("moments", empty, dist_reduce_fx=self._packing.merged)
-        weight = torch.zeros(num_classes, dim, dtype=torch.float64)
-        self.add_state("weight", weight, dist_reduce_fx=_latest)
-        self.add_state("bias", weight[:, 0].clone(), dist_reduce_fx=_latest)
-        self.add_state("given", torch.zeros(2, dtype=torch.int64), dist_reduce_fx="max")
+        none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64)
+        self.add_state("weight", none, dist_reduce_fx=_latest)
+        self.add_state("bias", none[:, 0].clone(), dist_reduce_fx=_latest)
 
     def update(self, features: Any, labels: Any, weight: Any = None, bias: Any = None) -> None:
         """Take in a batch, and the classifier as it is by now; nothing changes if it is refused.
@@ -140,8 +143,6 @@ class NeuralCollapse(Metric):
             self._vector = None
         self.weight = self.weight if weight is None else weight.clone()
         self.bias = self.bias if bias is None else bias.clone()
-        given = torch.tensor([weight is not None, bias is not None], device=self.device)
-        self.given = self.given.maximum(given)
 
     @property
     def moments(self) -> Float[Tensor, " s"]:
@@ -231,8 +232,7 @@ class NeuralCollapse(Metric):
         return len(dim_zero_cat(self.labels).unique()) if len(self.labels) else 0
 
     def _measured(self) -> tuple[Mapping[str, float], Sequence[str]]:
-        weight = self.weight if self.given[0] else None
-        bias = self.bias if self.given[1] else None
+        weight, bias = (head if _given(head) else None for head in (self.weight, self.bias))
         if not self.keep_features:
             stats = finish(self._class_moments())
             sources = Sources(stats, weight, bias, weight_decay=self.weight_decay)
@@ -254,7 +254,7 @@ class NeuralCollapse(Metric):
 
     def _keys(self) -> list[str]:
         """Names of all values that the state allows."""
-        gathered = {"scatter", "directions"} | ({"head"} if self.given[0] else set())
+        gathered = {"scatter", "directions"} | ({"head"} if _given(self.weight) else set())
         gathered |= {"decisions", "information"} if self.keep_features else set()
         rows = [row for row in select(self.groups) if row.needs <= gathered]
         return [key for row in rows for key in (row.key, *row.aliases)]
@@ -278,9 +278,13 @@ class NeuralCollapse(Metric):
 
 
 def _latest(stack: Float[Tensor, "m ..."]) -> Float[Tensor, "..."]:
-    """The last that was given; zeros were not."""
-    given = torch.nonzero(stack.flatten(1).any(dim=1)).flatten()
-    return stack[given[-1]] if len(given) else stack[-1]
+    """The last that was given; if none was, none."""
+    given = [state for state in stack if _given(state)]
+    return given[-1] if given else stack[-1]
+
+
+def _given(state: Float[Tensor, "..."]) -> bool:
+    return bool(state.isfinite().all())
 
 
 def _moved(state: Tensor | list[Tensor], device: torch.device) -> Tensor | list[Tensor]:

@@ -45,6 +45,8 @@ class Wanted:
         weights: Weights from a file; None for the library's own.
         download: Whether the library may fetch weights from the internet.
         weights_from: How weights of one's own are given, as an error's remedy.
+        trained_on: How the images that it was trained on are named, as another; None if they are
+            the data set's.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Wanted:
     weights: Weights | None
     download: bool
     weights_from: str
+    trained_on: str | None
 
 
 def open_model(
@@ -63,6 +66,7 @@ def open_model(
     weights: Weights | None = None,
     download: bool = False,
     weights_from: str = "--weights FILE",
+    trained_on: str | None = None,
 ) -> NamedModel:
     """A trained classifier of images, by name.
 
@@ -76,6 +80,9 @@ def open_model(
         weights: Its weights. Hugging Face's models have them in their folder.
         download: Whether the library may fetch pretrained weights.
         weights_from: How weights of one's own are given, for the message where there are none.
+        trained_on: How other images than the data set's are named as those that a network of the
+            catalogue was trained on, for the message where its weights do not fit; None if the
+            shape is of those.
 
     Raises:
         InputError: An unknown library or name, a library that is not installed, no weights,
@@ -91,7 +98,8 @@ def open_model(
         )
     opener = openers[library] if colon else _catalogue
     inner = inner if colon else name
-    return opener(Wanted(inner, num_classes, shape, weights, download, weights_from))
+    images_from = None if colon else trained_on  # a library makes its models whatever the images
+    return opener(Wanted(inner, num_classes, shape, weights, download, weights_from, images_from))
 
 
 def _catalogue(wanted: Wanted) -> NamedModel:
@@ -214,16 +222,25 @@ def _filled(
     if outputs is not None:
         model = made(outputs)
         own = _shapes(model.state_dict())
-    asked = "" if wanted.num_classes is None else "; --num-classes sets its outputs"
     for key in [*own, *found]:
         if own.get(key) != found.get(key):
             raise InputError(
                 expected=f"weights of {wanted.name}: {_entry(key, own)}",
                 found=_entry(key, found),
-                fix="name the model that was saved" + asked,
+                fix=_remedy(wanted, known=key in own and key in found),
             )
     model.load_state_dict(dict(weights))
     return model
+
+
+def _remedy(wanted: Wanted, *, known: bool) -> str:
+    """Of weights that do not fit; an entry of a known name may be of other images."""
+    asked = "" if wanted.num_classes is None else "; --num-classes sets its outputs"
+    named = "name the model that was saved" + asked
+    if wanted.trained_on is None:
+        return named
+    images = f"name with {wanted.trained_on} the images that it was trained on"
+    return f"{images}, or {named}" if known else f"{named}, or {images}"
 
 
 _TRIED = 2

@@ -30,6 +30,16 @@ def test_classes_have_one_number_in_all_splits(tmp_path):
     assert test.picture(2).getpixel((0, 0)) == (ord("c"),) * 3
 
 
+def test_beside_test_images_those_in_val_are_to_validate(tmp_path):
+    write(tmp_path / "train", a=1, c=1)
+    write(tmp_path / "test", a=1)
+    write(tmp_path / "val", b=1, c=2)
+    assert splits_of(tmp_path) == ["train", "test", "validation"]
+    assert class_names(tmp_path) == ["a", "b", "c"]
+    found = {split: read_folder(tmp_path, split).labels.tolist() for split in splits_of(tmp_path)}
+    assert found == {"train": [0, 2], "test": [0], "validation": [1, 2, 2]}
+
+
 def test_classes_in_the_folder_itself_are_every_split(tmp_path):
     write(tmp_path, x=1, y=2)
     assert splits_of(tmp_path) == []

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -24,6 +25,8 @@ from ncscope.files import write_text
 _PROGRAM = "from ncscope.api.sweeps.ray_driver import main; main()"
 _SECONDS_TO_ANSWER = 10.0
 _SECONDS_TO_END = 20.0
+_LAST_WORDS = 400
+"""Characters of what the driver printed last that are told when it has died."""
 
 
 def run_on_cluster(
@@ -87,44 +90,55 @@ def _followed(request: Mapping[str, Any], board: Board) -> dict[str, str]:
         InputError: If it refuses the request.
         RuntimeError: If it ends before its time.
     """
-    failures, over = dict[str, str](), False
-    for event in _events(request):
-        if "refused" in event:
-            raise InputError(**event["refused"])
-        failures |= {name: error for name, error in event["over"].items() if error}
-        positions = {name: Position("running", *where) for name, where in event["running"].items()}
-        ended = {
-            name: Position("failed" if error else "ended") for name, error in event["over"].items()
-        }
-        board.put(positions | ended)
-        over = event["all"]
-    if not over:
-        msg = "the program that drives Ray ended before the runs did; resume the sweep"
-        raise RuntimeError(msg)
+    with TemporaryFile() as log, _driver(log) as driver:
+        failures, over = dict[str, str](), False
+        for event in _events(driver, request):
+            if "refused" in event:
+                raise InputError(**event["refused"])
+            failures |= {name: error for name, error in event["over"].items() if error}
+            board.put(_positions(event))
+            over = event["all"]
+        if not over:
+            raise RuntimeError(_death(driver.returncode, log))
     return failures
 
 
-def _events(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the driver says, a line of JSON each; it is ended with whoever reads."""
-    with TemporaryFile() as log, _driver(log) as driver:
-        assert driver.stdin is not None
-        assert driver.stdout is not None
-        try:
-            json.dump(request, driver.stdin)
-            driver.stdin.close()
-            yield from map(json.loads, driver.stdout)
-            driver.wait()
-        finally:
-            _end(driver)
+def _positions(event: Mapping[str, Any]) -> dict[str, Position]:
+    running = {name: Position("running", *where) for name, where in event["running"].items()}
+    over = {name: Position("failed" if error else "ended") for name, error in event["over"].items()}
+    return running | over
 
 
-def _driver(log: IO[bytes]) -> "subprocess.Popen[str]":
+def _events(driver: "subprocess.Popen[str]", request: Mapping[str, Any]) -> Iterator[Any]:
+    """What the driver says to the request, a line of JSON each, until it has ended."""
+    assert driver.stdin is not None
+    assert driver.stdout is not None
+    with suppress(BrokenPipeError), driver.stdin:  # of a death, its status and its log tell more
+        json.dump(request, driver.stdin)
+    yield from map(json.loads, driver.stdout)
+    driver.wait()
+
+
+def _death(status: int, log: IO[bytes]) -> str:
+    """That the driver has died, with its last words."""
+    log.seek(0)
+    said = " ".join(log.read().decode(errors="replace").split())
+    words = f"; its last words: ...{said[-_LAST_WORDS:]}" if said else ""
+    return (
+        f"the program that drives Ray ended before the runs did, with exit status {status}; go on "
+        f"with --resume{words}"
+    )
+
+
+@contextmanager
+def _driver(log: IO[bytes]) -> Iterator["subprocess.Popen[str]"]:
+    """The driver, which is ended with whoever uses it."""
     # -P: no file of the folder we stand in takes the place of a library.
     command = [sys.executable, "-P", "-c", _PROGRAM]
     environment = {"RAY_USAGE_STATS_ENABLED": "0"} | os.environ
     pipe = subprocess.PIPE
     # In a session of its own, so that Control-C reaches this program alone.
-    return subprocess.Popen(
+    with subprocess.Popen(
         command,
         stdin=pipe,
         stdout=pipe,
@@ -132,7 +146,11 @@ def _driver(log: IO[bytes]) -> "subprocess.Popen[str]":
         text=True,
         start_new_session=True,
         env=environment,
-    )
+    ) as driver:
+        try:
+            yield driver
+        finally:
+            _end(driver)
 
 
 def _end(driver: "subprocess.Popen[str]") -> None:

@@ -114,12 +114,14 @@ def planned(
         folder: Of the sweep.
 
     Raises:
-        InputError: If nothing is swept, two runs are the same, or `configured` refuses one.
+        InputError: If nothing is swept, a value for all runs would be that of none, two runs are
+            the same, or `configured` refuses one.
     """
     fields = list(dict.fromkeys(name for point in points for name in point))
     if not fields:
         fix = "for example seed=0,1,2"
         raise InputError(expected="a setting to go over", found="none", fix=fix)
+    _check_used(fixed, points)
     configs = [configured(recipe, scale, {**fixed, **point})[1] for point in points]
     owns = [_values(config, fields) for config in configs]
     names = _names(owns)
@@ -129,6 +131,13 @@ def planned(
         runs.append(Run(name, own, overrides, config.model_dump(mode="json")))
     constant = _values(configs[0], [name for name in fixed if name not in fields])
     return Plan(recipe, scale, constant, runs, folder)
+
+
+def _check_used(fixed: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> None:
+    for name in fixed:
+        if all(name in point for point in points):
+            expected = f"{name} to be the same for all runs (--set) or each run's own (--over)"
+            raise InputError(expected=expected, found="both", fix="leave one of them out")
 
 
 def _values(config: BaseModel, fields: Sequence[str]) -> dict[str, Any]:

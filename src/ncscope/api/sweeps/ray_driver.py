@@ -138,13 +138,15 @@ def _check_machines(room: Mapping[str, float], token: str) -> None:
     Raises:
         InputError: If one does not; the first is named.
     """
-    asked = {}
+    asked = []
     for node in _machines():
         if _fits(room, node["Resources"]):
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = ray.remote(_found).options(num_cpus=0, scheduling_strategy=there)
-            asked[node["NodeManagerHostname"]] = task.remote(token)
-    for host, answer in asked.items():
+            # Several may go by one host name, as containers do.
+            host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            asked.append((host, task.remote(token)))
+    for host, answer in asked:
         try:
             version, sees = ray.get(answer)
         except RayError as error:

@@ -11,10 +11,14 @@ from ncscope.errors import InputError
 from ncscope.training.data.images import Images, LabelledPictures
 from ncscope.training.data.preprocessing import Preprocessing, Traits
 
-Split = Literal["train", "test"]
+Split = Literal["train", "test", "validation"]
 
-PARTS: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("test", "val")}
-"""What the subfolder of a split may be called."""
+_NAMES: dict[Split, str] = {
+    "train": "train",
+    "test": "test or val",
+    "validation": "val beside test",
+}
+"""What the subfolder of a split is called."""
 
 _SIZE = 224
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -26,7 +30,7 @@ def splits_of(folder: Path) -> list[Split]:
     Args:
         folder: As of `read_folder`.
     """
-    return [split for split, names in PARTS.items() if _subfolder(folder, names) is not None]
+    return list(_subfolders(folder))
 
 
 def class_names(folder: Path) -> list[str]:
@@ -35,16 +39,17 @@ def class_names(folder: Path) -> list[str]:
     Args:
         folder: As of `read_folder`.
     """
-    parts = [_subfolder(folder, PARTS[split]) for split in splits_of(folder)] or [folder]
-    return sorted({each.name for part in parts if part for each in part.iterdir() if each.is_dir()})
+    parts = _subfolders(folder).values() or [folder]
+    return sorted({each.name for part in parts for each in part.iterdir() if each.is_dir()})
 
 
 def read_folder(folder: Path, split: Split) -> Images:
     """The images of a split, resized and normalised as ImageNet's are.
 
     Args:
-        folder: It holds ``train`` and ``test`` (or ``val``) with a folder for each class, or these
-            class folders themselves, which are then every split. Classes are numbered in the
+        folder: It holds ``train``, ``test`` and ``val`` with a folder for each class, or these
+            class folders themselves, which are then every split. Without ``test``, what is in
+            ``val`` are the test images, else the validation images. Classes are numbered in the
             order of their names, those that only another split has among them.
         split: Which of them.
 
@@ -71,21 +76,23 @@ def read_folder(folder: Path, split: Split) -> Images:
     return Images(LabelledPictures(picture, labels), Preprocessing(traits))
 
 
-def _subfolder(folder: Path, names: tuple[str, ...]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).is_dir()), None)
+def _subfolders(folder: Path) -> dict[Split, Path]:
+    named: dict[Split, str] = {"train": "train", "test": "test", "validation": "val"}
+    if not (folder / "test").is_dir():
+        named = {"train": "train", "test": "val"}
+    return {split: folder / name for split, name in named.items() if (folder / name).is_dir()}
 
 
 def _part(folder: Path, split: Split) -> Path:
     if not folder.is_dir():
         raise InputError(expected="a folder", found=f"nothing at {folder}", fix="check the path")
-    there = splits_of(folder)
+    there = _subfolders(folder)
     if not there:
         return folder
-    part = _subfolder(folder, PARTS[split])
-    if part is None:
+    if split not in there:
         raise InputError(
-            expected=f"a folder {' or '.join(PARTS[split])} in {folder}",
-            found=f"{', '.join(there)} only",
-            fix="add it, or choose the other split",
+            expected=f"a folder {_NAMES[split]} in {folder}",
+            found=f"{', '.join(part.name for part in there.values())} only",
+            fix="add it, or choose another split",
         )
-    return part
+    return there[split]

@@ -4,16 +4,18 @@ torchvision compares the checksums of CIFAR's files, which are pickles, before i
 """
 
 import gzip
+import os
 import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from filelock import FileLock
 from scipy.io.matlab import MatReadError
 from torchvision import datasets
 
@@ -188,9 +190,14 @@ def require(name: str, files: Sequence[Path], folder: Path, download: bool) -> N
         raise InputError(expected=f"the data set {name}", found=found, fix=fix)
 
 
+_LOCK = ".download.lock"
+
+
 @contextmanager
 def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
     """What torchvision says of broken files, or of a download, as the user's error.
+
+    Into one folder one process downloads at a time; whoever has waited finds the files there.
 
     Args:
         name: Of the set.
@@ -198,7 +205,8 @@ def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
         download: Whether it may be downloaded.
     """
     try:
-        yield
+        with _alone_in(folder) if download else nullcontext():
+            yield
     except _BROKEN as error:
         expected = (
             f"to download {name}" if download else f"the files of {name}, whole and unchanged"
@@ -206,3 +214,10 @@ def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
         fix = "put its files there by hand" if download else "delete them and pass --download"
         found = f"{type(error).__name__} in {folder.absolute()}: {' '.join(str(error).split())}"
         raise InputError(expected=expected, found=found, fix=fix) from error
+
+
+def _alone_in(folder: Path) -> AbstractContextManager[Any]:
+    """Wait for those who hold the folder's lock, which is let go of also by a process that dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # Into a folder that cannot be written nothing is fetched, and its files may all be there.
+    return FileLock(folder / _LOCK) if os.access(folder, os.W_OK) else nullcontext()
