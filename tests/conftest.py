@@ -4,26 +4,41 @@ The hook must be in place before anything imports ncscope; pytest imports this f
 examples of hypothesis are the same every time.
 """
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 
 import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
 
+from tests import signatures
 from tests.browser import browser
 
 __all__ = ["browser", "unchecked_signatures"]
 
-# As for mypy, an int is a float.
-CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
-jaxtyping.install_import_hook("ncscope", CHECKER)
+jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("suite")
 
 # The suite's matrices are tiny: waiting for a second thread costs more than all of the work.
 torch.set_num_threads(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: no search for garbage looks at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture

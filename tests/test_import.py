@@ -30,8 +30,9 @@ def loaded(code: str, names: tuple[str, ...]) -> tuple[str, str]:
     return done.stdout.strip().splitlines()[-1], done.stderr
 
 
-def test_every_public_name_is_there_without_anything_heavy() -> None:
-    code = "import ncscope; [getattr(ncscope, name) for name in ncscope.__all__]"
+def test_what_is_public_or_a_list_of_names_is_there_without_anything_heavy() -> None:
+    code = "import ncscope, ncscope.report, ncscope.models.catalogue; "
+    code += "[getattr(ncscope, name) for name in ncscope.__all__]"
     assert loaded(code, (*HEAVY, "torch")) == ("['torch']", "")
 
 

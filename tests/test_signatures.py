@@ -1,11 +1,15 @@
 """The hook of conftest.py is in place: what a signature says is checked."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from jaxtyping import TypeCheckError
+from jaxtyping import Float, TypeCheckError, jaxtyped
+from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
 from ncscope.metrics.duality import alignment
+from tests.signatures import checked
 
 
 def test_shapes_that_do_not_fit_are_caught() -> None:
@@ -17,6 +21,29 @@ def test_shapes_that_do_not_fit_are_caught() -> None:
 def test_types_that_do_not_fit_are_caught() -> None:
     with pytest.raises(TypeCheckError):
         row_blocks("3", 4)
+
+
+def every(step: int) -> Callable[[Tensor], Tensor]:
+    @jaxtyped(typechecker=checked)
+    def chosen(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        return rows[::step]
+
+    return chosen
+
+
+def test_what_is_returned_is_held_against_the_parameters() -> None:
+    assert every(2)(torch.ones(1, 3)).shape == (1, 3)
+    with pytest.raises(TypeCheckError, match="return value"):
+        every(2)(torch.ones(4, 3))
+
+
+def test_a_function_inside_of_another_is_checked_each_time_that_it_is_defined() -> None:
+    for step in (1, 2):
+        with pytest.raises(TypeCheckError, match="parameters"):
+            every(step)(torch.ones(4))
+        with pytest.raises(TypeCheckError, match="parameters"):
+            every(step)(torch.ones(4, 3, dtype=torch.int64))
+    assert every(1)(torch.ones(4, 3)).shape == (4, 3)
 
 
 @pytest.mark.usefixtures("unchecked_signatures")

@@ -17,6 +17,13 @@ from ..metrics.degenerate import DEGENERATE
 from ..reference.instances import INSTANCES, Instance
 
 SIGNATURES = {".html": b"<!doctype html>", ".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+# Written as a png is: where the format does not matter, beyond the default suite.
+BY_PACE = (
+    ".html",
+    ".png",
+    pytest.param(".svg", marks=pytest.mark.slow),
+    pytest.param(".pdf", marks=pytest.mark.slow),
+)
 
 
 def measured(instance: Instance) -> ncscope.Report:
@@ -96,9 +103,17 @@ def test_saves_json(report: ncscope.Report, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", SIGNATURES)
-@pytest.mark.parametrize("which", ["report", "undefined"])
-def test_saves_pages_and_figures(suffix: str, which: str, tmp_path: Path, request) -> None:
-    path = request.getfixturevalue(which).save(tmp_path / f"report{suffix}")
+def test_saves_pages_and_figures(report: ncscope.Report, suffix: str, tmp_path: Path) -> None:
+    assert_saved(report, suffix, tmp_path)
+
+
+@pytest.mark.parametrize("suffix", BY_PACE)
+def test_saves_what_is_undefined(undefined: ncscope.Report, suffix: str, tmp_path: Path) -> None:
+    assert_saved(undefined, suffix, tmp_path)
+
+
+def assert_saved(report: ncscope.Report, suffix: str, tmp_path: Path) -> None:
+    path = report.save(tmp_path / f"report{suffix}")
     assert path.read_bytes()[:40].lower().startswith(SIGNATURES[suffix].lower())
     assert list(tmp_path.iterdir()) == [path]
 
@@ -114,7 +129,7 @@ def test_an_unknown_suffix_is_refused(report: ncscope.Report, name: str, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("suffix", [".json", *SIGNATURES])
+@pytest.mark.parametrize("suffix", [".json", *BY_PACE])
 def test_a_missing_folder_is_an_os_error(
     report: ncscope.Report, suffix: str, tmp_path: Path
 ) -> None:
@@ -122,7 +137,7 @@ def test_a_missing_folder_is_an_os_error(
         report.save(tmp_path / "missing" / f"report{suffix}")
 
 
-@pytest.mark.parametrize("suffix", [".json", *SIGNATURES])
+@pytest.mark.parametrize("suffix", [".json", *BY_PACE])
 def test_a_failed_save_leaves_the_old_file(
     report: ncscope.Report, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_value(batch: Batch):
         assert float(batch_entropy(rows)) == pytest.approx(expected, abs=1e-10)
 
 
+@pytest.mark.usefixtures("unchecked_signatures")  # hundreds of calls of the same sizes
 def test_gradcheck(batch: Batch):
     for rows in (batch.features, batch.heads):
         assert gradcheck(batch_entropy, rows.clone().requires_grad_())

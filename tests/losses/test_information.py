@@ -53,12 +53,14 @@ def test_value_in_different_dimensions(loss):
 
 
 @pairs
+@pytest.mark.usefixtures("unchecked_signatures")  # hundreds of calls of the same sizes
 def test_gradcheck(loss, batch: Batch):
     features, heads = batch.features.clone(), batch.heads.clone()
     assert gradcheck(loss, (features.requires_grad_(), heads.requires_grad_()))
 
 
 @on_heads
+@pytest.mark.usefixtures("unchecked_signatures")  # hundreds of calls of the same sizes
 def test_gradcheck_on_heads(loss, batch: Batch):
     assert gradcheck(lambda f, w: loss(f, batch.labels, w), leaves(batch))
 

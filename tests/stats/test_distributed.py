@@ -1,12 +1,12 @@
 """Two real processes, each with half of the samples, know what one process would."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
 import ncscope
@@ -15,69 +15,38 @@ from ncscope.stats.moments import ClassMoments
 
 from ..closeness import assert_agree
 from ..reference.instances import INSTANCES, Instance
-
-PROGRAM = """
-import json, sys
-import torch, torch.distributed as dist
-import ncscope
-from ncscope.stats.distributed import merge_across_processes
-from safetensors.torch import load_file, save_file
-
-rank, folder, prior = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-data = load_file(f"{folder}/data.safetensors")
-k = len(data["weight"])
-moments = ncscope.ClassMoments(
-    k, data["features"].shape[1], prior=prior, class_counts=data["class_counts"]
-)
-rows = slice(rank, None, 2)
-moments.update(data["features"][rows], data["labels"][rows])
-own = moments.state_dict()
-merged = merge_across_processes(moments)
-assert all(torch.equal(value, own[name]) for name, value in moments.state_dict().items())
-save_file(merged.state_dict(), f"{folder}/state-{rank}.safetensors")
-report = ncscope.measure_moments(merged, data["weight"], data["bias"])
-print(json.dumps(dict(report)))
-dist.destroy_process_group()
-"""
+from ..training.ranks import in_two_processes
 
 
-def whole(instance: Instance) -> ClassMoments:
+def of_samples(instance: Instance, rows: slice) -> ClassMoments:
     labels = torch.as_tensor(instance.labels)
     k, d = instance.weight.shape
     counts = torch.bincount(labels, minlength=k)
     moments = ClassMoments(k, d, prior=instance.prior, class_counts=counts)
-    moments.update(torch.as_tensor(instance.features), labels)
+    moments.update(torch.as_tensor(instance.features[rows]), labels[rows])
     return moments
 
 
-def run_both(instance: Instance, folder: Path) -> list[dict[str, float]]:
-    tensors = {
-        name: torch.as_tensor(getattr(instance, name))
-        for name in ("features", "labels", "weight", "bias")
-    }
-    tensors["class_counts"] = torch.bincount(tensors["labels"], minlength=len(instance.weight))
-    save_file(tensors, folder / "data.safetensors")
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(rank), str(folder), instance.prior],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    ended = [process.communicate(timeout=120) for process in running]
-    assert [process.returncode for process in running] == [0, 0], ended
-    return [json.loads(output.splitlines()[-1]) for output, _ in ended]
+def merge_a_half(instance: Instance, folder: Path, rank: int) -> None:
+    """Leave the merged state and the report of a process that saw every other sample."""
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    moments = of_samples(instance, slice(rank, None, 2))
+    own = moments.state_dict()
+    merged = merge_across_processes(moments)
+    assert all(torch.equal(value, own[name]) for name, value in moments.state_dict().items())
+    save_file(merged.state_dict(), folder / f"state-{rank}.safetensors")
+    report = ncscope.measure_moments(merged, instance.weight, instance.bias)
+    (folder / f"report-{rank}.json").write_text(json.dumps(dict(report)))
+    dist.destroy_process_group()
 
 
 def test_two_processes_know_what_one_would(tmp_path: Path) -> None:
     # one class has a single sample: the other process has none of it
     instance = replace(INSTANCES["single_sample_class"](), prior="uniform")
-    reports = run_both(instance, tmp_path)
-    alone = whole(instance)
+    assert in_two_processes(partial(merge_a_half, instance, tmp_path)) == [0, 0]
+    reports = [json.loads((tmp_path / f"report-{rank}.json").read_text()) for rank in range(2)]
+    alone = of_samples(instance, slice(None))
     expected = ncscope.measure_moments(alone, instance.weight, instance.bias)
     for rank, report in enumerate(reports):
         assert_agree(report, dict(expected), rel=1e-10)
@@ -89,7 +58,7 @@ def test_two_processes_know_what_one_would(tmp_path: Path) -> None:
 
 
 def test_alone_it_is_a_copy() -> None:
-    moments = whole(INSTANCES["balanced"]())
+    moments = of_samples(INSTANCES["balanced"](), slice(None))
     merged = merge_across_processes(moments)
     torch.testing.assert_close(merged.state_dict(), moments.state_dict(), rtol=0, atol=0)
     merged.update(torch.zeros(1, 8), torch.tensor([0]))

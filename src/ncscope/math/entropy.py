@@ -17,7 +17,7 @@ _PROBES_AT_ONCE = 8
 _MOST_PROBES = 4096
 _OVERSAMPLED = 8
 _WIDEST_SKETCH = 128
-_FIRST_DEPTH = 8
+_FIRST_DEPTH = 4
 _BRACKET_SHARE = 0.2
 
 
@@ -94,7 +94,7 @@ def estimated_entropy(
     eigenvalue's own share of $H$ can reach the error asked for: of many small ones the probes see
     the mean. Each quadratic form is found by Lanczos. Since the even derivatives of $f$ are
     negative and the odd ones from the third positive, Gauss quadrature bounds it from above and
-    Gauss-Radau with a node at 0 from below: the depth doubles until the two are within a share of
+    Gauss-Radau with a node at 0 from below: the depth grows until the two are within a share of
     the error asked for, and probes are added until the standard error is met. Sources: Ubaru,
     Chen, Saad 2017 (quadrature); Golub, Meurant 2010, chapter 6 (bounds); Meyer, Musco, Musco,
     Woodruff 2021 (sketch).
@@ -182,7 +182,7 @@ def _deep_enough(
     depth = min(max(depth, _FIRST_DEPTH), len(vectors))
     high, low = lanczos.bracket(depth)
     while float((high - low).mean()) > _BRACKET_SHARE * standard_error and depth < len(vectors):
-        depth = min(2 * depth, len(vectors))
+        depth = min(depth + depth // 4, len(vectors))
         high, low = lanczos.bracket(depth)
     return depth, high, low
 
