@@ -45,8 +45,9 @@ def test_a_sum_over_pairs_is_that_of_the_full_matrix() -> None:
 
 
 @pytest.mark.usefixtures("block_bytes")
-def test_frame_metrics_are_those_of_the_full_matrices() -> None:
-    vectors, weight = rows(), rows(seed=1)
+@pytest.mark.parametrize("d", [4, 8], ids=["few dimensions", "more"])
+def test_frame_metrics_are_those_of_the_full_matrices(d: int) -> None:
+    vectors, weight = rows(d=d), rows(d=d, seed=1)
     unit = torch.nn.functional.normalize(vectors)
     off = ~torch.eye(11, dtype=torch.bool)
     cosines = (unit @ unit.T)[off]

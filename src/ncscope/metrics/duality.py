@@ -34,12 +34,15 @@ def logit_etf_distance(
 
     $\lVert Z/\lVert Z\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
     Source: Zhu et al. 2021. Range $[0,2]$; 0: the class means' logits form a simplex ETF.
-    Cost: two products of $2K^2d$ operations, in blocks.
+    Cost: two products of $2K^2d$ operations, in blocks; for $K>2d$ one.
     """
-    k = len(weight)
+    k, d = weight.shape
     blocks = list(row_blocks(k, k))
-    squares = [(weight[rows] @ frame.mT).square().sum() for rows in blocks]
+    squares = [(weight[rows] @ frame.mT).square_().sum() for rows in blocks]
     size = torch.stack(squares).sum().sqrt()
+    if k > 2 * d:  # Logits of rank d stay far from the simplex's: nothing cancels.
+        trace, whole = torch.linalg.vecdot(weight, frame).sum(), weight.sum(0) @ frame.sum(0)
+        return (2 - 2 * (trace - whole / k) / (size * (k - 1) ** 0.5)).sqrt()
     total = torch.zeros_like(size)
     for rows in blocks:
         logits = weight[rows] @ frame.mT / size + 1 / (k * (k - 1) ** 0.5)
