@@ -111,6 +111,29 @@ def test_no_sketch_is_made_where_no_eigenvalue_matters_by_itself(name):
     assert sum(score < 2 for score in scores) >= 15
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 30])
+def test_few_probes_know_how_little_they_know(count):
+    """Some eigenvalues just too small to be sketched, each along two coordinates, and a tail."""
+    size = 400
+    large, turn = 0.012, torch.tensor([[1.0, 1.0], [1.0, -1.0]]).double() / 2**0.5
+    share = torch.full((size,), (1 - count * large) / (size - count)).double()
+    share[: 2 * count : 2] = large
+    matrix = torch.diag(share)
+    for i in range(0, 2 * count, 2):
+        matrix[i : i + 2, i : i + 2] = turn @ matrix[i : i + 2, i : i + 2] @ turn
+    exact = float(-(share * share.log()).sum())
+    scores = []
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        found = estimated_entropy(
+            lambda block: matrix @ block, size, 1.0, 0.06, generator, largest=large
+        )
+        scores.append((found.mean - exact) / found.standard_error)
+    square = sum(score**2 for score in scores) / len(scores)
+    assert square**0.5 < 1.15
+    assert max(map(abs, scores)) < 4
+
+
 def test_a_seed_gives_the_same_estimate():
     def estimate(seed):
         spectrum = SPECTRA["linear"]

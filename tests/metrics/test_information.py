@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import ncscope
+from ncscope.math.entropy import estimated_entropy
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics import information
 from ncscope.metrics.information import (
@@ -231,6 +232,29 @@ def test_pairs_beyond_the_dense_limit_are_estimated(monkeypatch):
     found = pair_entropies(first, second).joint
     assert found.probes > 0
     assert abs(found.mean - exact) <= 4 * found.standard_error
+
+
+@pytest.mark.parametrize("moment_bytes", [2**30, 0], ids=["moments", "stored rows"])
+def test_the_bound_on_the_largest_eigenvalue_holds(monkeypatch, moment_bytes):
+    told = []
+
+    def spied(product, size, trace, error, generator, dominant, largest):
+        told.append(largest)
+        return estimated_entropy(product, size, trace, error, generator, dominant, largest)
+
+    monkeypatch.setattr(information, "estimated_entropy", spied)
+    monkeypatch.setattr(information, "DENSE_LIMIT", 10)
+    monkeypatch.setattr(information, "MOMENT_BYTES", moment_bytes)
+    features, labels, weight = gaussian(300, 12, 9, 0.5, 6)
+    rows, heads, y = torch.tensor(features), torch.tensor(weight), torch.tensor(labels)
+    dataset_entropies([(rows, y)], torch.bincount(y), heads)
+    pair_entropies(rows, heads[y])
+    a, b = (torch.nn.functional.normalize(each) for each in (rows, heads[y]))
+    first, second = a @ a.T, b @ b.T
+    share = [float(torch.linalg.eigvalsh(gram)[-1]) / 300 for gram in (first, second)]
+    joint = float(torch.linalg.eigvalsh(first * second)[-1]) / 300
+    assert told == pytest.approx([min(share)] * 2)
+    assert joint < told[0]
 
 
 def test_what_takes_long_is_computed_only_if_asked_for(monkeypatch):

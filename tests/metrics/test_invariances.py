@@ -188,6 +188,19 @@ def test_everything_under_duplication_of_the_samples(problem: Problem) -> None:
     assert_agree(snapped(measured(moved)), snapped(measured(base)))
 
 
+@pytest.mark.parametrize("dim", [12, 3], ids=["wide", "more classes than dimensions"])
+@pytest.mark.parametrize("scale", [1e-100, 1e40, 1e100])
+def test_scales_that_float32_does_not_have(scale: float, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    labels = np.arange(90) % 9
+    weight = rng.normal(size=(9, dim))
+    features = weight[labels] + 0.5 * rng.normal(size=(90, dim))
+    plain, scaled = (ncscope.measure(s * features, labels, weight) for s in (1, scale))
+    wanted = [key for key in METRICS if key.startswith(("nc1", "nc2", "nc3", "nc4"))]
+    wanted += ["vci", "cdnv", "accuracy", "ncc_accuracy", "mir", "cosine_within"]
+    assert not mismatches(chosen(scaled, wanted), chosen(plain, wanted), rel=REL, floor=FLOOR)
+
+
 @given(problems(), st.floats(0.1, 10))
 def test_alignment_under_scaling_of_features_or_head(problem: Problem, scale: float) -> None:
     base = replace(problem.instance, bias=None)

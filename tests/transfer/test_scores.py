@@ -45,10 +45,11 @@ def test_log_me_is_the_mean_evidence(count, dim, classes):
     assert float(log_me(statistics(features, labels))) == pytest.approx(known, abs=1e-6)
 
 
-def test_log_me_does_not_see_rotation_and_scale():
+@pytest.mark.parametrize("scale", [100, 1e140, 1e-140])
+def test_log_me_does_not_see_rotation_and_scale(scale):
     features, labels = blobs(60, 6, 3, seed=0)
     turn = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64))[0]
-    plain, turned = (log_me(statistics(f, labels)) for f in (features, 100 * features @ turn))
+    plain, turned = (log_me(statistics(f, labels)) for f in (features, scale * features @ turn))
     torch.testing.assert_close(turned, plain, rtol=1e-9, atol=1e-9)
 
 

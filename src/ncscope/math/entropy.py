@@ -126,8 +126,9 @@ def estimated_entropy(
         return product(block) / trace
 
     sketch = torch.zeros(size, 0, dtype=torch.float64, device=generator.device)
-    depth, head = 1, _Bracket(0.0, 0.0)
-    if _share_of_entropy(largest) > standard_error:
+    depth, head, missed = 1, _Bracket(0.0, 0.0), _share_of_entropy(largest)
+    if missed > standard_error:
+        missed = 0.0
         width = min(dominant + _OVERSAMPLED, _WIDEST_SKETCH, size)
         sketch = torch.linalg.qr(scaled(_signs(size, width, generator)))[0]
         depth, high, low = _deep_enough(scaled, sketch, 1, standard_error / sketch.shape[1])
@@ -140,7 +141,7 @@ def estimated_entropy(
         depth, high, low = _deep_enough(scaled, probes, depth, standard_error)
         upper += high.tolist()
         lower += low.tolist()
-        found = _estimate(head, upper, lower, depth, size)
+        found = _estimate(head, upper, lower, missed, depth, size)
         if found.standard_error <= standard_error or len(upper) >= _MOST_PROBES:
             return found
 
@@ -159,16 +160,23 @@ class _Bracket(NamedTuple):
 
 
 def _estimate(
-    head: _Bracket, upper: list[float], lower: list[float], depth: int, size: int
+    head: _Bracket, upper: list[float], lower: list[float], missed: float, depth: int, size: int
 ) -> EntropyEstimate:
+    """The mean over probes.
+
+    Its error is that of the mean, as wide as of few probes it has to be; what one eigenvalue adds
+    to it that all of the probes met alike; and half of the bracket.
+    """
     high = torch.tensor(upper, dtype=torch.float64)
     low = torch.tensor(lower, dtype=torch.float64)
     middle = (high + low) / 2
-    sampling = middle.std() / len(middle) ** 0.5
+    probes = len(middle)
+    sampling = middle.std() * ((probes - 1) / (probes - 3) / probes) ** 0.5
+    alike = torch.tensor(missed * (2 / probes) ** 0.5, dtype=torch.float64)
     width = (head.high - head.low + (high - low).mean()) / 2
     mean = (head.high + head.low) / 2 + middle.mean()
-    error = torch.hypot(sampling, width)
-    return EntropyEstimate(float(mean), float(error), len(middle), depth, size)
+    error = torch.stack([sampling, alike, width]).norm()
+    return EntropyEstimate(float(mean), float(error), probes, depth, size)
 
 
 def _deep_enough(

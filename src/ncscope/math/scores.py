@@ -128,8 +128,9 @@ def head_scores(
 
 
 def float32_centre(vectors: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
-    """The mean of the rows, rounded to a float32 value: float32 rows minus it round only once."""
-    return vectors.mean(0).to(torch.float32).to(vectors.dtype)
+    """The mean of the rows, or near it, in float32: float32 rows minus it round only once."""
+    largest = torch.finfo(torch.float32).max
+    return vectors.mean(0).clamp(-largest, largest).to(torch.float32).to(vectors.dtype)
 
 
 def _in_float64(

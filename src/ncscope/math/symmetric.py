@@ -92,7 +92,10 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
 def frobenius_of_gram(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Frobenius norm of the Gram matrix of the rows, from the smaller side."""
     k, d = vectors.shape
-    return torch.linalg.matrix_norm(vectors @ vectors.mT if k <= d else vectors.mT @ vectors)
+    gram = vectors @ vectors.mT if k <= d else vectors.mT @ vectors
+    largest = gram.diagonal().max()  # its square may be out of range
+    scaled = torch.where(largest > 0, gram / largest, 0.0)
+    return largest * torch.linalg.matrix_norm(scaled)
 
 
 def add_gram_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:

@@ -190,8 +190,7 @@ def pair_entropies(
         a, b = unit_rows(first), unit_rows(second)
         joint = _exact(float(spectral_entropy((a @ a.mT) * (b @ b.mT))), n)
     elif size <= DENSE_LIMIT:
-        rows = (unit_rows(first)[:, :, None] * unit_rows(second)[:, None, :]).flatten(1)
-        joint = _exact(float(gram_entropy(rows)), size)
+        joint = _exact(float(spectral_entropy(_gram_of_pairs(first, second))), size)
     else:
         joint = _estimated(_HadamardProduct(first, second), n, n, sides, 24, seed, first.device)
     return Entropies(h1, h2, joint, len(missing), tuple(missing[:10]))
@@ -374,6 +373,19 @@ def _gram(features: Shaped[Tensor, "n d"]) -> Float[Tensor, "m m"]:
     total = torch.zeros(d, d, dtype=torch.float64, device=features.device)
     for block in row_blocks(n, d):
         rows = unit_rows(features[block])
+        total.addmm_(rows.mT, rows)
+    return total
+
+
+def _gram_of_pairs(
+    first: Shaped[Tensor, "n _d1"], second: Shaped[Tensor, "n _d2"]
+) -> Float[Tensor, "p p"]:
+    r"""Of the columns of the vectors $\hat z_i\otimes\hat z'_i$, some rows at a time."""
+    width = first.shape[1] * second.shape[1]
+    total = torch.zeros(width, width, dtype=torch.float64, device=first.device)
+    for block in row_blocks(len(first), width):
+        a, b = unit_rows(first[block]), unit_rows(second[block])
+        rows = (a[:, :, None] * b[:, None, :]).flatten(1)
         total.addmm_(rows.mT, rows)
     return total
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -37,21 +38,29 @@ class Geodesic:
         within = (
             u * u * self.first.within_trace + 2 * t * u * cross + t * t * self.last.within_trace
         )
-        means = u * self.first.centred + t * self.last.centred
+        means = u * self._centred[0] + t * self._centred[1]
         between = prior @ means.square().sum(1)
         return torch.where(between > 0, within / between, torch.nan)
 
     def pfc2(self, t: float) -> Float[Tensor, ""]:
         """Distance of the class means' Gram matrix from the simplex's. Source: PFC theorem 2."""
-        return etf_distance((1 - t) * self.first.frame + t * self.last.frame)
+        return etf_distance((1 - t) * self._frames[0] + t * self._frames[1])
 
     def alignment(self) -> Float[Tensor, ""]:
         r"""$\sum_k\langle\tilde h_k^{(0)},\tilde h_k^{(1)}\rangle$ (PFC theorem 1: $\ge0$)."""
-        return (self.first.frame * self.last.frame).sum()
+        return (self._frames[0] * self._frames[1]).sum()
 
     def transport_cost(self) -> Float[Tensor, ""]:
         r"""$\lVert\tilde H(1)-\tilde H(0)\rVert_F^2$ of the centred class means (PFC theorem 2)."""
-        return (self.last.frame - self.first.frame).square().sum()
+        return (self._frames[1] - self._frames[0]).square().sum()
+
+    @cached_property
+    def _centred(self) -> tuple[Float[Tensor, "k d"], Float[Tensor, "k d"]]:
+        return self.first.centred, self.last.centred
+
+    @cached_property
+    def _frames(self) -> tuple[Float[Tensor, "k d"], Float[Tensor, "k d"]]:
+        return self.first.frame, self.last.frame
 
 
 def geodesic(first: ClassStatistics, last: ClassStatistics, pair: CrossMoments) -> Geodesic:

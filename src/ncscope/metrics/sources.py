@@ -58,7 +58,7 @@ class Sources:
 
     @property
     def present_weight(self) -> Float[Tensor, "k d"]:
-        """Rows of the weight of the classes present, in float64; made anew at every call."""
+        """Rows of the weight of the classes present, in float64; of no other, the weight itself."""
         assert self.weight is not None
         all_present = len(self.stats.classes) == len(self.weight)
         rows = self.weight if all_present else self.weight[self.stats.classes]

@@ -220,7 +220,7 @@ def _progressive(probe: ProbeRecord, key: str, falling: bool) -> dict[str, Any]:
     ends = f"{values[0]:.3g} at {layers[0].layer}, {values[-1]:.3g} at {layers[-1].layer}"
     return {
         "claim": f"{key.upper()} {'falls' if falling else 'rises'} from layer to layer "
-        "up to the effective depth",
+        "up to the first without NCC error",
         "held": len(values) > 1 and not breaks and all(map(math.isfinite, values)),
         "evidence": ends + broken,
     }

@@ -72,7 +72,8 @@ class _Profile:
         whole: Float[Tensor, " k"],
         n: Float[Tensor, ""],
     ) -> None:
-        self.values, self.seen, self.n = values, seen, n
+        self.values = values / values[:1]  # the largest: the ratio is measured by it
+        self.seen, self.n = seen, n
         rounding = torch.finfo(seen.dtype).eps * whole
         self.unseen = torch.maximum(whole - seen.sum(1), rounding)
 
@@ -87,7 +88,7 @@ class _Profile:
         if not len(self.values):  # features that are all 0: the same at every ratio
             return torch.log(self.unseen / self.n)
         eps = torch.finfo(self.values.dtype).eps
-        ends = math.log(eps * float(self.values[-1])), math.log(float(self.values[0]) / eps)
+        ends = math.log(eps * float(self.values[-1])), -math.log(eps)
         grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(self.values)
         best = torch.stack([self.at(place.expand(len(self.seen))) for place in grid]).argmin(0)
         low, high = grid[best] - _GRID, grid[best] + _GRID

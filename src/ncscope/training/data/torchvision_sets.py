@@ -219,5 +219,7 @@ def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
 def _alone_in(folder: Path) -> AbstractContextManager[Any]:
     """Wait for those who hold the folder's lock, which is let go of also by a process that dies."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Into a folder that cannot be written nothing is fetched, and its files may all be there.
-    return FileLock(folder / _LOCK) if os.access(folder, os.W_OK) else nullcontext()
+    lock = folder / _LOCK
+    # Where we may not write, or the lock is another user's, the files may all be there.
+    ours = os.access(lock if lock.exists() else folder, os.W_OK)
+    return FileLock(lock) if ours else nullcontext()

@@ -40,7 +40,8 @@ def fit_logistic(
 
     The minimiser of $\sum_i-\log p(y_i\mid h_i)+\frac\lambda2\lVert W\rVert_F^2$ over $W$ and $b$;
     $p(c\mid h)\propto e^{\langle w_c,h\rangle+b_c}$; the bias is not penalised. As scikit-learn's
-    ``LogisticRegression`` with $C=1/\lambda$. Source: VCI 6.3.
+    ``LogisticRegression`` with $C=1/\lambda$; of two classes with $C=2/\lambda$, since it has one
+    row of weights for both, $w_1-w_0$. Source: VCI 6.3.
 
     Args:
         features: n x d array-like.
