@@ -1,5 +1,18 @@
 """The one error a user is meant to see: what was expected, what was found, the likely fix."""
 
+from collections.abc import Mapping
+
+EXTRAS: Mapping[str, str] = {
+    "lightning": "train",
+    "torchvision": "train",
+    "timm": "train",
+    "transformers": "huggingface",
+    "torchmetrics": "torchmetrics",
+    "foolbox": "attack",
+    "ray": "ray",
+}
+"""Libraries that only some of ncscope needs, by the extra that installs them."""
+
 
 class InputError(ValueError):
     """Bad input, explained in one sentence.
@@ -22,3 +35,27 @@ class InputError(ValueError):
     def __init__(self, *, expected: str, found: str, fix: str) -> None:
         super().__init__(f"expected {expected}, found {found}; {fix}")
         self.expected, self.found, self.fix = expected, found, fix
+
+
+def missing_library(name: str) -> InputError:
+    """What to raise for one of `EXTRAS` that is not installed.
+
+    Args:
+        name: Of the library.
+
+    Example:
+        >>> print(missing_library("timm").fix)
+        pip install ".[train]" in a checkout of ncscope
+    """
+    found, fix = "that it is not installed", how_to_install(EXTRAS[name])
+    return InputError(expected=f"the library {name}", found=found, fix=fix)
+
+
+def how_to_install(extra: str = "") -> str:
+    """How to install ncscope.
+
+    Args:
+        extra: With what it has need of; empty for ncscope alone.
+    """
+    what = f'".[{extra}]"' if extra else "."
+    return f"pip install {what} in a checkout of ncscope"

@@ -47,7 +47,18 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ncscope.measure(X, Y, num_classes=2),
         r"labels in 0\.\.1, found label 2 at row 2; .*num_classes",
     ),
-    "label too large for the head": (lambda: ncscope.measure(X, Y + 1, W), "label 3 at row 2"),
+    "label too large for the head": (
+        lambda: ncscope.measure(X, Y + 1, W),
+        r"label 3 at row 2; number the classes from 0 \(subtract 1 if they are 1\.\.3\)$",
+    ),
+    "label too large for the head, uniform": (
+        lambda: ncscope.measure(X, Y + 1, W, prior="uniform"),
+        "label 3 at row 2; number the classes from 0",
+    ),
+    "label too large for the head, batches": (
+        lambda: ncscope.batch_information(X, Y + 1, W, batch_size=6),
+        "label 3 at row 2; number the classes from 0",
+    ),
     "label too large, uniform": (
         lambda: ncscope.measure(X, Y, num_classes=2, prior="uniform"),
         "label 2 at row 2",
@@ -58,8 +69,18 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "NaN label": (lambda: ncscope.measure(X, relabelled(np.nan)), "label nan at row 11"),
     "infinite label": (lambda: ncscope.measure(X, relabelled(np.inf)), "label inf at row 11"),
     "boolean labels": (lambda: ncscope.measure(X, Y > 0), "dtype torch.bool"),
-    "words as labels": (lambda: ncscope.measure(X, list("abc" * 4)), "labels as a numeric array"),
-    "one-hot labels": (lambda: ncscope.measure(X, np.eye(3)[Y]), r"shape \(12, 3\) for 12 rows"),
+    "words as labels": (
+        lambda: ncscope.measure(X, list("abc" * 4)),
+        r"labels as a numeric array.*np\.unique\(labels, return_inverse=True\)\[1\]",
+    ),
+    "one-hot labels": (
+        lambda: ncscope.measure(X, np.eye(3)[Y]),
+        r"shape \(12, 3\) for 12 rows.*argmax\(1\)",
+    ),
+    "labels a column": (
+        lambda: ncscope.measure(X, Y[:, None]),
+        r"shape \(12, 1\) for 12 rows of features; .*labels\[:, 0\]",
+    ),
     "fewer labels": (lambda: ncscope.measure(X, Y[:5]), r"shape \(5,\) for 12 rows"),
     "more labels": (lambda: ncscope.measure(X[:5], Y), r"shape \(12,\) for 5 rows"),
     "weight too narrow": (
@@ -68,7 +89,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "weight transposed": (
         lambda: ncscope.measure(X[:, :2], Y, W[:2]),
-        r"\(2, 2\), found shape \(2, 3\)|label 2 at row 2",
+        r"\(3, 2\), found shape \(2, 3\); transpose it",
     ),
     "weight of other classes": (
         lambda: ncscope.measure(X, Y, W, num_classes=5),

@@ -130,10 +130,8 @@ def test_an_unknown_suffix_is_refused(report: ncscope.Report, name: str, tmp_pat
 
 
 @pytest.mark.parametrize("suffix", [".json", *BY_PACE])
-def test_a_missing_folder_is_an_os_error(
-    report: ncscope.Report, suffix: str, tmp_path: Path
-) -> None:
-    with pytest.raises(OSError, match="missing"):
+def test_a_missing_folder_is_named(report: ncscope.Report, suffix: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a folder .*/missing to write in, found none"):
         report.save(tmp_path / "missing" / f"report{suffix}")
 
 

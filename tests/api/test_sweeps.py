@@ -252,5 +252,5 @@ def test_a_cluster_without_ray_or_without_a_cluster_is_one_sentence(tmp_path, mo
         sweep("halving", SIX, out=tmp_path / "a", cluster="127.0.0.1:9")
     # Nothing was run, so the folder is as good as new.
     monkeypatch.setattr("ncscope.api.sweeps.cluster.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'ncscope\[ray\]'"):
+    with pytest.raises(InputError, match=r'pip install "\.\[ray\]"'):
         sweep("halving", SIX[:3], out=tmp_path / "a", cluster="local")

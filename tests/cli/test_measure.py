@@ -88,8 +88,11 @@ def test_the_table_names_keys_and_the_notes_follow(run, samples):
 
 def test_a_report_is_saved(run, samples):
     write(Path("f.npz"), samples)
-    assert run("measure", "f.npz", "--save", "r.html")[0] == 0
-    assert "</html>" in Path("r.html").read_text()
+    code, out, _ = run("measure", "f.npz", "--save", "[b]r.html")
+    assert (code, out.splitlines()[-1]) == (0, "Written: [b]r.html")
+    assert "</html>" in Path("[b]r.html").read_text()
+    code, out, _ = run("measure", "f.npz", "--save", "r.json", "--json")
+    assert (code, out) == (0, Path("r.json").read_text())
 
 
 def bad_inputs(samples):
@@ -122,7 +125,8 @@ def bad_inputs(samples):
     yield "no archive", ["text.npz"], "plain arrays in text.npz"
     yield "missing", ["nowhere.npz"], "nothing at nowhere.npz"
     yield "suffix", ["f.csv"], "an .npz, .safetensors or .pt file"
-    yield "nothing given", [], "either FILE, or both --features and --labels"
+    yield "nothing given", [], "a file of features, or a model, found neither"
+    yield "labels alone", ["--labels", "y.npy"], "both --features and --labels"
     write(Path("good.npz"), samples)
     yield "group", ["good.npz", "--groups", "nc9"], "nc9"
     yield "option", ["good.npz", "--prior", "flat"], "flat"
@@ -223,12 +227,14 @@ def assert_measured(answer, shape):
 @pytest.mark.parametrize("suffix", ["html", "json", "png"])
 def test_a_report_that_cannot_be_saved_is_exit_code_two(run, samples, suffix):
     write(Path("f.npz"), samples)
-    for folder in ("nowhere", "f.npz"):
-        code, out, err = run("measure", "f.npz", "--save", f"{folder}/r.{suffix}")
-        assert (code, out) == (2, "")
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
-        assert folder in err
+    for folder, found in {"nowhere": "none of that name", "f.npz": "one that is not"}.items():
+        said = f"error: expected a folder {folder} to write in, found {found}; "
+        for file in ("f.npz", "gone.npz"):  # before anything is read
+            code, out, err = run("measure", file, "--save", f"{folder}/r.{suffix}")
+            assert (code, out) == (2, "")
+            assert err.startswith(said)
+            assert err.count("\n") == 1
+    assert "a file name ending in .html" in run("measure", "gone.npz", "--save", "r.txt")[2]
 
 
 def test_debug_shows_the_traceback(run):

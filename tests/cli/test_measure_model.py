@@ -149,7 +149,11 @@ def test_a_model_of_hugging_face_in_a_folder(run) -> None:
 
 
 BAD = {
-    "--model timm:resnet18": "--model and --data",
+    "--model timm:resnet18": "expected --data with --model, found none; name a data set",
+    "--model timm:resnet18 --weights net.pt": "expected --data with --model, found none",
+    "--data digits": "expected --model with --data, found none; ",
+    "--weights net.pt": "expected --model with --weights, found none; ",
+    "--layers a --split test": "expected --model with --layers, found none; ",
     "f.npz --model timm:resnet18 --data digits": "some of both",
     "f.npz --weights net.pt": "some of both",
     "--model timm:resnet18 --data digits": "weights of resnet18, found none; pass --weights",
@@ -165,6 +169,7 @@ BAD = {
     "--model small-resnet --weights other.pt --data nowhere": "found 'nowhere'; pass one of digits",
     "--model small-resnet --weights other.pt --data empty": "a folder of images for each class",
     "--model small-resnet --weights other.pt --data half --split test": "found train only",
+    "--model small-resnet --weights other.pt --data flat --split test": "in flat, found neither",
     "--model small-resnet --weights other.pt --data digits --device tpu": "a device tpu",
     "--model small-resnet --weights other.pt --data digits --split dev": "dev",
 }
@@ -175,6 +180,7 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     torch.save({"weight": torch.zeros(2)}, "other.pt")
     Path("empty").mkdir()
     (Path("half") / "train").mkdir(parents=True)
+    photographs("flat")
     for words, said in BAD.items():
         code, out, err = run(*words.split())
         assert (code, out) == (2, ""), words

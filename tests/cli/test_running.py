@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib import import_module
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import typer
 
 from ncscope.cli import main
 from ncscope.cli.app import app
+from ncscope.errors import EXTRAS
 from ncscope.theory.statements.statement import Result
 from ncscope.training.data.catalogue import CATALOGUE
 from tests.interrupting import heeds_control_c
@@ -114,7 +116,28 @@ def test_a_library_that_is_missing_names_its_extra(monkeypatch, capsys) -> None:
     assert run("doctor", "--json") == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert found["timm"]["found"] == "missing"
-    assert found["timm"]["fix"] == "pip install 'ncscope[train]'"
+    assert found["timm"]["fix"] == 'pip install ".[train]" in a checkout of ncscope'
+
+
+def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) -> None:
+    needed = {requirement.partition(";")[0] for requirement in requires("ncscope") or []}
+    assert all(any(each.startswith(library) for each in needed) for library in EXTRAS)
+    for library in (*EXTRAS, "ours"):
+        monkeypatch.setitem(sys.modules, library, None)
+        monkeypatch.setattr(
+            "ncscope.api.theory.check_theory",
+            lambda seed, only, library=library: import_module(f"{library}.part"),
+        )
+        code, (out, err) = run("theory"), capsys.readouterr()
+        expected = (
+            f"expected the library {library}, found that it is not installed; "
+            f'pip install ".[{EXTRAS.get(library)}]" in a checkout of ncscope\n'
+        )
+        if library == "ours":
+            assert code == 1
+            assert err.endswith("run again with --debug for the traceback\n")
+        else:
+            assert (code, out, err) == (2, "", f"error: {expected}")
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,14 @@ def test_what_has_no_correlation_is_said(ranking):
     assert notes == ["CDNV is not finite for noise 0: it has no correlation."]
     wide = torch.randn(30, 40, generator=torch.Generator().manual_seed(0))
     saturated = rank_checkpoints({"wide": wide}, torch.arange(30) % 3)
-    assert "VCI is 0 for wide" in saturated.notes[1]
+    assert "VCI is 0 for wide: " in saturated.notes[1]
     assert saturated.checkpoints[0].scores["h_score"] == pytest.approx(2)
+    zero = saturated.checkpoints[0]
+    other = replace(zero, scores=zero.scores | {"vci": 0.5})
+    several = [replace(zero, name=name) for name in "abcde"]
+    for count, said in {2: "a and b", 3: "a, b and c", 5: "a, b, c and 2 more"}.items():
+        notes = ranking_of([other, *several[:count]]).notes
+        assert any(note.startswith(f"VCI is 0 for {said}: ") for note in notes), notes
 
 
 def io_of(table):

@@ -12,21 +12,10 @@ from pathlib import Path
 
 import torch
 
-LIBRARIES: Mapping[str, str] = {
-    "torch": "",
-    "numpy": "",
-    "scipy": "",
-    "scikit-learn": "",
-    "matplotlib": "",
-    "plotly": "",
-    "lightning": "train",
-    "torchvision": "train",
-    "timm": "train",
-    "transformers": "huggingface",
-    "torchmetrics": "torchmetrics",
-    "foolbox": "attack",
-    "ray": "ray",
-}
+from ncscope.errors import EXTRAS, how_to_install
+
+_WITHOUT_EXTRA = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "plotly")
+LIBRARIES: Mapping[str, str] = {**dict.fromkeys(_WITHOUT_EXTRA, ""), **EXTRAS}
 """Libraries by the extra that installs them; the first come with ncscope itself."""
 
 DATA_FOLDERS: Mapping[str, str] = {
@@ -98,8 +87,7 @@ def _versions() -> Iterator[Finding]:
         try:
             yield Finding("versions", name, version(name))
         except PackageNotFoundError:
-            extras = f"[{extra}]" if extra else ""
-            yield Finding("versions", name, "missing", f"pip install 'ncscope{extras}'")
+            yield Finding("versions", name, "missing", how_to_install(extra))
 
 
 def _devices() -> Iterator[Finding]:

@@ -63,7 +63,7 @@ def _checked_batches(features: Any, labels: Any, weight: Any, batch_size: int) -
         raise InputError(expected="a classifier weight", found="None", fix=fix)
     samples = checked_samples(features, labels, weight, None, None)
     assert samples.weight is not None
-    check_range(samples.labels, samples.num_classes)
+    check_range(samples.labels, samples.num_classes, of_classifier=True)
     refuse_nonfinite(samples.features)
     _require_batches(len(samples.labels), batch_size)
     _refuse_zero("features", zero_rows(samples.features))

@@ -40,8 +40,7 @@ def checked_samples(
     classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)
-    rows_of_head = None if head is None or head.ndim != 2 else len(head)
-    known = num_classes if num_classes is not None else rows_of_head
+    known = _rows_of(head, rows.shape[1], largest) if num_classes is None else num_classes
     if known is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
         fix = "number the classes from 0, or pass num_classes"
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
@@ -51,3 +50,11 @@ def checked_samples(
     checked = None if head is None else checked_weight(head, known, rows.shape[1], rows.device)
     offset = None if bias is None else checked_bias(bias, known, rows.device)
     return Samples(rows, classes, known, checked, offset)
+
+
+def _rows_of(head: Tensor | None, dim: int, least: int) -> int | None:
+    """Rows of the weight; of one that looks transposed, those that it should have."""
+    if head is None or head.ndim != 2:
+        return None
+    rows, columns = head.shape
+    return columns if rows == dim != columns and columns >= least else rows

@@ -64,6 +64,9 @@ def images_of_split(setting: Setting) -> tuple[Images, int, Shape]:
         images = known.train if setting.split == "train" else known.test
         return images, known.num_classes, known.shape
     folder = _checked_folder(setting.data)
+    if setting.split == "test" and not splits_of(folder):
+        fix = "leave --split out to measure all its images"
+        raise InputError(expected=f"a folder test or val in {folder}", found="neither", fix=fix)
     images = read_folder(folder, setting.split)
     return images, len(class_names(folder)), _shape(images)
 

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ from ncscope.stats.statistics import ClassStatistics
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FIGURES = (".png", ".svg", ".pdf")
+REPORTS = (".html", ".json", ".png", ".svg", ".pdf")
+"""Suffixes of the files that a report can be saved as."""
 
 
 class Report(Mapping[str, float]):
@@ -93,21 +95,18 @@ class Report(Mapping[str, float]):
             The path written; a file already there is replaced whole or not at all.
 
         Raises:
-            InputError: If the suffix is none of these.
+            InputError: If the suffix is none of these, or the folder cannot be written.
         """
-        path = Path(path)
+        path = writable_file(path)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".html":
             from ncscope.report.page import probe_page
 
             return write_text(path, probe_page(path.stem, self.probe))
-        if path.suffix in _FIGURES:
-            content = io.BytesIO()
-            self.plot().savefig(content, format=path.suffix[1:])
-            return write_bytes(path, content.getvalue())
-        expected = f"a file name ending in .html, .json or {', '.join(_FIGURES)}"
-        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+        content = io.BytesIO()
+        self.plot().savefig(content, format=path.suffix[1:])
+        return write_bytes(path, content.getvalue())
 
 
 class ModelReport(Report):
@@ -132,3 +131,32 @@ class ModelReport(Report):
     def as_dict(self) -> dict[str, object]:
         """The head's features' report, and each layer's under ``layers``."""
         return super().as_dict() | {"layers": {n: r.as_dict() for n, r in self.layers.items()}}
+
+
+def writable_file(path: str | Path) -> Path:
+    """Where a report is to be saved.
+
+    Args:
+        path: As of `Report.save`.
+
+    Raises:
+        InputError: If the suffix is none of `REPORTS`, or nothing can be written there.
+    """
+    path = Path(path)
+    if path.suffix not in REPORTS:
+        expected = f"a file name ending in {', '.join(REPORTS)}"
+        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+    check_folder(path.parent)
+    return path
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written in.
+
+    Raises:
+        InputError: If it is not there, no folder, or read-only.
+    """
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        found = "none of that name" if not folder.exists() else "one that is not"
+        fix = "make it, or choose another"
+        raise InputError(expected=f"a folder {folder} to write in", found=found, fix=fix)

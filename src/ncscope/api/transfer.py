@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ncscope.api.files import load_samples
+from ncscope.api.result import REPORTS, check_folder
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.stats.batch import as_tensor
@@ -21,9 +21,6 @@ from ncscope.transfer.records import Ranking, ranking_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_FIGURES = (".png", ".svg", ".pdf")
-_SUFFIXES = (".html", ".json", *_FIGURES)
 
 IN_FOLDER = {"Report": "ranking.html", "Figure": "ranking.png", "Numbers": "ranking.json"}
 """What a folder of a report holds, by what it is."""
@@ -121,16 +118,13 @@ def writable(path: str | Path) -> Path:
         InputError: If the suffix is of another kind of file, or nothing can be written there.
     """
     path = Path(path)
-    if path.suffix and not path.is_dir() and path.suffix not in _SUFFIXES:
-        expected = f"a folder, or a file name ending in {', '.join(_SUFFIXES)}"
+    if path.suffix and not path.is_dir() and path.suffix not in REPORTS:
+        expected = f"a folder, or a file name ending in {', '.join(REPORTS)}"
         raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-    folder = path.parent if path.suffix in _SUFFIXES else path
+    folder = path.parent if path.suffix in REPORTS else path
     if not path.suffix:
         path.mkdir(parents=True, exist_ok=True)
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        found = "none of that name" if not folder.exists() else "one that is not"
-        fix = "make it, or choose another"
-        raise InputError(expected=f"a folder {folder} to write in", found=found, fix=fix)
+    check_folder(folder)
     return path
 
 

@@ -39,7 +39,7 @@ class _Measure(TyperCommand):
     """A command itself is not told which of its options were written."""
 
     def invoke(self, ctx: Any) -> Any:
-        if ctx.params["model"] is None and ctx.params["data"] is None:
+        if not any(ctx.params[name] for name in ("model", "data", "weights", "layers", "head")):
             refuse_given(ctx, _OF_MODELS, without="--model")
         return super().invoke(ctx)
 
@@ -87,7 +87,10 @@ def measure(
     download: Fetch = False,
     data_folder: DataFolder = Path("data"),
     split: Annotated[
-        Literal["train", "test"], typer.Option(help="Which images of the data set.")
+        Literal["train", "test"],
+        typer.Option(
+            help="Which images of the data set; in a folder that has no splits all are train."
+        ),
     ] = "train",
     preprocess: Preprocess = None,
     layers: Annotated[
@@ -152,9 +155,15 @@ def measure(
     given = {"features": features, "labels": labels, "weight": weight, "bias": bias}
     arrays = {name: path for name, path in given.items() if path is not None}
     of_model = {"weights": weights, "layers": layers, "head": head}
-    if model is None and data is None and not any(of_model.values()):
+    described = {"model": model, "data": data} | of_model
+    asked = [f"--{name}" for name, value in described.items() if value]
+    if save is not None:
+        from ncscope.api.result import writable_file
+
+        writable_file(save)
+    if not asked:
         report = _of_features(file, arrays, common)
-    elif model is not None and data is not None and file is None and not arrays:
+    elif model and data and file is None and not arrays:
         means: dict[str, Any] = {
             "data": data,
             "split": split,
@@ -167,18 +176,32 @@ def measure(
         }
         report = _of_model(model, means, of_model | {"pool": pool} | common)
     else:
-        expected = "either saved features, or --model and --data with what describes them"
-        fix = "see ncscope measure --help"
-        raise InputError(expected=expected, found="some of both", fix=fix)
+        raise _unclear(asked, saved=file is not None or bool(arrays))
     if save is not None:
         report.save(save)
-    _print(report, json)
+    _print(report, save, json)
+
+
+def _unclear(asked: list[str], *, saved: bool) -> InputError:
+    """What to raise where features are asked for beside a model, or a model is half described."""
+    if saved:
+        expected = "either saved features, or --model and --data with what describes them"
+        fix = "see ncscope measure --help"
+        return InputError(expected=expected, found="some of both", fix=fix)
+    if "--model" in asked:
+        lacking, fix = "--data", "name a data set or a folder of images"
+    else:
+        lacking, fix = "--model", "name one, for example timm:resnet18"
+    return InputError(expected=f"{lacking} with {asked[0]}", found="none", fix=fix)
 
 
 def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, Any]) -> "Report":
     from ncscope.api.files import load_array, load_samples
     from ncscope.api.measure import measure as measure_features
 
+    if file is None and not arrays:
+        fix = "for example ncscope measure features.npz; see ncscope measure --help"
+        raise InputError(expected="a file of features, or a model", found="neither", fix=fix)
     named = arrays.keys() & {"features", "labels"}
     if (file is None) != (len(named) == 2) or len(named) == 1:
         expected = "either FILE, or both --features and --labels"
@@ -196,7 +219,7 @@ def _of_model(name: str, means: dict[str, Any], options: dict[str, Any]) -> "Rep
     return measure_named_model(name, Setting(**means), **options)
 
 
-def _print(report: "Report", json: bool) -> None:
+def _print(report: "Report", save: Path | None, json: bool) -> None:
     if json:
         print(report.to_json())
         return
@@ -206,3 +229,5 @@ def _print(report: "Report", json: bool) -> None:
     console.print(probe_table(report.probe))
     for note in report.notes:
         console.print(f"note: {note}", style="dim", highlight=False)
+    if save is not None:
+        console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from ncscope.cli.app import Interrupted, app
-from ncscope.errors import InputError
+from ncscope.errors import EXTRAS, InputError, missing_library
 
 # A module of commands each, in the order in which the help lists them.
 GROUPS = ("demo", "measure", "transfer", "theory", "studies", "sweep", "simulate", "doctor")
@@ -23,9 +23,9 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command, and exit.
 
-    0 when it is done, 2 on bad input or usage, 130 when interrupted, 1 on an error of our own:
-    these three with one line on standard error. Also 1, without such a line, where the command
-    itself found that a statement fails.
+    0 when it is done, 2 on bad input or usage or where a library is missing, 130 when interrupted,
+    1 on an error of our own: these three with one line on standard error. Also 1, without such a
+    line, where the command itself found that a statement fails.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
@@ -43,12 +43,20 @@ def _run(words: list[str], debug: bool) -> int:
         return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)
     except InputError as error:
         return _fail(str(error), 2, debug)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library in EXTRAS:
+            return _fail(str(missing_library(library)), 2, debug)
+        return _fail(_crash(error), 1, debug)
     except OSError as error:
         return _fail(f"expected to read and write files, found {error}; check it", 2, debug)
     except Exception as error:  # the last resort of a command line: one line, not a page
-        name = type(error).__name__
-        return _fail(f"{name}: {error}; run again with --debug for the traceback", 1, debug)
+        return _fail(_crash(error), 1, debug)
     return code if isinstance(code, int) else 0
+
+
+def _crash(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}; run again with --debug for the traceback"
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

@@ -47,7 +47,7 @@ class _Transfer(TyperCommand):
         return super().parse_args(ctx, repeated(args, "--models"))
 
     def invoke(self, ctx: Any) -> Any:
-        if ctx.params["data"] is None:
+        if ctx.params["data"] is None and all(map(_is_file_of_features, ctx.params["models"])):
             refuse_given(ctx, _OF_IMAGES, without="--data")
         return super().invoke(ctx)
 

@@ -3,13 +3,23 @@
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ncscope.errors import InputError
+from ncscope.errors import InputError, missing_library
 from ncscope.integrations.naming import logged
 from ncscope.probing.model import ProbeOptions
 from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
+
+try:
+    from transformers import (
+        Trainer,
+        TrainerCallback,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+    )
+except ModuleNotFoundError as error:
+    raise ImportError(str(missing_library("transformers"))) from error
 
 
 class NeuralCollapseCallback(TrainerCallback):

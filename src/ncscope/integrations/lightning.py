@@ -6,17 +6,21 @@ from itertools import islice
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 
-from ncscope.errors import InputError
+from ncscope.errors import InputError, missing_library
 from ncscope.integrations.naming import logged
 from ncscope.models.layers import named_layer
 from ncscope.probing.batches import split
 from ncscope.probing.model import ProbeOptions, probe_model
 from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.trainer.states import TrainerFn
+except ModuleNotFoundError as error:
+    raise ImportError(str(missing_library("lightning"))) from error
 
 
 class NeuralCollapseCallback(Callback):

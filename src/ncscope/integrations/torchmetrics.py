@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
-from ncscope.errors import InputError
+from ncscope.errors import InputError, missing_library
 from ncscope.integrations.packing import Packing
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
@@ -25,6 +23,12 @@ from ncscope.stats.batch import (
 )
 from ncscope.stats.moments import ClassMoments, Prior, checked_prior, checked_size
 from ncscope.stats.statistics import finish
+
+try:
+    from torchmetrics import Metric
+    from torchmetrics.utilities import dim_zero_cat
+except ModuleNotFoundError as error:
+    raise ImportError(str(missing_library("torchmetrics"))) from error
 
 HEADLINES = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
 """What `NeuralCollapse.plot` draws: of NC1 to NC4 the metric that is 0 at collapse."""

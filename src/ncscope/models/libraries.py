@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ncscope.errors import InputError
+from ncscope.errors import InputError, missing_library
 from ncscope.models.catalogue import NAMES, build
 
 Weights = Mapping[str, Tensor]
@@ -117,7 +117,7 @@ def _catalogue(wanted: Wanted) -> NamedModel:
 
 
 def _torchvision(wanted: Wanted) -> NamedModel:
-    models = _library("torchvision.models", "train")
+    models = _library("torchvision.models")
     known = models.list_models(module=models)
     if wanted.name not in known:
         expected, fix = "a classifier of torchvision", _nearest(wanted.name, known)
@@ -136,7 +136,7 @@ def _torchvision(wanted: Wanted) -> NamedModel:
 
 
 def _timm(wanted: Wanted) -> NamedModel:
-    timm = _library("timm", "train")
+    timm = _library("timm")
     if not (timm.is_model(wanted.name.partition(".")[0]) or ":" in wanted.name):
         expected, fix = "a model of timm", _nearest(wanted.name, timm.list_models())
         raise InputError(expected=expected, found=repr(wanted.name), fix=fix)
@@ -156,7 +156,7 @@ def _timm(wanted: Wanted) -> NamedModel:
 
 
 def _hugging_face(wanted: Wanted) -> NamedModel:
-    transformers = _library("transformers", "huggingface")
+    transformers = _library("transformers")
     if wanted.weights is not None:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
@@ -179,13 +179,11 @@ def _hugging_face(wanted: Wanted) -> NamedModel:
     return NamedModel(model, prepared, "pixel_values")
 
 
-def _library(name: str, extra: str) -> Any:
+def _library(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        library = name.partition(".")[0]
-        fix = f"pip install 'ncscope[{extra}]'"
-        raise InputError(expected=library, found="it is not installed", fix=fix) from error
+        raise missing_library(name.partition(".")[0]) from error
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

@@ -46,6 +46,8 @@ def _checked(name: str, value: Any, shape: tuple[int, ...], device: torch.device
     if tuple(tensor.shape) != shape:
         meaning = "(num_classes, dim)" if len(shape) == 2 else "(num_classes,)"
         fix = f"pass the classifier that reads these features (shape is {meaning})"
+        if tuple(tensor.shape) == shape[::-1]:
+            fix = f"transpose it (shape is {meaning})"
         found = f"shape {tuple(tensor.shape)}"
         raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
     if not torch.isfinite(tensor).all():

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ncscope.errors import InputError
+from ncscope.errors import missing_library
 
 
 class Robustness(NamedTuple):
@@ -63,9 +63,5 @@ def _foolbox() -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)
             import foolbox
     except ModuleNotFoundError as error:
-        raise InputError(
-            expected="the library Foolbox, for adversarial attacks",
-            found=str(error),
-            fix="pip install foolbox, which the extra attack also does",
-        ) from error
+        raise missing_library(name="foolbox") from error
     return foolbox

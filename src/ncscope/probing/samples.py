@@ -49,8 +49,8 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     counts = None
+    check_range(labels, num_classes, of_classifier=weight is not None)
     if prior == "uniform":
-        check_range(labels, num_classes)
         counts = torch.bincount(labels, minlength=num_classes)
     moments = ClassMoments(
         num_classes,

@@ -54,9 +54,12 @@ def check_labels(labels: Shaped[Tensor, "..."], samples: int) -> Int[Tensor, " n
     """
     if labels.ndim != 1 or len(labels) != samples:
         found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
-        raise InputError(
-            expected="one label a sample", found=found, fix="pass matching features and labels"
-        )
+        fix = "pass matching features and labels"
+        if labels.ndim == 2 and len(labels) == samples:
+            column = labels.shape[1] == 1
+            index = "labels[:, 0]" if column else "labels.argmax(1) if they are one-hot"
+            fix = f"pass class indices: {index}"
+        raise InputError(expected="one label a sample", found=found, fix=fix)
     if labels.dtype == torch.bool or labels.is_complex():
         raise InputError(
             expected="integer labels", found=f"dtype {labels.dtype}", fix="pass class indices"
@@ -72,8 +75,15 @@ def check_labels(labels: Shaped[Tensor, "..."], samples: int) -> Int[Tensor, " n
     return labels.to(torch.int64)
 
 
-def check_range(labels: Int[Tensor, " n"], num_classes: int) -> None:
+def check_range(
+    labels: Int[Tensor, " n"], num_classes: int, *, of_classifier: bool = False
+) -> None:
     """Refuse labels outside 0..num_classes-1.
+
+    Args:
+        labels: To check.
+        num_classes: How many classes there are.
+        of_classifier: Whether that is the number of a classifier's rows, and not to be chosen.
 
     Raises:
         InputError: Naming the first offending label and its row.
@@ -81,7 +91,9 @@ def check_range(labels: Int[Tensor, " n"], num_classes: int) -> None:
     broken = torch.nonzero((labels < 0) | (labels >= num_classes))
     if len(broken):
         row = int(broken[0])
-        fix = "pass a larger num_classes, or number the classes from 0"
+        fix = f"number the classes from 0 (subtract 1 if they are 1..{num_classes})"
+        if not of_classifier:
+            fix = f"pass a larger num_classes, or {fix}"
         found = f"label {int(labels[row])} at row {row}"
         raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
 
@@ -180,6 +192,7 @@ def as_tensor(value: Any, name: str) -> Tensor:
             return torch.as_tensor(_readable(value))
     except (TypeError, ValueError, RuntimeError) as error:
         found = f"{type(value).__name__} ({error})"
-        raise InputError(
-            expected=f"{name} as a numeric array", found=found, fix="pass NumPy or torch"
-        ) from error
+        fix = "pass NumPy or torch"
+        if name == "labels":
+            fix = "pass class indices: np.unique(labels, return_inverse=True)[1] if they are names"
+        raise InputError(expected=f"{name} as a numeric array", found=found, fix=fix) from error

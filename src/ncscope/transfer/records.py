@@ -104,6 +104,8 @@ def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 
 
 
 _LEAST_VCI = 1e-9  # below, it is rounding
+_NAMED = 3
+"""Checkpoints that a note names at most."""
 _LEAST, _FEW = 3, 5
 """Checkpoints from which on a correlation can tell something, and up to which it tells little."""
 
@@ -141,7 +143,13 @@ def _saturated(ranking: Ranking) -> list[str]:
     if not least:
         return []
     why = "its classes do not vary, or its features have as many dimensions as there are samples"
-    return [f"VCI is 0 for {least[0]}: {why}. VCI and the H-score do not tell such apart."]
+    return [f"VCI is 0 for {_listed(least)}: {why}. VCI and the H-score do not tell such apart."]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    *first, last = [*names[:_NAMED], *more]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _correlations(found: Sequence[Ranked], seed: int) -> dict[str, dict[str, Correlation]]:

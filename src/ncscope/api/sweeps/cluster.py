@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from ncscope.api.sweeps.order import Order
 from ncscope.api.sweeps.position import Board, Position
-from ncscope.errors import InputError
+from ncscope.errors import InputError, missing_library
 from ncscope.files import write_text
 
 _PROGRAM = "from ncscope.api.sweeps.ray_driver import main; main()"
@@ -48,8 +48,7 @@ def run_on_cluster(
             for a run, or one of them lacks ncscope or does not see the folder.
     """
     if find_spec("ray") is None:
-        fix = "pip install 'ncscope[ray]'"
-        raise InputError(expected="Ray, to use a cluster", found="it is not installed", fix=fix)
+        raise missing_library(name="ray")
     _answers(address)
     token = write_text(folder / f".shared-{uuid4().hex}", "")
     request = {

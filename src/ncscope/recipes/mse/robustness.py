@@ -1,7 +1,7 @@
 """What training past zero error is worth against adversarial perturbations, under both losses.
 
 Source: MSE figures 9 and 11. Command: ``ncscope reproduce mse/robustness``, which needs the
-library Foolbox: ``pip install ncscope[attack]``. Settings of both scales:
+library Foolbox: ``pip install ".[attack]"``. Settings of both scales:
 `ncscope.recipes.mse.training`. As in Papyan, Han and Donoho 2020, 100 held-out images are attacked.
 
 What came out at the small scale (three seeds of the VGG on digits, else seed 0): all 4 claims held.
