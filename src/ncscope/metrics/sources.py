@@ -59,10 +59,14 @@ class Sources:
     @property
     def present_weight(self) -> Float[Tensor, "k d"]:
         """Rows of the weight of the classes present, in float64; of no other, the weight itself."""
+        return self._present_rows.to(self.stats.means.dtype)
+
+    @property
+    def _present_rows(self) -> Float[Tensor, "k d"]:
+        """The same in the weight's own precision, which for directions will do."""
         assert self.weight is not None
         all_present = len(self.stats.classes) == len(self.weight)
-        rows = self.weight if all_present else self.weight[self.stats.classes]
-        return rows.to(self.stats.means.dtype)
+        return self.weight if all_present else self.weight[self.stats.classes]
 
     @cached_property
     def weight_angles(self) -> Angles:
@@ -82,7 +86,7 @@ class Sources:
     @cached_property
     def means_entropies(self) -> Entropies:
         """Entropies of the centred class means against the classifier's rows."""
-        return means_entropies(self.present_weight, self.stats.frame)
+        return means_entropies(self._present_rows, self.stats.frame)
 
     @property
     def gathered(self) -> frozenset[str]:
