@@ -20,6 +20,8 @@ from .layerwise import (
 )
 from .moments import reference_moments
 
+pytestmark = pytest.mark.slow  # what these test changes with themselves only, not with ncscope
+
 KEYS_WITHOUT_HEAD = {
     "fuzziness",
     "nc1",
