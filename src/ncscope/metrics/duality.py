@@ -41,7 +41,8 @@ def logit_etf_distance(
     squares = [(weight[rows] @ frame.mT).square_().sum() for rows in blocks]
     size = torch.stack(squares).sum().sqrt()
     if k > 2 * d:  # Logits of rank d stay far from the simplex's: nothing cancels.
-        trace, whole = torch.linalg.vecdot(weight, frame).sum(), weight.sum(0) @ frame.sum(0)
+        trace = torch.einsum("kd,kd->k", weight, frame).sum()
+        whole = weight.sum(0) @ frame.sum(0)
         return (2 - 2 * (trace - whole / k) / (size * (k - 1) ** 0.5)).sqrt()
     total = torch.zeros_like(size)
     for rows in blocks:
