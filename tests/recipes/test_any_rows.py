@@ -18,7 +18,10 @@ RECIPES = {
     for name in EXPERIMENTS
     if name.startswith(PAPERS) and "runs" in experiment(name).config.model_fields
 }
-pytestmark = pytest.mark.usefixtures("unchecked_signatures")  # most of the time, otherwise
+pytestmark = [
+    pytest.mark.usefixtures("unchecked_signatures"),  # most of the time, otherwise
+    pytest.mark.slow,
+]
 Rows = list[Row]
 Change = Callable[[Rows], Rows]
 

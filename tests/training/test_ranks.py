@@ -62,6 +62,7 @@ def assert_same(found: Any, expected: Any) -> None:
         assert found == expected
 
 
+@pytest.mark.slow
 def test_processes_end_alike_and_resumed_where_they_would_have_ended(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     (tmp_path / "half").mkdir()
