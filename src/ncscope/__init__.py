@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ncscope.api.result import ModelReport, Report
     from ncscope.api.watching import watch
     from ncscope.errors import InputError
-    from ncscope.metrics.information import BatchInformation
+    from ncscope.metrics.batch_information import BatchInformation
     from ncscope.stats.moments import ClassMoments
 
 __version__ = "0.1.0"
@@ -40,7 +40,7 @@ __all__ = [
 # What needs torch is loaded when it is asked for: a help page, or a name completed in a shell,
 # should not wait seconds for it.
 _HOMES = {
-    "BatchInformation": "metrics.information",
+    "BatchInformation": "metrics.batch_information",
     "ClassMoments": "stats.moments",
     "InputError": "errors",
     "ModelReport": "api.result",

@@ -10,8 +10,8 @@ import ncscope
 from ncscope.math.entropy import estimated_entropy
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics import information
+from ncscope.metrics.batch_information import batch_entropies
 from ncscope.metrics.information import (
-    batch_entropies,
     collapse_mir,
     dataset_entropies,
     means_entropies,

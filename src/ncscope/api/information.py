@@ -6,13 +6,8 @@ import torch
 
 from ncscope.api.inputs import Samples, checked_samples
 from ncscope.errors import InputError
-from ncscope.metrics.information import (
-    BatchInformation,
-    Entropies,
-    batch_entropies,
-    batch_estimate,
-    pair_entropies,
-)
+from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
+from ncscope.metrics.information import Entropies, pair_entropies
 from ncscope.stats.batch import as_tensor, check_features, check_range, refuse_nonfinite
 from ncscope.stats.directions import zero_rows
 

@@ -164,8 +164,9 @@ def _estimate(
 ) -> EntropyEstimate:
     """The mean over probes.
 
-    Its error is that of the mean, as wide as of few probes it has to be; what one eigenvalue adds
-    to it that all of the probes met alike; and half of the bracket.
+    Its error has three parts: the sampling error, widened as Student's distribution is for few
+    probes; what one eigenvalue can add if all probes happened to meet it alike, so that their
+    spread does not show it; and half of the bracket.
     """
     high = torch.tensor(upper, dtype=torch.float64)
     low = torch.tensor(lower, dtype=torch.float64)

@@ -44,6 +44,7 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     Cost: one eigen-decomposition of the smaller of k and d, two of d.
     """
     assert stats.within is not None
+    # `centred` is a matrix of our own to write over.
     weighted = stats.centred.mul_(stats.prior.sqrt()[:, None])
     between, classes = factor_eigen(weighted.mT, full_rank(stats))
     factor = between.vectors * between.values.sqrt()

@@ -40,7 +40,7 @@ def wants_spectra(groups: Collection[str] | None) -> bool:
 
 
 _LEFT_OUT = (
-    "mir, hdr and their parts are left out: at this size they may take half a minute or more; "
+    "mir, hdr and their parts are left out: at this size they may take long; "
     "ask for the group 'information'"
 )
 

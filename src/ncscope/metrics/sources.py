@@ -58,7 +58,7 @@ class Sources:
 
     @property
     def present_weight(self) -> Float[Tensor, "k d"]:
-        """Rows of the weight of the classes present, in float64; of no other, the weight itself."""
+        """Rows of the weight of the classes present, in float64: the weight itself if it is."""
         return self._present_rows.to(self.stats.means.dtype)
 
     @property

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.metrics.information import batch_entropies, batch_estimate
+from ncscope.metrics.batch_information import batch_entropies, batch_estimate
 from ncscope.probing.records import LayerRecord
 from ncscope.stats.directions import Batches
 
