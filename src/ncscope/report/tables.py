@@ -12,7 +12,7 @@ from ncscope.report.numbers import plain
 from ncscope.report.timeline import by_split, moment, time_unit
 
 COLUMNS = {
-    "nc1_quotient": "NC1",
+    "nc1_quotient": "PFC1",
     "nc2_etf": "NC2",
     "nc3_self_duality": "NC3",
     "nc4_disagreement": "NC4",
