@@ -8,9 +8,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.measure import Row, compared
-from ncscope.api.studies import reproduce
-from ncscope.models.catalogue import build, tapped_layers
+from ncscope.lab.studies import reproduce
 from ncscope.models.measuring import measuring
+from ncscope.models.networks.catalogue import build, tapped_layers
 from ncscope.probing.model import ProbeOptions, probe_model
 
 _FIGURES = ("xufm/ufm", "xufm/extended", "pfc/mufm")

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from benchmarks.measure import Row, compared
-from ncscope.training.grokking import Grokking, full_batch_steps, prepared
-from ncscope.training.work import Work
+from ncscope.lab.papers.info.grokking_training import Grokking, full_batch_steps, prepared
+from ncscope.lab.runs.resources import Work
 
 
 def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callable[[], Any]:

@@ -31,7 +31,7 @@ def loaded(code: str, names: tuple[str, ...]) -> tuple[str, str]:
 
 
 def test_what_is_public_or_a_list_of_names_is_there_without_anything_heavy() -> None:
-    code = "import ncscope, ncscope.report, ncscope.models.catalogue; "
+    code = "import ncscope, ncscope.report, ncscope.models.networks.catalogue; "
     code += "[getattr(ncscope, name) for name in ncscope.__all__]"
     assert loaded(code, (*HEAVY, "torch")) == ("['torch']", "")
 

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import ncscope
+from ncscope.data.digits import digits
+from ncscope.lab.runs.reproducible import reproducible
+from ncscope.lab.training.learner import Learner
+from ncscope.lab.training.loop import supervised, train
 from ncscope.metrics.information import collapse_mir
-from ncscope.models.residual import ResidualNet
-from ncscope.training.data.digits import digits
-from ncscope.training.learner import Learner
-from ncscope.training.loop import supervised, train
-from ncscope.training.reproducible import reproducible
+from ncscope.models.networks.residual import ResidualNet
 
 DOCS = Path(__file__).parents[1]
 SIZES = (16, 32, 64, 128, 256, 512, 1024)

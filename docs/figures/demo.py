@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ncscope.recipes import demo
-from ncscope.report.claims import claims_table
+from ncscope.lab.papers import demo
+from ncscope.lab.report.claims import claims_table
 from ncscope.report.figures import run_figure
 from ncscope.report.tables import run_table
 

@@ -11,8 +11,8 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
-from ncscope.theory.statements.statement import Statement
-from ncscope.theory.statements.table import STATEMENTS
+from ncscope.lab.theory.statement import Statement
+from ncscope.lab.theory.table import STATEMENTS
 
 _PAGES = Path(__file__).parents[1] / "theory"
 _MARK = re.compile(r"<!-- errata: (\w+) -->")

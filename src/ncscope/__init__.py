@@ -3,9 +3,9 @@
 ``measure`` features at hand, ``measure_model`` a model layer by layer, ``watch`` one that your own
 loop runs, or gather `ClassMoments` batch by batch and ``measure_moments``.
 
-Beside these, in modules of their own: ``ncscope.losses`` to train with, ``ncscope.theory`` of
-surrogate models, ``ncscope.transfer`` to choose a checkpoint, ``ncscope.recipes`` of the papers'
-experiments, ``ncscope.integrations`` for other libraries.
+Other parts have modules of their own: ``ncscope.losses`` to train with, ``ncscope.transfer`` to
+choose a checkpoint, ``ncscope.integrations`` for other libraries, and ``ncscope.lab``, which needs
+the extra ``lab``: surrogate models, theorems and the papers' experiments.
 """
 
 from importlib import import_module
@@ -52,7 +52,7 @@ _HOMES = {
     "measure_moments": "api.measure",
     "watch": "api.watching",
 }
-_MODULES = ("integrations", "losses", "recipes", "theory", "transfer")
+_MODULES = ("integrations", "lab", "losses", "transfer")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,15 +3,19 @@
 from collections.abc import Mapping
 
 EXTRAS: Mapping[str, str] = {
-    "lightning": "train",
-    "torchvision": "train",
-    "timm": "train",
+    "torchvision": "models",
+    "timm": "models",
+    "PIL": "models",
+    "lightning": "lab",
+    "pydantic": "lab",
+    "sklearn": "lab",
+    "threadpoolctl": "lab",
     "transformers": "huggingface",
     "torchmetrics": "torchmetrics",
     "foolbox": "attack",
     "ray": "ray",
 }
-"""Libraries that only some of ncscope needs, by the extra that installs them."""
+"""Importable name of each optional library, and the extra that installs it."""
 
 
 class InputError(ValueError):
@@ -44,8 +48,8 @@ def missing_library(name: str) -> InputError:
         name: Of the library.
 
     Example:
-        >>> print(missing_library("timm").fix)
-        pip install ".[train]" in a checkout of ncscope
+        >>> print(missing_library("lightning").fix)
+        pip install ".[lab]" in a checkout of ncscope
     """
     found, fix = "that it is not installed", how_to_install(EXTRAS[name])
     return InputError(expected=f"the library {name}", found=found, fix=fix)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 
 LABELS = torch.arange(40) % 4
 INPUTS = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) + torch.eye(6)[LABELS]

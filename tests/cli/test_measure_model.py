@@ -13,8 +13,8 @@ from torch.utils.data import TensorDataset
 
 import ncscope
 from ncscope.cli import main
-from ncscope.models.catalogue import build
-from ncscope.training.data.catalogue import load
+from ncscope.data.catalogue import load
+from ncscope.models.networks.catalogue import build
 from tests.closeness import assert_agree
 
 timm = pytest.importorskip("timm")
@@ -112,7 +112,7 @@ def test_a_model_of_torchvision_prepared_either_way(run) -> None:
     words = [*words.split(), "--layers", "stage2.0", "--groups", "nc1,nc4", "--json"]
     options["layers"] = ["stage2.0"]
     assert_printed(run(*words), by_hand(model, prepared, pictures, **options))
-    from ncscope.training.data.folders import read_folder
+    from ncscope.data.folders import read_folder
 
     images = read_folder(Path("photos"), "test")
     same = [(images[i][0], label) for i, (_, label) in enumerate(pictures)]

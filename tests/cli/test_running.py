@@ -14,9 +14,9 @@ import typer
 
 from ncscope.cli import main
 from ncscope.cli.app import app
+from ncscope.data.catalogue import CATALOGUE
 from ncscope.errors import EXTRAS
-from ncscope.theory.statements.statement import Result
-from ncscope.training.data.catalogue import CATALOGUE
+from ncscope.lab.theory.statement import Result
 from tests.interrupting import heeds_control_c
 
 NCSCOPE = Path(sys.executable).with_name("ncscope")
@@ -125,7 +125,7 @@ def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) 
     for library in (*EXTRAS, "ours"):
         monkeypatch.setitem(sys.modules, library, None)
         monkeypatch.setattr(
-            "ncscope.api.theory.check_theory",
+            "ncscope.lab.theory.check.check_theory",
             lambda seed, only, library=library: import_module(f"{library}.part"),
         )
         code, (out, err) = run("theory"), capsys.readouterr()
@@ -153,8 +153,8 @@ def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncscope.api.studies.reproduce", interrupted)
-    monkeypatch.setattr("ncscope.api.studies.simulate", interrupted)
+    monkeypatch.setattr("ncscope.lab.studies.reproduce", interrupted)
+    monkeypatch.setattr("ncscope.lab.studies.simulate", interrupted)
     assert run(*words.split()) == 130
     err = capsys.readouterr().err
     assert err.startswith("error: interrupted")
@@ -180,7 +180,7 @@ def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so
     monkeypatch, capsys
 ) -> None:
     failing = Result("a/b", "it holds", "A 1", 3, 1.0, 1e-9, "fails", seed=7)
-    monkeypatch.setattr("ncscope.api.theory.check_theory", lambda seed, only: [failing])
+    monkeypatch.setattr("ncscope.lab.theory.check.check_theory", lambda seed, only: [failing])
     assert run("theory", "--json") == 1
     out, err = capsys.readouterr()
     assert json.loads(out)[0]["verdict"] == "fails"
@@ -189,7 +189,7 @@ def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so
     def broken(seed: int | None, only: str | None) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("ncscope.api.theory.check_theory", broken)
+    monkeypatch.setattr("ncscope.lab.theory.check.check_theory", broken)
     assert run("theory", "--json") == 1
     out, err = capsys.readouterr()
     expected = "error: ZeroDivisionError: by zero; run again with --debug for the traceback\n"

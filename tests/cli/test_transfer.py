@@ -13,13 +13,13 @@ from ncscope.api.named_checkpoints import rank_models
 from ncscope.api.named_images import Setting, training_and_test_images
 from ncscope.cli import main
 from ncscope.cli.transfer import repeated
-from ncscope.models.catalogue import build
+from ncscope.data.catalogue import load
+from ncscope.data.downstream_sets import seen_as
+from ncscope.data.folders import read_folder
 from ncscope.models.features import features_and_logits
+from ncscope.models.networks.catalogue import build
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
-from ncscope.training.data.catalogue import load
-from ncscope.training.data.downstream_sets import seen_as
-from ncscope.training.data.folders import read_folder
 from ncscope.transfer import rank_checkpoints
 from ncscope.transfer.ranking import ranked, transfer_scores
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from mkdocs.exceptions import PluginError
 
-from ncscope.theory.statements.table import STATEMENTS
+from ncscope.lab.theory.table import STATEMENTS
 from tests.docs.pages import ROOT
 
 spec = importlib.util.spec_from_file_location("errata", ROOT / "docs" / "hooks" / "errata.py")

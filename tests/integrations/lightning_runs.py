@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from ncscope.integrations.lightning import NeuralCollapseCallback
 from ncscope.integrations.torchmetrics import NeuralCollapse
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 
 EPOCHS = 3
 

@@ -13,7 +13,7 @@ from ncscope.losses.pseudo_labels import (
     fairness_loss,
     trusted,
 )
-from tests.training.semi_supervised import restated
+from tests.lab.training.semi_supervised import restated
 
 
 def batch(seed: int, n: int = 40, k: int = 5) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 from tests.reference.instances import INSTANCES
 
 pytestmark = pytest.mark.gpu

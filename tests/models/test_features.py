@@ -5,9 +5,9 @@ import torch
 from lightning.fabric import Fabric
 from torch import nn
 
-from ncscope.models.catalogue import build
+from ncscope.lab.papers.info.unstructured_pruning import pruned
 from ncscope.models.features import classifier, features_and_logits
-from ncscope.models.pruning import pruned
+from ncscope.models.networks.catalogue import build
 
 SMALL = ("small-resnet", "small-vgg", "small-densenet", "small-wrn", "small-residual")
 SLOW = pytest.param("small-vit", marks=pytest.mark.slow)  # the import of timm

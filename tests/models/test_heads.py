@@ -9,7 +9,7 @@ from torch.nn.utils import parametrizations, prune
 
 from ncscope.errors import InputError
 from ncscope.models.heads import find_head
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 
 
 class Wrapped(nn.Module):

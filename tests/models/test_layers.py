@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 
 
 def net() -> ResidualNet:

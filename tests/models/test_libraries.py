@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.models.catalogue import build
 from ncscope.models.libraries import open_model
+from ncscope.models.networks.catalogue import build
 
 timm = pytest.importorskip("timm")
 models = pytest.importorskip("torchvision.models")

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 from ncscope.models.taps import HEAD_INPUT, Taps
 
 

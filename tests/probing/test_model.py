@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
 from ncscope import InputError
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.model import LINE, ProbeOptions, probe_model
 
 from ..closeness import assert_agree, assert_arrays_agree

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.residual import ResidualNet
+from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.model import ProbeOptions, probe_model
 from ncscope.probing.watching import Watch
 

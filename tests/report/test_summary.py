@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from ncscope.report.study_page import RunView, study_page
+from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.report.summary import Summary, summary_table
 
 TABLE = Summary("Errors, <mean>", ["10 labels", "40 labels"], {"plain": ["2.0 ± 0.1", "1.0"]})

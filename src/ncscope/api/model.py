@@ -73,7 +73,7 @@ def measure_model(
 
     Example:
         >>> import torch, ncscope
-        >>> from ncscope.models.residual import ResidualNet
+        >>> from ncscope.models.networks.residual import ResidualNet
         >>> data = torch.utils.data.TensorDataset(torch.randn(40, 8), torch.arange(40) % 4)
         >>> loader = torch.utils.data.DataLoader(data, batch_size=16)
         >>> model = ResidualNet(in_features=8, width=16, depth=2, num_classes=4)

@@ -14,10 +14,10 @@ from ncscope.api.named_images import (
     training_and_test_images,
 )
 from ncscope.api.transfer import OnStep, TransferReport, check_distinct
+from ncscope.data.downstream_sets import seen_as
+from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.models.libraries import NamedModel, open_model
-from ncscope.training.data.downstream_sets import seen_as
-from ncscope.training.data.images import ImageData, Images
 from ncscope.transfer.features import head_features, head_moments
 from ncscope.transfer.probes.probe import Measure, checked_measure
 from ncscope.transfer.ranking import about, ranked

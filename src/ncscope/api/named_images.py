@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 from torchvision.transforms.v2.functional import to_pil_image
 
+from ncscope.data.catalogue import CATALOGUE, load
+from ncscope.data.folders import class_names, read_folder, splits_of
+from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import NamedModel
 from ncscope.models.measuring import measuring
 from ncscope.probing.batches import device_of, split
-from ncscope.training.data.catalogue import CATALOGUE, load
-from ncscope.training.data.folders import class_names, read_folder, splits_of
-from ncscope.training.data.images import ImageData, Images
 from ncscope.transfer.ranking import hold_out
 
 Preprocess = Literal["model", "data"]

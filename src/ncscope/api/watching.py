@@ -77,7 +77,7 @@ def watch(
 
     Example:
         >>> import torch, ncscope
-        >>> from ncscope.models.residual import ResidualNet
+        >>> from ncscope.models.networks.residual import ResidualNet
         >>> model = ResidualNet(in_features=8, width=16, depth=2, num_classes=4).eval()
         >>> with torch.no_grad(), ncscope.watch(model) as seen:
         ...     for _ in range(3):

@@ -1,6 +1,8 @@
 """The command `ncscope`: each command calls one function of the api.
 
-A new command is a module here that adds itself to the app, and its name in `running.GROUPS`.
+A command of the instrument is a module here, named in `running`. A command of another package is a
+module that adds itself to `ncscope.cli.app.app`, named in that package's metadata as an entry point
+of the group ``ncscope.commands``.
 """
 
 from ncscope.cli.running import main

@@ -1,8 +1,7 @@
-"""Live bars of long work, on standard error."""
+"""Progress bars of long work, on standard error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -13,40 +12,27 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-if TYPE_CHECKING:
-    from ncscope.training.loop import EpochEnd
-
 
 @contextmanager
-def row_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """A live bar of the measurements; what it yields is called after each."""
+def row_bar(*, silent: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar of measurements while the block runs.
+
+    Args:
+        silent: Whether to show nothing, as all processes of a run but the first do.
+
+    Yields:
+        Function of a description, the number done and the total; call it after each measurement.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    from ncscope.training.work import first_process
-
     console = Console(stderr=True)
-    hidden = not (console.is_terminal and first_process())
+    hidden = silent or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("Starting", total=None)
         yield lambda part, done, total: progress.update(
             task, description=part, completed=done, total=total
         )
-
-
-@contextmanager
-def epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
-    """A live bar of the epochs; what it yields is called after each."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("Training and measuring", total=epochs, loss=float("nan"))
-        yield lambda end: progress.update(task, completed=end.epoch, loss=end.loss)

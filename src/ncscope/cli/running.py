@@ -4,6 +4,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
@@ -11,10 +12,12 @@ import typer
 from ncscope.cli.app import Interrupted, app
 from ncscope.errors import EXTRAS, InputError, missing_library
 
-# A module of commands each, in the order in which the help lists them.
-GROUPS = ("demo", "measure", "transfer", "theory", "studies", "sweep", "simulate", "doctor")
-for group in GROUPS:
-    import_module(f"ncscope.cli.{group}")
+# Each module adds its commands to the app; the help lists them in this order.
+for _module in ("measure", "transfer", "doctor"):
+    import_module(f"ncscope.cli.{_module}")
+# Commands of other packages, the laboratory among them.
+for _entry in entry_points(group="ncscope.commands"):
+    _entry.load()
 
 # Typer carries its own copy of click in some versions and depends on it in others.
 _UsageError: Any = typer.BadParameter.__bases__[0]

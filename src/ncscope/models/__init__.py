@@ -1,1 +1,1 @@
-"""Backbones, and instruments on any classifier: its head, its layers, a mode to measure it in."""
+"""Reading any classifier: its head, its layers, its features, and models by name."""

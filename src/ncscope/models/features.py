@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ncscope.models.fixed_head import FixedSimplexHead
+from ncscope.models.networks.fixed_head import FixedSimplexHead
 
 
 def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:

@@ -81,7 +81,7 @@ def residual_blocks(model: nn.Module) -> list[str]:
         Names in the model's order; empty for a plain chain of layers, like VGG.
 
     Example:
-        >>> from ncscope.models.residual import ResidualNet
+        >>> from ncscope.models.networks.residual import ResidualNet
         >>> residual_blocks(ResidualNet(4, 8, depth=2, num_classes=3))
         ['blocks.0', 'blocks.1']
     """

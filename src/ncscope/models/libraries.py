@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ncscope.errors import InputError, missing_library
-from ncscope.models.catalogue import NAMES, build
+from ncscope.models.networks.catalogue import NAMES, build
 
 Weights = Mapping[str, Tensor]
 Picture = Any

@@ -1,0 +1,1 @@
+"""Labelled images: data sets by name, folders of images, and their preprocessing."""

@@ -1,0 +1,195 @@
+"""The data sets by name: the papers' own, and the ones that need no download."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torchvision.transforms.v2 import AutoAugmentPolicy as Policy
+
+from ncscope.data import downstream_sets as downstream
+from ncscope.data import torchvision_sets as stored
+from ncscope.data.digits import digit_pixels
+from ncscope.data.generated import IMAGE_SIZE, PixelSplit, patterns, warped_digits
+from ncscope.data.images import AccuracyMeasure, ImageData, Images, LabelledPictures
+from ncscope.data.preprocessing import (
+    Augmentation,
+    Preprocessing,
+    Traits,
+)
+from ncscope.data.torchvision_sets import PictureSplit
+from ncscope.errors import InputError
+
+_PHOTOGRAPH_SIZE = 224
+
+Reader = Callable[[Path, bool, int], PictureSplit]
+Statistics = tuple[Sequence[float], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set and what is known of it.
+
+    Attributes:
+        read: From a folder, the consent to download into it, and a seed.
+        native: Height and width of its images; None for photographs of all sizes.
+        mirrored: Whether a mirrored image keeps its label.
+        policy: AutoAugment's, found on the nearest kind of images.
+        statistics: Mean and deviation by channel of the training pixels from 0 to 1; None where
+            they depend on the seed.
+        measure: The accuracy that is customary on it.
+    """
+
+    read: Reader
+    native: int | None
+    mirrored: bool
+    policy: Policy
+    statistics: Statistics | None = None
+    measure: AccuracyMeasure = "top-1"
+
+
+def _stored(read: Callable[[Path, bool], PictureSplit]) -> Reader:
+    return lambda folder, download, seed: read(folder, download)
+
+
+def _made(make: Callable[[int], PixelSplit]) -> Reader:
+    def read(folder: Path, download: bool, seed: int) -> PictureSplit:
+        return PictureSplit(*(stored.in_memory(*half) for half in make(seed)))
+
+    return read
+
+
+def _photographs(
+    read: Callable[[Path, bool], PictureSplit], measure: AccuracyMeasure = "top-1"
+) -> Entry:
+    """Photographs on which transfer is measured, normalised as ImageNet's are."""
+    return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
+
+
+_CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+_CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+_SVHN = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
+_STL10 = (0.4467, 0.4398, 0.4066), (0.2603, 0.2566, 0.2713)
+_IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+CATALOGUE = {
+    "digits": Entry(_made(lambda seed: digit_pixels(seed=seed)), 8, False, Policy.SVHN),
+    "warped-digits": Entry(
+        _made(lambda seed: warped_digits(seed=seed)), IMAGE_SIZE, False, Policy.SVHN
+    ),
+    "warped-digits-0-4": Entry(
+        _made(lambda seed: warped_digits(digits=range(5), seed=seed)),
+        IMAGE_SIZE,
+        False,
+        Policy.SVHN,
+    ),
+    "warped-digits-5-9": Entry(
+        _made(lambda seed: warped_digits(digits=range(5, 10), seed=seed)),
+        IMAGE_SIZE,
+        False,
+        Policy.SVHN,
+    ),
+    "patterns": Entry(_made(lambda seed: patterns(seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10),
+    "clear-patterns": Entry(
+        _made(lambda seed: patterns(clutter=0.25, noise=0.25, seed=seed)),
+        IMAGE_SIZE,
+        True,
+        Policy.CIFAR10,
+    ),
+    "patterns-20": Entry(
+        _made(lambda seed: patterns(20, 100, 50, seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10
+    ),
+    "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
+    "fashion-mnist": Entry(
+        _stored(stored.read_fashion_mnist), 28, True, Policy.CIFAR10, ((0.2860,), (0.3530,))
+    ),
+    "cifar10": Entry(_stored(stored.read_cifar10), 32, True, Policy.CIFAR10, _CIFAR10),
+    "cifar100": Entry(_stored(stored.read_cifar100), 32, True, Policy.CIFAR10, _CIFAR100),
+    "svhn": Entry(_stored(stored.read_svhn), 32, False, Policy.SVHN, _SVHN),
+    "stl10": Entry(_stored(stored.read_stl10), 96, True, Policy.CIFAR10, _STL10),
+    "imagenet": Entry(_stored(stored.read_imagenet), None, True, Policy.IMAGENET, _IMAGENET),
+    "pets": _photographs(downstream.read_pets, "mean per class"),
+    "flowers": _photographs(downstream.read_flowers, "mean per class"),
+    "aircraft": _photographs(downstream.read_aircraft, "mean per class"),
+    "cars": _photographs(downstream.read_cars),
+    "dtd": _photographs(downstream.read_dtd),
+    "food101": _photographs(downstream.read_food101),
+    "caltech101": _photographs(downstream.read_caltech101, "mean per class"),
+    "sun397": _photographs(downstream.read_sun397),
+}
+
+
+def load(
+    name: str,
+    folder: Path = Path("data"),
+    *,
+    download: bool = False,
+    augmentation: Augmentation = "none",
+    size: int | None = None,
+    normalisation: Literal["own", "imagenet"] = "own",
+    seed: int = 0,
+) -> ImageData:
+    """A data set by name, with its preprocessing.
+
+    Args:
+        name: One of ``CATALOGUE``.
+        folder: Where the files of stored sets are, or go.
+        download: Whether files that are missing may be fetched from the internet.
+        augmentation: Of the training images when they are trained on: see `Preprocessing`.
+        size: Height and width of the network's input. Smaller images are padded, photographs
+            cropped. By default images keep theirs, and photographs are cropped to 224.
+        normalisation: By the channels of the set's own training images, or of ImageNet's as VCI
+            does for all its sets.
+        seed: Of generated sets, and of the halves of ``digits``; stored sets need none.
+
+    Raises:
+        InputError: A name that is not known; files that are missing or broken, with what to do;
+            a size below the images', an augmentation that does not fit them.
+
+    Example:
+        >>> data = load("patterns")
+        >>> data.num_classes, data.shape, len(data.train), len(data.test)
+        (10, (3, 16, 16), 2000, 1000)
+    """
+    if name not in CATALOGUE:
+        fix = f"pass one of {', '.join(CATALOGUE)}"
+        raise InputError(expected="the name of a data set", found=repr(name), fix=fix)
+    entry = CATALOGUE[name]
+    side = _input_size(name, entry.native, size)
+    split = entry.read(Path(folder), download, seed)
+    mean, deviation = entry.statistics or _statistics(split.train)
+    if normalisation == "imagenet":
+        mean, deviation = _imagenet_statistics(name, len(mean))
+    traits = Traits(side, entry.native, mean, deviation, entry.mirrored, entry.policy)
+    train = Images(split.train, Preprocessing(traits, augmentation))
+    measured = Preprocessing(traits)
+    test = Images(split.test, measured)
+    validation = None if split.validation is None else Images(split.validation, measured)
+    num_classes = int(torch.cat([train.labels, test.labels]).max()) + 1
+    shape = len(mean), side, side
+    return ImageData(name, train, test, num_classes, shape, validation, entry.measure)
+
+
+def _input_size(name: str, native: int | None, size: int | None) -> int:
+    least = native or 1
+    if size is not None and size < least:
+        expected = f"an input of at least {least} pixels a side for {name}"
+        raise InputError(expected=expected, found=str(size), fix="pass a larger size, or none")
+    return size or native or _PHOTOGRAPH_SIZE
+
+
+def _statistics(images: LabelledPictures) -> Statistics:
+    """Mean and deviation by channel, of pictures in memory."""
+    assert isinstance(images.pictures, Tensor)
+    by_channel = (images.pictures.double() / 255).transpose(0, 1).flatten(1)
+    return by_channel.mean(1).tolist(), by_channel.std(1).tolist()
+
+
+def _imagenet_statistics(name: str, channels: int) -> Statistics:
+    if channels != len(_IMAGENET[0]):
+        expected = "coloured images for ImageNet's normalisation"
+        found = f"{name} of {channels} channel"
+        raise InputError(expected=expected, found=found, fix="pass normalisation own")
+    return _IMAGENET

@@ -1,0 +1,77 @@
+"""scikit-learn's handwritten digits: real images that need no download."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from ncscope.data.generated import Pixels, PixelSplit
+
+_LEVELS = 15  # of 8-bit grey in one of the originals' 17 greys
+
+
+class Split(NamedTuple):
+    """Training and held-out samples."""
+
+    train: TensorDataset
+    test: TensorDataset
+
+
+def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Split:
+    """The 1,797 images of 8 x 8 pixels, centred and scaled as the training set's pixels ask.
+
+    All pixels share one mean and one deviation, so that an image stays an image.
+
+    Args:
+        test_share: Share of each class held out.
+        seed: Which samples those are.
+        deviation: Standard deviation of the training pixels after scaling.
+
+    Returns:
+        Data sets of (image as 64 floats, label 0..9).
+
+    Example:
+        >>> train, test = digits()
+        >>> len(train), len(test)
+        (1437, 360)
+    """
+    train, test, y_train, y_test = _parts(test_share, seed)
+    mean, scale = train.mean(), deviation / train.std()
+    return Split(
+        TensorDataset((train - mean) * scale, y_train),
+        TensorDataset((test - mean) * scale, y_test),
+    )
+
+
+def digit_pixels(test_share: float = 0.2, seed: int = 0) -> PixelSplit:
+    """The same images and halves as 8-bit pixels, for the pipeline of the other data sets.
+
+    Args:
+        test_share: Share of each class held out.
+        seed: Which samples those are.
+
+    Example:
+        >>> digit_pixels().train.images.shape
+        torch.Size([1437, 1, 8, 8])
+    """
+    train, test, y_train, y_test = _parts(test_share, seed)
+    images = [(_LEVELS * part).to(torch.uint8).reshape(-1, 1, 8, 8) for part in (train, test)]
+    return PixelSplit(Pixels(images[0], y_train), Pixels(images[1], y_test))
+
+
+_Parts = tuple[Float[Tensor, "n 64"], Float[Tensor, "m 64"], Int[Tensor, " n"], Int[Tensor, " m"]]
+
+
+def _parts(test_share: float, seed: int) -> _Parts:
+    """Grey levels 0 to 16 of training and held-out images, and their labels."""
+    images, labels = load_digits(return_X_y=True)
+    parts = train_test_split(
+        images, labels, test_size=test_share, stratify=labels, random_state=seed
+    )
+    train, test = (torch.as_tensor(part, dtype=torch.float32) for part in parts[:2])
+    y_train, y_test = (torch.as_tensor(part, dtype=torch.int64) for part in parts[2:])
+    return train, test, y_train, y_test

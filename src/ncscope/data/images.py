@@ -1,0 +1,176 @@
+"""Labelled images as a map-style data set, with or without augmentation by the key."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision.transforms import v2
+
+from ncscope.data.draws import Draw, seeded
+from ncscope.data.order import balanced_subset
+from ncscope.data.preprocessing import Picture, Preprocessing
+from ncscope.errors import InputError
+
+Sample: TypeAlias = tuple[Float[Tensor, "c h w"], int]
+AccuracyMeasure = Literal["top-1", "mean per class"]
+
+
+@dataclass(frozen=True)
+class LabelledPictures:
+    """Images before preprocessing.
+
+    Attributes:
+        pictures: All in memory, or what reads the one at an index.
+        labels: Of all, known without reading any picture.
+    """
+
+    pictures: UInt8[Tensor, "n c h w"] | Callable[[int], Picture]
+    labels: Int[Tensor, " n"]
+
+    def picture(self, index: int) -> Picture:
+        """The one at an index."""
+        source = self.pictures
+        return source[index] if isinstance(source, Tensor) else source(index)
+
+    def coloured(self, channels: int) -> "LabelledPictures":
+        """The same images in one channel, their luma, or in three.
+
+        Args:
+            channels: 1 or 3.
+        """
+        source = self.pictures
+        if isinstance(source, Tensor):
+            return replace(self, pictures=_coloured(source, channels))
+        return replace(self, pictures=lambda index: _picture_coloured(source(index), channels))
+
+
+class Images(Dataset[Sample]):
+    """Images and labels: ``images[i]`` as it is measured, ``images[Draw(...)]`` as trained on.
+
+    What an item is depends on its key alone, not on what was read before, by which process or
+    in which order.
+
+    Args:
+        pictures: Before preprocessing.
+        preprocessing: Of the pictures.
+    """
+
+    def __init__(self, pictures: LabelledPictures, preprocessing: Preprocessing) -> None:
+        self.labels = pictures.labels
+        self._pictures, self.preprocessing = pictures, preprocessing
+        self._positions: Int[Tensor, " n"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, key: int | Draw) -> Sample:
+        """The image, channels before rows before columns, and its label."""
+        index = key.image if isinstance(key, Draw) else key
+        picture, label = self.picture(index), int(self.labels[index])
+        if not isinstance(key, Draw) or not self.preprocessing.random:
+            return self.preprocessing.measured(picture), label
+        with seeded(*key):
+            return self.preprocessing.trained(picture), label
+
+    def picture(self, index: int) -> Picture:
+        """The one at an index, before preprocessing."""
+        return self._pictures.picture(self._place(index))
+
+    def _place(self, index: int) -> int:
+        return index if self._positions is None else int(self._positions[index])
+
+    def __getitems__(self, keys: Sequence[int | Draw]) -> list[Sample]:
+        """A batch of items, many times faster where all is in memory and nothing is random."""
+        pixels = self._pictures.pictures
+        drawn = self.preprocessing.random and isinstance(keys[0], Draw)
+        if drawn or not isinstance(pixels, Tensor):
+            return [self[key] for key in keys]
+        indices = torch.tensor([key.image if isinstance(key, Draw) else key for key in keys])
+        places = indices if self._positions is None else self._positions[indices]
+        batch = self.preprocessing.measured(pixels[places])
+        return list(zip(batch, self.labels[indices].tolist(), strict=True))
+
+    def subset(self, indices: Int[Tensor, " m"]) -> "Images":
+        """The images at these indices, numbered anew."""
+        chosen = Images(self._pictures, self.preprocessing)
+        chosen.labels = self.labels[indices]
+        chosen._positions = indices if self._positions is None else self._positions[indices]
+        return chosen
+
+    def balanced(self, size: int, seed: int = 0) -> "Images":
+        """As many images of each class as far as possible: see `balanced_subset`."""
+        return self.subset(balanced_subset(self.labels, size, seed))
+
+    def through(self, preprocessing: Preprocessing) -> "Images":
+        """The same images, grey or coloured as the preprocessing needs them, under it."""
+        pictures = self._pictures.coloured(len(preprocessing.traits.mean))
+        changed = Images(pictures, preprocessing)
+        changed.labels, changed._positions = self.labels, self._positions
+        return changed
+
+
+def _coloured(pixels: UInt8[Tensor, "*n c h w"], channels: int) -> UInt8[Tensor, "*n c2 h w"]:
+    """Grey repeated in every channel, or of colours their luma."""
+    if pixels.shape[-3] == channels:
+        return pixels
+    grey = pixels if channels > 1 else v2.functional.rgb_to_grayscale(pixels)
+    return grey.expand(*grey.shape[:-3], channels, -1, -1)
+
+
+def _picture_coloured(picture: Picture, channels: int) -> Picture:
+    if isinstance(picture, Tensor):
+        return _coloured(picture, channels)
+    return picture.convert("L" if channels == 1 else "RGB")
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """A data set ready for training.
+
+    Attributes:
+        name: As in the catalogue.
+        train: Training images.
+        test: Held-out images.
+        num_classes: Number of classes.
+        shape: Channels, height and width of the network's input.
+        validation: Images to choose settings on, where the set's makers have named some.
+        measure: The accuracy that is customary on it.
+    """
+
+    name: str
+    train: Images
+    test: Images
+    num_classes: int
+    shape: tuple[int, int, int]
+    validation: Images | None = None
+    measure: AccuracyMeasure = "top-1"
+
+    def balanced(self, size: int, seed: int) -> "ImageData":
+        """The same set with fewer training images, equally many of each class.
+
+        The pixels' statistics stay those of the whole training set.
+
+        Args:
+            size: Training images in all.
+            seed: Of the choice.
+
+        Raises:
+            InputError: If the size is no multiple of the number of classes, or the smallest
+                class has too few images.
+
+        Example:
+            >>> from ncscope.data.catalogue import load
+            >>> load("digits").balanced(1_000, seed=0).train.labels.bincount().tolist()
+            [100, 100, 100, 100, 100, 100, 100, 100, 100, 100]
+        """
+        classes = self.num_classes
+        largest = classes * int(self.train.labels.bincount(minlength=classes).min())
+        if size % classes or not classes <= size <= largest:
+            expected = f"a multiple of {classes} up to {largest:,} of {self.name}'s training images"
+            fix = "pass such a number, or leave balanced out"
+            raise InputError(expected=expected, found=f"{size:,}", fix=fix)
+        return replace(self, train=self.train.balanced(size, seed))

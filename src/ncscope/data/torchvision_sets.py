@@ -1,0 +1,225 @@
+"""The papers' data sets, read from disk by torchvision.
+
+torchvision compares the checksums of CIFAR's files, which are pickles, before it opens them.
+"""
+
+import gzip
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from filelock import FileLock
+from scipy.io.matlab import MatReadError
+from torchvision import datasets
+
+from ncscope.data.images import LabelledPictures
+from ncscope.errors import InputError
+
+_BROKEN = (
+    RuntimeError,
+    AssertionError,
+    ValueError,
+    LookupError,
+    EOFError,
+    OSError,
+    zlib.error,
+    MatReadError,
+)
+
+
+class PictureSplit(NamedTuple):
+    """Training and held-out images before preprocessing; validation images where there are any."""
+
+    train: LabelledPictures
+    test: LabelledPictures
+    validation: LabelledPictures | None = None
+
+
+def in_memory(pixels: Any, labels: Any) -> LabelledPictures:
+    """Pictures from an array n x c x h x w of 8-bit pixels."""
+    images = torch.as_tensor(np.ascontiguousarray(pixels), dtype=torch.uint8)
+    return LabelledPictures(images, torch.as_tensor(labels, dtype=torch.int64))
+
+
+def read_mnist(folder: Path, download: bool) -> PictureSplit:
+    """MNIST, from ``MNIST/raw``."""
+    return _read_idx(datasets.MNIST, folder, download)
+
+
+def read_fashion_mnist(folder: Path, download: bool) -> PictureSplit:
+    """Fashion-MNIST, from ``FashionMNIST/raw``."""
+    return _read_idx(datasets.FashionMNIST, folder, download)
+
+
+def read_cifar10(folder: Path, download: bool) -> PictureSplit:
+    """CIFAR-10, from ``cifar-10-batches-py``."""
+    return _read_cifar(datasets.CIFAR10, folder, download)
+
+
+def read_cifar100(folder: Path, download: bool) -> PictureSplit:
+    """CIFAR-100 with its 100 fine labels, from ``cifar-100-python``."""
+    return _read_cifar(datasets.CIFAR100, folder, download)
+
+
+def read_svhn(folder: Path, download: bool) -> PictureSplit:
+    """SVHN's cropped digits without the extra set, from ``train_32x32.mat`` and its like."""
+    files = [folder / datasets.SVHN.split_list[part][1] for part in ("train", "test")]
+    require("SVHN", files, folder, download)
+    with explained("SVHN", folder, download):
+        parts = [datasets.SVHN(folder, split=part, download=download) for part in ("train", "test")]
+    return PictureSplit(*(in_memory(part.data, part.labels) for part in parts))
+
+
+def read_stl10(folder: Path, download: bool) -> PictureSplit:
+    """STL-10's labelled images, from ``stl10_binary``."""
+    kind = datasets.STL10
+    names = [name for name, _ in kind.train_list + kind.test_list]
+    require("STL-10", [folder / kind.base_folder / name for name in names], folder, download)
+    with explained("STL-10", folder, download):
+        parts = [kind(folder, split=part, download=download) for part in ("train", "test")]
+    return PictureSplit(*(in_memory(part.data, part.labels) for part in parts))
+
+
+def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
+    """STL-10's 100,000 images without labels, n x 3 x 96 x 96 pixels of 8 bits."""
+    kind = datasets.STL10
+    require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
+    with explained("STL-10", folder, download):
+        part = kind(folder, split="unlabeled", download=download)
+    return torch.as_tensor(part.data)
+
+
+def read_imagenet(folder: Path, download: bool) -> PictureSplit:
+    """ImageNet, or any photographs, from ``imagenet/train/CLASS`` and ``imagenet/val/CLASS``."""
+    fix = (
+        f"unpack the archives from image-net.org to {folder / 'imagenet'}/train/CLASS/*.JPEG and "
+        "val/CLASS/*.JPEG (they cannot be downloaded without an account)"
+    )
+    halves = [folder / "imagenet" / part for part in ("train", "val")]
+    for half in halves:
+        if not half.is_dir():
+            expected, found = "the images of ImageNet", f"no folder {half}"
+            raise InputError(expected=expected, found=found, fix=fix)
+    try:
+        train, test = (datasets.ImageFolder(half) for half in halves)
+    except FileNotFoundError as error:
+        expected, found = "images in every class folder of ImageNet", str(error).strip()
+        raise InputError(expected=expected, found=found, fix=fix) from error
+    odd = sorted(set(train.classes) ^ set(test.classes))
+    if odd:
+        expected = "the same class folders in train and val"
+        found = f"{len(odd)} in one only, {odd[0]} the first"
+        raise InputError(expected=expected, found=found, fix="move or remove them")
+    return PictureSplit(_photographs(train), _photographs(test))
+
+
+def _photographs(files: datasets.ImageFolder) -> LabelledPictures:
+    def picture(index: int) -> Any:
+        return files.loader(files.samples[index][0])
+
+    return LabelledPictures(picture, torch.as_tensor(files.targets, dtype=torch.int64))
+
+
+def _read_cifar(kind: Any, folder: Path, download: bool) -> PictureSplit:
+    name = kind.__name__
+    files = [file for file, _ in kind.train_list + kind.test_list] + [kind.meta["filename"]]
+    require(name, [folder / kind.base_folder / file for file in files], folder, download)
+    with explained(name, folder, download):
+        parts = [kind(folder, train=train, download=download) for train in (True, False)]
+    return PictureSplit(
+        *(in_memory(part.data.transpose(0, 3, 1, 2), part.targets) for part in parts)
+    )
+
+
+def _read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
+    name = kind.__name__
+    packed = [folder / name / "raw" / file for file, _ in kind.resources]
+    plain = [file.with_suffix("") for file in packed]
+    there = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
+    require(name, there, folder, download)
+    with explained(name, folder, download), _unpacked(there, folder, name) as root:
+        parts = [kind(root, train=train, download=download) for train in (True, False)]
+    return PictureSplit(*(in_memory(part.data[:, None], part.targets) for part in parts))
+
+
+@contextmanager
+def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
+    """A root that has the files unpacked: the folder itself, or a temporary copy of it."""
+    if not all(file.exists() for file in files) or all(file.suffix != ".gz" for file in files):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as root:
+        raw = Path(root) / name / "raw"
+        raw.mkdir(parents=True)
+        for file in files:
+            opener = gzip.open if file.suffix == ".gz" else open
+            with (
+                opener(file, "rb") as packed,
+                (raw / file.name.removesuffix(".gz")).open("wb") as to,
+            ):
+                shutil.copyfileobj(packed, to)
+        yield Path(root)
+
+
+def require(name: str, files: Sequence[Path], folder: Path, download: bool) -> None:
+    """Refuse to read a set of which a file is missing, unless it may be downloaded.
+
+    Args:
+        name: Of the set.
+        files: What it cannot be read without.
+        folder: Of the data sets.
+        download: Whether it may be.
+
+    Raises:
+        InputError: If one is missing and may not.
+    """
+    missing = [file for file in files if not file.exists()]
+    if missing and not download:
+        found = f"no {missing[0].relative_to(folder)} in {folder.absolute()}"
+        fix = (
+            f"pass --download, or put the files of {name} into {missing[0].absolute().parent}, "
+            "or name the folder that has them"
+        )
+        raise InputError(expected=f"the data set {name}", found=found, fix=fix)
+
+
+_LOCK = ".download.lock"
+
+
+@contextmanager
+def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
+    """What torchvision says of broken files, or of a download, as the user's error.
+
+    Into one folder one process downloads at a time; whoever has waited finds the files there.
+
+    Args:
+        name: Of the set.
+        folder: Of the data sets.
+        download: Whether it may be downloaded.
+    """
+    try:
+        with _alone_in(folder) if download else nullcontext():
+            yield
+    except _BROKEN as error:
+        expected = (
+            f"to download {name}" if download else f"the files of {name}, whole and unchanged"
+        )
+        fix = "put its files there by hand" if download else "delete them and pass --download"
+        found = f"{type(error).__name__} in {folder.absolute()}: {' '.join(str(error).split())}"
+        raise InputError(expected=expected, found=found, fix=fix) from error
+
+
+def _alone_in(folder: Path) -> AbstractContextManager[Any]:
+    """Wait for those who hold the folder's lock, which is let go of also by a process that dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / _LOCK
+    # Where we may not write, or the lock is another user's, the files may all be there.
+    ours = os.access(lock if lock.exists() else folder, os.W_OK)
+    return FileLock(lock) if ours else nullcontext()

@@ -1,0 +1,93 @@
+"""The command `ncscope simulate`, with a command of its own for each surrogate model."""
+
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+import typer
+from typer.core import TyperGroup
+
+from ncscope.cli.app import app
+from ncscope.cli.progress import row_bar
+from ncscope.lab.cli.results import show
+from ncscope.lab.cli.resuming import resumable
+from ncscope.lab.runs.resources import first_process
+
+if TYPE_CHECKING:
+    from ncscope.lab.runs.recipe import Study
+
+
+class _Simulations(TyperGroup):
+    """A command for each surrogate model, made when it is asked for: models take time to load."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from ncscope.lab.catalogue import SIMULATIONS
+
+        return list(SIMULATIONS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        from ncscope.lab.catalogue import SIMULATIONS, simulation
+
+        single = typer.Typer(rich_markup_mode=None, add_completion=False)
+        single.command(name=cmd_name)(
+            _simulation_command(simulation(cmd_name), SIMULATIONS[cmd_name])
+        )
+        return typer.main.get_command(single)
+
+
+simulations = typer.Typer(cls=_Simulations, rich_markup_mode=None)
+app.add_typer(simulations, name="simulate")
+
+
+@simulations.callback()
+def simulate() -> None:
+    """Run a surrogate model with any parameters.
+
+    Example: ncscope simulate ufm --num-classes 10 --bias free --out my-ufm
+
+    Example: ncscope simulate central-path --json
+    """
+
+
+def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None]:
+    """A function with an option for each of the study's settings, as Typer reads them."""
+
+    def command(out: Path | None, resume: bool, json: bool, **given: Any) -> None:
+        from ncscope.lab.studies import simulate
+
+        with resumable(out), row_bar(silent=not first_process()) as on_row:
+            run = simulate(study.id, out=out, resume=resume, on_row=on_row, **given)
+        if json:
+            print(run.to_json())
+        else:
+            show(run)
+
+    folder = typer.Option(help="Folder for rows, claims, figures and report; default none.")
+    go_on = typer.Option("--resume", help="Go on with the run that --out holds.")
+    as_json = typer.Option("--json", help="Print one JSON object only.")
+    options = [
+        _option(name, _typed(field.annotation), typer.Option(help=field.description), field.default)
+        for name, field in study.config.model_fields.items()
+    ]
+    options += [
+        _option("out", Path | None, folder, None),
+        _option("resume", bool, go_on, False),
+        _option("json", bool, as_json, False),
+    ]
+    example = f"Example: ncscope simulate {study.id} --seed 1 --json"
+    command.__doc__ = f"{summary}\n\n{study.lead} Source: {study.source}.\n\n{example}"
+    command.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
+def _option(name: str, kind: Any, option: Any, default: Any) -> Parameter:
+    annotation = Annotated[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _typed(annotation: Any) -> Any:
+    """The option's type; of a tuple of any length a list, each value an option of its own."""
+    kinds = get_args(annotation)
+    return list[kinds[0]] if get_origin(annotation) is tuple else annotation  # type: ignore[valid-type]

@@ -1,0 +1,117 @@
+"""The commands that run, show and list experiments: `reproduce`, `train`, `report`, `list`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from ncscope.cli.app import app
+from ncscope.cli.progress import row_bar
+from ncscope.lab.cli.options import (
+    Assignments,
+    Experiment,
+    Scale,
+    as_yaml,
+    assignments,
+    on_devices,
+    with_work,
+)
+from ncscope.lab.cli.results import show
+from ncscope.lab.cli.resuming import resumable
+from ncscope.lab.runs.resources import first_process
+
+if TYPE_CHECKING:
+    from ncscope.lab.runs.resources import Work
+
+Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")]
+
+
+@app.command()
+@with_work(on_devices)
+def reproduce(
+    experiment: Experiment,
+    work: "Work",
+    out: Out = None,
+    scale: Scale = "small",
+    resume: Resume = False,
+) -> None:
+    """Re-run a paper's experiment, and test its claims.
+
+    Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
+    """
+    _experiment(experiment, out, scale, resume, {}, work)
+
+
+@app.command()
+@with_work(on_devices)
+def train(
+    experiment: Experiment,
+    work: "Work",
+    override: Assignments = None,
+    out: Out = None,
+    scale: Scale = "small",
+    resume: Resume = False,
+) -> None:
+    """Run an experiment with any of its settings changed.
+
+    Example: ncscope train pfc/training --set runs.digits.optimisation.epochs=20
+
+    Example: ncscope train mse/collapse --scale paper --data ~/data --download --devices 4
+    """
+    given = assignments(override, "--set", "seed=1")
+    overrides = {name: as_yaml(value) for name, value in given.items()}
+    _experiment(experiment, out, scale, resume, overrides, work)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Show one run, or several side by side, as one HTML page.
+
+    Example: ncscope report runs/pfc-training-small runs/other --out both.html
+    """
+    from ncscope.lab.studies import report_runs
+
+    page = report_runs(runs, out)
+    Console().print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
+
+
+def _experiment(
+    name: str,
+    out: Path | None,
+    scale: Literal["paper", "small"],
+    resume: bool,
+    overrides: dict[str, Any],
+    work: "Work",
+) -> None:
+    from ncscope.lab.studies import reproduce as run_experiment
+
+    folder = out or Path("runs") / f"{name.replace('/', '-')}-{scale}"
+    with resumable(folder), row_bar(silent=not first_process()) as on_row:
+        run = run_experiment(
+            name,
+            out=folder,
+            scale=scale,
+            resume=resume,
+            overrides=overrides,
+            work=work,
+            on_row=on_row,
+        )
+    show(run)
+
+
+@app.command(name="list")
+def list_experiments() -> None:
+    """List the papers' experiments and what they cost.
+
+    Example: ncscope list
+    """
+    from ncscope.lab.catalogue import EXPERIMENTS, experiment
+    from ncscope.lab.report.rows import recipes_table
+
+    recipes = [(name, shows, experiment(name).cost) for name, shows in EXPERIMENTS.items()]
+    Console().print(recipes_table(recipes))

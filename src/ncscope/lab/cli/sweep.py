@@ -1,0 +1,179 @@
+"""The command `ncscope sweep`."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from ncscope.cli.app import app
+from ncscope.errors import InputError
+from ncscope.lab.cli.options import (
+    Assignments,
+    Experiment,
+    Scale,
+    as_yaml,
+    assignments,
+    on_one_device,
+    with_work,
+)
+from ncscope.lab.cli.resuming import resumable
+
+if TYPE_CHECKING:
+    from ncscope.lab.runs.resources import Work
+    from ncscope.lab.sweeps import OnChange, Position
+
+_MOST_SHOWN = 12
+"""Runs that are shown at work at a time, so that the bars fit a terminal."""
+
+
+@app.command()
+@with_work(on_one_device)
+def sweep(
+    experiment: Experiment,
+    work: "Work",
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="FIELD=VALUE,VALUE,...; several make a grid."),
+    ] = None,
+    listed: Annotated[
+        Path | None,
+        typer.Option("--list", help="A YAML file: for each run, its settings by field."),
+    ] = None,
+    override: Assignments = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the sweep; default runs/EXPERIMENT-SCALE-sweep."),
+    ] = None,
+    scale: Scale = "small",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the sweep that --out holds.")
+    ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run on a Ray cluster: local starts one here, auto, HOST:PORT or ray://HOST:PORT "
+            "join one; without it, one run after another.",
+        ),
+    ] = None,
+) -> None:
+    """Run an experiment over a grid or a list of settings.
+
+    Example: ncscope sweep xufm/ufm --over seed=0,1,2 --over first_steps=500,1000 --out seeds
+
+    Example: ncscope sweep mse/collapse --list settings.yaml --cluster local
+    """
+    from ncscope.lab.sweeps import sweep as run_sweep
+
+    fixed = assignments(override, "--set", "seed=1")
+    folder = out or Path("runs") / f"{experiment.replace('/', '-')}-{scale}-sweep"
+    with resumable(folder), _sweep_bars() as on_change:
+        found = run_sweep(
+            experiment,
+            _points(over, listed),
+            out=folder,
+            scale=scale,
+            resume=resume,
+            overrides={name: as_yaml(value) for name, value in fixed.items()},
+            cluster=cluster,
+            work=work,
+            on_change=on_change,
+        )
+    from ncscope.lab.report.sweep import printed_sweep
+
+    console = Console()
+    console.print(printed_sweep(found.table))
+    for name, failure in found.failures.items():
+        console.print(f"{name} failed: {failure}", style="red", markup=False, soft_wrap=True)
+    console.print(f"Report: {found.page.resolve().as_uri()}", soft_wrap=True)
+    if found.failures:
+        raise typer.Exit(1)
+
+
+def _points(over: list[str] | None, listed: Path | None) -> list[dict[str, Any]]:
+    """The settings of each run: every entry of the list with every point of the grid."""
+    from ncscope.lab.sweeps import grid
+
+    given = assignments(over, "--over", "seed=0,1,2")
+    points = grid({name: _values(value) for name, value in given.items()})
+    entries = _entries(listed)
+    for name in given:
+        if any(name in entry for entry in entries):
+            expected, found = f"{name} after --over or in {listed}", "both"
+            raise InputError(expected=expected, found=found, fix="leave one of them out")
+    return [entry | point for entry in entries for point in points]
+
+
+def _values(text: str) -> list[Any]:
+    """Values between commas; the brackets of YAML's list may be left out.
+
+    Example:
+        >>> _values("0,1"), _values("[0, 1]"), _values("[a, b], [c]")
+        ([0, 1], [0, 1], [['a', 'b'], ['c']])
+    """
+    values = as_yaml(f"[{text}]")
+    if len(values) == 1 and isinstance(values[0], list):
+        return list(values[0])
+    return list(values)
+
+
+def _entries(file: Path | None) -> list[dict[str, Any]]:
+    """The entries of a list of settings; of no list, one that sets nothing."""
+    if file is None:
+        return [{}]
+    from yaml import YAMLError, safe_load
+
+    expected = f"a list of settings in {file}"
+    fix = "write a line such as - {seed: 0, steps: 100} for each run"
+    try:
+        entries = safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(expected=expected, found=said, fix=fix) from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise InputError(expected=expected, found="something else", fix=fix)
+    return [{str(name): value for name, value in entry.items()} for entry in entries]
+
+
+@contextmanager
+def _sweep_bars() -> Iterator["OnChange"]:
+    """A live bar of the runs, and one of each that is at work."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[part]}"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        runs = progress.add_task("Runs", total=None, part="")
+        bars: dict[str, TaskID] = {}
+
+        def on_change(positions: Mapping[str, "Position"]) -> None:
+            over = [name for name, at in positions.items() if at.state in ("ended", "failed")]
+            progress.update(runs, completed=len(over), total=len(positions))
+            for name in over:
+                if name in bars:
+                    progress.remove_task(bars.pop(name))
+            for name, at in positions.items():
+                if at.state != "running" or (name not in bars and len(bars) >= _MOST_SHOWN):
+                    continue
+                if name not in bars:
+                    bars[name] = progress.add_task(f"  {name}", total=None, part="")
+                total = at.total or None
+                progress.update(bars[name], completed=at.done, total=total, part=at.part)
+
+        yield on_change

@@ -1,0 +1,40 @@
+"""The command `ncscope theory`."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ncscope.cli.app import app
+
+
+@app.command()
+def theory(
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the instances; default a fresh one, printed.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Id of the one statement to check.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
+) -> None:
+    """Check the papers' statements; exit 1 if one fails.
+
+    Each is checked on fresh random instances. Of an error, unlike of a statement that fails, there
+    is a line on standard error.
+
+    Example: ncscope theory
+
+    Example: ncscope theory --only info/theorem-4.2 --seed 1 --json
+    """
+    from ncscope.lab.report.theory import theory_table
+    from ncscope.lab.theory.check import check_theory, theory_json
+
+    with Console(stderr=True).status("Checking the theory"):
+        results = check_theory(seed, only)
+    if json:
+        print(theory_json(results))
+        print(f"seed {results[0].seed}", file=sys.stderr)
+    else:
+        Console().print(theory_table(results, results[0].seed))
+    if any(result.verdict == "fails" for result in results):
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""Experiments of the five papers, one module each: source, cost, claims, figures."""

@@ -1,0 +1,80 @@
+"""What claims are made of: arithmetic that any rows survive, and verdicts on several runs.
+
+What was not measured is NaN, and so is zero over zero; no comparison with NaN holds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ncscope.lab.runs.recipe import Claim
+from ncscope.metrics.layerwise import order_breaks
+
+
+def ratio(above: float, below: float) -> float:
+    """A quotient as floating point has it.
+
+    Example:
+        >>> ratio(1.0, 2.0), ratio(1.0, 0.0), ratio(0.0, 0.0)
+        (0.5, inf, nan)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.divide(above, below))
+
+
+def decades(start: float, end: float) -> float:
+    r"""By how many powers of ten a value falls, $\log_{10}$ of the start over the end."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.log10(ratio(start, end)))
+
+
+def geometric_mean(found: Sequence[float]) -> float:
+    """The geometric mean: 0 if one of the values is, NaN of none.
+
+    Example:
+        >>> round(geometric_mean([1.0, 4.0]), 12), geometric_mean([0.0, 4.0]), geometric_mean([])
+        (2.0, 0.0, nan)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.exp(np.mean(np.log(found)))) if found else math.nan
+
+
+def middle(found: Sequence[float]) -> float:
+    """The median, NaN of none."""
+    return float(np.median(found)) if found else math.nan
+
+
+def average(found: Sequence[float]) -> float:
+    """The mean, NaN of none."""
+    return float(np.mean(found)) if found else math.nan
+
+
+def ordered(found: Sequence[float], falling: bool) -> bool:
+    """Whether two or more values fall, or rise, at every step; equal ones break no order."""
+    return len(found) > 1 and all(map(math.isfinite, found)) and not order_breaks(found, falling)
+
+
+def on_runs(
+    text: str,
+    found: Mapping[str, tuple[bool, str]],
+    numbers: str = "",
+    enough: int | None = None,
+    of: str = "runs",
+) -> Claim:
+    """A claim on every run, or on enough of them.
+
+    Args:
+        text: The claim.
+        found: Whether it is true of a run, and the run's numbers, by name.
+        numbers: What the numbers are.
+        enough: Runs of which it must be true; default all, of at least one.
+        of: What is counted, if not runs.
+    """
+    good = sum(held for held, _ in found.values())
+    words = "; ".join(f"{name}: {told}" for name, (_, told) in found.items())
+    return {
+        "claim": text,
+        "held": good >= (max(1, len(found)) if enough is None else enough),
+        "evidence": f"in {good} of {len(found)} {of}; {numbers}{words or 'none to judge'}",
+    }

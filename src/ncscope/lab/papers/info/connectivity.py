@@ -1,0 +1,365 @@
+"""Linear mode connectivity: accuracy, MIR and HDR between two runs from one initialisation.
+
+Source: INFO section 5.2, figures 3 and 4. Command: ``ncscope reproduce info/connectivity``.
+
+Two networks start from the same weights and see the data in another order, augmented otherwise.
+Between them lie the networks of `interpolated`, with the statistics of their batch norms
+interpolated as they are, and once more with `reestimated` ones: averages over the training images,
+not augmented, in mixed batches of training's size.
+
+At the paper's scale as `paper_training` says, at learning rates 0.03, 0.003 and 0.0003 on CIFAR-10,
+and 0.03 on CIFAR-100.
+
+At the small scale on handwritten digits, three pairs at each rate. There are 700 steps, not 2^20:
+the rates are ten times higher, 0.3, 0.03 and 0.003, of batches of 32, for 16 epochs. Cost: 5
+minutes on one core of a shared machine.
+
+What came out (means over pairs): in the middle accuracy falls from .99 to .10 at rate 0.3, from .99
+to .72 at 0.03, and not at 0.003, where it is .94; MIR and HDR vary less at every lower rate, as the
+paper says. Where accuracy falls to chance, MIR falls and HDR rises, all the way to the middle: the
+paper's opposite anomalies were not seen, neither exactly nor by batch. Most of it is the statistics
+of the batch norms: re-estimated, accuracy in the middle is .85 at 0.3 and .98 at 0.03, and HDR
+below 0.09.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+
+from ncscope.data.draws import stream_seed
+from ncscope.data.loaders import measuring_loader
+from ncscope.data.order import epoch_order
+from ncscope.lab.papers.evidence import average, on_runs, ordered
+from ncscope.lab.papers.info.figures import band, collapse_line, legend_beside, ratio_bands
+from ncscope.lab.papers.info.interpolation import interpolated, reestimated
+from ncscope.lab.papers.info.runs import (
+    ESTIMATES,
+    SEEDS,
+    by_place,
+    extent,
+    least,
+    named,
+    paper_training,
+    small_training,
+    with_classes,
+)
+from ncscope.lab.papers.trained import ends, values
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import Bench, bench_rows, layer_rows, prepared, probed
+from ncscope.probing.records import Row
+from ncscope.report import panels
+
+AS_THEY_ARE, REESTIMATED = "as they are", "re-estimated"
+COLOURS = {AS_THEY_ARE: panels.ACCENT, REESTIMATED: panels.SECOND}
+
+CHANCE = 1.5
+"""An accuracy of no more than so many times that of guessing is random guessing."""
+CONNECTED = 0.02
+"""Runs are connected if the accuracy between them falls no more than this below its mean at the
+ends (Frankle et al. 2020 say 2 %)."""
+UNCHANGED = 0.05
+"""A ratio remains almost unchanged if it varies by no more than this."""
+
+
+class InfoConnectivity(BaseModel):
+    """Settings of the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="First runs of the pairs, by name.")
+    intervals: int = Field(10, ge=2, description="Steps in which omega goes from 0 to 1.")
+
+
+def _paper() -> InfoConnectivity:
+    first = [paper_training("cifar10", learning_rate=rate) for rate in (3e-2, 3e-3, 3e-4)]
+    return InfoConnectivity(runs=named([*first, paper_training("cifar100")], "learning_rate"))
+
+
+def _small() -> InfoConnectivity:
+    return InfoConnectivity(
+        runs=named(
+            (
+                small_training("digits", 16, seed, learning_rate=rate, batch_size=32)
+                for rate in (0.3, 0.03, 0.003)
+                for seed in SEEDS
+            ),
+            "learning_rate",
+        )
+    )
+
+
+def parts(config: InfoConnectivity) -> list[Part]:
+    """A part for each pair: both runs, then the networks between them."""
+    run = partial(_rows, config.intervals)
+    return [
+        Part(name, 2 * training.optimisation.epochs, partial(run, training), trains=True)
+        for name, training in config.runs.items()
+    ]
+
+
+def _rows(intervals: int, training: Training, work: Work) -> Iterator[Row]:
+    """The rows of both runs, told apart by ``run``, and of the networks between them."""
+    order_seed = stream_seed(training.steps_seed, 1)
+    second = training.model_copy(update={"order_seed": order_seed})
+    benches: list[Bench] = []
+    for name, settings in {"first": training, "second": second}.items():
+        own = work if work.place is None else replace(work, place=work.place / name)
+        bench = prepared(settings, own)
+        rows = with_classes(bench, bench_rows(bench, own))
+        yield from (row and row | {"run": name} for row in rows)
+        benches.append(bench)
+    yield from with_classes(benches[0], _between(benches, intervals))
+
+
+def _between(benches: Sequence[Bench], intervals: int) -> Iterator[Row]:
+    """Held-out images in the networks from one run to the other."""
+    first, second = benches
+    ends = first.learner.evaluated, second.learner.evaluated
+    size = first.settings.optimisation.batch_size
+    # All images on every process, so that all find the same statistics; in an order of training,
+    # since a set may be stored class by class.
+    order = epoch_order(len(first.data.train), first.settings.seed, 0)
+    images = measuring_loader(first.data.train.subset(order), size, workers=first.workers)
+    for step in range(intervals + 1):
+        omega = step / intervals
+        plain = interpolated(*ends, omega)
+        for statistics, model in (
+            (AS_THEY_ARE, plain),
+            (REESTIMATED, reestimated(plain, images)),
+        ):
+            yield _held_out(first, model, {"omega": omega, "statistics": statistics})
+
+
+_OF_MEANS = ("nc4_disagreement", "ncc_accuracy", "pfc3")
+"""What depends on the training set's class means, which are not measured between two runs."""
+
+
+def _held_out(bench: Bench, model: nn.Module, where: Row) -> Row:
+    """The last layer of a network between two, on held-out images."""
+    epochs = bench.settings.optimisation.epochs
+    when: Row = {"step": bench.learner.step, "epoch": epochs, "split": "between"}
+    row = layer_rows(when | where, probed(bench, model, bench.data.test).record)[-1]
+    return {key: value for key, value in row.items() if key not in _OF_MEANS}
+
+
+def between(rows: Sequence[Row], part: str, statistics: str = AS_THEY_ARE) -> list[Row]:
+    """The networks between the runs of a pair, in order of omega.
+
+    Args:
+        rows: Of the study.
+        part: The pair.
+        statistics: Of their batch norms.
+    """
+    return [row for row in rows if row["part"] == part and row.get("statistics") == statistics]
+
+
+def by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
+    """Names of pairs that differ in the seed alone, by data and rate, the highest rate first."""
+    found: dict[str, dict[float, list[str]]] = {}
+    for name, training in sorted(
+        config.runs.items(), key=lambda pair: -pair[1].optimisation.learning_rate
+    ):
+        rates = found.setdefault(training.data, {})
+        rates.setdefault(training.optimisation.learning_rate, []).append(name)
+    return found
+
+
+def claims(config: InfoConnectivity, rows: Sequence[Row]) -> list[Claim]:
+    """Section 5.2: where runs are apart and where connected, and how that follows the rate."""
+    found = []
+    for data, rates in by_rate(config).items():
+        highest, lowest = max(rates), min(rates)
+        if highest > lowest:
+            where = f"{data}, rate {highest:g}"
+            found += _apart(_paths(rows, rates[highest]), where)
+            found += [_calming(rows, rates, data, key, name) for key, name in _KEYS.items()]
+        where = f"{data}, rate {lowest:g}"
+        found += _connected(_paths(rows, rates[lowest]), where)
+        found.append(_helped(rows, rates, data))
+    return found
+
+
+Paths = Mapping[str, Sequence[Row]]
+
+_RATIOS = {
+    f"{key}{ending}": f"{key.upper()} ({estimate})"
+    for key in ("mir", "hdr")
+    for estimate, ending in ESTIMATES.items()
+}
+_KEYS = {"accuracy": "accuracy", **_RATIOS}
+
+
+def _paths(rows: Sequence[Row], names: Sequence[str]) -> Paths:
+    return {name: between(rows, name) for name in names}
+
+
+def _apart(paths: Paths, where: str) -> list[Claim]:
+    """What the paper sees where runs are not connected."""
+    found = [
+        on_runs(
+            f"{where}: accuracy falls to random guessing for omega from 0.4 to 0.6, in every pair",
+            {name: _guessing(path) for name, path in paths.items()},
+        )
+    ]
+    for key, name in _RATIOS.items():
+        rising = key.startswith("mir")
+        test = _rises_between if rising else _falls_near_ends
+        text = (
+            "rises again for omega from 0.4 to 0.6"
+            if rising
+            else "falls a step away from either end"
+        )
+        held = {pair: test(values(path, key)) for pair, path in paths.items()}
+        found.append(on_runs(f"{where}: {name} {text}, in every pair", held))
+    return found
+
+
+def _guessing(path: Sequence[Row]) -> tuple[bool, str]:
+    middle = [row for row in path if 0.4 <= float(row["omega"]) <= 0.6]
+    lowest = least(values(middle, "accuracy"))
+    classes = int(path[0]["num_classes"]) if path else 0
+    return lowest * classes <= CHANCE, f"least {lowest:.3f}"
+
+
+def _rises_between(found: Sequence[float]) -> tuple[bool, str]:
+    """Whether the most in the middle fifth is above the least on either side of it."""
+    if len(found) < 3:
+        return False, "no path"
+    at = len(found) // 2
+    reach = round(0.1 * (len(found) - 1))
+    most = -least([-value for value in found[at - reach : at + reach + 1]])
+    left = least(found[: at - reach] or found[:1])
+    right = least(found[at + reach + 1 :] or found[-1:])
+    return most > max(left, right), f"{most:.3f} after {left:.3f} and before {right:.3f}"
+
+
+def _falls_near_ends(found: Sequence[float]) -> tuple[bool, str]:
+    if len(found) < 3:
+        return False, "no path"
+    told = f"{found[0]:.3f} to {found[1]:.3f}, and {found[-1]:.3f} to {found[-2]:.3f}"
+    return found[1] < found[0] and found[-2] < found[-1], told
+
+
+def _calming(
+    rows: Sequence[Row], rates: Mapping[float, Sequence[str]], data: str, key: str, name: str
+) -> Claim:
+    """Whether a quantity varies less between the runs the lower the rate, in the mean of pairs."""
+    found = {
+        rate: average([_variation(path, key) for path in _paths(rows, names).values()])
+        for rate, names in rates.items()
+    }
+    return {
+        "claim": f"{data}: {name} varies less between the runs at every lower rate",
+        "held": ordered(list(found.values()), falling=True),
+        "evidence": "mean of its range: "
+        + ", ".join(f"{value:.4f} at {rate:g}" for rate, value in found.items()),
+    }
+
+
+def _connected(paths: Paths, where: str) -> list[Claim]:
+    """What the paper sees where runs are connected."""
+    barriers = {name: _barrier(path) for name, path in paths.items()}
+    connected = {name: (fall <= CONNECTED, f"{fall:.4f}") for name, fall in barriers.items()}
+    text = f"accuracy falls by no more than {CONNECTED} between the runs"
+    found = [on_runs(f"{where}: {text}, in every pair", connected)]
+    for key, name in _RATIOS.items():
+        varied = {pair: _variation(path, key) for pair, path in paths.items()}
+        held = {pair: (value <= UNCHANGED, f"{value:.4f}") for pair, value in varied.items()}
+        text = f"{name} remains almost unchanged, within {UNCHANGED}"
+        found.append(on_runs(f"{where}: {text}, in every pair", held))
+    return found
+
+
+def _helped(rows: Sequence[Row], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
+    """Not in the paper: whether statistics found anew bring the runs nearer, at every rate."""
+    held, told = [], []
+    for rate, names in rates.items():
+        plain, anew = (
+            average([_barrier(between(rows, name, statistics)) for name in names])
+            for statistics in (AS_THEY_ARE, REESTIMATED)
+        )
+        held.append(anew < plain)
+        told.append(f"{plain:.4f} and {anew:.4f} at {rate:g}")
+    return {
+        "claim": f"{data}: accuracy falls less with statistics re-estimated, at every rate",
+        "held": all(held),
+        "evidence": f"mean fall as they are and re-estimated: {', '.join(told)}",
+    }
+
+
+def _barrier(path: Sequence[Row]) -> float:
+    """By how much the least accuracy on the path is below the mean of its ends."""
+    start, end = ends(path, "accuracy")
+    return (start + end) / 2 - least(values(path, "accuracy"))
+
+
+def _variation(path: Sequence[Row], key: str) -> float:
+    return extent(values(path, key))
+
+
+def drawings(config: InfoConnectivity, rows: Sequence[Row]) -> list[Drawing]:
+    """Figures 3 and 4 of the paper: a row for each data set and rate."""
+    caption = (
+        "INFO figures 3 and 4: held-out accuracy, MIR and HDR of the networks between two runs; "
+        "lines are means over pairs, bands go from the least to the largest. Solid: of the whole "
+        "set; dashed: the mean over batches of 64. Batch norms' statistics are interpolated as "
+        "they are, or re-estimated."
+    )
+    return [Drawing("fig-3-4", caption, _figure(config, rows))]
+
+
+def _figure(config: InfoConnectivity, rows: Sequence[Row]) -> Figure:
+    groups = [
+        (f"{data}, rate {rate:g}", names)
+        for data, rates in by_rate(config).items()
+        for rate, names in rates.items()
+    ]
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(11, 2.6 * len(groups)), layout="constrained")
+        grid = figure.subplots(len(groups), 3, squeeze=False, sharex=True, sharey="col").tolist()
+        for line, (title, names) in zip(grid, groups, strict=True):
+            _panels(line, rows, names)
+            for axes, name in zip(line, ("accuracy", "MIR", "HDR"), strict=True):
+                axes.set_title(f"{name}, {title}")
+        for axes in grid[-1]:
+            axes.set_xlabel("omega")
+        legend_beside(figure, grid[0][1])
+    return figure
+
+
+def _panels(line: Sequence[Axes], rows: Sequence[Row], names: Sequence[str]) -> None:
+    """Accuracy, MIR and HDR of the pairs at one rate."""
+    accuracy, mir, hdr = line
+    for statistics, colour in COLOURS.items():
+        own = [row for name in names for row in between(rows, name, statistics)]
+        band(accuracy, by_place(own, "omega", "accuracy"), statistics, colour)
+        ratio_bands(mir, own, "omega", "mir", colour, statistics)
+        ratio_bands(hdr, own, "omega", "hdr", colour, statistics)
+    collapse_line(mir, [row for name in names for row in between(rows, name)])
+
+
+RECIPE: Recipe[InfoConnectivity] = Recipe(
+    id="info/connectivity",
+    title="Matrix information between two runs from one initialisation",
+    lead=(
+        "Two networks that start from the same weights, and the networks between them. INFO says "
+        "that the lower the learning rate, the less accuracy, MIR and HDR vary on the way."
+    ),
+    source="INFO section 5.2, figures 3-4",
+    config=InfoConnectivity,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("omega", "statistics", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
+    scales={"paper": _paper(), "small": _small()},
+    cost={"paper": "70 GPU-hours (estimated)", "small": "5 minutes on one core"},
+)

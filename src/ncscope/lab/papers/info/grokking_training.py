@@ -1,0 +1,219 @@
+"""Grokking: a transformer learns addition modulo p by heart, and long after that as a rule."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from lightning.fabric import Fabric
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from torch import Tensor
+from torch.nn import functional
+from torch.optim.lr_scheduler import LambdaLR
+
+from ncscope.data.draws import generator
+from ncscope.lab.papers.info.modular_addition import Sums, SumSplit, mirrored, modular_addition
+from ncscope.lab.papers.info.modular_transformer import ModularTransformer
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.learner import Learner
+from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
+from ncscope.lab.training.resumable import AfterStep, resumable_rows
+from ncscope.models.measuring import measuring
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.probing.by_batch import estimated_by_batch
+from ncscope.probing.records import Row
+from ncscope.probing.samples import measure_samples
+
+_WEIGHTS = 2  # what a seed is for, beside the choice of pairs
+
+
+class Grokking(BaseModel):
+    """One run of full-batch training on addition modulo p, and what is measured of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    modulus: int = Field(113, ge=3, description="p: numbers are 0 to p - 1.")
+    train_share: float = Field(0.3, gt=0, lt=1, description="Of all pairs, to train on.")
+    width: int = Field(128, ge=1, description="Of the stream.")
+    heads: int = Field(4, ge=1, description="Of attention, of width / heads each.")
+    hidden: int = Field(512, ge=1, description="Units of the ReLU network.")
+    steps: int = Field(20_000, ge=1, description="Of AdamW, each on all training pairs.")
+    learning_rate: float = Field(1e-3, gt=0, description="Constant.")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="Of AdamW.")
+    weight_decay: float = Field(1.0, ge=0, description="Decoupled, on all parameters.")
+    measurements: int = Field(
+        40, ge=2, description="About how often to measure information, log-spaced."
+    )
+    looks: int = Field(200, ge=2, description="About how often to measure accuracy, log-spaced.")
+    batch_size: int = Field(64, ge=2, description="Of the batch estimate of MIR and HDR.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Grokking":
+        if self.width % self.heads:
+            msg = "a width that the heads share evenly"
+            raise ValueError(msg)
+        if round(self.train_share * self.modulus**2) < 2 * self.batch_size:
+            msg = "training pairs for two batches of batch_size or more"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def informed(self) -> list[int]:
+        """Steps at which information is measured, the first and the last among them."""
+        return log_spaced_epochs(self.steps, self.measurements)
+
+    @property
+    def looked_at(self) -> list[int]:
+        """Steps at which accuracy is measured; those of information are among them."""
+        return sorted({*self.informed, *log_spaced_epochs(self.steps, self.looks)})
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A run laid out.
+
+    Attributes:
+        settings: Of the run.
+        fabric: Its processes.
+        data: All pairs, on the device.
+        learner: The transformer in training.
+    """
+
+    settings: Grokking
+    fabric: Fabric
+    data: SumSplit
+    learner: Learner
+
+
+def grokking_rows(settings: Grokking, seed: int, work: Work) -> Iterator[Row]:
+    """Train, measuring training and held-out pairs at the steps that are due.
+
+    An epoch is a step. Cost of a step: twice that of the products of the ReLU network's second
+    matrix and of the unembedding, forward and backward; of a measurement of information, two
+    eigenproblems of up to 4,096 rows a split.
+
+    Args:
+        settings: Of the run.
+        seed: Of the choice of pairs and of the weights.
+        work: Where and with what; see `resumable_rows`.
+
+    Yields:
+        A row for every split and step that is due, and an empty one after every step.
+
+    Raises:
+        InputError: If the disk has no room for checkpoints.
+    """
+    bench = prepared(settings, seed, work.fabric)
+    informed, looked_at = set(settings.informed), set(settings.looked_at)
+
+    def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
+        return full_batch_steps(bench, after_step)
+
+    def measured(end: EpochEnd) -> list[Row]:
+        if end.step not in looked_at:
+            return []
+        return measured_rows(bench.settings, bench.learner, bench.data, end, end.step in informed)
+
+    return resumable_rows(bench.learner, epochs, measured, settings.steps, work)
+
+
+def prepared(settings: Grokking, seed: int, fabric: Fabric) -> Bench:
+    """Pairs chosen, weights drawn, nothing trained.
+
+    Args:
+        settings: Of the run.
+        seed: Of the choice of pairs and of the weights.
+        fabric: A launched Fabric.
+    """
+    split = modular_addition(settings.modulus, settings.train_share, seed)
+    data = SumSplit(*(Sums(*fabric.to_device(tuple(part))) for part in split))
+    model = ModularTransformer(
+        settings.modulus,
+        settings.width,
+        settings.heads,
+        settings.hidden,
+        generator(seed, _WEIGHTS),
+    ).to(fabric.device)
+    optimiser = torch.optim.AdamW(
+        model.parameters(),
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+    constant = LambdaLR(optimiser, lambda epoch: 1.0)
+    return Bench(settings, fabric, data, Learner(model, optimiser, constant))
+
+
+def full_batch_steps(bench: Bench, after_step: AfterStep = lambda: None) -> Iterator[EpochEnd]:
+    """Train on all training pairs at every step, which is an epoch: see `train`.
+
+    Args:
+        bench: The run; its transformer is trained from where it stands.
+        after_step: See `train`; no step but an epoch's last is ever taken.
+    """
+
+    def batches(epoch: int, first: int) -> Iterable[Sums]:
+        return [bench.data.train]
+
+    _keep_freed_memory()
+    steps = bench.settings.steps
+    objective = supervised(cross_entropy)
+    return train(bench.fabric, bench.learner, batches, objective, steps, after_step=after_step)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean in float64.
+
+    In float32 the loss of a pair that is known by heart rounds to 0, and so does its gradient;
+    AdamW, which divides by its size, then takes steps made of rounding errors.
+    """
+    return functional.cross_entropy(logits.double(), labels)
+
+
+def measured_rows(
+    settings: Grokking, learner: Learner, data: SumSplit, end: EpochEnd, informed: bool
+) -> list[Row]:
+    """Accuracy and loss on both splits, and the information between stream and unembedding.
+
+    Of held-out pairs the accuracy also by whether the pair is a training pair in the other order.
+
+    Args:
+        settings: Of the run.
+        learner: Its transformer.
+        data: Its pairs.
+        end: Where it stands.
+        informed: Whether to measure information.
+    """
+    rows = list[Row]()
+    model = learner.model
+    assert isinstance(model, ModularTransformer)
+    weight = model.head.weight.detach().double()
+    for split, (pairs, labels) in zip(data._fields, data, strict=True):
+        with measuring(model):
+            features = model.features(pairs)
+            logits = model.head(features)
+            loss, right = cross_entropy(logits, labels), logits.argmax(1) == labels
+        row: Row = {"step": end.step, "epoch": end.epoch, "split": split, "layer": HEAD_INPUT}
+        row |= {"loss": float(loss), "accuracy": float(right.double().mean())}
+        if split == "test":
+            known = mirrored(data)
+            row["accuracy_mirrored"] = float(right[known].double().mean())
+            row["accuracy_unmirrored"] = float(right[~known].double().mean())
+        if informed:
+            record, _ = measure_samples(
+                HEAD_INPUT, features, labels, settings.modulus, weight, groups=("information",)
+            )
+            row |= dict(record.metrics)
+            row |= estimated_by_batch(features, labels, weight, settings.batch_size)
+        rows.append(row)
+    return rows
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep the memory of activations from step to step.
+
+    It hands large blocks back to the system, which fills each with zeros before it lends it
+    again: a seventh of a step. It keeps blocks smaller than the largest, up to 32 MiB, that it
+    has seen freed.
+    """
+    torch.empty(2**25 - 2**16, dtype=torch.uint8)

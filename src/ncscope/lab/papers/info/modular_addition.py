@@ -1,0 +1,73 @@
+"""Addition modulo p, every pair of numbers once: a data set that is known in full."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from ncscope.data.draws import generator
+
+
+class Sums(NamedTuple):
+    r"""Pairs of numbers, and their sums.
+
+    Attributes:
+        pairs: a and b.
+        labels: $a+b$ modulo $p$.
+    """
+
+    pairs: Int[Tensor, "n 2"]
+    labels: Int[Tensor, " n"]
+
+
+class SumSplit(NamedTuple):
+    """The pairs to learn from, and all others."""
+
+    train: Sums
+    test: Sums
+
+
+def modular_addition(modulus: int, train_share: float = 0.3, seed: int = 0) -> SumSplit:
+    """All pairs of residues, a random share of them for training.
+
+    (a, b) and (b, a) are two pairs. Source: INFO section 5.5.
+
+    Args:
+        modulus: p.
+        train_share: Of the p * p pairs, rounded to a whole number.
+        seed: Of the choice.
+
+    Returns:
+        Both parts, each in order of a and then b.
+
+    Example:
+        >>> split = modular_addition(5, 0.4)
+        >>> len(split.train.pairs), len(split.test.pairs)
+        (10, 15)
+    """
+    count = modulus**2
+    shuffled = torch.randperm(count, generator=generator(seed, 0))
+    taken = round(train_share * count)
+    return SumSplit(*(_sums(part, modulus) for part in (shuffled[:taken], shuffled[taken:])))
+
+
+def mirrored(split: SumSplit) -> Bool[Tensor, " n"]:
+    """Which held-out pairs are training pairs in the other order.
+
+    Their sums are known to whoever has found out that the order does not matter.
+
+    Example:
+        >>> split = modular_addition(5, 0.4)
+        >>> int(mirrored(split).sum())
+        8
+    """
+    (known, _), (new, _) = split
+    size = 1 + int(torch.cat([known, new]).max())
+    return torch.isin(new[:, 1] * size + new[:, 0], known[:, 0] * size + known[:, 1])
+
+
+def _sums(chosen: Int[Tensor, " n"], modulus: int) -> Sums:
+    numbers = chosen.sort().values
+    pairs = torch.stack([numbers // modulus, numbers % modulus], 1)
+    return Sums(pairs, pairs.sum(1) % modulus)

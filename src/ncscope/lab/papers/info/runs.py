@@ -1,0 +1,180 @@
+"""What the experiments on matrix information train, and the rows that they have in common.
+
+Every row of a last layer has each ratio twice: of the whole set, exactly, and as the paper
+estimates it, the mean over batches of 64.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ncscope.data.preprocessing import Augmentation
+from ncscope.lab.papers.evidence import average
+from ncscope.lab.runs.recipe import Part
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import Bench, bench_rows, prepared
+from ncscope.probing.records import Row
+
+GROUPS = ("nc4", "information")
+
+ESTIMATES: Mapping[str, str] = {"exact": "", "batches of 64": "_batch"}
+"""What the keys of the two values of a ratio end in."""
+
+PAPER_NETWORKS: Mapping[str, str] = {"cifar10": "wrn-28-2-ssl", "cifar100": "wrn-28-8-ssl"}
+"""The paper's two data sets, each with its network."""
+
+SEEDS = (0, 1, 2)
+
+
+def paper_training(data: str, seed: int = 0, **given: Any) -> Training:
+    """The paper's way to train: $2^{20}$ steps of 64 images.
+
+    What section 5 leaves open is as in TorchSSL, the code base it names: Nesterov momentum, a
+    cosine of 7/16 of a half-turn, an average of the weights with decay 0.999 that is measured.
+
+    Args:
+        data: Of `PAPER_NETWORKS`.
+        seed: Of the run.
+        given: Fields of `Training`, or of `Optimisation`.
+    """
+    optimisation = Optimisation(
+        epochs=1343,  # of 781 steps
+        batch_size=64,
+        optimiser="nesterov",
+        learning_rate=0.03,
+        weight_decay=5e-4,
+        schedule="cosine-7/16",
+        average=0.999,
+    )
+    base = Training(
+        data=data,
+        network=PAPER_NETWORKS[data],
+        augmentation="reflect-crop-flip",
+        optimisation=optimisation,
+        seed=seed,
+        every=1343,
+        layers=(),
+        groups=GROUPS,
+    )
+    return changed(base, **given)
+
+
+def small_training(data: str, epochs: int, seed: int = 0, **given: Any) -> Training:
+    """The same loss, decay, momentum and augmentation for a network of 64 features.
+
+    The rate is higher and falls to zero along a cosine, and no weights are averaged: there are
+    about a thousandth of the steps.
+
+    Args:
+        data: Of the sets that need no download.
+        epochs: Passes over it.
+        seed: Of the run.
+        given: Fields of `Training`, or of `Optimisation`.
+    """
+    augmentation: Augmentation = "crop" if "digits" in data else "crop-flip"
+    optimisation = Optimisation(
+        epochs=epochs,
+        batch_size=64,
+        optimiser="nesterov",
+        learning_rate=0.1,
+        weight_decay=5e-4,
+        schedule="cosine",
+    )
+    base = Training(
+        data=data,
+        network="small-wrn",
+        augmentation=augmentation,
+        optimisation=optimisation,
+        seed=seed,
+        every=epochs,
+        layers=(),
+        groups=GROUPS,
+    )
+    return changed(base, **given)
+
+
+def changed(training: Training, **given: Any) -> Training:
+    """The settings with some fields replaced, its own or its optimisation's."""
+    inner = {name: value for name, value in given.items() if name in Optimisation.model_fields}
+    own = {name: value for name, value in given.items() if name not in inner}
+    optimisation = training.optimisation.model_copy(update=inner)
+    return training.model_copy(update={"optimisation": optimisation} | own)
+
+
+def named(trainings: Iterable[Training], *words: str) -> dict[str, Training]:
+    """Settings by a name that says their data, more of their fields, and their seed.
+
+    Args:
+        trainings: The settings.
+        words: Fields that tell them apart, of `Training` or of `Optimisation`.
+    """
+    found = {}
+    for training in trainings:
+        own = {**training.optimisation.model_dump(), **training.model_dump()}
+        told = [f"{word.replace('_', ' ')} {own[word]:g}" for word in words]
+        found[", ".join([training.data, *told, f"seed {training.seed}"])] = training
+    return found
+
+
+def information_parts(runs: Mapping[str, Training]) -> list[Part]:
+    """A part for each training run, whose rows also tell the number of classes."""
+    return [
+        Part(name, training.optimisation.epochs, partial(_rows, training), trains=True)
+        for name, training in runs.items()
+    ]
+
+
+def with_classes(bench: Bench, rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows, each with the number of classes, which the value at collapse depends on."""
+    classes = bench.data.num_classes
+    return (row and row | {"num_classes": classes} for row in rows)
+
+
+def _rows(training: Training, work: Work) -> Iterator[Row]:
+    bench = prepared(training, work)
+    return with_classes(bench, bench_rows(bench, work))
+
+
+def data_sets(runs: Mapping[str, Training]) -> list[str]:
+    """The names of the data sets, each once."""
+    return list(dict.fromkeys(training.data for training in runs.values()))
+
+
+def by_place(rows: Iterable[Row], place: str, key: str) -> dict[float, list[float]]:
+    """One metric of the rows that have it, by another of their fields, which is on an axis.
+
+    Args:
+        rows: Of several runs.
+        place: Such as ``epoch``.
+        key: Of the metric.
+    """
+    found: dict[float, list[float]] = {}
+    for row in rows:
+        if key in row and place in row:
+            found.setdefault(float(row[place]), []).append(float(row[key]))
+    return dict(sorted(found.items()))
+
+
+def extent(found: Sequence[float]) -> float:
+    """From the least to the largest; NaN of none, and where one is.
+
+    Example:
+        >>> extent([0.5, 2.0, 1.0]), extent([1.0, float("nan")])
+        (1.5, nan)
+    """
+    return float(np.ptp(found)) if found else math.nan
+
+
+def least(found: Sequence[float]) -> float:
+    """The smallest; NaN of none, and where one is."""
+    return float(np.min(found)) if found else math.nan
+
+
+def means(points: Mapping[float, Sequence[float]]) -> dict[float, float]:
+    """The mean at every place of `by_place`."""
+    return {place: average(found) for place, found in points.items()}

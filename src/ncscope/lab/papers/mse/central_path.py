@@ -1,0 +1,33 @@
+"""MSE theorem 3 and corollaries 1 and 2: the flow on the central path to neural collapse.
+
+Source: MSE section 3 and appendix D, which draw no figure and name no sizes; the sizes are ours.
+
+Cost: 10 seconds of one core at paper scale, 5 at small.
+
+Expected: 15 claims, all held. Simulated singular values are within 1e-7 of both closed forms over
+eight decades of time; exponents of growth are 0.2504 and 0.5000. 1,024 renormalised steps end
+7e-4 from the second law and 0.8 from the first. The loss off the central path is at most 4e-7 of
+the loss at paper scale, also from a random classifier, late in the unrestricted flow.
+
+Command: ``ncscope reproduce mse/central-path --scale paper``
+"""
+
+from ncscope.lab.runs.recipe import Recipe
+from ncscope.lab.simulations.central_path import STUDY, CentralPathConfig
+
+RECIPE = Recipe(
+    id="mse/central-path",
+    title="The central path to neural collapse",
+    lead=STUDY.lead,
+    source="MSE theorem 3, corollaries 1 and 2, appendix D; and our errata to them",
+    config=CentralPathConfig,
+    parts=STUDY.parts,
+    claims=STUDY.claims,
+    drawings=STUDY.drawings,
+    columns=STUDY.columns,
+    scales={
+        "paper": CentralPathConfig(dim=10, per_class=50, points=65),
+        "small": CentralPathConfig(),
+    },
+    cost={"paper": "10 seconds on one core", "small": "5 seconds on one core"},
+)

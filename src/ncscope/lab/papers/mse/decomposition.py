@@ -1,0 +1,170 @@
+"""The parts of the MSE loss while networks train: is the classifier the least-squares one?
+
+Source: MSE section 2, theorems 1 and 2, figure 2. Command: ``ncscope reproduce
+mse/decomposition``. Settings of both scales: `ncscope.lab.papers.mse.training`.
+
+What came out at the small scale (seed 0): the NC2/3 part fell fastest, by factors of 233 to 7570
+up to zero error, and at the end the NC1 part was the largest in all five networks, as in the
+paper. The part off the central path was not negligible: at the end 14 to 76 % of the least-squares
+part. The classifier is the least-squares one of features normalised by batches, not of those
+measured, which are normalised by running averages: of the VGG on digits, after 40 epochs, it was
+off by 50 % for these and by 3 % for those. In batches of 128 it is off by less.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+
+from ncscope.lab.papers.evidence import on_runs, ratio
+from ncscope.lab.papers.mse.training import (
+    ZERO_ERROR,
+    MSETraining,
+    curves,
+    grid,
+    paper_runs,
+    small_runs,
+    zero_error,
+)
+from ncscope.lab.papers.trained import ends, history, interpolation_epoch, training_parts, values
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.probing.records import Row
+from ncscope.report import panels
+
+GROUPS = ("nc4", "mse")
+NEGLIGIBLE = 0.1
+"""Below which share of the other parts one is called negligible; the paper names none."""
+
+CURVES: Mapping[str, tuple[str, str]] = {
+    "mse_nc1": ("NC1", panels.ACCENT),
+    "mse_nc23": ("NC2/3", panels.SERIES[2]),
+    "mse_off_path": ("off the central path", panels.SERIES[4]),
+}
+"""The parts of the loss, with the name and the colour of each curve."""
+
+
+def parts(config: MSETraining) -> list[Part]:
+    """A part for each network."""
+    return training_parts(config.runs)
+
+
+def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
+    """Which part of the loss is negligible, which dominates and which is first to go."""
+    paths = {name: history(rows, name) for name in config.runs}
+    return [
+        zero_error(rows, list(config.runs)),
+        _negligible(paths),
+        _early(paths),
+        _dominant(paths),
+        _fastest(paths),
+    ]
+
+
+def _parts(path: Sequence[Row]) -> list[list[float]]:
+    return [values(path, key) for key in CURVES]
+
+
+def _shares(path: Sequence[Row]) -> list[float]:
+    """Part off the central path, as a share of the least-squares part."""
+    return [ratio(off, nc1 + nc23) for nc1, nc23, off in zip(*_parts(path), strict=True)]
+
+
+def _negligible(paths: Mapping[str, Sequence[Row]]) -> Claim:
+    shares = {name: (_shares(path) or [math.nan])[-1] for name, path in paths.items()}
+    text = (
+        f"At the end the part off the central path is below {NEGLIGIBLE:.0%} of the least-squares "
+        "part, in every network"
+    )
+    return on_runs(text, {name: (one < NEGLIGIBLE, f"{one:.1%}") for name, one in shares.items()})
+
+
+def _early(paths: Mapping[str, Sequence[Row]]) -> Claim:
+    found = {}
+    for name, path in paths.items():
+        zero, since = interpolation_epoch(path, ZERO_ERROR), _negligible_since(path)
+        words = ["at no epoch" if since is None else f"from epoch {since} on"]
+        words.append("zero error " + ("never" if zero is None else f"from epoch {zero:.0f} on"))
+        held = zero is not None and since is not None and since <= zero
+        found[name] = held, ", ".join(words)
+    text = (
+        f"It is below {NEGLIGIBLE:.0%} at every epoch from zero training error on, if not before, "
+        "in every network"
+    )
+    return on_runs(text, found)
+
+
+def _negligible_since(path: Sequence[Row]) -> int | None:
+    """The epoch from which on it is, at all that were measured; None if not even at the last."""
+    large = [at for at, share in enumerate(_shares(path)) if not share < NEGLIGIBLE]
+    rest = path[large[-1] + 1 :] if large else path
+    return int(rest[0]["epoch"]) if rest else None
+
+
+def _dominant(paths: Mapping[str, Sequence[Row]]) -> Claim:
+    found = {}
+    for name, path in paths.items():
+        nc1, *others = (ends(path, key)[1] for key in CURVES)
+        found[name] = all(nc1 > part for part in others), _listed(nc1, *others)
+    text = "At the end the NC1 part of the loss is the largest, in every network"
+    return on_runs(text, found, "parts NC1, NC2/3 and off the path; ")
+
+
+def _fastest(paths: Mapping[str, Sequence[Row]]) -> Claim:
+    """By the factors from the largest value up to zero error to the value there."""
+    found = {}
+    for name, path in paths.items():
+        zero = interpolation_epoch(path, ZERO_ERROR)
+        if zero is None:
+            found[name] = False, "never at zero error"
+            continue
+        before = [row for row in path if float(row["epoch"]) <= zero]
+        nc1, nc23, off = (ratio(max(part), part[-1]) for part in _parts(before))
+        found[name] = all(nc23 > part for part in (nc1, off)), _listed(nc1, nc23, off)
+    text = (
+        "From its largest value to zero training error the NC2/3 part falls by the largest factor, "
+        "in every network"
+    )
+    return on_runs(text, found, "factors of the parts NC1, NC2/3 and off the path; ")
+
+
+def _listed(nc1: float, nc23: float, off: float) -> str:
+    return f"{nc1:.3g}, {nc23:.3g} and {off:.3g}"
+
+
+def drawings(config: MSETraining, rows: Sequence[Row]) -> list[Drawing]:
+    """Figure 2 of the paper."""
+
+    def draw(panel: Axes, names: Sequence[str]) -> None:
+        for run in names:
+            curves(panel, rows, run, CURVES)
+
+    caption = (
+        "MSE figure 2: parts of the MSE loss over training: what the least-squares classifier "
+        "loses to variability (NC1) and to the class means (NC2/3), and what the classifier loses "
+        "by not being that one (off the central path); the dashed line is the first epoch of zero "
+        "training error."
+    )
+    return [Drawing("fig-2", caption, grid(config, list(config.runs), "part of the loss", draw))]
+
+
+RECIPE: Recipe[MSETraining] = Recipe(
+    id="mse/decomposition",
+    title="The parts of the MSE loss while networks train",
+    lead=(
+        "The MSE loss is what the best classifier on the features would lose, to variability and "
+        "to the class means, plus what the network's own classifier loses beyond that. The paper "
+        "says that the last part fades early: from then on the network is near the central path."
+    ),
+    source="MSE section 2, theorems 1 and 2, figure 2",
+    config=MSETraining,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("epoch", "accuracy", "mse_loss", *CURVES),
+    scales={
+        "paper": MSETraining(runs=paper_runs(("mse",), GROUPS)),
+        "small": MSETraining(runs=small_runs(("mse",), GROUPS)),
+    },
+    cost={"paper": "25 GPU-hours (estimated)", "small": "5 minutes on one core"},
+)

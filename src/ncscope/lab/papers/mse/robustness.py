@@ -1,0 +1,158 @@
+"""What training past zero error is worth against adversarial perturbations, under both losses.
+
+Source: MSE figures 9 and 11. Command: ``ncscope reproduce mse/robustness``, which needs the
+library Foolbox: ``pip install ".[attack]"``. Settings of both scales:
+`ncscope.lab.papers.mse.training`. As in Papyan, Han and Donoho 2020, 100 held-out images are attacked.
+
+What came out at the small scale (three seeds of the VGG on digits, else seed 0): all 4 claims held.
+Under MSE robustness grew from zero error to the end in 4 of 5 networks, by 0.035 in the median and
+0.093 in the mean (paper: 0.18 and 0.93). At the end it was higher than under cross-entropy in 4 of
+5, by a factor of 1.6 in the geometric mean. The exception both times is the VGG on warped digits,
+by 0.002 and 0.001.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from matplotlib.axes import Axes
+from pydantic import Field
+
+from ncscope.lab.papers.evidence import average, middle, on_runs
+from ncscope.lab.papers.mse.margins import deepfool_robustness
+from ncscope.lab.papers.mse.training import (
+    BOTH,
+    MSETraining,
+    by_network,
+    changes,
+    compare,
+    compared,
+    grid,
+    in_words,
+    last,
+    paper_runs,
+    small_runs,
+    under,
+    zero_error,
+)
+from ncscope.lab.papers.trained import training_parts
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.training.loop import EpochEnd
+from ncscope.lab.training.supervised import Bench
+from ncscope.probing.records import Row
+
+GROUPS = ("nc4",)
+ATTACKED = "attacked"
+"""The split of the rows of images under attack."""
+
+
+class MSERobustness(MSETraining):
+    """Settings of the recipe."""
+
+    images: int = Field(100, ge=1, description="Held-out images to attack, as many of each class.")
+
+
+def parts(config: MSERobustness) -> list[Part]:
+    """A part for each network and loss."""
+    return training_parts(config.runs, partial(attacked, images=config.images))
+
+
+def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Row]:
+    """Robustness at one epoch, of the same images every time.
+
+    Args:
+        bench: The run.
+        end: Where it stands.
+        images: How many to attack.
+    """
+    chosen = bench.data.test.balanced(images)
+    inputs = torch.stack([image for image, _ in chosen.__getitems__(range(images))])
+    found = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
+    row: Row = {"step": end.step, "epoch": end.epoch, "split": ATTACKED, "layer": "input"}
+    return [row | {"robustness": found.margin, "fooled": found.fooled}]
+
+
+def claims(config: MSERobustness, rows: Sequence[Row]) -> list[Claim]:
+    """Robustness past zero error, and under either loss."""
+    return [
+        zero_error(rows, list(config.runs)),
+        _fooled(config, rows),
+        _grows(config, rows),
+        _better(config, rows),
+    ]
+
+
+def _fooled(config: MSERobustness, rows: Sequence[Row]) -> Claim:
+    """Without it the margins would not be margins."""
+    found = changes(rows, list(config.runs), "fooled", ATTACKED)
+    text = "At zero training error and at the end every perturbation found changes the decision"
+    verdicts = {name: (one == (1, 1), in_words(one)) for name, one in found.items()}
+    return on_runs(text, verdicts, "share that does; ")
+
+
+def _grows(config: MSERobustness, rows: Sequence[Row]) -> Claim:
+    found = by_network(config, changes(rows, under(config, "mse"), "robustness", ATTACKED))
+    by_seed = [[end - start for start, end in filter(None, own)] for own in found.values()]
+    gains = [average(own) for own in by_seed if own]
+    words = [f"{network}: {', '.join(map(in_words, own))}" for network, own in found.items()]
+    return {
+        "claim": "Under MSE robustness grows from zero training error to the end, in the median "
+        "and in the mean of the networks (figure 9)",
+        "held": middle(gains) > 0 and average(gains) > 0,
+        "evidence": f"median {middle(gains):+.3g}, mean {average(gains):+.3g}, above 0 in "
+        f"{sum(gain > 0 for gain in gains)} of {len(gains)} networks that reach zero error; "
+        f"{'; '.join(words)}",
+    }
+
+
+def _better(config: MSERobustness, rows: Sequence[Row]) -> Claim:
+    text = (
+        "At the end robustness tends to be better under MSE than under cross-entropy, in the "
+        "geometric mean of the ratio (figure 11)"
+    )
+    return compare(text, config, last(rows, list(config.runs), "robustness", ATTACKED), lower=False)
+
+
+def drawings(config: MSERobustness, rows: Sequence[Row]) -> list[Drawing]:
+    """Figures 9 and 11 of the paper."""
+
+    def draw(panel: Axes, names: Sequence[str]) -> None:
+        compared(panel, config, rows, names, "robustness", ATTACKED)
+
+    what = (
+        "mean norm of DeepFool's perturbation that changes the decision, as a share of the image's"
+    )
+    zero = "the dashed lines are the first epochs of zero training error"
+    captions = {
+        "fig-9": f"MSE figure 9: robustness under the MSE loss, {what}; {zero}.",
+        "fig-11": f"MSE figure 11: robustness under MSE and under cross-entropy, {what}; {zero}.",
+    }
+    drawn = {"fig-9": under(config, "mse"), "fig-11": list(config.runs)}
+    return [
+        Drawing(name, caption, grid(config, drawn[name], "robustness", draw))
+        for name, caption in captions.items()
+        if drawn[name]
+    ]
+
+
+RECIPE: Recipe[MSERobustness] = Recipe(
+    id="mse/robustness",
+    title="Adversarial robustness past zero error, under MSE and under cross-entropy",
+    lead=(
+        "DeepFool looks for the least perturbation that changes a network's decision. The paper "
+        "says that training past zero error makes it longer, and so does the MSE loss in place of "
+        "cross-entropy."
+    ),
+    source="MSE figures 9 and 11",
+    config=MSERobustness,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("epoch", "accuracy", "robustness", "fooled"),
+    scales={
+        "paper": MSERobustness(runs=paper_runs(BOTH, GROUPS)),
+        "small": MSERobustness(runs=small_runs(BOTH, GROUPS)),
+    },
+    cost={"paper": "50 GPU-hours (estimated)", "small": "7 minutes on one core"},
+)

@@ -1,0 +1,379 @@
+"""What the recipes of the MSE paper's networks share: the runs, the terminal phase, the grid.
+
+Source: MSE A.1-A.5, which refers to Papyan, Han and Donoho 2020 for preprocessing and optimiser.
+VGG, ResNet and DenseNet on five data sets; of MNIST 5000 images a class and of SVHN 4600, as in
+that predecessor; images of 28 pixels a side padded to 32, no augmentation; SGD with momentum 0.9,
+weight decay 5e-4, batches of 128, 350 epochs, the learning rate divided by 10 after 1/3 and 2/3 of
+them. The paper picks every network's learning rate from a sweep and does not print it; here all
+have the one of the authors' public notebook.
+
+At the small scale the same losses, optimiser and schedule, with a small network of each kind on
+handwritten digits and on warped ones (where a small DenseNet stays at 1 % of error, and is left
+out), 80 epochs under one loss or 40 under two, and batches of 32, so that what the epochs lack is
+partly made up for in steps.
+
+As in Papyan, Han and Donoho 2020 the training error counts as zero from 99.9 % of accuracy on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, TypeVar
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.lab.papers.evidence import geometric_mean, on_runs, ratio
+from ncscope.lab.papers.trained import ends, history, interpolation_epoch
+from ncscope.lab.report.histories import epochs_panel
+from ncscope.lab.runs.recipe import Claim
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+from ncscope.probing.records import Row
+from ncscope.report import panels
+
+Loss = Literal["mse", "cross-entropy"]
+Draw = Callable[[Axes, Sequence[str]], None]
+"""Draws the runs of these names into one cell of the grid."""
+Found = TypeVar("Found")
+Change = tuple[float, float] | None
+"""A metric at the first measured epoch of zero training error, and at the end."""
+
+BOTH: tuple[Loss, ...] = ("mse", "cross-entropy")
+DEPTHS: Mapping[str, tuple[str, ...]] = {
+    "mnist": ("vgg11", "resnet18", "densenet40"),
+    "fashion-mnist": ("vgg11", "resnet18", "densenet250"),
+    "svhn": ("vgg13", "resnet34", "densenet40"),
+    "cifar10": ("vgg11", "resnet50", "densenet100"),
+    "stl10": ("vgg11", "resnet18", "densenet201"),
+}
+"""The networks on each data set: the table of MSE A.2."""
+
+SMALL: Mapping[str, tuple[str, ...]] = {
+    "digits": ("small-vgg", "small-resnet", "small-densenet"),
+    "warped-digits": ("small-vgg", "small-resnet"),
+}
+"""The networks on each data set of the small scale."""
+
+SEEDS: Mapping[tuple[str, str], tuple[int, ...]] = {("digits", "small-vgg"): (0, 1, 2)}
+"""Of the small scale under two losses, where they are not 0 alone: the network that costs least."""
+
+ARCHITECTURES = ("VGG", "ResNet", "DenseNet")
+SIDES = {"mnist": 32, "fashion-mnist": 32}
+BALANCED = {"mnist": 50_000, "svhn": 46_000}
+"""Training images of the sets whose classes differ in size, as many of each class."""
+RATE = 0.0679
+ZERO_ERROR = 0.999
+"""Training accuracy from which on the error counts as zero."""
+
+LOSSES = {"mse": "MSE", "cross-entropy": "cross-entropy"}
+COLOURS = {"mse": panels.ACCENT, "cross-entropy": panels.SERIES[2]}
+
+
+class MSETraining(BaseModel):
+    """Settings of the recipes that train the MSE paper's networks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+
+
+def paper_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Training]:
+    """Every network of the paper under every loss, by name.
+
+    Args:
+        losses: To train under.
+        groups: Of metrics, of the last layer.
+    """
+    return {
+        _name(data, network, loss): _training(data, network, loss, groups, 350, 128, 40)
+        for data, networks in DEPTHS.items()
+        for network in networks
+        for loss in losses
+    }
+
+
+def small_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Training]:
+    """Small networks of the three kinds on data that need no download, under every loss, by name.
+
+    Args:
+        losses: To train under; for half as many epochs if they are two.
+        groups: Of metrics, of the last layer.
+    """
+    epochs, both = 80 // len(losses), len(losses) > 1
+    return {
+        _name(data, network, loss, seed): _training(
+            data, network, loss, groups, epochs, 32, 12, seed
+        )
+        for data, networks in SMALL.items()
+        for network in networks
+        for seed in (SEEDS.get((data, network), (0,)) if both else (0,))
+        for loss in losses
+    }
+
+
+def _name(data: str, network: str, loss: str, seed: int = 0) -> str:
+    return f"{data}, {network}, {loss}" + (f", seed {seed}" if seed else "")
+
+
+def _training(
+    data: str,
+    network: str,
+    loss: Loss,
+    groups: tuple[str, ...],
+    epochs: int,
+    batch_size: int,
+    measurements: int,
+    seed: int = 0,
+) -> Training:
+    optimisation = Optimisation(
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=RATE,
+        weight_decay=5e-4,
+        schedule="steps",
+    )
+    return Training(
+        data=data,
+        network=network,
+        image_size=SIDES.get(data),
+        balanced=BALANCED.get(data),
+        loss=loss,
+        optimisation=optimisation,
+        seed=seed,
+        measurements=measurements,
+        layers=(),
+        groups=groups,
+    )
+
+
+def under(config: MSETraining, loss: Loss) -> list[str]:
+    """Names of the runs under one loss."""
+    return [name for name, training in config.runs.items() if training.loss == loss]
+
+
+def network_of(training: Training) -> str:
+    """What is trained, on what: the name under which seeds and losses come together."""
+    return f"{training.data}, {training.network}"
+
+
+def by_network(config: MSETraining, found: Mapping[str, Found]) -> dict[str, list[Found]]:
+    """What was found of runs, one with another where they differ in the seed.
+
+    Args:
+        config: Of the recipe.
+        found: By run, of one loss.
+    """
+    networks: dict[str, list[Found]] = {}
+    for name, one in found.items():
+        networks.setdefault(network_of(config.runs[name]), []).append(one)
+    return networks
+
+
+def rivals(config: MSETraining) -> dict[str, list[tuple[str, str]]]:
+    """By network the pairs of runs, under MSE and under cross-entropy, else alike."""
+    found: dict[tuple[str, int], dict[str, str]] = {}
+    for name, training in config.runs.items():
+        found.setdefault((network_of(training), training.seed), {})[training.loss] = name
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for (network, _), pair in found.items():
+        if len(pair) == len(BOTH):
+            pairs.setdefault(network, []).append((pair["mse"], pair["cross-entropy"]))
+    return pairs
+
+
+def compare(text: str, config: MSETraining, found: Mapping[str, float], *, lower: bool) -> Claim:
+    """A claim that a metric is lower under MSE than under cross-entropy, or else higher.
+
+    It is judged by the geometric mean of the ratio over the networks, of each over its seeds.
+
+    Args:
+        text: The claim.
+        config: Of the recipe.
+        found: The metric, by run.
+        lower: What is claimed.
+    """
+    pairs = {n: [(found[a], found[b]) for a, b in own] for n, own in rivals(config).items()}
+    ratios = [geometric_mean([ratio(*pair) for pair in own]) for own in pairs.values()]
+    whole, sign = geometric_mean(ratios), 1 if lower else -1
+    good = sum(sign * one < sign for one in ratios)
+    words = [
+        f"{name}: {', '.join(f'{mse:.3g} against {ce:.3g}' for mse, ce in own)}"
+        for name, own in pairs.items()
+    ]
+    return {
+        "claim": text,
+        "held": sign * whole < sign,
+        "evidence": f"ratio {whole:.3g}, {'below' if lower else 'above'} 1 in {good} of "
+        f"{len(ratios)} networks; {'; '.join(words) or 'none was trained under both'}",
+    }
+
+
+def last(rows: Sequence[Row], names: Sequence[str], key: str, split: str) -> dict[str, float]:
+    """A metric at the end, by run."""
+    return {name: ends(history(rows, name, split), key)[1] for name in names}
+
+
+def terminal_phase(rows: Sequence[Row], name: str, split: str = "train") -> list[Row]:
+    """The rows of a split from the first measured epoch of zero training error on.
+
+    Args:
+        rows: Of a study.
+        name: Of the run.
+        split: Whose rows.
+
+    Returns:
+        None of a run that errs on its training set at every measured epoch.
+    """
+    since = interpolation_epoch(history(rows, name), ZERO_ERROR)
+    if since is None:
+        return []
+    return [row for row in history(rows, name, split) if float(row["epoch"]) >= since]
+
+
+def changes(
+    rows: Sequence[Row], names: Sequence[str], key: str, split: str = "train"
+) -> dict[str, Change]:
+    """A metric at zero training error and at the end, by run; None where that is never reached."""
+    paths = {name: terminal_phase(rows, name, split) for name in names}
+    return {name: ends(path, key) if path else None for name, path in paths.items()}
+
+
+def in_words(change: Change, scale: str = ".3g") -> str:
+    """A metric at zero training error and at the end."""
+    if change is None:
+        return "never at zero error"
+    return f"{change[0]:{scale}} to {change[1]:{scale}}"
+
+
+def fell(change: Change) -> bool:
+    """Whether a metric fell in the terminal phase, or was nil throughout."""
+    return change is not None and (change[1] < change[0] or change == (0, 0))
+
+
+def falls(text: str, found: Mapping[str, Change]) -> Claim:
+    """The claim that a metric fell in every run.
+
+    Args:
+        text: The claim.
+        found: Its `changes`.
+    """
+    return on_runs(text, {name: (fell(one), in_words(one)) for name, one in found.items()})
+
+
+def zero_error(rows: Sequence[Row], names: Sequence[str]) -> Claim:
+    """The claim that training goes past zero error, without which nothing else means anything."""
+    paths = {name: terminal_phase(rows, name) for name in names}
+    verdicts = {
+        name: (len(path) > 1, f"epoch {path[0]['epoch']}" if path else "never")
+        for name, path in paths.items()
+    }
+    text = "Every network has zero training error before the last epoch"
+    return on_runs(text, verdicts, "first measured; ")
+
+
+def curves(
+    panel: Axes, rows: Sequence[Row], name: str, shown: Mapping[str, tuple[str, str]]
+) -> None:
+    """Metrics of one run over training, on the training set, with the epoch of zero error.
+
+    Args:
+        panel: Where.
+        rows: Of the study.
+        name: Of the run.
+        shown: By metric, the name and the colour of its curve.
+    """
+    epoch = interpolation_epoch(history(rows, name), ZERO_ERROR)
+    for key, (curve, colour) in shown.items():
+        path = {curve: history(rows, name)}
+        epochs_panel(panel, path, key, zero_error=epoch, colours=(colour,))
+        epoch = None  # once is enough
+
+
+def compared(
+    panel: Axes,
+    config: MSETraining,
+    rows: Sequence[Row],
+    names: Sequence[str],
+    key: str,
+    split: str,
+) -> None:
+    """One metric of runs under different losses, with the epochs of zero error in their colours.
+
+    Args:
+        panel: Where.
+        config: Of the recipe.
+        rows: Of the study.
+        names: Of the runs.
+        key: Of the metric.
+        split: Whose rows.
+    """
+    for name in names:
+        loss = config.runs[name].loss
+        colour = COLOURS[loss]
+        path = {LOSSES[loss]: history(rows, name, split)}
+        epochs_panel(panel, path, key, colours=(colour,))
+        epoch = interpolation_epoch(history(rows, name), ZERO_ERROR)
+        if epoch is not None:
+            panel.axvline(epoch, color=colour, linewidth=0.9, linestyle=panels.DASHED)
+
+
+def grid(config: MSETraining, names: Sequence[str], quantity: str, draw: Draw) -> Figure:
+    """The paper's arrangement: a column a data set, a row a kind of network.
+
+    Args:
+        config: Of the recipe.
+        names: Of the runs to draw.
+        quantity: What the vertical axes show.
+        draw: Draws a cell.
+    """
+    runs = {name: config.runs[name] for name in names}
+    columns = list(dict.fromkeys(training.data for training in runs.values()))
+    kinds = sorted(dict.fromkeys(map(_kind, runs.values())), key=_row)
+    with mpl.rc_context(panels.STYLE):
+        width = max(5.6, 0.6 + 2.9 * len(columns))
+        figure = Figure(figsize=(width, 0.5 + 2.2 * len(kinds)), layout="constrained")
+        axes = figure.subplots(len(kinds), len(columns), squeeze=False)
+        for kind, line in zip(kinds, axes.tolist(), strict=True):
+            for data, panel in zip(columns, line, strict=True):
+                cell = [n for n, t in runs.items() if (_kind(t), t.data) == (kind, data)]
+                _cell(panel, cell, f"{kind}, {data}", draw)
+        _finish(figure, axes.tolist())
+        figure.supylabel(quantity, fontsize=9)
+    return figure
+
+
+def _kind(training: Training) -> str:
+    own = (kind for kind in ARCHITECTURES if kind.lower() in training.network)
+    return next(own, training.network)
+
+
+def _row(kind: str) -> int:
+    """The paper's kinds in its order, then others."""
+    return ARCHITECTURES.index(kind) if kind in ARCHITECTURES else len(ARCHITECTURES)
+
+
+def _cell(panel: Axes, names: Sequence[str], title: str, draw: Draw) -> None:
+    panel.set_visible(bool(names))
+    if names:
+        draw(panel, names)
+        panel.set_title(title)
+
+
+def _finish(figure: Figure, lines: Sequence[Sequence[Axes]]) -> None:
+    """One legend for all cells, and the epochs named below the last cell of a column alone."""
+    for column in zip(*lines, strict=True):
+        for panel in [panel for panel in column if panel.get_visible()][:-1]:
+            panel.set_xlabel("")
+    curves = dict(_labelled(lines))
+    figure.legend(
+        list(curves.values()), list(curves), loc="outside upper left", ncols=len(curves) or 1
+    )
+
+
+def _labelled(lines: Sequence[Sequence[Axes]]) -> Iterator[tuple[str, Artist]]:
+    for line in lines:
+        for panel in line:
+            handles, labels = panel.get_legend_handles_labels()
+            yield from zip(labels, handles, strict=True)

@@ -1,0 +1,351 @@
+"""Features between the data and the simplex: MUFM against UFM, and the trade-off.
+
+Source: PFC IV-B, figures 4 and 5. Both scalings of the regularisers are run: divided by K and Kn as
+(13) prints them, and plain as in the paper's UFM (2). The minima are found by the fast solver too.
+Cost: under 15 seconds on one core, 3 at the small scale. Command: ``ncscope reproduce pfc/mufm``.
+
+Expected (seed 0; data: PFC1 25):
+
+| | plain | printed |
+|---|---|---|
+| UFM after 50,000 steps: PFC1, PFC2 | .0044, 2e-6 | 5.9, .16 |
+| MUFM after 50,000 steps: objective, PFC1 | .3838, 14.1 | .133, 5.9 |
+| MUFM's minimum: objective, PFC1 | .3832, 14.3 | .0033, 6.0 |
+
+With the plain regularisers all holds but two things. At the smallest lambda the minimum is not
+close to a simplex (PFC2 .17, PFC1 8), and the nearest-mean accuracy falls with lambda at all
+steps of the sweep but one. As printed, neither descent has converged.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import mean
+
+import matplotlib as mpl
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.rows import number, part_of
+from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.simulations.bounds import Positives, Seed
+from ncscope.lab.simulations.mufm import COLLAPSED, PFC_TITLES, measured, minimum
+from ncscope.lab.simulations.ufm import recorded_steps
+from ncscope.lab.surrogates.gaussian_classes import gaussian_classes
+from ncscope.lab.surrogates.mufm import MUFM
+from ncscope.lab.surrogates.solvers.descent import gradient_descent
+from ncscope.lab.surrogates.trajectory import measured_point
+from ncscope.lab.surrogates.ufm import UFM
+from ncscope.probing.records import Row
+from ncscope.report import panels
+
+K, D, N = 5, 20, 100
+WEIGHT_DECAY, TRANSPORT, RATE = 0.005, 0.001, 0.1
+SCALINGS = ("plain", "printed")
+PFC = ("pfc1", "pfc2", "pfc3")
+DISTANCE = "data_distance"
+
+
+class PFCConfig(BaseModel):
+    """Settings of the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(50_000, ge=1, description="Steps of gradient descent, figure 4.")
+    every: int = Field(2_500, ge=1, description="Steps from one measurement to the next.")
+    transports: Positives = Field(
+        (0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.0125, 0.015, 0.0175, 0.02),
+        min_length=2,
+        description="Prices of moving features to compare, lambda, figure 5.",
+    )
+    seeds: int = Field(2, ge=1, description="Draws of the data at each price, figure 5.")
+    seed: Seed = Field(0, description="Seed of the data and the starts.")
+
+    @field_validator("transports")
+    @classmethod
+    def _ascending(cls, prices: tuple[float, ...]) -> tuple[float, ...]:
+        if any(later <= earlier for earlier, later in pairwise(prices)):
+            msg = "ascending prices"
+            raise ValueError(msg)
+        return prices
+
+
+def model(scaling: str, seed: int, transport: float = TRANSPORT) -> tuple[MUFM, torch.Generator]:
+    """The model on the data of a seed, in PFC IV-B's sizes, and what its starts are drawn from."""
+    generator = torch.Generator().manual_seed(seed)
+    data = gaussian_classes(K, N, D, generator)
+    return MUFM(data, K, WEIGHT_DECAY, transport, normalised=scaling == "printed"), generator
+
+
+def parts(config: PFCConfig) -> list[Part]:
+    """For both scalings: figure 4's descents, the minima they head for, figure 5's sweep."""
+    return [part for scaling in SCALINGS for part in _scaled(config, scaling)]
+
+
+def _scaled(config: PFCConfig, scaling: str) -> list[Part]:
+    record = recorded_steps(config.steps, config.every)
+    swept = len(config.transports) * config.seeds
+    return [
+        Part(f"MUFM, {scaling}", 2 * len(record), lambda _: _mufm(config, scaling, record)),
+        Part(f"UFM, {scaling}", len(record), lambda _: _ufm(config, scaling, record)),
+        Part(f"minima, {scaling}", 3, lambda _: _minima(config, scaling)),
+        Part(f"sweep, {scaling}", swept, lambda _: _sweep(config, scaling)),
+    ]
+
+
+def _mufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Row]:
+    problem, generator = model(scaling, config.seed)
+    compact, begin = problem.compact(problem.start(generator))
+    for step, point in gradient_descent(compact, begin, RATE, record):
+        yield from measured(compact, point, step)
+
+
+def _unconstrained(tied: MUFM) -> UFM:
+    """The model without data: the same price on the features' distance from zero."""
+    return UFM(K, D, N, tied.omega, tied.tau)
+
+
+def _ufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Row]:
+    tied, generator = model(scaling, config.seed)
+    compact, begin = _unconstrained(tied).compact(tied.start(generator))
+    for step, point in gradient_descent(compact, begin, RATE, record):
+        yield from measured_point(compact, point, step, ("pfc",))
+
+
+def _minima(config: PFCConfig, scaling: str) -> Iterator[Row]:
+    """The data and MUFM's features at its minimum, and UFM's at its own."""
+    problem, generator = model(scaling, config.seed)
+    point, found = minimum(problem, generator)
+    data, features = measured(problem, point, found.evaluations)
+    free = _unconstrained(problem)
+    (collapsed,) = measured_point(free, free.minimiser().point, 0, ("pfc",))
+    yield from (
+        data | {"model": "data"},
+        features | {"model": "MUFM"},
+        collapsed | {"model": "UFM"},
+    )
+
+
+def _sweep(config: PFCConfig, scaling: str) -> Iterator[Row]:
+    for transport in config.transports:
+        for seed in range(config.seed, config.seed + config.seeds):
+            problem, generator = model(scaling, seed, transport)
+            point, found = minimum(problem, generator)
+            data, features = measured(problem, point, found.evaluations)
+            own = {f"data_{key}": data[key] for key in PFC}
+            ratio = transport / WEIGHT_DECAY
+            yield features | own | {"transport": transport, "ratio": ratio, "seed": seed}
+
+
+def claims(config: PFCConfig, rows: Sequence[Row]) -> list[Claim]:
+    """What the paper says of figures 4 and 5, under either scaling."""
+    found: list[Claim] = []
+    for scaling in SCALINGS:
+        sweep = part_of(rows, f"sweep, {scaling}")
+        own = [
+            _descended_to_collapse(rows, scaling),
+            _stays_apart(rows, scaling),
+            _more_concentrated(sweep),
+            _near_the_simplex(sweep),
+            _leaves_the_simplex(sweep),
+            _nears_the_data(sweep),
+            _loses_separability(sweep),
+            _arrived(rows, scaling),
+        ]
+        found += [{**claim, "claim": f"{scaling.capitalize()}: {claim['claim']}"} for claim in own]
+    return found
+
+
+def _last(rows: Sequence[Row], part: str) -> Row:
+    return part_of(rows, part)[-1]
+
+
+def _descended_to_collapse(rows: Sequence[Row], scaling: str) -> Claim:
+    last = _last(rows, f"UFM, {scaling}")
+    pfc1, pfc2 = number(last, "pfc1"), number(last, "pfc2")
+    return {
+        "claim": f"gradient descent takes UFM to collapse (PFC1 and PFC2 below {COLLAPSED})",
+        "held": max(pfc1, pfc2) < COLLAPSED,
+        "evidence": f"PFC1 {pfc1:.2g}, PFC2 {pfc2:.2g} after {last['step']:,} steps",
+    }
+
+
+def _stays_apart(rows: Sequence[Row], scaling: str) -> Claim:
+    data, tied, free = part_of(rows, f"minima, {scaling}")
+    reached = _last(rows, f"MUFM, {scaling}")
+    least = min(number(tied, "pfc1"), number(reached, "pfc1"))
+    return {
+        "claim": "MUFM does not collapse, neither where descent ends nor at the minimum",
+        "held": least > COLLAPSED and number(free, "pfc1") < 1e-9,
+        "evidence": f"PFC1 {number(reached, 'pfc1'):.4g} and {number(tied, 'pfc1'):.4g}, "
+        f"data {number(data, 'pfc1'):.4g}; at UFM's minimum {number(free, 'pfc1'):.1g}",
+    }
+
+
+def _more_concentrated(sweep: Sequence[Row]) -> Claim:
+    shares = [number(row, "pfc1") / number(row, "data_pfc1") for row in sweep]
+    return {
+        "claim": "the minimum is more concentrated than the data at every lambda",
+        "held": max(shares) < 1,
+        "evidence": f"PFC1 is {min(shares):.3g} to {max(shares):.3g} of the data's, "
+        f"{len(sweep)} minima",
+    }
+
+
+def _near_the_simplex(sweep: Sequence[Row]) -> Claim:
+    """The distance to the simplex at the smallest lambda, against the data's."""
+    first = [row for row in sweep if row["transport"] == sweep[0]["transport"]]
+    reached = mean(number(row, "pfc2") for row in first)
+    data = mean(number(row, "data_pfc2") for row in first)
+    return {
+        "claim": "with a small lambda the class means are close to the simplex (PFC2 below 0.05)",
+        "held": reached < 0.05,
+        "evidence": f"PFC2 {reached:.3g} at lambda {sweep[0]['transport']}, data {data:.3g}; "
+        f"PFC1 {mean(number(row, 'pfc1') for row in first):.3g}",
+    }
+
+
+def _leaves_the_simplex(sweep: Sequence[Row]) -> Claim:
+    return _ordered(
+        sweep, ("pfc1", "pfc2"), 1, "with a growing lambda the minimum leaves the simplex: PFC1 "
+        "and PFC2 rise"
+    )  # fmt: skip
+
+
+def _nears_the_data(sweep: Sequence[Row]) -> Claim:
+    return _ordered(sweep, (DISTANCE,), -1, "with a growing lambda the minimum nears the data")
+
+
+def _loses_separability(sweep: Sequence[Row]) -> Claim:
+    return _ordered(sweep, ("pfc3",), -1, "with a growing lambda the nearest-mean accuracy falls")
+
+
+def _ordered(sweep: Sequence[Row], keys: Sequence[str], sign: int, claim: str) -> Claim:
+    """Whether the mean over the draws rises (or falls) at every step of the sweep."""
+    values = {key: _averages(sweep, key) for key in keys}
+    steps = [sign * (b - a) for own in values.values() for a, b in pairwise(own)]
+    wrong = sum(step <= 0 for step in steps)
+    ends = ", ".join(f"{key} {own[0]:.3g} to {own[-1]:.3g}" for key, own in values.items())
+    told = f"; not at {wrong} of {len(steps)} steps" if wrong else ""
+    return {"claim": claim, "held": not wrong, "evidence": ends + told}
+
+
+def _averages(sweep: Sequence[Row], key: str) -> list[float]:
+    """The mean over the draws at every price."""
+    prices = dict.fromkeys(number(row, "transport") for row in sweep)
+    return [mean(number(row, key) for row in sweep if row["transport"] == p) for p in prices]
+
+
+def _arrived(rows: Sequence[Row], scaling: str) -> Claim:
+    reached = number(_last(rows, f"MUFM, {scaling}"), "objective")
+    least = number(part_of(rows, f"minima, {scaling}")[1], "objective")
+    steps = _last(rows, f"MUFM, {scaling}")["step"]
+    return {
+        "claim": "gradient descent on MUFM arrives at the minimum, to 1 %",
+        "held": reached < 1.01 * least,
+        "evidence": f"objective {reached:.5g} after {steps:,} steps, least {least:.5g}",
+    }
+
+
+def drawings(config: PFCConfig, rows: Sequence[Row]) -> list[Drawing]:
+    """Figures 4 and 5 under either scaling."""
+    found = []
+    for scaling in SCALINGS:
+        said = {"plain": "plain regularisers", "printed": "regularisers divided by K and Kn"}[
+            scaling
+        ]
+        compared = (
+            f"PFC figure 4, {said}. (a) Features of MUFM along gradient descent; red: the data, "
+            "dashed: the minimum by the fast solver. (b) Features of UFM; its minimum is collapsed."
+        )
+        traded = (
+            f"PFC figure 5, {said}. Minima of MUFM against the price of moving features, the mean "
+            f"over {config.seeds} draws of the data and their range; red: the data."
+        )
+        sweep = part_of(rows, f"sweep, {scaling}")
+        found += [
+            Drawing(f"fig-4-{scaling}", compared, _compared(rows, scaling)),
+            Drawing(f"fig-5-{scaling}", traded, _traded(sweep)),
+        ]
+    return found
+
+
+def _compared(rows: Sequence[Row], scaling: str) -> Figure:
+    data, tied, _ = part_of(rows, f"minima, {scaling}")
+    path = [row for row in part_of(rows, f"MUFM, {scaling}") if row["layer"] == "H"]
+    free = part_of(rows, f"UFM, {scaling}")
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(9.5, 5.2), layout="constrained")
+        upper, lower = figure.subplots(2, 3, sharex=True)
+        for axes, (key, title) in zip(upper, PFC_TITLES.items(), strict=True):
+            _curve(axes, path, key)
+            axes.axhline(number(data, key), color=DATA, linewidth=1.2, label="data")
+            axes.axhline(
+                number(tied, key), color=panels.ACCENT, linestyle=panels.DASHED, linewidth=1
+            )
+            axes.set_title(f"(a) MUFM: {key.upper()}")
+            axes.set_ylabel(title.split(": ")[1])
+        for axes, (key, title) in zip(lower, PFC_TITLES.items(), strict=True):
+            _curve(axes, free, key)
+            axes.set_yscale("linear" if key == "pfc3" else "log")
+            axes.set_title(f"(b) UFM: {key.upper()}")
+            axes.set_ylabel(title.split(": ")[1])
+            axes.set_xlabel("thousand steps")
+        upper[0].legend()
+    return figure
+
+
+DATA = "#b3261e"
+
+
+def _curve(axes: Axes, path: Sequence[Row], key: str) -> None:
+    steps = [number(row, "step") / 1000 for row in path]
+    values = [number(row, key) for row in path]
+    axes.plot(steps, values, "o-", color=panels.ACCENT, markersize=2.5)
+
+
+def _traded(sweep: Sequence[Row]) -> Figure:
+    ratios = list(dict.fromkeys(number(row, "ratio") for row in sweep))
+    titles = PFC_TITLES | {DISTANCE: "Distance from the data"}
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(11, 2.8), layout="constrained")
+        for axes, (key, title) in zip(figure.subplots(1, 4), titles.items(), strict=True):
+            groups = [[number(r, key) for r in sweep if r["ratio"] == ratio] for ratio in ratios]
+            low, high = [min(group) for group in groups], [max(group) for group in groups]
+            axes.fill_between(ratios, low, high, color=panels.ACCENT, alpha=0.15, linewidth=0)
+            axes.plot(ratios, [mean(g) for g in groups], "o-", color=panels.ACCENT, markersize=3)
+            if key != DISTANCE:
+                line = mean(number(row, f"data_{key}") for row in sweep)
+                axes.axhline(line, color=DATA, linewidth=1.2, label="data")
+            axes.set_title(title)
+            axes.set_xlabel(r"$\lambda/\lambda_W$")
+        figure.axes[0].legend()
+    return figure
+
+
+RECIPE: Recipe[PFCConfig] = Recipe(
+    id="pfc/mufm",
+    title="Features between the data and the simplex",
+    lead=(
+        "Features that cost energy to move away from the data do not collapse: their minimum "
+        "lies between the data and a simplex, and the price of moving decides where."
+    ),
+    source="PFC IV-B, figures 4-5",
+    config=PFCConfig,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("objective", "gradient_norm", *PFC, DISTANCE),
+    scales={
+        "paper": PFCConfig(),
+        "small": PFCConfig(
+            steps=10_000, every=1_000, transports=(0.0005, 0.002, 0.008, 0.02), seeds=1
+        ),
+    },
+    cost={
+        "paper": "under 15 seconds on one core",
+        "small": "about 3 seconds on one core",
+    },
+)

@@ -1,0 +1,252 @@
+"""Progressive feedforward collapse: PFC1-3 layer by layer while residual nets train.
+
+Source: PFC section IV-A, figures 2 and 3, table I. Command: ``ncscope reproduce pfc/training``.
+
+At the paper's scale the residual networks of table I on MNIST, FashionMNIST, CIFAR-10, STL-10 and
+CIFAR-100: cross-entropy, SGD with momentum 0.9, weight decay 5e-4, batches of 128, 350 epochs,
+learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233.
+
+At the small scale the same loss, decay and shape of the schedule: a fully connected net of width
+128 with 8 blocks on handwritten digits (350 epochs), and a convolutional one whose last stage has
+2 blocks on generated patterns (120 epochs). Batches are of 64 and the rates 0.02 and 0.05, for
+there are only 7,700 and 3,720 steps. Cost: 2.5 minutes on one core of a shared EPYC.
+
+Expected at the small scale: all 14 claims held. On digits, zero training error at epoch 8; at the
+end PFC1 falls from 0.753 to 0.257 over the 8 blocks, PFC2 from 0.777 to 0.644, PFC3 rises from
+0.936 to 0.999, each block in order. On patterns, zero error at epoch 36; the first of the two
+blocks is the effective depth, and PFC1 falls from 6.74 to 1.54 and 0.429. PFC2 is a close call
+there: 0.5331, 0.5285, 0.4394. After 40 epochs instead of 120 it rose at the first block, from 0.539
+to 0.551. No layer is ahead of the straight line, in any of the three metrics.
+"""
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.lab.papers.evidence import ordered
+from ncscope.lab.papers.trained import (
+    ends,
+    history,
+    interpolation,
+    interpolation_epoch,
+    layers,
+    line,
+    training_parts,
+    values,
+)
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.histories import depth_colours, epochs_panel
+from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.simulations.scales import logarithmic_values
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+from ncscope.metrics.layerwise import effective_depth, order_breaks
+from ncscope.probing.records import Row
+from ncscope.report import panels
+from ncscope.report.labels import label_of
+
+KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}
+"""PFC1-3, and whether collapse means that they fall."""
+
+
+class PFCTraining(BaseModel):
+    """Settings of the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+
+
+FULLY_CONNECTED = ("stem", "blocks.*")
+
+
+def _training(
+    data: str, network: str, rate: float, layers: tuple[str, ...], **given: int
+) -> Training:
+    """PFC's loss, optimiser and schedule."""
+    optimisation = Optimisation(
+        epochs=given["epochs"],
+        batch_size=given["batch_size"],
+        learning_rate=rate,
+        weight_decay=5e-4,
+        schedule="steps",
+        milestones=(117 / 350, 233 / 350),
+    )
+    return Training(
+        data=data,
+        network=network,
+        layers=layers,
+        optimisation=optimisation,
+        measurements=given["measurements"],
+    )
+
+
+def _last_stage(stage: int) -> tuple[str, ...]:
+    """The layers of one dimension at the end of a convolutional net."""
+    return (f"stages.{stage}.entry", f"stages.{stage}.blocks.*")
+
+
+def _paper() -> PFCTraining:
+    given = {"epochs": 350, "batch_size": 128, "measurements": 40}
+    last = {"fashion-mnist": 1, "cifar10": 2, "stl10": 3, "cifar100": 3}
+    runs = {"mnist": _training("mnist", "pfc-mnist", 0.005, FULLY_CONNECTED, **given)}
+    runs |= {
+        data: _training(data, f"pfc-{data}", 0.01, _last_stage(stage), **given)
+        for data, stage in last.items()
+    }
+    return PFCTraining(runs=runs)
+
+
+def _small() -> PFCTraining:
+    digits = {"epochs": 350, "batch_size": 64, "measurements": 16}
+    patterns = {"epochs": 120, "batch_size": 64, "measurements": 14}
+    return PFCTraining(
+        runs={
+            "digits": _training("digits", "small-residual", 0.02, FULLY_CONNECTED, **digits),
+            "patterns": _training("patterns", "small-resnet", 0.05, _last_stage(2), **patterns),
+        }
+    )
+
+
+def parts(config: PFCTraining) -> list[Part]:
+    """A part for each network."""
+    return training_parts(config.runs)
+
+
+def claims(config: PFCTraining, rows: Sequence[Row]) -> list[Claim]:
+    """The PFC conjecture at the end of training, and what the geodesic predicts."""
+    found = []
+    for name in config.runs:
+        found.append(_zero_error(rows, name))
+        found += [_progressive(rows, name, key, falls) for key, falls in KEYS.items()]
+        found += [_predicted(rows, name, key, falls) for key, falls in KEYS.items()]
+    return found
+
+
+def _zero_error(rows: Sequence[Row], name: str) -> Claim:
+    path = history(rows, name)
+    reached = interpolation(path)
+    start, end = ends(path, "pfc1")
+    if reached is None:
+        held, when = False, "never at a measured epoch"
+    else:
+        (then,) = values([reached], "pfc1")
+        held, when = end < then < start, f"first at epoch {reached['epoch']}, with PFC1 {then:.3g}"
+    return {
+        "claim": f"{name}: the last layer collapses while training goes past zero error",
+        "held": held,
+        "evidence": f"zero training error {when}; PFC1 {start:.3g} at the start, {end:.3g} at the "
+        f"end, training accuracy {ends(path, 'accuracy')[1]:.4f}",
+    }
+
+
+def comparable(rows: Sequence[Row], name: str) -> list[Row]:
+    """The layers of one dimension, at the last epoch, up to the effective depth."""
+    found = [row for row in layers(rows, name) if "relative_position" in row]
+    depth = effective_depth(values(found, "pfc3"))
+    return found if depth is None else found[: depth + 1]
+
+
+def _progressive(rows: Sequence[Row], name: str, key: str, falls: bool) -> Claim:
+    found = comparable(rows, name)
+    text = f"{name}: {{}} at every layer before effective depth"
+    return _ordered(text, found, key, falls, [str(row["layer"]) for row in found])
+
+
+def _predicted(rows: Sequence[Row], name: str, key: str, falls: bool) -> Claim:
+    found = line(rows, name)
+    positions = [f"t = {t:.2f}" for t in values(found, "t")]
+    return _ordered(f"{name}: {{}} along the straight line", found, key, falls, positions)
+
+
+def _ordered(text: str, path: Sequence[Row], key: str, falls: bool, names: Sequence[str]) -> Claim:
+    """Whether a metric falls, or rises, at every step; with its ends and the first exceptions."""
+    found = values(path, key)
+    evidence = "fewer than two were measured"
+    if len(found) > 1:
+        wrong = [
+            f"the wrong way by {by:.2g} at {names[at]}" for at, by in order_breaks(found, falls)
+        ]
+        sides = f"{found[0]:.3g} at {names[0]}, {found[-1]:.3g} at {names[-1]}"
+        evidence = "; ".join([sides, *wrong[:3]])
+    what = f"{key.upper()} {'falls' if falls else 'rises'}"
+    return {"claim": text.format(what), "held": ordered(found, falls), "evidence": evidence}
+
+
+def drawings(config: PFCTraining, rows: Sequence[Row]) -> list[Drawing]:
+    """Figures 2 and 3 of the paper: a row a network."""
+    over_time = (
+        "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
+        "from the first layer to the last. The dashed line is the first measured epoch of zero "
+        "training error."
+    )
+    by_layer = (
+        "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and what the "
+        "straight line from the first layer's features to the last's predicts (dashed)."
+    )
+    return [
+        Drawing("fig-2", over_time, _over_time(config, rows)),
+        Drawing("fig-3", by_layer, _by_layer(config, rows)),
+    ]
+
+
+def _over_time(config: PFCTraining, rows: Sequence[Row]) -> Figure:
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(11, 2.9 * len(config.runs)), layout="constrained")
+        for axes, name in zip(_grid(figure, config), config.runs, strict=True):
+            names = [str(row["layer"]) for row in layers(rows, name)]
+            curves = {layer: history(rows, name, layer=layer) for layer in names}
+            epoch = interpolation_epoch(history(rows, name))
+            for panel, key in zip(axes, KEYS, strict=True):
+                colours = depth_colours(len(names))
+                epochs_panel(panel, curves, key, zero_error=epoch, colours=colours)
+                panel.set_title(f"{key.upper()}, {name}")
+            if names:
+                axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _by_layer(config: PFCTraining, rows: Sequence[Row]) -> Figure:
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(10, 2.7 * len(config.runs)), layout="constrained")
+        for axes, name in zip(_grid(figure, config), config.runs, strict=True):
+            found = [row for row in layers(rows, name) if "relative_position" in row]
+            predicted = line(rows, name)
+            for panel, key in zip(axes, KEYS, strict=True):
+                panel.plot(
+                    values(predicted, "t"), values(predicted, key),
+                    color=panels.SECOND, linestyle=panels.DASHED, label="straight line",
+                )  # fmt: skip
+                places = values(found, "relative_position")
+                panel.plot(places, values(found, key), "o-", color=panels.ACCENT, label="layers")
+                if label_of(key).log_scale:
+                    logarithmic_values(panel)
+                panel.set_title(f"{key.upper()}, {name}")
+                panel.set_xlabel("relative position")
+            axes[0].legend()
+    return figure
+
+
+def _grid(figure: Figure, config: PFCTraining) -> list[list[Axes]]:
+    return figure.subplots(len(config.runs), len(KEYS), squeeze=False).tolist()
+
+
+RECIPE: Recipe[PFCTraining] = Recipe(
+    id="pfc/training",
+    title="Progressive feedforward collapse while residual networks train",
+    lead=(
+        "Residual networks with blocks of one dimension train past zero error. PFC says that "
+        "collapse proceeds from layer to layer, on the way that a straight line predicts."
+    ),
+    source="PFC section IV-A, figures 2-3, table I",
+    config=PFCTraining,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("epoch", "pfc1", "pfc2", "pfc3", "accuracy", "relative_position"),
+    scales={"paper": _paper(), "small": _small()},
+    cost={"paper": "5 GPU-hours (estimated)", "small": "2.5 minutes on one core"},
+)

@@ -1,0 +1,199 @@
+"""Pretrained networks as VCI 6.3 compares them: how collapsed each is, and how it transfers."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ncscope.lab.papers.evidence import average
+from ncscope.lab.papers.trained import ends, history
+from ncscope.lab.papers.vci import published
+from ncscope.lab.papers.vci.variability import METRICS, trained
+from ncscope.lab.training.settings import Training
+from ncscope.probing.records import Row
+from ncscope.transfer import Correlation, correlations, mean_log_odds, mean_log_odds_gain
+
+TEMPERATURE, PENALTY = "temperature", "cosine penalty"
+GROUPS = (TEMPERATURE, PENALTY)
+"""What is varied: the softmax's temperature, the weight of the cosine similarity in the loss."""
+
+UNKNOWN = Correlation(math.nan, math.nan, math.nan)
+
+
+class Checkpoint(NamedTuple):
+    """A pretrained network.
+
+    Attributes:
+        value: Of what its group varies.
+        seed: Of its run.
+        metrics: The four of VCI, on training images of the pretraining set, by key.
+        accuracy: On its held-out images.
+        downstream: Accuracy of the linear probe, by downstream set.
+    """
+
+    value: float
+    seed: int
+    metrics: Mapping[str, float]
+    accuracy: float
+    downstream: Mapping[str, float]
+
+    @property
+    def mlo(self) -> float:
+        """Mean log odds of the probes; NaN where one is missing."""
+        found = list(self.downstream.values())
+        return mean_log_odds(found) if found and _all_known(found) else math.nan
+
+    @property
+    def mlog(self) -> float:
+        """The same, less the log odds of the pretraining accuracy."""
+        found = list(self.downstream.values())
+        known = found and _all_known([*found, self.accuracy])
+        return mean_log_odds_gain(found, self.accuracy) if known else math.nan
+
+
+def _all_known(values: Sequence[float]) -> bool:
+    return not any(map(math.isnan, values))
+
+
+Group = Sequence[Checkpoint]
+Quantity = Callable[[Checkpoint], float]
+
+
+def group_of(training: Training) -> str:
+    """What a run varies.
+
+    Args:
+        training: The run.
+    """
+    return PENALTY if training.within_class_cosine else TEMPERATURE
+
+
+def value_of(training: Training) -> float:
+    """Which temperature, or which weight.
+
+    Args:
+        training: The run.
+    """
+    return training.within_class_cosine or training.temperature
+
+
+def checkpoints(
+    runs: Mapping[str, Training], sets: Sequence[str], rows: Sequence[Row]
+) -> dict[str, list[Checkpoint]]:
+    """The ends of all runs, by group, in the order of what is varied.
+
+    Args:
+        runs: Pretraining runs by name.
+        sets: Names of the downstream sets.
+        rows: Of the study.
+    """
+    found: dict[str, list[Checkpoint]] = {}
+    for name, training in runs.items():
+        found.setdefault(group_of(training), []).append(_checkpoint(name, training, sets, rows))
+    return {
+        name: sorted(found[name], key=lambda one: one.value) for name in GROUPS if name in found
+    }
+
+
+def _checkpoint(
+    name: str, training: Training, sets: Sequence[str], rows: Sequence[Row]
+) -> Checkpoint:
+    path = trained(rows, name)
+    metrics = {key: ends(path, key)[1] for key in METRICS}
+    accuracy = ends(trained(rows, name, "test"), "accuracy")[1]
+    probes = {one: ends(history(rows, name, one), "accuracy")[1] for one in sets}
+    return Checkpoint(value_of(training), training.seed, metrics, accuracy, probes)
+
+
+def printed() -> dict[str, list[Checkpoint]]:
+    """The paper's own, of its tables 1 and 2; its cosine similarity is 1 less our distance."""
+    tables = zip(GROUPS, (published.TEMPERATURES, published.REGULARISED), strict=True)
+    return {
+        name: [_from_table(value, row) for value, row in table.items()] for name, table in tables
+    }
+
+
+def _from_table(value: float, row: published.Checkpoint) -> Checkpoint:
+    metrics = {
+        "fuzziness": row.fuzziness,
+        "nc1_quotient": row.nc1_quotient,
+        "cosine_within": 1 - row.cosine_similarity,
+        "vci": row.vci,
+    }
+    probes = [percent / 100 for percent in row.accuracies]
+    named = dict(zip(published.DOWNSTREAM, probes, strict=True))
+    return Checkpoint(value, 0, metrics, row.accuracy / 100, named)
+
+
+def over_seeds(group: Group, quantity: Quantity) -> dict[float, float]:
+    """The mean over seeds of something, by what is varied.
+
+    Args:
+        group: Checkpoints.
+        quantity: Of a checkpoint.
+    """
+    found: dict[float, list[float]] = {}
+    for one in group:
+        found.setdefault(one.value, []).append(quantity(one))
+    return {value: average(own) for value, own in found.items()}
+
+
+def metric(key: str) -> Quantity:
+    """One of the four metrics, as a quantity."""
+    return lambda one: one.metrics.get(key, math.nan)
+
+
+def probed(name: str) -> Quantity:
+    """The accuracy of the probe on a downstream set, as a quantity."""
+    return lambda one: one.downstream[name]
+
+
+def odds_of(quantity: Quantity) -> Quantity:
+    """The log odds of an accuracy; NaN where it is."""
+
+    def odds(one: Checkpoint) -> float:
+        share = quantity(one)
+        return math.nan if math.isnan(share) else mean_log_odds([share])
+
+    return odds
+
+
+def pretrained(one: Checkpoint) -> float:
+    """The pretraining accuracy, as a quantity."""
+    return one.accuracy
+
+
+def gain(one: Checkpoint) -> float:
+    """MLOG, as a quantity."""
+    return one.mlog
+
+
+def log_odds(one: Checkpoint) -> float:
+    """MLO, as a quantity."""
+    return one.mlo
+
+
+def pearson(group: Group, key: str, transfer: Quantity = gain) -> Correlation:
+    """Pearson's coefficient of a metric with transfer, over the means of the settings.
+
+    Args:
+        group: Checkpoints.
+        key: Of the metric.
+        transfer: What stands for it.
+
+    Returns:
+        The coefficient with its bootstrap interval; NaN where a setting has no finite value, or
+        there are fewer than two settings.
+    """
+    scores = list(over_seeds(group, metric(key)).values())
+    moved = list(over_seeds(group, transfer).values())
+    if len(scores) < 2 or not all(map(math.isfinite, [*scores, *moved])):
+        return UNKNOWN
+    return correlations(scores, moved)["pearson"]
+
+
+def by_seed(group: Group) -> dict[int, list[Checkpoint]]:
+    """The group as each seed alone would have it."""
+    found: dict[int, list[Checkpoint]] = {}
+    for one in group:
+        found.setdefault(one.seed, []).append(one)
+    return found

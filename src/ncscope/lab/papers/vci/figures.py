@@ -1,0 +1,179 @@
+"""The figures of VCI's experiments: its four metrics, variances and eigenvalues over training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+from ncscope.lab.papers.evidence import ratio
+from ncscope.lab.papers.trained import values
+from ncscope.lab.papers.vci.variability import METRICS, projections, spectra, trained
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.histories import epochs_panel
+from ncscope.lab.simulations.scales import logarithmic_values
+from ncscope.probing.records import Row
+from ncscope.report import panels
+
+Draw = Callable[[Sequence[Row], Sequence[str]], Figure]
+
+
+def drawings(
+    rows: Sequence[Row],
+    parts: Sequence[str],
+    eigenvalues: Sequence[str],
+    metrics: Mapping[str, tuple[str, Sequence[str]]],
+    held_out: Sequence[str],
+) -> list[Drawing]:
+    """The paper's figures, but those without a run.
+
+    Args:
+        rows: Of a study.
+        parts: Runs of figure 1.
+        eigenvalues: Runs of figure 2.
+        metrics: By number of the figure, what is compared and its runs.
+        held_out: Runs of figures 6 and 8.
+    """
+    on_signal = (
+        "VCI figure 1: the variance within classes on V_B, the span of the centred class means, "
+        "and off it, on training images; below, over the trace of Sigma_B, so that the two curves "
+        "add up to the squared distance."
+    )
+    spectrum = (
+        "VCI figure 2: eigenvalues of Sigma_B, as many as it can have, and of Sigma_T, on training "
+        "images at the last epoch."
+    )
+    names = "fuzziness, squared distance, cosine distance and VCI on training images"
+    last = "VCI figure 6: VCI on training and on held-out images."
+    others = "VCI figure 8: the three other metrics on training and on held-out images."
+    rest = [key for key in METRICS if key != "vci"]
+    found: list[tuple[Sequence[str], str, str, Draw]] = [
+        (parts, "1", on_signal, projections_figure),
+        (eigenvalues, "2", spectrum, spectra_figure),
+        *(
+            (runs, number, f"VCI figure {number}: {names}, {what}.", metrics_figure)
+            for number, (what, runs) in metrics.items()
+        ),
+        (held_out, "6", last, partial(train_test_figure, keys=["vci"])),
+        (held_out, "8", others, partial(train_test_figure, keys=rest)),
+    ]
+    return [
+        Drawing(f"fig-{number}", caption, draw(rows, runs))
+        for runs, number, caption, draw in found
+        if runs
+    ]
+
+
+def metrics_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
+    """The four metrics on training images, a panel each, a curve a run.
+
+    Args:
+        rows: Of a study.
+        runs: Names of the runs.
+    """
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(12, 3.3), layout="constrained")
+        for axes, (key, title) in zip(figure.subplots(1, 4), METRICS.items(), strict=True):
+            curves = {run: trained(rows, run) for run in runs}
+            _over_epochs(axes, curves, key, title[:1].upper() + title[1:])
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(runs))
+    return figure
+
+
+def train_test_figure(rows: Sequence[Row], runs: Sequence[str], keys: Sequence[str]) -> Figure:
+    """Metrics on training and held-out images: a row a metric, a column a run.
+
+    Args:
+        rows: Of a study.
+        runs: Names of the runs.
+        keys: Of the metrics.
+    """
+    with mpl.rc_context(panels.STYLE):
+        size = (3.4 * len(runs), 0.4 + 2.3 * len(keys))
+        figure = Figure(figsize=size, layout="constrained")
+        grid = figure.subplots(len(keys), len(runs), squeeze=False, sharey="row")
+        for line, key in zip(grid, keys, strict=True):
+            for axes, run in zip(line, runs, strict=True):
+                curves = {split: trained(rows, run, split) for split in ("train", "test")}
+                _over_epochs(axes, curves, key, run)
+                axes.set_ylabel(METRICS[key] if axes is line[0] else "")
+        grid[0][0].legend()
+    return figure
+
+
+def projections_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
+    """The variance within classes on V_B and off it: as it is, and over the trace of Sigma_B.
+
+    Args:
+        rows: Of a study.
+        runs: Names of the runs.
+    """
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(3.4 * len(runs), 5.0), layout="constrained")
+        grid = figure.subplots(2, len(runs), squeeze=False, sharex=True)
+        for place, run in enumerate(runs):
+            _projections_panels(grid[:, place].tolist(), trained(rows, run))
+            grid[0][place].set_title(run)
+            grid[1][place].set_xlabel("epoch")
+        grid[0][0].set_ylabel("variance within classes")
+        grid[1][0].set_ylabel("part of squared distance")
+        grid[0][0].legend()
+    return figure
+
+
+def _projections_panels(column: Sequence[Axes], path: Sequence[Row]) -> None:
+    found, epochs = projections(path), values(path, "epoch")
+    ones = [1.0] * len(epochs)
+    for axes, scale in zip(column, (ones, found.between), strict=True):
+        for label, course, colour in (
+            ("on $V_B$", found.inside, panels.ACCENT),
+            ("off $V_B$", found.outside, panels.SECOND),
+        ):
+            drawn = [ratio(value, unit) for value, unit in zip(course, scale, strict=True)]
+            axes.plot(epochs, drawn, "o-", color=colour, markersize=2.6, label=label)
+        logarithmic_values(axes)
+        _few_decades(axes)
+
+
+def spectra_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
+    """The eigenvalues of Sigma_B and Sigma_T against index, a panel a run.
+
+    Args:
+        rows: Of a study.
+        runs: Names of the runs.
+    """
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(3.6 * len(runs), 3.2), layout="constrained")
+        for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
+            found = spectra(rows, run)
+            for label, drawn, colour in (
+                (r"$\Sigma_T$", found.total, panels.SECOND),
+                (r"$\Sigma_B$", found.between, panels.ACCENT),
+            ):
+                index = range(1, len(drawn) + 1)
+                axes.plot(index, drawn, "o-", color=colour, markersize=2.6, label=label)
+            logarithmic_values(axes)
+            axes.set_xlabel("index")
+            axes.set_title(run)
+            axes.legend()
+    return figure
+
+
+def _over_epochs(axes: Axes, curves: dict[str, list[Row]], key: str, title: str) -> None:
+    """A metric against the epoch, which the paper spaces evenly."""
+    epochs_panel(axes, curves, key)
+    axes.set_xscale("linear")
+    axes.set_xlim(left=0)
+    axes.set_title(title)
+    _few_decades(axes)
+
+
+def _few_decades(axes: Axes) -> None:
+    """Numbers at 1, 2, 3 and 5 of each decade, as numbers: the curves span one or two."""
+    if axes.get_yscale() == "log":
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())

@@ -1,0 +1,82 @@
+"""Linear probes of a pretrained network on other data sets."""
+
+from collections.abc import Iterator, Sequence
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ncscope.data.catalogue import load
+from ncscope.data.downstream_sets import seen_as
+from ncscope.data.images import ImageData, Images
+from ncscope.data.loaders import measuring_loader
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import Bench, bench_rows, prepared
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.probing.records import Row
+from ncscope.transfer import choose_probe, head_features
+from ncscope.transfer.probes.probe import MEASURES
+from ncscope.transfer.ranking import hold_out
+
+_SPLIT_SEED = 0
+
+
+def transfer_rows(sets: Sequence[str], training: Training, work: Work) -> Iterator[Row]:
+    """Pretrain, then probe on every downstream set.
+
+    The sets are found, or downloaded, before the training begins.
+
+    Args:
+        sets: Names of the downstream sets.
+        training: The pretraining.
+        work: Where and with what.
+
+    Yields:
+        What `bench_rows` does, then for each set a row, the set's name as its split, and an empty
+        one.
+
+    Raises:
+        InputError: As `bench_rows`, or if a set is missing.
+    """
+    bench = prepared(training, work)
+    with work.fabric.rank_zero_first(local=True):  # one process a machine downloads
+        downstream = [
+            seen_as(load(name, work.data, download=work.download, seed=training.seed), bench.data)
+            for name in sets
+        ]
+    yield from bench_rows(bench, work)
+    when: Row = {"step": bench.learner.step, "epoch": bench.learner.epoch, "layer": HEAD_INPUT}
+    for data in downstream:
+        yield when | {"split": data.name} | probe(bench, data)
+        yield {}
+
+
+def probe(bench: Bench, data: ImageData) -> Row:
+    """A logistic regression on a set's features: its accuracy on held-out images.
+
+    Its penalty is chosen on the set's validation images, or else on a fifth of the training
+    images, class by class. Every process takes all images, so that all find the same.
+
+    Args:
+        bench: A pretraining run that has ended.
+        data: The set, seen as its network sees images.
+    """
+    train, labels = _features(bench, data.train)
+    if data.validation is None:
+        aside = hold_out(labels, _SPLIT_SEED)
+        validation = train[aside], labels[aside]
+        train, labels = train[~aside], labels[~aside]
+    else:
+        validation = _features(bench, data.validation)
+    chosen = choose_probe(train, labels, *validation, measure=data.measure)
+    test, known = _features(bench, data.test)
+    accuracy = MEASURES[data.measure](chosen.probe.predict(test), known)
+    return {"accuracy": accuracy, "measure": data.measure, "strength": chosen.strength}
+
+
+def _features(bench: Bench, images: Images) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"]]:
+    """The classifier's inputs and the labels, on the device of the run."""
+    size, device = bench.settings.optimisation.batch_size, bench.fabric.device
+    loader = measuring_loader(images, size, workers=bench.workers)
+    features, labels = head_features(bench.learner.evaluated, loader)
+    return features.to(device), labels.to(device)

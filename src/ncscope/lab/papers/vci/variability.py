@@ -1,0 +1,248 @@
+"""What VCI's experiments share: settings, and its four metrics over training put to the test."""
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.lab.papers.evidence import ratio
+from ncscope.lab.papers.trained import history, values
+from ncscope.lab.runs.recipe import Claim
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+from ncscope.probing.records import Row
+
+METRICS = {
+    "fuzziness": "fuzziness",
+    "nc1_quotient": "squared distance",
+    "cosine_within": "cosine distance",
+    "vci": "VCI",
+}
+"""The four metrics by key, as the paper calls them, in the order of its figures."""
+
+GROUPS = ("nc1", "nc4", "spectra")
+"""Groups of metrics that the experiments measure."""
+
+COLUMNS = ("epoch", *METRICS, "accuracy")
+"""Of the table of the last measurements."""
+
+PAPER_DESCENT = Optimisation(
+    epochs=300,
+    optimiser="nesterov",
+    weight_decay=8e-5,
+    schedule="exponential",
+    decay=0.975,
+    warmup_epochs=10,
+    warmup_rate=1e-5,
+)
+"""Section 6.1, but for batches and learning rate."""
+
+SMALL_DESCENT = PAPER_DESCENT.model_copy(
+    update={
+        "epochs": 100,
+        "batch_size": 64,
+        "weight_decay": 5e-4,
+        "decay": 0.975**3,
+        "warmup_epochs": 3,
+    }
+)
+
+_SLACK = 0.1
+Trend = Callable[[Sequence[float]], bool]
+
+
+class VCIRuns(BaseModel):
+    """Settings of the recipes that train VCI's networks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: dict[str, Training] = Field(description="Training runs by name.")
+
+
+def retrained(training: Training, **update: Any) -> Training:
+    """The same run with another optimisation.
+
+    Args:
+        training: The run.
+        update: Fields of its optimisation.
+    """
+    optimisation = training.optimisation.model_copy(update=update)
+    return training.model_copy(update={"optimisation": optimisation})
+
+
+def small_training(rate: float, augmentation: str) -> Training:
+    """A network of 32 features on handwritten digits, with the step decay.
+
+    Args:
+        rate: The learning rate.
+        augmentation: Of the images.
+    """
+    return Training(
+        data="digits",
+        network="small-resnet",
+        augmentation=augmentation,
+        optimisation=SMALL_DESCENT.model_copy(update={"learning_rate": rate}),
+        every=5,
+        layers=(),
+        groups=GROUPS,
+    )
+
+
+def falls(course: Sequence[float]) -> bool:
+    """Whether values end below their start and within a tenth of the least of them.
+
+    Example:
+        >>> falls([3.0, 1.0, 1.05]), falls([3.0, 1.0, 2.0])
+        (True, False)
+    """
+    return known(course) and course[0] > course[-1] <= (1 + _SLACK) * min(course)
+
+
+def rises(course: Sequence[float]) -> bool:
+    """Whether values end above their start and within a tenth of the greatest of them."""
+    return known(course) and course[0] < course[-1] >= (1 - _SLACK) * max(course)
+
+
+def known(course: Sequence[float]) -> bool:
+    """Whether there are two values or more, all of them finite."""
+    return len(course) > 1 and all(map(isfinite, course))
+
+
+def trained(rows: Sequence[Row], run: str, split: str = "train") -> list[Row]:
+    """The last layer's rows from the first measurement that follows a training epoch.
+
+    Before it the features are those of random weights, whose directions hardly differ.
+
+    Args:
+        rows: Of a study.
+        run: Name of the run.
+        split: ``"train"`` or ``"test"``.
+    """
+    return [row for row in history(rows, run, split) if row["epoch"] != 0]
+
+
+class Projections(NamedTuple):
+    r"""The variance within classes on $V_B$ and on its complement, over training.
+
+    Attributes:
+        inside: $\operatorname{Tr}[P\Sigma_W]$ at each measured epoch.
+        outside: $\operatorname{Tr}[(I-P)\Sigma_W]$.
+        between: $\operatorname{Tr}\Sigma_B$, which turns both into parts of the squared distance.
+    """
+
+    inside: list[float]
+    outside: list[float]
+    between: list[float]
+
+
+def projections(path: Sequence[Row]) -> Projections:
+    """The parts of the variance, from rows with the metrics of NC1.
+
+    Args:
+        path: Rows of one layer over training.
+    """
+    inside, outside = values(path, "within_in_signal"), values(path, "within_off_signal")
+    parts = zip(inside, outside, values(path, "nc1_quotient"), strict=True)
+    return Projections(inside, outside, [ratio(a + b, quotient) for a, b, quotient in parts])
+
+
+class Spectra(NamedTuple):
+    """Eigenvalues at the end of training, descending."""
+
+    between: list[float]
+    total: list[float]
+
+
+def spectra(rows: Sequence[Row], run: str) -> Spectra:
+    r"""The spectra of $\Sigma_B$, as many as it can have, and $\Sigma_T$.
+
+    Args:
+        rows: Of a study.
+        run: Name of the run.
+    """
+    own = [row for row in rows if row["part"] == run and row["split"] == "spectrum"]
+    return Spectra(
+        values([row for row in own if "between" in row], "between"), values(own, "total")
+    )
+
+
+def trend_claim(
+    text: str, rows: Sequence[Row], runs: Sequence[str], key: str, split: str, *, all_fall: bool
+) -> Claim:
+    """Whether a metric falls in every run, or else whether there is one in which it does not.
+
+    Args:
+        text: The claim.
+        rows: Of a study.
+        runs: Names of the runs.
+        key: Of the metric.
+        split: ``"train"`` or ``"test"``.
+        all_fall: What is claimed.
+    """
+    courses = {run: values(trained(rows, run, split), key) for run in runs}
+    evidence = "; ".join(f"{run}: {told(course, min)}" for run, course in courses.items())
+    judged = len(runs) > 0 and all(map(known, courses.values()))
+    held = judged and all(map(falls, courses.values())) == all_fall
+    return {"claim": text, "held": held, "evidence": evidence or "no such run"}
+
+
+def told(course: Sequence[float], extreme: Callable[[Sequence[float]], float]) -> str:
+    """A course of values in words: its ends, and its least or greatest."""
+    if not course:
+        return "not measured"
+    name = "least" if extreme is min else "greatest"
+    return f"{course[0]:.3g} to {course[-1]:.3g} ({name} {extreme(course):.3g})"
+
+
+def projection_claims(rows: Sequence[Row], run: str) -> list[Claim]:
+    """Section 4.1: what of the within-class variance lies on V_B falls, the rest grows.
+
+    Args:
+        rows: Of a study.
+        run: Name of the run.
+    """
+    found = projections(trained(rows, run))
+    return [
+        _projection(f"{run}: the variance within classes on V_B falls", found.inside, found, falls),
+        _projection(f"{run}: the variance off V_B rises", found.outside, found, rises),
+    ]
+
+
+def _projection(text: str, course: Sequence[float], found: Projections, trend: Trend) -> Claim:
+    relative = [ratio(value, whole) for value, whole in zip(course, found.between, strict=True)]
+    extreme = min if trend is falls else max
+    evidence = f"{told(course, extreme)}; over the trace of Sigma_B {told(relative, extreme)}"
+    return {"claim": text, "held": trend(course), "evidence": evidence}
+
+
+def spectrum_claims(rows: Sequence[Row], run: str) -> list[Claim]:
+    """Section 4.3: the spectrum of the total covariance is larger, and more uniform.
+
+    Args:
+        rows: Of a study.
+        run: Name of the run.
+    """
+    between, total = spectra(rows, run)
+    last = len(between)
+    texts = [
+        f"{run}: Sigma_T's eigenvalue where Sigma_B's end is at least twice as large",
+        f"{run}: Sigma_T's eigenvalues are more uniform than Sigma_B's",
+    ]
+    if not last:
+        return [Claim(claim=text, held=False, evidence="no spectra measured") for text in texts]
+    ends = between[-1], total[last - 1]
+    decline = ratio(between[0], ends[0]), ratio(total[0], ends[1])
+    beyond = ratio(sum(total[last:]), sum(total))
+    size = (
+        f"number {last}: {ends[0]:.3g} of Sigma_B, {ends[1]:.3g} of Sigma_T, which has "
+        f"{beyond:.2%} of its trace beyond"
+    )
+    shape = (
+        f"the first is {decline[0]:.3g} times number {last} of Sigma_B, {decline[1]:.3g} times of "
+        "Sigma_T"
+    )
+    return [
+        Claim(claim=texts[0], held=ends[1] >= 2 * ends[0] and ends[1] > 0, evidence=size),
+        Claim(claim=texts[1], held=decline[1] < decline[0], evidence=shape),
+    ]

@@ -1,0 +1,93 @@
+"""The page of a study, or of several side by side: claims first, then figures, then numbers."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.rows import last_rows, place_of, shown
+from ncscope.lab.report.sweep import SweepTable
+from ncscope.probing.records import Row
+from ncscope.report.overview import claims_of, shared_config
+from ncscope.report.page import rendered
+from ncscope.report.summary import Summary
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What a page shows of a run.
+
+    Attributes:
+        name: Of the run, where the page shows several.
+        claims: ``claim``, ``held`` and ``evidence`` each.
+        images: The drawings, each with its SVG file.
+        rows: Every measurement; the last of each part and layer are shown.
+        columns: Keys to show of them.
+        config: The settings.
+        ended: Whether the run has.
+        tables: What it came to.
+    """
+
+    name: str
+    claims: Sequence[Mapping[str, Any]]
+    images: Sequence[tuple[Drawing, bytes]]
+    rows: Sequence[Row]
+    columns: Sequence[str]
+    config: Mapping[str, Any]
+    ended: bool = True
+    tables: Sequence[Summary] = ()
+
+
+def study_page(
+    title: str,
+    lead: str,
+    facts: Sequence[str],
+    runs: Sequence[RunView],
+    sweep: SweepTable | None = None,
+) -> str:
+    """One self-contained HTML page: nothing is requested from the network.
+
+    Args:
+        title: Heading of the page.
+        lead: A sentence or two under it.
+        facts: Short phrases: source, scale.
+        runs: One, or several to be shown side by side.
+        sweep: What they came to in one table, where they are a sweep's.
+
+    Returns:
+        The page.
+    """
+    alike, own = shared_config([run.config for run in runs])
+    return rendered(
+        "study.html.j2",
+        title=title,
+        lead=lead,
+        facts=facts,
+        sweep=sweep,
+        runs=[_shown(run, config) for run, config in zip(runs, own, strict=True)],
+        config=alike,
+    )
+
+
+def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
+    """A run as the template takes it, with the settings that it does not share."""
+    table = {
+        part: [(place_of(row), [shown(row, key) for key in run.columns]) for row in layers]
+        for part, layers in last_rows(run.rows).items()
+    }
+    return {
+        "name": run.name,
+        "ended": run.ended,
+        "claims": claims_of(run.claims),
+        "tables": run.tables,
+        "images": [(drawing, _inline(svg)) for drawing, svg in run.images],
+        "columns": run.columns,
+        "table": table,
+        "config": config,
+    }
+
+
+def _inline(svg: bytes) -> str:
+    """An image's address that holds the image."""
+    return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"

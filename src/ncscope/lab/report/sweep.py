@@ -1,0 +1,165 @@
+"""What a sweep came to: one table of all its runs, for the page, the terminal, and as CSV."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ncscope.lab.report.rows import last_rows, shown
+from ncscope.probing.records import Row
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class SweptRun:
+    """What the table says of a run.
+
+    Attributes:
+        name: Of the run, and of its folder.
+        settings: What it has of its own.
+        claims: ``held`` of each; none of a run that has not ended.
+        rows: Every measurement.
+        error: Why it failed; empty if it did not.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    claims: Sequence[Mapping[str, Any]] = ()
+    rows: Sequence[Row] = ()
+    error: str = ""
+
+    @property
+    def held(self) -> str:
+        """How many of its claims held, of how many; or that it failed."""
+        if self.error:
+            return FAILED
+        return f"{sum(claim['held'] for claim in self.claims)}/{len(self.claims)}"
+
+    def ends(self, columns: Sequence[str]) -> dict[str, Row]:
+        """Of every part the last measurement, where the most of these columns were measured.
+
+        Of several such places, as layers are, the last.
+        """
+
+        def known(row: Row) -> int:
+            return sum(key in row for key in columns)
+
+        return {part: max(rows[::-1], key=known) for part, rows in last_rows(self.rows).items()}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table.
+
+    Attributes:
+        name: Of a run, or of a part of the run above.
+        cells: Values; none of a run that has a line for each part, or no measurement.
+        held: How many claims of the run held, of how many, or that it failed; None of a part.
+    """
+
+    name: str
+    cells: Sequence[str]
+    held: str | None = None
+
+
+@dataclass(frozen=True)
+class SweepTable:
+    """The runs of a sweep: a line for each, and where a run has several parts one for each part.
+
+    Attributes:
+        caption: What the cells are.
+        columns: Heads of the columns after the name and the claims.
+        lines: Of the runs in order.
+        failures: By run, why it failed.
+    """
+
+    caption: str
+    columns: Sequence[str]
+    lines: Sequence[Line]
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+CAPTION = (
+    "Claims that held, of how many, and the last measurement of every part: of its last layer that "
+    "has all of this, which table.csv names."
+)
+
+
+def sweep_table(runs: Sequence[SweptRun], columns: Sequence[str]) -> SweepTable:
+    """The table of a sweep.
+
+    Args:
+        runs: In the order in which they are to stand.
+        columns: Keys of the rows to show.
+    """
+    lines = [line for run in runs for line in _lines(run, columns)]
+    failures = {run.name: run.error for run in runs if run.error}
+    return SweepTable(CAPTION, columns, lines, failures)
+
+
+def _lines(run: SweptRun, columns: Sequence[str]) -> list[Line]:
+    cells = {part: [shown(row, key) for key in columns] for part, row in run.ends(columns).items()}
+    if len(cells) == 1:
+        (only,) = cells.values()
+        return [Line(run.name, only, run.held)]
+    parts = [Line(part, own) for part, own in cells.items()]
+    return [Line(run.name, [""] * len(columns), run.held), *parts]
+
+
+def printed_sweep(sweep: SweepTable) -> Table:
+    """The table for the terminal.
+
+    Args:
+        sweep: What to show.
+    """
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        caption=sweep.caption,
+        caption_justify="left",
+    )
+    table.add_column("", min_width=10, overflow="fold")
+    for column in sweep.columns:
+        table.add_column(
+            column.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom"
+        )
+    for line in sweep.lines:
+        table.add_row(_printed_name(line), *line.cells)
+    return table
+
+
+def _printed_name(line: Line) -> Text:
+    if line.held is None:
+        return Text(f"  {line.name}")
+    # A space after the comma, for the name to be broken at.
+    name = Text(line.name.replace(",", ", "), style="bold")
+    said = line.held if line.held == FAILED else f"{line.held} held"
+    return name.append(f"\n{said}", style="not bold dim")
+
+
+def sweep_csv(runs: Sequence[SweptRun], columns: Sequence[str]) -> str:
+    """The table for other programs: every digit, and every setting in a column of its own.
+
+    Args:
+        runs: In the order in which they are to stand.
+        columns: Keys of the rows to write.
+    """
+    fields = list(dict.fromkeys(name for run in runs for name in run.settings))
+    places = [key for key in ("part", "layer", "split") if key not in columns]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["run", *fields, "claims_held", "claims", "error", *places, *columns])
+    for run in runs:
+        held = "" if run.error else sum(claim["held"] for claim in run.claims)
+        own = [run.name, *(run.settings.get(name, "") for name in fields)]
+        own += [held, "" if run.error else len(run.claims), run.error]
+        for row in list(run.ends(columns).values()) or [{}]:
+            writer.writerow([*own, *(row.get(key, "") for key in (*places, *columns))])
+    return text.getvalue()

@@ -1,0 +1,67 @@
+"""Verdicts on the papers' statements, for the terminal."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ncscope.lab.theory.statement import Result, Verdict
+
+_STYLES: dict[Verdict, str] = {"holds": "green", "holds-as-corrected": "yellow", "fails": "red"}
+_CAPTION = (
+    "Deviation: by how much the worst instance misses the statement. It holds where that is "
+    "rounding, {tolerance}. Beside a correction, the deviation of the printed form is in brackets."
+)
+
+
+def theory_table(results: Sequence[Result], seed: int) -> Table:
+    """A row a statement: what it says, where it is from, and what became of it.
+
+    Args:
+        results: Checked statements, at least one.
+        seed: What the instances were drawn with.
+
+    Returns:
+        A table that an 80-column terminal can show.
+    """
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 1, 0),
+        title=f"The theory on random instances, seed {seed}",
+        title_justify="left",
+        caption=_CAPTION.format(tolerance=_tolerances(results)),
+        caption_justify="left",
+    )
+    table.add_column("statement, source", overflow="fold", ratio=1)
+    table.add_column("instances", justify="right", no_wrap=True)
+    table.add_column("deviation", justify="right", no_wrap=True)
+    table.add_column("verdict", width=9)
+    for result in results:
+        table.add_row(
+            _sentence(result),
+            f"{result.instances:,}",
+            _deviations(result),
+            Text(result.verdict.replace("-", " "), style=_STYLES[result.verdict]),
+        )
+    return table
+
+
+def _sentence(result: Result) -> Text:
+    text = Text(result.id, style="bold")
+    text.append(f"\n{result.statement}", style="not bold")
+    return text.append(f"\n{result.source}", style="not bold dim")
+
+
+def _deviations(result: Result) -> Text:
+    text = Text(f"{result.deviation:.1e}")
+    if result.printed_deviation is not None:
+        text.append(f"\n({result.printed_deviation:.1e})", style="dim")
+    return text
+
+
+def _tolerances(results: Sequence[Result]) -> str:
+    values = sorted({result.tolerance for result in results})
+    low, high = f"{values[0]:.0e}", f"{values[-1]:.0e}"
+    return f"at most {low}" if low == high else f"at most {low} to {high}"

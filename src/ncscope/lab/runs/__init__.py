@@ -1,0 +1,1 @@
+"""Runs of experiments: recipe, settings, resources, seeds and the run folder."""

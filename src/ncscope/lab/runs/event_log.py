@@ -1,0 +1,65 @@
+"""The rows of a run as TensorBoard shows them, where TensorBoard is installed."""
+
+import math
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ncscope.lab.runs.disk import writing
+from ncscope.probing.records import Row
+
+_WHEN = ("step", "epoch")
+_CURVES = ("line", "spectrum")  # splits whose rows are points of one moment, not of a history
+
+
+class EventLog:
+    """Scalars by split, layer and key, against the step.
+
+    Written at once: TensorBoard's own writer has a thread, which loses what a run that is killed
+    had logged last, and which nobody hears when the disk is full.
+
+    Args:
+        folder: Where the file goes; what an earlier start of the run logged there is replaced.
+            None, or an environment without TensorBoard, logs nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file: Path | None = None
+        if folder is None or find_spec("tensorboard") is None:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        self._file = folder / f"events.out.tfevents.{time.time_ns()}"
+        with writing(folder):
+            folder.mkdir(parents=True)
+        self._append([{"file_version": "brain.Event:2"}])
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Log the rows' numbers, but for those of curves.
+
+        Raises:
+            InputError: If they cannot be written.
+        """
+        self._append(event for row in rows if row.get("split") not in _CURVES for event in _of(row))
+
+    def _append(self, events: Iterable[dict[str, Any]]) -> None:
+        if self._file is None:
+            return
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        with writing(self._file), self._file.open("ab") as file:
+            records = RecordWriter(file)
+            for event in events:
+                records.write(Event(wall_time=time.time(), **event).SerializeToString())
+
+
+def _of(row: Row) -> Iterator[dict[str, Any]]:
+    """An event a number; those that are not finite leave a gap."""
+    where = "/".join(str(row[name]) for name in ("split", "layer") if name in row)
+    for key, value in row.items():
+        if isinstance(value, int | float) and key not in _WHEN and math.isfinite(value):
+            scalar = {"tag": f"{where}/{key}", "simple_value": float(value)}
+            yield {"step": int(row["step"]), "summary": {"value": [scalar]}}

@@ -1,0 +1,244 @@
+"""Run a study: its parts one by one, in a folder that a stopped run can be taken up in."""
+
+import io
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import matplotlib as mpl
+from pydantic import BaseModel
+
+from ncscope.errors import InputError
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.rows import part_of
+from ncscope.lab.report.study_page import RunView, study_page
+from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.reproducible import reproducible
+from ncscope.lab.runs.resources import Work, first_process
+from ncscope.lab.runs.run_folder import RunFolder
+from ncscope.probing.records import Row
+from ncscope.report.summary import Summary
+
+OnRow = Callable[[str, int, int], None]
+"""Called as the work goes on: the part and its epoch, how much is done, how much there is."""
+
+_SECONDS_BETWEEN_SAVES = 2.0
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """What a study came to.
+
+    Attributes:
+        study: What was run.
+        labels: How it was asked for: model, or recipe and scale.
+        config: Its settings.
+        rows: Every measurement, in order.
+        claims: What was claimed, whether it held, and the numbers.
+        page: Where the report was written; None if nothing was to be written.
+        ended: Whether all parts have; until then nothing is claimed or drawn.
+    """
+
+    study: Study[Any]
+    labels: Mapping[str, str]
+    config: BaseModel
+    rows: Sequence[Row]
+    claims: Sequence[Claim]
+    page: Path | None = None
+    ended: bool = True
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings as JSON and YAML can hold them."""
+        return self.config.model_dump(mode="json")
+
+    def drawings(self) -> list[Drawing]:
+        """The figures, drawn anew; ``drawing.figure.savefig("x.svg")`` writes one."""
+        return self.study.drawings(self.config, self.rows)
+
+    def tables(self) -> list[Summary]:
+        """What it came to; nothing until all parts have ended."""
+        return self.study.tables(self.config, self.rows) if self.ended else []
+
+    def view(self, name: str = "") -> RunView:
+        """What a page shows of it.
+
+        Args:
+            name: Of the run, where a page shows several.
+        """
+        drawings = self.drawings() if self.ended else []
+        images = [(drawing, rendered(drawing, "svg")) for drawing in drawings]
+        return RunView(
+            name,
+            self.claims,
+            images,
+            self.rows,
+            self.study.columns,
+            self.settings,
+            self.ended,
+            self.tables(),
+        )
+
+    def to_json(self) -> str:
+        """Model, settings, claims and rows as one JSON object; NaN is null."""
+        whole = {
+            "model": self.study.id,
+            "settings": self.settings,
+            "claims": list(self.claims),
+            "rows": [{k: _null(v) for k, v in row.items()} for row in self.rows],
+        }
+        return json.dumps(whole, indent=2, allow_nan=False)
+
+
+def run_study(
+    study: Study[Any],
+    config: BaseModel,
+    labels: Mapping[str, str],
+    *,
+    out: str | Path | None,
+    resume: bool,
+    work: Work,
+    on_row: OnRow,
+) -> StudyRun:
+    """Run all parts, and write what came of them.
+
+    Args:
+        study: What to run.
+        config: Its settings.
+        labels: How it was asked for; the head of config.yaml.
+        out: Folder of the run; None writes nothing.
+        resume: Go on with the run that the folder holds.
+        work: The means of the parts.
+        on_row: See `OnRow`.
+
+    Raises:
+        InputError: If the folder cannot be written, or holds a run that is not to be gone on with.
+    """
+    record = {**labels, "settings": config.model_dump(mode="json")}
+    folder = None if out is None else RunFolder(out, writing=first_process())
+    if folder is not None and folder.writing:
+        _prepare(folder, record, resume)
+        if not resume:
+            rmtree(folder.path / "checkpoints", ignore_errors=True)  # of no run that is known
+    rows = _rows(study.parts(config), folder, work, on_row, resume)
+    run = StudyRun(study, labels, config, rows, study.claims(config, rows))
+    return run if folder is None else _written(run, folder)
+
+
+def rendered(drawing: Drawing, suffix: str) -> bytes:
+    """The figure's file; the same for the same figure.
+
+    Args:
+        drawing: The figure.
+        suffix: ``"svg"`` or ``"pdf"``.
+    """
+    buffer = io.BytesIO()
+    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[suffix]
+    with mpl.rc_context({"svg.hashsalt": drawing.name}):
+        drawing.figure.savefig(buffer, format=suffix, metadata=date)
+    return buffer.getvalue()
+
+
+def _written(run: StudyRun, folder: RunFolder) -> StudyRun:
+    """The run with claims, figures and report in its folder."""
+    folder.save_claims(run.claims)
+    view = run.view()
+    for drawing, svg in view.images:
+        folder.save_figure(drawing.name, "svg", svg)
+        folder.save_figure(drawing.name, "pdf", rendered(drawing, "pdf"))
+    facts = [run.study.source, *(f"{key} {value}" for key, value in run.labels.items())]
+    page = folder.save_page(study_page(run.study.title, run.study.lead, facts, [view]))
+    return replace(run, page=page)
+
+
+def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None:
+    """Write the config; what an earlier run left is there only to resume."""
+    earlier = RunFolder.config_of(folder.path)
+    if earlier is not None and not resume:
+        found = f"one with a run in it, {folder.path}"
+        fix = "pass --resume to go on with it, or another --out"
+        raise InputError(expected="an output folder without a run", found=found, fix=fix)
+    if earlier is not None and earlier != record:
+        expected = f"the settings of the run in {folder.path}"
+        found = f"another {_difference(earlier, record)}"
+        raise InputError(expected=expected, found=found, fix="pass another --out")
+    folder.save_config(record)
+
+
+def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """Where two configs part, by name."""
+    for key in sorted({*earlier, *record}):
+        was, now = earlier.get(key), record.get(key)
+        if was != now and isinstance(was, Mapping) and isinstance(now, Mapping):
+            return _difference(was, now)
+        if was != now:
+            return f"{key}: {was} there, {now} here"
+    return "settings"
+
+
+def _rows(
+    parts: Sequence[Part], folder: RunFolder | None, work: Work, on_row: OnRow, resume: bool
+) -> list[Row]:
+    """The rows of all parts; resumed, those of a finished part are read back, not made again."""
+    work.meet()  # what is read next must be there, and nobody may go on writing
+    kept = finished_parts(folder.path) if folder is not None and resume else {}
+    finished = [part.name for part in parts if part.name in kept]
+    done, total, rows = 0, sum(part.yields for part in parts), list[Row]()
+    with reproducible(0):
+        for part in parts:
+            if part.name in finished:
+                rows += kept[part.name]
+                done += part.yields
+                on_row(part.name, done, total)
+                continue
+            before = done
+            for row in _saved(part, rows, folder, work):
+                if row:
+                    rows.append(row)
+                if not (row and part.trains):
+                    done += 1
+                on_row(_now(part, done - before), done, total)
+            if folder is not None:
+                finished.append(part.name)
+                folder.save_rows(rows)
+                folder.save_finished(finished)
+    return rows
+
+
+def _now(part: Part, done: int) -> str:
+    return f"{part.name}, epoch {done} of {part.yields}" if part.trains else part.name
+
+
+def _saved(
+    part: Part, before: Sequence[Row], folder: RunFolder | None, work: Work
+) -> Iterator[Row]:
+    """A part's rows, the file of rows following along; they are in it once the part has ended."""
+    saved = time.monotonic()
+    name: Row = {"part": part.name}
+    own = work if folder is None else replace(work, place=folder.place(part.name))
+    for row in part.run(own):
+        yield _as_read(name | row) if row else {}
+        if folder is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+            folder.save_rows(before)
+            saved = time.monotonic()
+
+
+def finished_parts(folder: Path) -> dict[str, list[Row]]:
+    """The rows of the parts that a run in this folder has ended, by name."""
+    rows = RunFolder.rows_of(folder)
+    parts = {name: part_of(rows, name) for name in RunFolder.finished_of(folder)}
+    return {name: own for name, own in parts.items() if own}
+
+
+def _as_read(row: Row) -> Row:
+    """The row as it comes back from the file, where what is not finite is NaN."""
+    return {key: math.nan if _null(value) is None else value for key, value in row.items()}
+
+
+def _null(value: float | int | str) -> float | int | str | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

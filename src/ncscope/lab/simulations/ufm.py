@@ -1,0 +1,260 @@
+"""The unconstrained features model under MSE, descending: `ncscope simulate ufm`.
+
+Source: XUFM (3), section 6. Cost: 4 seconds on one core. Expected with the settings given here:
+the objective within 2e-7 of the closed form, NC1, NC2 and NC3 at 1e-9 or less.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
+
+import matplotlib as mpl
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.rows import number, part_of
+from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.simulations.bounds import Positive, Seed
+from ncscope.lab.simulations.scales import logarithmic_values
+from ncscope.lab.surrogates.problem import Minimiser, Point, Problem
+from ncscope.lab.surrogates.solvers.descent import gradient_descent
+from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
+from ncscope.lab.surrogates.trajectory import measured_point
+from ncscope.lab.surrogates.ufm import UFM
+from ncscope.probing.records import Row
+from ncscope.report import panels
+
+GROUPS = ("nc1", "nc2", "nc3")
+COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
+VANISHED = 1e-3
+"""A metric of collapse that fell below this counts as gone to zero."""
+ROUNDING = 1e-12
+"""A metric of collapse below this at the start is zero whatever the features, as NC1 with n = 1."""
+
+
+class UFMConfig(BaseModel):
+    """Settings of the model and of its descent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    num_classes: int = Field(4, ge=2, description="Number of classes K.")
+    dim: int = Field(20, ge=1, description="Dimension d of the features.")
+    per_class: int = Field(50, ge=1, description="Samples n in each class.")
+    weight_decay: Positive = Field(0.005, description="Decay of the classifier.")
+    feature_decay: Positive = Field(0.001, description="Decay of the features.")
+    bias: Literal["none", "free", "regularised"] = Field("none", description="Kind of bias.")
+    bias_decay: Positive = Field(0.1, description="Decay of the bias, if it is regularised.")
+    rate: Positive = Field(0.1, description="Step size of gradient descent.")
+    steps: int = Field(80_000, ge=1, description="Steps of gradient descent.")
+    every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
+    seed: Seed = Field(0, description="Seed of the start.")
+
+
+def recorded_steps(steps: int, every: int) -> list[int]:
+    """Where to measure: the start, a few steps on the way to the first regular one, the last."""
+    early = [size * 10**power for power in range(7) for size in (1, 3)]
+    regular = range(0, steps, every)
+    return sorted({step for step in early if step < min(every, steps)} | {*regular, steps})
+
+
+def descent(
+    problem: Problem, best: Minimiser | None, start: Point, rate: float, record: Collection[int]
+) -> Iterator[Row]:
+    """Plain gradient descent with the metrics along the way, and the closed form's minimum."""
+    for step, point in gradient_descent(problem, start, rate, record):
+        yield measured(problem, best, point, step)
+
+
+def measured(problem: Problem, best: Minimiser | None, point: Point, step: int) -> Row:
+    """The metrics at a point of a model with one level.
+
+    Beside them ``minimum`` (NaN if there is no closed form) and ``mean_share``, the share of the
+    global mean in the class means' energy: 0 for a simplex, 1/K for an orthogonal frame.
+    """
+    (row,) = measured_point(problem, point, step, GROUPS)
+    minimum = math.nan if best is None else best.objective
+    return row | {"minimum": minimum, "mean_share": mean_share(problem, point)}
+
+
+def mean_share(problem: Problem, point: Point) -> float:
+    """The share of the global mean in the class means' energy."""
+    (features,) = problem.levels(point).values()
+    means = features.unflatten(1, (problem.num_classes, problem.per_class)).mean(2)
+    return float(means.mean(1).square().sum() / means.square().sum(0).mean())
+
+
+def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[Row]:
+    """The same minimum by the fast solver; ``step`` counts its evaluations."""
+    found = quasi_newton(problem, start)
+    yield measured(problem, best, found.point, found.evaluations)
+
+
+def parts(config: UFMConfig) -> list[Part]:
+    """The closed form, the fast solver, and descent from the same start."""
+    problem = _problem(config)
+    best = problem.minimiser()
+    begin = problem.start(torch.Generator().manual_seed(config.seed))
+    compact, start = problem.compact(begin)
+    record = recorded_steps(config.steps, config.every)
+    return [
+        Part("closed form", 1, lambda _: iter([measured(problem, best, best.point, 0)])),
+        Part("fast solver", 1, lambda _: fastest(compact, best, start)),
+        Part("descent", len(record), lambda _: descent(compact, best, start, config.rate, record)),
+    ]
+
+
+def claims(config: UFMConfig, rows: Sequence[Row]) -> list[Claim]:
+    """What the closed form says of the run."""
+    problem, path = _problem(config), part_of(rows, "descent")
+    found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
+    if problem.c < 1:
+        found += vanishing(path, predicted(problem))
+        if problem.dim >= problem.num_classes or config.bias != "none":
+            found.append(_mean_share_agrees(path[-1], part_of(rows, "closed form")[-1]))
+    return found
+
+
+def predicted(problem: UFM) -> dict[str, str]:
+    """Metrics that are zero at the minimiser where c < 1, and what that says."""
+    k, d, bias = problem.num_classes, problem.dim, problem.bias_decay
+    zero = {"nc1": "NC1: features collapse to their class means"}
+    if bias is None and d >= k:
+        zero["nc2_of"] = "NC2: class means become an orthogonal frame"
+    if d >= (k if bias is None else k - 1):
+        zero["nc2_etf"] = "NC2: centred class means become a simplex ETF"
+    return zero | {"nc3_alignment": "NC3: the classifier aligns with the class means"}
+
+
+def descent_arrives(path: Sequence[Row]) -> Claim:
+    """The descent's last objective against the closed form's."""
+    last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
+    return {
+        "claim": "Gradient descent arrives at the closed form's minimum, to 1e-6",
+        "held": abs(last - minimum) < 1e-6,
+        "evidence": f"objective {last:.9f} after {path[-1]['step']:,} steps, "
+        f"{last - minimum:.1e} above {minimum:.9f}",
+    }
+
+
+def solver_agrees(row: Row) -> Claim:
+    """The fast solver's objective against the closed form's."""
+    gap, slope = number(row, "objective") - number(row, "minimum"), number(row, "gradient_norm")
+    return {
+        "claim": "The fast solver ends at the closed form's minimum, to 1e-9",
+        "held": abs(gap) < 1e-9,
+        "evidence": f"{gap:.1e} above it with a gradient of {slope:.1e}, "
+        f"after {row['step']:,} evaluations",
+    }
+
+
+def vanishing(path: Sequence[Row], said: Mapping[str, str]) -> list[Claim]:
+    """Whether metrics have gone to zero; no claim of one that was there at the start.
+
+    Args:
+        path: Rows along a descent.
+        said: What it says of the features if a metric has, by metric.
+    """
+    found: list[Claim] = []
+    for key, claim in said.items():
+        first, last = number(path[0], key), number(path[-1], key)
+        after = f"after {path[-1]['step']:,} steps"
+        if not first < ROUNDING:
+            evidence = f"{key} {first:.2g} at the start, {last:.2g} {after}"
+            found.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
+    return found
+
+
+def _mean_share_agrees(last: Row, stated: Row) -> Claim:
+    seen, expected = number(last, "mean_share"), number(stated, "mean_share")
+    return {
+        "claim": "The global mean has the share of the class means that the closed form gives it",
+        "held": abs(seen - expected) < VANISHED,
+        "evidence": f"{seen:.6f} of their energy, {expected:.6f} in closed form",
+    }
+
+
+def drawings(config: UFMConfig, rows: Sequence[Row]) -> list[Drawing]:
+    """Objective, NC1, NC2 and NC3 along the descent."""
+    key = "nc2_of" if config.bias == "none" else "nc2_etf"
+    caption = (
+        f"Gradient descent on the unconstrained features model, K = {config.num_classes}, "
+        f"{_BIAS[config.bias]}. NC2 is the distance to {FRAMES[key]}."
+    )
+    figure = descent_figure(part_of(rows, "descent"), key)
+    return [Drawing("descent", caption, figure)]
+
+
+FRAMES = {"nc2_of": "the orthogonal frame", "nc2_etf": "the simplex ETF"}
+_BIAS = {"none": "no bias", "free": "free bias", "regularised": "regularised bias"}
+
+
+def descent_figure(path: Sequence[Row], nc2: str) -> Figure:
+    """Four panels in a row: the objective, and one metric each of NC1, NC2 and NC3.
+
+    Args:
+        path: Rows along the descent.
+        nc2: Key of the metric of NC2: which frame the class means are compared with.
+
+    Returns:
+        The figure, logarithmic in the values.
+    """
+    curves = {
+        "objective": "Objective",
+        "nc1": "NC1: within / between",
+        nc2: f"NC2: distance to {'OF' if nc2 == 'nc2_of' else 'ETF'}",
+        "nc3_alignment": "NC3: W against means",
+    }
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(11, 2.6), layout="constrained")
+        for axes, (key, title) in zip(figure.subplots(1, 4), curves.items(), strict=True):
+            _curve(axes, path, key, title)
+    return figure
+
+
+def _curve(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
+    steps = [number(row, "step") / 1000 for row in path]
+    values = [number(row, key) if number(row, key) > 0 else math.nan for row in path]
+    axes.plot(steps, values, "o-", color=panels.ACCENT, markersize=2.8)
+    minimum = number(path[-1], "minimum")
+    if key == "objective" and math.isfinite(minimum):
+        axes.axhline(minimum, color=panels.SECOND, linestyle=panels.DASHED, label="closed form")
+        axes.legend()
+    logarithmic_values(axes)
+    axes.set_title(title)
+    axes.set_xlabel("thousand steps")
+
+
+def _problem(config: UFMConfig) -> UFM:
+    decays: Mapping[str, float | None] = {
+        "none": None,
+        "free": 0.0,
+        "regularised": config.bias_decay,
+    }
+    return UFM(
+        config.num_classes,
+        config.dim,
+        config.per_class,
+        config.weight_decay,
+        config.feature_decay,
+        decays[config.bias],
+    )
+
+
+STUDY: Study[UFMConfig] = Study(
+    id="ufm",
+    title="Unconstrained features model, MSE loss",
+    lead=(
+        "Features and classifier are free. Gradient descent takes them to a minimiser that is "
+        "known in closed form: collapsed on an orthogonal frame without a bias, on a simplex "
+        "ETF with a free one, in between with a regularised one."
+    ),
+    source="XUFM section 3 and figures 1-2",
+    config=UFMConfig,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=COLUMNS,
+)

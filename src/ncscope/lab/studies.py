@@ -1,0 +1,150 @@
+"""Simulate a surrogate model, re-run a paper's experiment, look at runs side by side."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ncscope.errors import InputError
+from ncscope.files import write_text
+from ncscope.lab.catalogue import experiment, simulation
+from ncscope.lab.report.study_page import study_page
+from ncscope.lab.runs.recipe import Recipe, Scale
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.run_folder import RunFolder
+from ncscope.lab.runs.running import OnRow, StudyRun, finished_parts, run_study
+from ncscope.lab.runs.settings import overridden, settings
+
+
+def simulate(
+    model: str,
+    /,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    on_row: OnRow = lambda part, done, total: None,
+    **given: Any,
+) -> StudyRun:
+    """Run a surrogate model.
+
+    Args:
+        model: One of ``ufm``, ``ufm-cross-entropy``, ``extended``, ``perturbed``, ``mufm``,
+            ``geodesic``, ``central-path``.
+        out: Folder for settings, rows, claims, figures and report; None writes nothing.
+        resume: Go on with the run in that folder from where it was stopped.
+        on_row: Called after every measurement, and in between where they are far apart.
+        **given: The model's settings; the defaults for what is left out.
+
+    Raises:
+        InputError: If there is no such model or setting, a value is out of bounds, or the folder
+            cannot be written or holds a run.
+
+    Example:
+        >>> run = simulate("ufm", num_classes=3, dim=4, per_class=2, steps=10)
+        >>> run.rows[0]["step"], run.rows[-1]["step"]
+        (0, 10)
+    """
+    study = simulation(model)
+    config = settings(study.config, given)
+    return run_study(
+        study, config, {"model": model}, out=out, resume=resume, work=Work(), on_row=on_row
+    )
+
+
+def reproduce(
+    name: str,
+    *,
+    out: str | Path,
+    scale: Scale = "small",
+    resume: bool = False,
+    overrides: Mapping[str, Any] = {},
+    work: Work | None = None,
+    on_row: OnRow = lambda part, done, total: None,
+) -> StudyRun:
+    """Re-run a paper's experiment, and put its claims to the test.
+
+    Args:
+        name: For example ``"xufm/ufm"``.
+        out: Folder for config.yaml, metrics.jsonl, claims.json, figures and report.html.
+        scale: ``"paper"`` for the paper's settings, ``"small"`` for what two cores can do.
+        resume: Go on with the run in this folder from where it was stopped.
+        overrides: Values by dotted field, for example ``{"runs.digits.seed": 1}``.
+        work: Where data are and what to train on, for experiments that train.
+        on_row: Called after every measurement, and in between where they are far apart.
+
+    Raises:
+        InputError: If there is no such experiment or field, a value is out of bounds, the folder
+            cannot be written, it holds a run and ``resume`` is not set, or that run had other
+            settings.
+    """
+    recipe, config = configured(name, scale, overrides)
+    labels = {"recipe": name, "scale": scale}
+    means = work or Work()
+    return run_study(recipe, config, labels, out=out, resume=resume, work=means, on_row=on_row)
+
+
+def configured(
+    name: str, scale: Scale, overrides: Mapping[str, Any]
+) -> tuple[Recipe[Any], BaseModel]:
+    """The recipe of an experiment, and the settings that it would be run with.
+
+    Args:
+        name: As `reproduce` takes it; so are the others.
+        scale: Whose settings to start from.
+        overrides: Values by dotted field.
+
+    Raises:
+        InputError: If there is no such experiment, scale or field, or a value is out of bounds.
+    """
+    recipe = experiment(name)
+    if scale not in recipe.scales:
+        fix = "pass small unless you have the time"
+        raise InputError(expected="scale paper or small", found=repr(scale), fix=fix)
+    return recipe, overridden(recipe.scales[scale], overrides)
+
+
+def load_run(folder: str | Path) -> StudyRun:
+    """A run of `simulate` or `reproduce`, from its folder.
+
+    Args:
+        folder: Where it wrote. Parts that are not finished are shown as far as they have come.
+
+    Raises:
+        InputError: If the folder holds no such run.
+    """
+    path = Path(folder)
+    config = RunFolder.config_of(path)
+    if config is None or "settings" not in config:
+        fix = "pass what --out was when it was run"
+        found = f"{path} without one"
+        raise InputError(expected="the folder of a run", found=found, fix=fix)
+    labels = {key: str(value) for key, value in config.items() if key != "settings"}
+    known = simulation(labels["model"]) if "model" in labels else experiment(labels["recipe"])
+    own = settings(known.config, config["settings"])
+    rows = RunFolder.rows_of(path)
+    ended = all(part.name in finished_parts(path) for part in known.parts(own))
+    claims = known.claims(own, rows) if ended else []
+    return StudyRun(known, labels, own, rows, claims, ended=ended)
+
+
+def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
+    """One page of one run, or of several side by side: claims first, then the figures.
+
+    Args:
+        folders: Of the runs.
+        out: The page to write.
+
+    Raises:
+        InputError: If there is no folder, or one that holds no run.
+    """
+    if not folders:
+        raise InputError(expected="the folder of a run", found="none", fix="pass at least one")
+    runs = [load_run(folder) for folder in folders]
+    studies = list(dict.fromkeys(run.study.title for run in runs))
+    title = studies[0] if len(studies) == 1 else "Runs side by side"
+    lead = runs[0].study.lead if len(studies) == 1 else "; ".join(studies) + "."
+    names = [""] if len(runs) == 1 else [str(folder) for folder in folders]
+    facts = list(dict.fromkeys(run.study.source for run in runs))
+    views = [run.view(name) for run, name in zip(runs, names, strict=True)]
+    return write_text(Path(out), study_page(title, lead, facts, views))

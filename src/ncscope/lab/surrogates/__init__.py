@@ -1,0 +1,24 @@
+"""Surrogate models of collapse: objectives over free matrices, with minimisers in closed form.
+
+``solvers``: the papers' plain descent and a fast solver. ``dynamics``: flows on the central path
+and their laws. ``geodesic``: the line from data to collapse.
+"""
+
+from ncscope.lab.surrogates.extended import ExtendedUFM
+from ncscope.lab.surrogates.mufm import MUFM, LayeredMUFM
+from ncscope.lab.surrogates.perturbed import PerturbedUFM
+from ncscope.lab.surrogates.solvers.descent import gradient_descent
+from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
+from ncscope.lab.surrogates.ufm import UFM
+from ncscope.lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
+
+__all__ = [
+    "MUFM",
+    "UFM",
+    "CrossEntropyUFM",
+    "ExtendedUFM",
+    "LayeredMUFM",
+    "PerturbedUFM",
+    "gradient_descent",
+    "quasi_newton",
+]

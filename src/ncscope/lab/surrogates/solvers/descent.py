@@ -1,0 +1,50 @@
+"""Plain gradient descent, as in the papers' experiments."""
+
+from collections.abc import Collection, Iterator
+
+import torch
+
+from ncscope.errors import InputError
+from ncscope.lab.surrogates.problem import Point, Problem
+
+
+def gradient_descent(
+    problem: Problem, start: Point, rate: float, record: Collection[int]
+) -> Iterator[tuple[int, Point]]:
+    r"""Steps of $-\eta\nabla f$, handing over the point at chosen ones.
+
+    Args:
+        problem: What to minimise.
+        start: Where to begin; left as it is.
+        rate: Step size $\eta$.
+        record: Steps at which to hand over, 0 being the start; the last one ends the descent.
+
+    Yields:
+        The number of steps taken, and a copy of the point reached.
+
+    Raises:
+        InputError: If the point grows without bound.
+    """
+    point, taken = tuple(part.detach().clone() for part in start), 0
+    for due in sorted(set(record)):
+        _descend(problem, point, rate, due - taken)
+        taken = due
+        if not all((part.abs() < _BEYOND_RETURN).all() for part in point):
+            raise InputError(
+                expected="a descent that stays finite",
+                found=f"values past {_BEYOND_RETURN:g} by step {taken} at rate {rate:g}",
+                fix="lower the rate",
+            )
+        yield taken, tuple(part.clone() for part in point)
+
+
+_BEYOND_RETURN = 1e50
+"""Its fourth powers, which metrics take, are still finite."""
+
+
+@torch.no_grad()
+def _descend(problem: Problem, point: Point, rate: float, steps: int) -> None:
+    """Steps in place. No generator holds the switch of autograd, which its caller would see."""
+    for _ in range(steps):
+        for part, slope in zip(point, problem.gradient(point), strict=True):
+            part.sub_(slope, alpha=rate)

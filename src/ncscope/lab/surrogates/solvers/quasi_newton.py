@@ -1,0 +1,116 @@
+"""A fast way to a minimum: limited-memory BFGS, then Newton steps, in float64."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, minres
+from torch import Tensor
+
+from ncscope.lab.surrogates.problem import Point, Problem
+
+_Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a solver stopped.
+
+    Attributes:
+        point: The point.
+        objective: Its objective.
+        gradient_norm: Euclidean norm of the gradient there.
+        evaluations: How often objective and gradient were computed.
+    """
+
+    point: Point
+    objective: float
+    gradient_norm: float
+    evaluations: int
+
+
+def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> Found:
+    """Minimise from a start, as far as float64 allows.
+
+    BFGS compares objectives, which stop changing once the gradient is about the square root of
+    the rounding; Newton steps, which only look at the gradient, go on from there.
+
+    Args:
+        problem: What to minimise.
+        start: Where to begin.
+        limit: The most iterations of BFGS. If they do not suffice, no Newton step follows.
+
+    Returns:
+        The last point. Whether it is a minimum, its gradient's norm tells.
+    """
+    evaluations = 0
+
+    def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal evaluations
+        evaluations += 1
+        point = _unflatten(torch.from_numpy(flat), start)
+        with torch.no_grad():
+            value, slopes = problem.objective(point), problem.gradient(point)
+        return float(value), _flatten(slopes).numpy()
+
+    options = {"maxiter": limit, "maxfun": 10 * limit, "ftol": 0.0, "gtol": 0.0, "maxcor": 30}
+    done = minimize(evaluate, _flatten(start).numpy(), jac=True, method="L-BFGS-B", options=options)
+    flat = done.x if done.nit >= limit else _polished(evaluate, done.x)
+    value, slope = evaluate(flat)
+    return Found(
+        point=_unflatten(torch.from_numpy(flat), start),
+        objective=value,
+        gradient_norm=float(np.linalg.norm(slope)),
+        evaluations=evaluations,
+    )
+
+
+def _polished(evaluate: _Evaluate, flat: np.ndarray) -> np.ndarray:
+    """Newton steps while each at least halves the gradient and the objective does not rise.
+
+    By more than rounding, that is: its terms may be larger than it is.
+    """
+    value, slope = evaluate(flat)
+    for _ in range(_MOST_STEPS if slope.any() else 0):
+        there = flat + _newton_step(evaluate, flat, slope)
+        new_value, new_slope = evaluate(there)
+        rises = new_value > value + _ROUNDING * abs(value)
+        if rises or np.linalg.norm(new_slope) > np.linalg.norm(slope) / 2:
+            break
+        flat, value, slope = there, new_value, new_slope
+    return flat
+
+
+_MOST_STEPS, _ROUNDING = 10, 1e-12
+
+
+def _newton_step(evaluate: _Evaluate, flat: np.ndarray, slope: np.ndarray) -> np.ndarray:
+    """The least step that makes the linearised gradient vanish, by MINRES.
+
+    Symmetries make the Hessian singular; MINRES needs only that the gradient is in its range.
+    Differences of gradients stand for its products.
+    """
+    reach = _EPS**0.5 * (1 + np.linalg.norm(flat))
+
+    def product(direction: np.ndarray) -> np.ndarray:
+        length = np.linalg.norm(direction)
+        if length == 0:
+            return np.zeros_like(flat)
+        shift = reach / length
+        return (evaluate(flat + shift * direction)[1] - slope) / shift
+
+    operator = LinearOperator((flat.size, flat.size), matvec=product, dtype=np.float64)
+    step, _ = minres(operator, -slope, rtol=1e-6, maxiter=200)
+    return step
+
+
+def _flatten(point: Point) -> Tensor:
+    return torch.cat([part.reshape(-1) for part in point])
+
+
+def _unflatten(flat: Tensor, like: Point) -> Point:
+    pieces = flat.split([part.numel() for part in like])
+    return tuple(piece.view(part.shape) for piece, part in zip(pieces, like, strict=True))

@@ -1,0 +1,65 @@
+"""A surrogate model measured as it descends: one row a level at every step asked for."""
+
+from collections.abc import Collection, Iterator
+
+import torch
+
+from ncscope.lab.surrogates.problem import Point, Problem
+from ncscope.lab.surrogates.solvers.descent import gradient_descent
+from ncscope.probing.records import Row
+from ncscope.probing.samples import measure_samples
+
+GROUPS = ("nc1", "nc2", "nc3", "pfc")
+
+
+def trajectory(
+    problem: Problem,
+    start: Point,
+    rate: float,
+    record: Collection[int],
+    groups: Collection[str] = GROUPS,
+) -> Iterator[Row]:
+    """Plain gradient descent with the metrics along the way.
+
+    Args:
+        problem: The model.
+        start: Where to begin.
+        rate: Step size.
+        record: Steps at which to measure, 0 being the start; the last one ends the descent.
+        groups: Groups of metrics.
+
+    Yields:
+        Rows as `measured_point` makes them, in order of time.
+    """
+    for step, point in gradient_descent(problem, start, rate, record):
+        yield from measured_point(problem, point, step, groups)
+
+
+def measured_point(
+    problem: Problem, point: Point, step: int, groups: Collection[str] = GROUPS
+) -> list[Row]:
+    """The metrics of every level at one point, shallow to deep.
+
+    Args:
+        problem: The model.
+        point: Where.
+        step: Goes into the rows; with all samples in every step, an epoch is a step.
+        groups: Groups of metrics. Those of a classifier are there at the last level only.
+
+    Returns:
+        A row a level, each with the ``objective`` and the ``gradient_norm`` of the point.
+    """
+    weight, bias = problem.head(point)
+    levels, labels = problem.levels(point), problem.labels
+    slopes = torch.cat([slope.reshape(-1) for slope in problem.gradient(point)])
+    whole = {"objective": float(problem.objective(point)), "gradient_norm": float(slopes.norm())}
+    rows: list[Row] = []
+    for name, features in levels.items():
+        head = (weight, bias) if name == list(levels)[-1] else (None, None)
+        own = [group for group in groups if head[0] is not None or group not in ("nc3", "nc4")]
+        record, _ = measure_samples(
+            name, features.mT, labels, problem.num_classes, *head, groups=own
+        )
+        when: Row = {"step": step, "epoch": step, "split": "train", "layer": name}
+        rows.append(when | whole | dict(record.metrics))
+    return rows

@@ -1,0 +1,162 @@
+"""The runs of a sweep on a Ray cluster, from this side.
+
+Ray is driven by a program of its own (`ncscope.lab.sweeps.ray_driver`): what it prints, its
+threads and its settings stay there, and whatever becomes of it can be ended from here.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+from uuid import uuid4
+
+from ncscope.errors import InputError, missing_library
+from ncscope.files import write_text
+from ncscope.lab.sweeps.order import Order
+from ncscope.lab.sweeps.position import Board, Position
+
+_PROGRAM = "from ncscope.lab.sweeps.ray_driver import main; main()"
+_SECONDS_TO_ANSWER = 10.0
+_SECONDS_TO_END = 20.0
+_LAST_WORDS = 400
+"""Characters of what the driver printed last that are told when it has died."""
+
+
+def run_on_cluster(
+    address: str, orders: Sequence[Order], folder: Path, board: Board
+) -> dict[str, str]:
+    """Carry out every order, as many at a time as the cluster has room for.
+
+    Args:
+        address: ``"local"``, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"``.
+        orders: To be carried out.
+        folder: Of the sweep, which every machine must see.
+        board: Told where the runs are, about once a second.
+
+    Returns:
+        Of the runs that failed, why.
+
+    Raises:
+        InputError: If Ray is not installed, there is no such cluster, no machine of it has room
+            for a run, or one of them lacks ncscope or does not see the folder.
+    """
+    if find_spec("ray") is None:
+        raise missing_library(name="ray")
+    _answers(address)
+    token = write_text(folder / f".shared-{uuid4().hex}", "")
+    request = {
+        "address": address,
+        "token": str(token),
+        "orders": [order.as_json() for order in orders],
+    }
+    try:
+        return _followed(request, board)
+    finally:
+        token.unlink()
+
+
+def _answers(address: str) -> None:
+    """See whether somebody listens there: Ray would try for minutes.
+
+    Raises:
+        InputError: If nobody does.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        if address in ("local", "auto"):
+            return
+        fix = "pass local, auto, HOST:PORT or ray://HOST:PORT"
+        raise InputError(expected="the address of a Ray cluster", found=repr(address), fix=fix)
+    try:
+        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
+    except (OSError, ValueError, OverflowError) as error:
+        fix = "start one there with ray start --head, or pass local"
+        found = f"none: {error}"
+        raise InputError(expected=f"a Ray cluster at {address}", found=found, fix=fix) from error
+
+
+def _followed(request: Mapping[str, Any], board: Board) -> dict[str, str]:
+    """Tell of everything that the driver says, until it has ended.
+
+    Raises:
+        InputError: If it refuses the request.
+        RuntimeError: If it ends before its time.
+    """
+    with TemporaryFile() as log, _driver(log) as driver:
+        failures, over = dict[str, str](), False
+        for event in _events(driver, request):
+            if "refused" in event:
+                raise InputError(**event["refused"])
+            failures |= {name: error for name, error in event["over"].items() if error}
+            board.put(_positions(event))
+            over = event["all"]
+        if not over:
+            raise RuntimeError(_death(driver.returncode, log))
+    return failures
+
+
+def _positions(event: Mapping[str, Any]) -> dict[str, Position]:
+    running = {name: Position("running", *where) for name, where in event["running"].items()}
+    over = {name: Position("failed" if error else "ended") for name, error in event["over"].items()}
+    return running | over
+
+
+def _events(driver: "subprocess.Popen[str]", request: Mapping[str, Any]) -> Iterator[Any]:
+    """What the driver says to the request, a line of JSON each, until it has ended."""
+    assert driver.stdin is not None
+    assert driver.stdout is not None
+    with suppress(BrokenPipeError), driver.stdin:  # of a death, its status and its log tell more
+        json.dump(request, driver.stdin)
+    yield from map(json.loads, driver.stdout)
+    driver.wait()
+
+
+def _death(status: int, log: IO[bytes]) -> str:
+    """That the driver has died, with its last words."""
+    log.seek(0)
+    said = " ".join(log.read().decode(errors="replace").split())
+    words = f"; its last words: ...{said[-_LAST_WORDS:]}" if said else ""
+    return (
+        f"the program that drives Ray ended before the runs did, with exit status {status}; go on "
+        f"with --resume{words}"
+    )
+
+
+@contextmanager
+def _driver(log: IO[bytes]) -> Iterator["subprocess.Popen[str]"]:
+    """The driver, which is ended with whoever uses it."""
+    # -P: no file of the folder we stand in takes the place of a library.
+    command = [sys.executable, "-P", "-c", _PROGRAM]
+    environment = {"RAY_USAGE_STATS_ENABLED": "0"} | os.environ
+    pipe = subprocess.PIPE
+    # In a session of its own, so that Control-C reaches this program alone.
+    with subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=log,
+        text=True,
+        start_new_session=True,
+        env=environment,
+    ) as driver:
+        try:
+            yield driver
+        finally:
+            _end(driver)
+
+
+def _end(driver: "subprocess.Popen[str]") -> None:
+    """Let it leave the cluster in order; Ray then stops what it has been running."""
+    if driver.poll() is None:
+        driver.terminate()
+    try:
+        driver.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        driver.kill()

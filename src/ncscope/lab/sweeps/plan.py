@@ -1,0 +1,186 @@
+"""Which runs a sweep has, what they are called, and where they go."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.recipe import Scale
+from ncscope.lab.runs.settings import by_dotted_name
+from ncscope.lab.studies import configured
+
+_LONGEST_NAME = 150
+"""Characters; file systems allow 255 bytes, and a file that is being written has a longer name."""
+
+
+def grid(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of values, the last field running fastest.
+
+    Args:
+        over: The values of each field, by its dotted name.
+
+    Raises:
+        InputError: If a field has no value.
+
+    Example:
+        >>> grid({"seed": [0, 1], "steps": [100]})  # what `sweep` takes
+        [{'seed': 0, 'steps': 100}, {'seed': 1, 'steps': 100}]
+    """
+    for name, values in over.items():
+        if not values:
+            fix = f"for example {name}=0,1"
+            raise InputError(expected=f"values of {name}", found="none", fix=fix)
+    return [dict(zip(over, values, strict=True)) for values in product(*over.values())]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a sweep.
+
+    Attributes:
+        name: Readable, and a name for a folder.
+        own: The settings that the sweep goes over, by dotted name.
+        overrides: These, and those that are the same for all.
+        config: All settings, as the run's config.yaml says them.
+    """
+
+    name: str
+    own: Mapping[str, Any]
+    overrides: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep is to run.
+
+    Attributes:
+        recipe: Name of the experiment.
+        scale: Whose settings the runs start from.
+        fixed: What is set for all of them.
+        runs: In order.
+        folder: Each run has a folder in it.
+    """
+
+    recipe: str
+    scale: Scale
+    fixed: Mapping[str, Any]
+    runs: Sequence[Run]
+    folder: Path
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What was asked for; the content of sweep.yaml."""
+        runs = {run.name: dict(run.own) for run in self.runs}
+        return {
+            "recipe": self.recipe,
+            "scale": self.scale,
+            "set": dict(self.fixed),
+            "runs": runs,
+        }
+
+    def place(self, run: Run) -> Path:
+        """The folder of a run."""
+        return self.folder / run.name
+
+    def config_file(self, run: Run) -> dict[str, Any]:
+        """What the run's config.yaml says, or will say."""
+        return {"recipe": self.recipe, "scale": self.scale, "settings": run.config}
+
+
+def planned(
+    recipe: str,
+    scale: Scale,
+    fixed: Mapping[str, Any],
+    points: Sequence[Mapping[str, Any]],
+    folder: Path,
+) -> Plan:
+    """The runs of a sweep, every setting of theirs checked.
+
+    Args:
+        recipe: Name of the experiment.
+        scale: Whose settings to start from.
+        fixed: Values by dotted field, for all runs.
+        points: Of each run, values by dotted field; what another sets and it does not is as in
+            ``fixed``, or as the scale has it.
+        folder: Of the sweep.
+
+    Raises:
+        InputError: If nothing is swept, a value for all runs would be that of none, two runs are
+            the same, or `configured` refuses one.
+    """
+    fields = list(dict.fromkeys(name for point in points for name in point))
+    if not fields:
+        fix = "for example seed=0,1,2"
+        raise InputError(expected="a setting to go over", found="none", fix=fix)
+    _check_used(fixed, points)
+    configs = [configured(recipe, scale, {**fixed, **point})[1] for point in points]
+    owns = [_values(config, fields) for config in configs]
+    names = _names(owns)
+    runs = []
+    for name, own, config in zip(names, owns, configs, strict=True):
+        overrides = _values(config, [*fixed, *fields])
+        runs.append(Run(name, own, overrides, config.model_dump(mode="json")))
+    constant = _values(configs[0], [name for name in fixed if name not in fields])
+    return Plan(recipe, scale, constant, runs, folder)
+
+
+def _check_used(fixed: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> None:
+    for name in fixed:
+        if all(name in point for point in points):
+            expected = f"{name} to be the same for all runs (--set) or each run's own (--over)"
+            raise InputError(expected=expected, found="both", fix="leave one of them out")
+
+
+def _values(config: BaseModel, fields: Sequence[str]) -> dict[str, Any]:
+    """Settings by dotted name, checked and as JSON has them."""
+    known = by_dotted_name(config)
+    return {name: known[name] for name in fields}
+
+
+def _names(owns: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A name for each run, of the fields that the sweep goes over and their values."""
+    names = [_name(own) for own in owns]
+    twice, often = Counter(names).most_common(1)[0]
+    if often > 1:
+        fix = "leave one of them out"
+        raise InputError(expected="runs that differ", found=f"{twice} {often} times", fix=fix)
+    return names
+
+
+def _name(own: Mapping[str, Any]) -> str:
+    short = _shortened(list(own))
+    name = ",".join(f"{quote(short[field])}={_text(value)}" for field, value in own.items())
+    if len(name) <= _LONGEST_NAME:
+        return name
+    whole = json.dumps(own, sort_keys=True)
+    return f"{name[: _LONGEST_NAME - 9]}-{sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def _shortened(fields: Sequence[str]) -> dict[str, str]:
+    """Of every dotted name as many of the last parts as tell it from the others."""
+    short = {}
+    for field in fields:
+        parts = field.split(".")
+        ends = [".".join(parts[-many:]) for many in range(1, len(parts) + 1)]
+        short[field] = next(
+            end
+            for end in ends
+            if sum(f".{other}".endswith(f".{end}") for other in fields) == 1 or end == field
+        )
+    return short
+
+
+def _text(value: Any) -> str:
+    """A value within a name: letters, digits and ``_.-~``, the rest as ``%`` and its code."""
+    if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
+        return "+".join(map(_text, value))
+    return quote(value if isinstance(value, str) else json.dumps(value), safe="")

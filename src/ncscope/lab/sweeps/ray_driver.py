@@ -1,0 +1,201 @@
+"""The program that has Ray carry out the runs of a sweep.
+
+It reads one request from standard input, as JSON, and says on standard output, a line of JSON
+each time, where the runs are. What Ray prints goes to standard error.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+import ncscope
+from ncscope.errors import InputError
+from ncscope.lab.sweeps.order import Order, carry_out, one_line
+
+_RETRIES = 5
+"""How often a run is taken up again after its process, or its machine, has died."""
+_SECONDS = 1.0
+"""From one word on where the runs are to the next."""
+_OBJECT_STORE = 100_000_000
+"""Bytes; the runs hand each other nothing."""
+
+Say = Callable[[Mapping[str, Any]], None]
+
+
+def main() -> None:
+    """Carry out the request; leave the cluster whatever happens."""
+    words = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    request = json.load(sys.stdin)
+
+    def say(event: Mapping[str, Any]) -> None:
+        print(json.dumps(event), file=words)
+
+    orders = [Order.from_json(order) for order in request["orders"]]
+    try:
+        _join(request["address"])
+        _carry_out_all(orders, request["token"], say)
+    except InputError as error:
+        fields = {"expected": error.expected, "found": error.found, "fix": error.fix}
+        say({"refused": fields})
+    finally:
+        ray.shutdown()
+
+
+def _join(address: str) -> None:
+    """Start Ray here, or join a cluster.
+
+    Raises:
+        InputError: If there is none that can be joined.
+    """
+    here = {
+        "num_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "include_dashboard": False,
+        "object_store_memory": _OBJECT_STORE,
+    }
+    own = here if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except Exception as error:  # of many kinds, and all of them say why it cannot be joined
+        fix = (
+            "see that it runs, with the same Python and Ray; if it was started with a token, set "
+            "RAY_AUTH_MODE=token"
+        )
+        expected = "Ray to start" if own else f"a Ray cluster at {address}"
+        raise InputError(expected=expected, found=one_line(error)[:300], fix=fix) from error
+
+
+def _carry_out_all(orders: Sequence[Order], token: str, say: Say) -> None:
+    """Hand every order to the cluster, and say how they come along."""
+    room = _room(orders[0])
+    _check_machines(room, token)
+    accelerator = "cuda" if room["num_gpus"] else "cpu"
+    board = ray.remote(_Board).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+    pending = {}
+    for order in orders:
+        task = ray.remote(_carry_out).options(**room, max_retries=_RETRIES, name=order.name)
+        pending[task.remote(order.on(accelerator).as_json(), token, board)] = order.name
+    over: dict[str, str] = {}
+    while pending:
+        ended, _ = ray.wait(list(pending), num_returns=len(pending), timeout=_SECONDS)
+        over |= {pending.pop(task): _failure(task) for task in ended}
+        positions = ray.get(board.positions.remote())
+        running = {name: where for name, where in positions.items() if name not in over}
+        say({"over": over, "running": running, "all": not pending})
+
+
+def _failure(task: Any) -> str:
+    """What a task returned; or, where its process died too often, that."""
+    try:
+        return str(ray.get(task))
+    except RayError as error:
+        return f"{one_line(error)[:300]} (taken up again {_RETRIES} times)"
+
+
+def _room(order: Order) -> dict[str, int]:
+    """What a run takes of a machine: cores, and a GPU if it is to train on one.
+
+    Raises:
+        InputError: If no machine has as much.
+    """
+    wanted = order.work.accelerator
+    there = [node["Resources"] for node in _machines()]
+    has_gpu = any(resources.get("GPU", 0) >= 1 for resources in there)
+    gpus = 1 if wanted == "cuda" or (wanted == "auto" and has_gpu) else 0
+    room = {"num_cpus": 1 + order.work.workers, "num_gpus": gpus}
+    if not any(_fits(room, resources) for resources in there):
+        most = {kind: max(r.get(kind, 0) for r in there) for kind in ("CPU", "GPU")}
+        raise InputError(
+            expected=f"a machine with {room['num_cpus']} cores and {gpus} GPUs for a run",
+            found=f"at most {most['CPU']:g} and {most['GPU']:g}",
+            fix="pass fewer --workers, or --accelerator cpu",
+        )
+    return room
+
+
+def _machines() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _fits(room: Mapping[str, float], resources: Mapping[str, float]) -> bool:
+    cores, gpus = resources.get("CPU", 0), resources.get("GPU", 0)
+    return cores >= room["num_cpus"] and gpus >= room["num_gpus"]
+
+
+def _check_machines(room: Mapping[str, float], token: str) -> None:
+    """See that every machine that may get a run has ncscope and sees the folder.
+
+    Raises:
+        InputError: If one does not; the first is named.
+    """
+    asked = []
+    for node in _machines():
+        if _fits(room, node["Resources"]):
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(_found).options(num_cpus=0, scheduling_strategy=there)
+            # Several may go by one host name, as containers do.
+            host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            asked.append((host, task.remote(token)))
+    for host, answer in asked:
+        try:
+            version, sees = ray.get(answer)
+        except RayError as error:
+            version, sees = str(error).strip().rpartition("\n")[2][:300], False
+        if version != ncscope.__version__:
+            expected = f"ncscope {ncscope.__version__} on every machine"
+            fix = "install it there"
+            raise InputError(expected=expected, found=f"{version} on {host}", fix=fix)
+        if not sees:
+            raise _unseen(token, host)
+
+
+def _unseen(token: str, host: str) -> InputError:
+    return InputError(
+        expected="an output folder that every machine sees",
+        found=f"{Path(token).parent}, which {host} does not",
+        fix="pass --out on a file system that they share",
+    )
+
+
+def _found(token: str) -> tuple[str, bool]:
+    """What a machine has: ncscope's version, and whether it sees the sweep's folder."""
+    return ncscope.__version__, Path(token).exists()
+
+
+def _carry_out(order: dict[str, Any], token: str, board: Any) -> str:
+    """Carry out an order, on a machine of the cluster, saying now and then where it is."""
+    if not Path(token).exists():  # a machine that came later
+        return str(_unseen(token, os.uname().nodename))
+    known = Order.from_json(order)
+    said = -_SECONDS
+
+    def on_row(part: str, done: int, total: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _SECONDS:
+            board.put.remote(known.name, part, done, total)
+            said = time.monotonic()
+
+    return carry_out(known, on_row)
+
+
+class _Board:
+    """Where the runs are, kept by the cluster."""
+
+    def __init__(self) -> None:
+        self._positions: dict[str, tuple[str, int, int]] = {}
+
+    def put(self, name: str, part: str, done: int, total: int) -> None:
+        self._positions[name] = (part, done, total)
+
+    def positions(self) -> dict[str, tuple[str, int, int]]:
+        return self._positions

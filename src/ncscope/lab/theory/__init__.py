@@ -1,0 +1,1 @@
+"""Checks of the papers' statements: one module of statements for each topic, one table."""

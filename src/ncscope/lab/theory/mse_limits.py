@@ -1,0 +1,193 @@
+"""Where the central path leads (MSE section 3.3 and D.5, D.6): frames, limits, NC1 to NC4.
+
+Names of sizes as in `mse_manifold`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.lab.surrogates.dynamics.central_path import least_squares
+from ncscope.lab.surrogates.dynamics.laws import Law, projected_law, renormalised_law
+from ncscope.lab.surrogates.dynamics.snr import split, spread_over_samples
+from ncscope.lab.theory.mse_central_path import flows
+from ncscope.lab.theory.mse_manifold import (
+    TOLERANCE,
+    Point,
+    coordinates,
+    far,
+    points,
+    raw_features,
+)
+from ncscope.lab.theory.search import Instance, climb, magnitude
+from ncscope.lab.theory.statement import Statement
+from ncscope.math.frames import simplex_etf
+from ncscope.probing.samples import measure_samples
+
+
+def frame_distance(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
+    r"""$\sum_j(s_j^2-\overline{s^2})^2$, zero iff all singular values are equal."""
+    square = values.square()
+    return (square - square.mean()).square().sum()
+
+
+def trace_bound(values: Float[Tensor, " m"], num_classes: int) -> Float[Tensor, ""]:
+    r"""$K\sum_j\omega_j^{-2}$."""
+    return num_classes * (1 / values.square()).sum()
+
+
+def frames_by_spectrum(generator: torch.Generator) -> Iterator[float]:
+    r"""MSE lemma 7: the distance of a Gram matrix from that of a frame, by singular values.
+
+    $\lVert E^\top E-\overline{s^2}(I-\frac1K\mathbf{11}^\top)\rVert_F^2$ of matrices whose columns
+    sum to zero, far from a frame and near it; and the spectrum of frames.
+    """
+    for point in points(generator):
+        k = point.k
+        centring = torch.eye(k, dtype=torch.float64) - 1 / k
+        for share in (1.0, 1e-3, 0.0):
+            values = magnitude(-4, 4, generator) * (1 + share * (point.snr.values - 1))
+            matrix = point.snr.left * values @ point.snr.right.mT
+            gap = (matrix.mT @ matrix - values.square().mean() * centring).norm().square()
+            yield abs(float((gap - frame_distance(values)) / values.pow(4).sum()))
+        frame = simplex_etf(k, len(point.features), generator).mT
+        found = torch.linalg.svdvals(frame)
+        yield float(found[-1]) if k <= len(frame) else 0.0
+        yield float(frame_distance(found[: k - 1]))
+        yield float(frame.sum(1).norm())
+        yield abs(float(found[0].square() * (k - 1) / k) - 1)
+
+
+def printed_trace(generator: torch.Generator) -> Iterator[float]:
+    r"""MSE D.6, raw features: $\operatorname{tr}\Sigma_B^\dagger\Sigma_W=\sum_j\omega_j^{-2}$."""
+    for point in points(generator):
+        trace = _trace(raw_features(point, generator), point.k)
+        yield abs(float((1 / point.snr.values**2).sum() / trace) - 1)
+
+
+def corrected_trace(generator: torch.Generator) -> Iterator[float]:
+    r"""$\ge K\sum_j\omega_j^{-2}$, with equality at renormalised features."""
+    for point in points(generator):
+        bound = float(trace_bound(point.snr.values, point.k))
+        yield abs(bound / float(_trace(point.features, point.k)) - 1)
+
+        def violation(instance: Instance, point: Point = point, bound: float = bound) -> float:
+            return bound / float(_trace(instance[0] @ point.features, point.k)) - 1
+
+        d = len(point.features)
+        for start in (torch.eye(d, dtype=torch.float64), coordinates(d, generator, False)):
+            yield from climb(violation, (start,), generator, 10)
+
+
+def _trace(features: Tensor, k: int) -> Tensor:
+    parts = split(features, k)
+    solved = torch.linalg.pinv(parts.classes, rtol=1e-9) @ parts.within
+    return k * solved.square().sum() / features.shape[1]
+
+
+def limits(generator: torch.Generator) -> Iterator[float]:
+    """MSE corollary 2, (10) and (11), under both laws, at times too late for float64 to tell."""
+    for point in points(generator):
+        limit = spread_over_samples(point.snr.left @ point.snr.right.mT, point.n)
+        for law, values in _late(point, 1e13):
+            yield float(law.rate(values).min() <= 0)
+            here = point.at(values)
+            matrix = split(here, point.k).classes / values.max()
+            yield far(matrix, point.snr.left @ point.snr.right.mT)
+            yield far(here / values.max(), limit)
+
+
+def collapse_of_any(generator: torch.Generator) -> Iterator[float]:
+    """MSE theorem 3 as printed, which lets class means lie on a line, or two be the same."""
+    yield from collapse(generator)
+    for point in points(generator, 4):
+        if point.k > 2:
+            values = point.snr.values.clone()
+            values[-1] = 0
+            yield from _collapse_from(replace(point, snr=replace(point.snr, values=values)))
+
+
+def collapse(generator: torch.Generator) -> Iterator[float]:
+    """NC1 to NC4 late on both flows, from affinely independent class means.
+
+    And a singular value that is zero stays so: the motion adds no direction.
+    """
+    for point in points(generator, 4):
+        yield from _collapse_from(point)
+    for point in points(generator):
+        if point.k == 2:
+            continue
+        values = point.snr.values.clone()
+        values[-1] = 0
+        here = replace(point, features=point.at(values))
+        for _, flow in flows(here):
+            yield float(here.rates(flow)[-1].abs() / flow.norm())
+
+
+def _collapse_from(point: Point) -> Iterator[float]:
+    """How far NC1 to NC4 are from having emerged, by this package's metrics."""
+    labels = torch.arange(point.k).repeat_interleave(point.n)
+    for _, values in _late(point, 1e7):
+        here = point.at(values)
+        head = least_squares(here, point.k)
+        groups = ("nc1", "nc2", "nc3", "nc4")
+        record, _ = measure_samples("", here.mT, labels, point.k, *head, groups=groups)
+        for key in ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement"):
+            yield record.metrics[key]
+
+
+def _late(point: Point, size: float) -> Iterator[tuple[Law, Tensor]]:
+    """Singular values at the time at which they have come to a size."""
+    for law in (projected_law(point.k, point.n), renormalised_law(point.k, point.n)):
+        power = max(law.coefficients)
+        times = torch.tensor([law.coefficients[power] * size**power / power], dtype=torch.float64)
+        yield law, law.singular_values(point.snr.values, times)[0]
+
+
+STATEMENTS = (
+    Statement(
+        id="mse/lemma-7",
+        statement=(
+            "E is a simplex ETF iff C-1 of its singular values are equal and not zero, "
+            "and its null space is spanned by the vector of ones."
+        ),
+        source="MSE lemma 7",
+        tolerance=TOLERANCE,
+        printed=frames_by_spectrum,
+    ),
+    Statement(
+        id="mse/trace",
+        statement=(
+            "tr(Sigma_B^+ Sigma_W) = sum_j omega_j^-2; corrected: >= C sum_j omega_j^-2, "
+            "with equality for renormalised features."
+        ),
+        source="MSE D.6, derivation of NC1",
+        tolerance=TOLERANCE,
+        printed=printed_trace,
+        corrected=corrected_trace,
+    ),
+    Statement(
+        id="mse/corollary-2",
+        statement=(
+            "As t -> oo SNR/omega_max -> U V^T, singular vectors of the start, "
+            "and X/omega_max -> (U V^T) x 1^T."
+        ),
+        source="MSE corollary 2, (10), (11)",
+        tolerance=TOLERANCE,
+        printed=limits,
+    ),
+    Statement(
+        id="mse/theorem-3",
+        statement=(
+            "From features of global mean zero (5) leads to NC1, NC2, NC3 and NC4; corrected: "
+            "if class means are affinely independent; a singular value of zero stays zero."
+        ),
+        source="MSE theorem 3",
+        tolerance=TOLERANCE,
+        printed=collapse_of_any,
+        corrected=collapse,
+    ),
+)

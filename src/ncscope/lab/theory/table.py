@@ -1,0 +1,87 @@
+"""The table of statements, and the check of all or one of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+
+import torch
+
+from ncscope.errors import InputError
+from ncscope.lab.theory import (
+    info_entropies,
+    info_regression,
+    mse_central_path,
+    mse_coordinates,
+    mse_decomposition,
+    mse_limits,
+    mse_spectrum,
+    pfc,
+    vci,
+    vci_blocks,
+    vci_index,
+    vci_invariance,
+    vci_probing,
+    xufm,
+    xufm_cross_entropy,
+    xufm_extended,
+    xufm_perturbed,
+)
+from ncscope.lab.theory.statement import Result, Statement
+
+STATEMENTS: tuple[Statement, ...] = (
+    *info_entropies.STATEMENTS,
+    *info_regression.STATEMENTS,
+    *vci.STATEMENTS,
+    *vci_invariance.STATEMENTS,
+    *vci_probing.STATEMENTS,
+    *vci_index.STATEMENTS,
+    *vci_blocks.STATEMENTS,
+    *mse_decomposition.STATEMENTS,
+    *mse_spectrum.STATEMENTS,
+    *mse_coordinates.STATEMENTS,
+    *mse_central_path.STATEMENTS,
+    *mse_limits.STATEMENTS,
+    *pfc.STATEMENTS,
+    *xufm.STATEMENTS,
+    *xufm_extended.STATEMENTS,
+    *xufm_cross_entropy.STATEMENTS,
+    *xufm_perturbed.STATEMENTS,
+)
+
+
+def check_all(seed: int, only: str | None = None) -> list[Result]:
+    """The verdict on every statement, or on one, in the order of the table.
+
+    Args:
+        seed: Decides the instances. A statement sees the same ones alone as among all.
+        only: Id of the one statement to check.
+
+    Raises:
+        InputError: If no statement has that id.
+    """
+    chosen = STATEMENTS if only is None else (_named(only),)
+    with _one_thread():
+        return [statement.check(seed) for statement in chosen]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Thousands of tiny matrices: a second thread costs more than it does, and sums otherwise."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _named(wanted: str) -> Statement:
+    by_id = {statement.id: statement for statement in STATEMENTS}
+    if wanted not in by_id:
+        (nearest,) = get_close_matches(wanted.lower(), by_id, n=1, cutoff=0.0)
+        raise InputError(
+            expected=f"the id of one of {len(by_id)} statements",
+            found=repr(wanted),
+            fix=f"the nearest is {nearest}; without an id all are checked",
+        )
+    return by_id[wanted]

@@ -1,0 +1,235 @@
+r"""Labelled features of prescribed covariances, and the paper's definitions, taken literally.
+
+Any two covariances are diagonal in one basis: $\Sigma_B=G\operatorname{diag}(\beta)G^\top$,
+$\Sigma_W=G\operatorname{diag}(\omega)G^\top$ with $G$ of full column rank. So features drawn with
+$\beta$, $\omega$ and $G$ are general, and $\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$ is known.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ncscope.lab.theory.search import integer, magnitude, normal
+from ncscope.metrics.discriminants import Discriminants, discriminants
+from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.statistics import ClassStatistics, finish
+
+_RCOND = 1e-11
+
+
+@dataclass(frozen=True)
+class Labelled:
+    r"""Features of K classes, every class present.
+
+    Attributes:
+        features: One sample a row.
+        labels: Their classes, 0..K-1.
+        between: $\beta$, in the basis $G$; empty if not prescribed.
+        within: $\omega$, in the same basis.
+    """
+
+    features: Float[Tensor, "n d"]
+    labels: Int[Tensor, " n"]
+    between: Float[Tensor, " m"]
+    within: Float[Tensor, " m"]
+
+    @property
+    def k(self) -> int:
+        """Number of classes."""
+        return int(self.labels.max()) + 1
+
+    @property
+    def counts(self) -> Float[Tensor, " k"]:
+        """Class sizes, float64."""
+        return torch.bincount(self.labels).double()
+
+    @property
+    def rank(self) -> int:
+        r"""$\operatorname{rank}\Sigma_B$."""
+        return int((self.between > 0).sum())
+
+    def with_features(self, features: Float[Tensor, "n e"]) -> "Labelled":
+        """The same labels and spectra with other features."""
+        return Labelled(features, self.labels, self.between, self.within)
+
+
+def balanced(generator: torch.Generator, count: int) -> Iterator[Labelled]:
+    """Classes of one size, N >= 2."""
+    for _ in range(count):
+        k, size = integer(2, 6, generator), integer(2, 5, generator)
+        yield _draw_any(torch.full((k,), size), generator)
+
+
+def imbalanced(generator: torch.Generator, count: int) -> Iterator[Labelled]:
+    """Three to six classes of 2 to 20 samples, the first one larger than the second by 20 to 40."""
+    for _ in range(count):
+        counts = torch.randint(2, 21, (integer(3, 6, generator),), generator=generator)
+        counts[0] = counts[1] + integer(20, 40, generator)
+        yield _draw_any(counts, generator)
+
+
+def unstructured(generator: torch.Generator, count: int) -> Iterator[Labelled]:
+    """Normal features with class means of the same size, classes of one size N >= 2."""
+    for _ in range(count):
+        k, size, d = integer(2, 6, generator), integer(2, 5, generator), integer(1, 8, generator)
+        yield unstructured_of(k, size, d, generator)
+
+
+def unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> Labelled:
+    """Normal features in k classes of the given size."""
+    means = normal(k, d, generator=generator).repeat_interleave(size, 0)
+    return labelled_by_counts(
+        means + normal(k * size, d, generator=generator), torch.full((k,), size)
+    )
+
+
+def labelled_by_counts(features: Float[Tensor, "n d"], counts: Int[Tensor, " k"]) -> Labelled:
+    """Features sorted by class, their spectra not known."""
+    labels = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    unknown = features.new_zeros(0)
+    return Labelled(features, labels, unknown, unknown)
+
+
+def draw(
+    counts: Int[Tensor, " k"],
+    between: Float[Tensor, " m"],
+    within: Float[Tensor, " m"],
+    generator: torch.Generator,
+) -> Labelled:
+    r"""Features whose covariances under the prior $n_c/n$ are diagonal in one random basis.
+
+    Args:
+        counts: Class sizes.
+        between: $\beta\ge0$, at most K - 1 of them positive.
+        within: $\omega\ge0$, at most n - K of them positive.
+        generator: Decides directions, basis (of condition 10), dimension, offset and scale.
+    """
+    k, n, m = len(counts), int(counts.sum()), len(between)
+    labels = torch.repeat_interleave(torch.arange(k), counts)
+    weight = (counts.double() / n).sqrt()[:, None]
+    contrasts = _orthonormal_beside(weight, k - 1, generator) / weight
+    indicator = torch.nn.functional.one_hot(labels, k).double()
+    noise = _orthonormal_beside(indicator, int((within > 0).sum()), generator) * n**0.5
+    coordinates = torch.zeros(n, m, dtype=torch.float64)
+    coordinates[:, between > 0] = contrasts[labels, : int((between > 0).sum())]
+    coordinates *= between.sqrt()
+    coordinates[:, within > 0] += noise * within[within > 0].sqrt()
+    features = coordinates @ mixing(m + integer(0, 2, generator), m, generator).mT
+    offset = magnitude(-1, 1, generator) * normal(1, features.shape[1], generator=generator)
+    return Labelled(magnitude(-6, 6, generator) * (features + offset), labels, between, within)
+
+
+def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "m n"]:
+    """A random matrix of full column rank and condition at most 10."""
+    left, _ = torch.linalg.qr(normal(rows, columns, generator=generator))
+    right, _ = torch.linalg.qr(normal(columns, columns, generator=generator))
+    spread = torch.rand(columns, dtype=torch.float64, generator=generator)
+    return left * 10**spread @ right.mT
+
+
+def measured(
+    labelled: Labelled, prior: Prior = "empirical"
+) -> tuple[ClassStatistics, Discriminants]:
+    """What the project's metrics are functions of."""
+    moments = ClassMoments(
+        labelled.k,
+        labelled.features.shape[1],
+        statistics={"scatter"},
+        prior=prior,
+        class_counts=torch.bincount(labelled.labels),
+    )
+    moments.update(labelled.features, labelled.labels)
+    stats = finish(moments)
+    return stats, discriminants(stats)
+
+
+def measured_directions(labelled: Labelled) -> ClassStatistics:
+    """What the project's cosine metrics are functions of."""
+    moments = ClassMoments(labelled.k, labelled.features.shape[1], statistics={"directions"})
+    moments.update(labelled.features, labelled.labels)
+    return finish(moments)
+
+
+def indicator(labelled: Labelled) -> Float[Tensor, "n k"]:
+    """One-hot labels."""
+    return torch.nn.functional.one_hot(labelled.labels, labelled.k).double()
+
+
+def class_means(labelled: Labelled) -> Float[Tensor, "k d"]:
+    r"""$\mu_k$."""
+    return indicator(labelled).mT @ labelled.features / labelled.counts[:, None]
+
+
+def within_covariance(labelled: Labelled) -> Float[Tensor, "d d"]:
+    r"""$\Sigma_W$ of VCI (1)."""
+    spread = labelled.features - class_means(labelled)[labelled.labels]
+    return spread.mT @ spread / len(spread)
+
+
+def between_covariance(labelled: Labelled) -> Float[Tensor, "d d"]:
+    r"""$\Sigma_B$ of VCI (2): every class weighted $1/K$; $\mu_G$ the mean of all samples."""
+    spread = class_means(labelled) - labelled.features.mean(0)
+    return spread.mT @ spread / len(spread)
+
+
+def total_covariance(labelled: Labelled) -> Float[Tensor, "d d"]:
+    r"""$\Sigma_T$ of VCI (3)."""
+    spread = labelled.features - labelled.features.mean(0)
+    return spread.mT @ spread / len(spread)
+
+
+def captured(labelled: Labelled, prior: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+    r"""The terms $\pi_c(\mu_c-\mu_G)^\top\Sigma_T^\dagger(\mu_c-\mu_G)$ of the trace.
+
+    They are $\lVert U^\top z_c\rVert^2$, U the left singular vectors of the weighted samples and
+    $z_c$ the unit vector of class c: exact whatever the condition, and not the metrics' way.
+    """
+    weight = (prior / labelled.counts)[labelled.labels]
+    root = weight.sqrt()[:, None]
+    left, values, _ = torch.linalg.svd(
+        root * (labelled.features - weight @ labelled.features), full_matrices=False
+    )
+    unit = root * indicator(labelled) / prior.sqrt()
+    return (left[:, values > _RCOND * values[0]].mT @ unit).square().sum(0)
+
+
+def captured_trace(labelled: Labelled) -> float:
+    r"""$\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$, classes weighted by their size."""
+    return float(captured(labelled, labelled.counts / len(labelled.labels)).sum())
+
+
+def probe_minimum(labelled: Labelled, prior: Float[Tensor, " k"]) -> float:
+    r"""$\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_i\lVert Wh_i+b-e_c\rVert^2$."""
+    weight = (prior / labelled.counts)[labelled.labels]
+    target = indicator(labelled) - prior
+    spread = labelled.features - weight @ labelled.features
+    root = weight.sqrt()[:, None]
+    solved = torch.linalg.lstsq(root * spread, root * target, rcond=_RCOND, driver="gelsd")
+    return float((root * (spread @ solved.solution - target)).square().sum() / 2)
+
+
+def _draw_any(counts: Int[Tensor, " k"], generator: torch.Generator) -> Labelled:
+    """Any ranks: directions that only the means, only the noise, or both move in."""
+    rank, noise = len(counts) - 1, min(int(counts.sum()) - len(counts), 6)
+    signal = integer(1, rank, generator)
+    shared = integer(0, min(signal, noise), generator)
+    alone = integer(0, min(3, noise - shared), generator)
+    between = _spectrum(signal + alone, generator)
+    within = _spectrum(signal + alone, generator)
+    between[signal:], within[: signal - shared] = 0, 0
+    return draw(counts, between, within, generator)
+
+
+def _spectrum(size: int, generator: torch.Generator) -> Float[Tensor, " m"]:
+    return 10 ** (2 * torch.rand(size, dtype=torch.float64, generator=generator) - 1)
+
+
+def _orthonormal_beside(
+    given: Float[Tensor, "n k"], columns: int, generator: torch.Generator
+) -> Float[Tensor, "n s"]:
+    """Random orthonormal columns, orthogonal to the given ones."""
+    noise = normal(len(given), columns, generator=generator)
+    return torch.linalg.qr(torch.cat([given, noise], 1))[0][:, given.shape[1] :]

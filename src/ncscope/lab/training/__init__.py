@@ -1,0 +1,1 @@
+"""Training of classifiers: settings, losses, the loop and its checkpoints."""

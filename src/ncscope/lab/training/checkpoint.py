@@ -1,0 +1,94 @@
+"""A run's place on disk: written whole, read without unpickling."""
+
+import io
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ncscope.errors import InputError
+from ncscope.files import write_bytes
+from ncscope.lab.runs.disk import writing
+
+
+class Checkpoints:
+    """The one checkpoint of a part of a run; a newer one takes the older one's place.
+
+    Args:
+        path: The file.
+        seconds: How long to wait between two that are not asked for at the end of an epoch.
+    """
+
+    def __init__(self, path: Path, seconds: float = 60.0) -> None:
+        self.path, self.seconds = path, seconds
+        self._saved = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether the last one is older than the wait."""
+        return time.monotonic() - self._saved >= self.seconds
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Write a state: a crash at any moment leaves the older one or this one, whole.
+
+        Raises:
+            InputError: If it cannot be written, on a full disk for one; the older one stays.
+        """
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(self.path, _packed(state))
+        self._saved = time.monotonic()
+
+    def load(self) -> dict[str, Any] | None:
+        """The state, on the CPU; None if there is none.
+
+        Raises:
+            InputError: If the file is no checkpoint of tensors and plain values.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            return torch.load(self.path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise InputError(
+                expected="a checkpoint that ncscope wrote",
+                found=f"{self.path}: {type(error).__name__}",
+                fix="remove it to start this part of the run again",
+            ) from error
+
+    def clean(self) -> None:
+        """Remove what a save that was killed left behind; nobody else may be saving."""
+        for stale in self.path.parent.glob(f"{self.path.name}*.part"):
+            stale.unlink()
+
+    def check_space(self, state: dict[str, Any], to_come: int = 0) -> None:
+        """Refuse to start where two checkpoints, an older and a newer, do not fit on the disk.
+
+        Each with a tenth more for the rows that are to come.
+
+        Args:
+            state: As it is now.
+            to_come: Bytes by which it will grow.
+
+        Raises:
+            InputError: With the bytes needed, beside what is there already, and free.
+        """
+        with writing(self.path.parent):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        there = self.path.stat().st_size if self.path.exists() else 0
+        needed = 11 * (len(_packed(state)) + to_come) // 5 - there
+        free = shutil.disk_usage(self.path.parent).free
+        if free < needed:
+            raise InputError(
+                expected=f"{needed:,} bytes free for checkpoints in {self.path.parent}",
+                found=f"{free:,}",
+                fix="free some, or pass another --out",
+            )
+
+
+def _packed(state: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()

@@ -1,0 +1,197 @@
+"""A training run that can be stopped at any moment and taken up again."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.event_log import EventLog
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.checkpoint import Checkpoints
+from ncscope.lab.training.learner import Learner
+from ncscope.lab.training.loop import EpochEnd
+from ncscope.lab.training.optimisation import bytes_to_come
+from ncscope.probing.records import Row
+from ncscope.stats.distributed import share_of_first, sum_across_processes
+
+AfterStep = Callable[[], None]
+"""What the loop is to call after every step that does not end an epoch."""
+
+
+def resumable_rows(
+    learner: Learner,
+    epochs: Callable[[AfterStep], Iterator[EpochEnd]],
+    measured: Callable[[EpochEnd], list[Row]],
+    last: int,
+    work: Work,
+) -> Iterator[Row]:
+    """Train, measuring as asked, and keep the place now and then.
+
+    Args:
+        learner: What learns.
+        epochs: Trains it from where it stands, as `train` does.
+        measured: The rows of a moment, none if none is due; leaves the learner as it is.
+        last: The last epoch.
+        work: Where and with what. With a place, a run that was stopped goes on from its last
+            checkpoint, and first yields again the rows that it had.
+
+    Yields:
+        The rows, and an empty one after every epoch.
+
+    Raises:
+        InputError: If the disk has no room for checkpoints, or the one there is of another run.
+    """
+    keeper = _Keeper(learner, work)
+    restored = keeper.restored()
+    rows = restored or []
+    yield from rows
+    yield from ({} for _ in range(learner.epoch))
+    ends = epochs(lambda: keeper.save_if_due(rows))
+    if restored is not None and learner.batch == 0:
+        next(ends)  # what there was to measure is among the rows restored
+    for end in ends:
+        fresh = measured(end)
+        rows += fresh
+        if keeper.saves(bool(fresh) or end.epoch == last):
+            keeper.save(rows, fresh)
+        yield from fresh
+        if end.epoch:
+            yield {}
+
+
+class _Keeper:
+    """The checkpoint of a run: everything that it has yielded, and its learner.
+
+    Of several processes the first reads the clock, and writes; where it cannot, all stop.
+    """
+
+    def __init__(self, learner: Learner, work: Work) -> None:
+        self.learner, self.device = learner, work.fabric.device
+        self.first, self.alone = work.fabric.is_global_zero, work.fabric.world_size == 1
+        self.checkpoints: Checkpoints | None = None
+        self.log = EventLog(None)
+        if work.place is not None:
+            self.checkpoints = Checkpoints(work.place / "checkpoint.pt", work.seconds)
+
+    def restored(self) -> list[Row] | None:
+        """The rows of the last checkpoint, the learner put back to it; None if there is none."""
+        if self.checkpoints is None:
+            return None
+        state = self.checkpoints.load()
+        if state is not None:
+            self._restore(state)
+        self._agree(-1 if state is None else self.learner.step)
+        rows = None if state is None else list(state["rows"])
+        self._by_first(partial(self._make_ready, self.checkpoints, rows or []))
+        return rows
+
+    def saves(self, asked: bool) -> bool:
+        """Whether the place is to be saved at the end of an epoch: asked to, or it is time."""
+        return bool(self._of_first(int(asked or self._due)))
+
+    def save_if_due(self, rows: list[Row]) -> None:
+        """Save the place in the middle of an epoch, now and then, if there is one process.
+
+        Several have a sum of the loss each, and meet at the end of an epoch only.
+        """
+        if self.alone and self._due:
+            self.save(rows)
+
+    def save(self, rows: list[Row], fresh: Sequence[Row] = ()) -> None:
+        """Save the place, and log the rows that are new."""
+        if self.checkpoints is not None:
+            self._by_first(partial(self._write, self.checkpoints, rows, fresh))
+
+    @property
+    def _due(self) -> bool:
+        return self.checkpoints is not None and self.checkpoints.due
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Put the learner back.
+
+        Raises:
+            InputError: If the checkpoint is of something else.
+        """
+        assert self.checkpoints is not None
+        found = _difference(_layout(state.get("learner", {})), _layout(self.learner.state()))
+        if found:
+            raise InputError(
+                expected="a checkpoint of this network under these settings",
+                found=f"{found} in {self.checkpoints.path}",
+                fix="resume with the version that wrote it, or remove it to start this part again",
+            )
+        self.learner.load_state(state["learner"])
+        if not self.first:
+            self.learner.loss, self.learner.samples = 0.0, 0  # the first has them, for all
+
+    def _agree(self, place: int) -> None:
+        """Go on only if all processes stand at the same place.
+
+        Raises:
+            InputError: On all of them.
+        """
+        apart = place != self._of_first(place)
+        if sum_across_processes(torch.tensor(int(apart), device=self.device)):
+            raise InputError(
+                expected="the same checkpoint on every machine",
+                found="another, or none, on some of them",
+                fix="pass an --out that all of them see",
+            )
+
+    def _make_ready(self, checkpoints: Checkpoints, rows: Sequence[Row]) -> None:
+        checkpoints.clean()
+        checkpoints.check_space(self.learner.state(), bytes_to_come(self.learner.optimiser))
+        self.log = EventLog(checkpoints.path.parent / "tensorboard")
+        self.log.add(rows)
+
+    def _write(self, checkpoints: Checkpoints, rows: list[Row], fresh: Sequence[Row]) -> None:
+        checkpoints.save({"learner": self.learner.state(), "rows": rows})
+        self.log.add(fresh)
+
+    def _by_first(self, act: Callable[[], None]) -> None:
+        """Let the first process do what all depend on.
+
+        Raises:
+            InputError: On all of them, if the first cannot.
+        """
+        failure = None
+        if self.first:
+            try:
+                act()
+            except InputError as error:
+                failure = error
+        if self._of_first(int(failure is not None)):
+            raise failure or InputError(
+                expected="the first process to keep checkpoints",
+                found="that it cannot",
+                fix="see what it says",
+            )
+
+    def _of_first(self, number: int) -> int:
+        """The first process's number, told to all."""
+        if self.alone:
+            return number
+        told = torch.tensor(number, device=self.device)
+        share_of_first([told])
+        return int(told)
+
+
+def _layout(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What must agree for a state to be loaded: names, and shapes of tensors."""
+    tensors = {
+        f"{part}'s {name}": tuple(getattr(value, "shape", ()))
+        for part in ("model", "average", "memory", "place")
+        for name, value in (state.get(part) or {}).items()
+    }
+    groups = [len(group["params"]) for group in state.get("optimiser", {}).get("param_groups", [])]
+    return {"parts": sorted(state), "sizes of the optimiser's groups": groups} | tensors
+
+
+def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+    """The first thing in which a checkpoint's layout is not the learner's."""
+    for name in {**here, **there}:
+        if there.get(name) != here.get(name):
+            return f"{name}: {there.get(name, 'none')} there, {here.get(name, 'none')} here,"
+    return None

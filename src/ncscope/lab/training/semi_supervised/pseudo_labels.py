@@ -1,0 +1,70 @@
+"""A look at the pseudo-labels: how many are trusted, how many of those are right.
+
+The true labels of unlabelled images are read here, to be shown, and nowhere in training.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ncscope.data.images import Images
+from ncscope.data.loaders import measuring_loader
+from ncscope.lab.training.semi_supervised.thresholds import Trust
+from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
+from ncscope.lab.training.supervised import Bench
+from ncscope.losses.pseudo_labels import trusted
+from ncscope.models.forward import forward, logits_of
+from ncscope.models.measuring import measuring
+from ncscope.probing.records import Row
+from ncscope.stats.distributed import sum_across_processes
+
+_BATCH = 256
+
+
+def pseudo_label_row(bench: Bench, images: Images, trust: Trust) -> Row:
+    """The pseudo-labels of unlabelled images without augmentation, by the network in training.
+
+    Args:
+        bench: The run.
+        images: The unlabelled images.
+        trust: Its thresholds, which stay as they are.
+
+    Returns:
+        ``mask_rate``, the share that is trusted; ``pseudo_label_accuracy``, the share of right
+        ones among those trusted whose label is known, NaN if there are none; ``threshold``, the
+        largest, which is the global one; and by class ``threshold_0``... and ``histogram_0``...,
+        the share of the class among the trusted.
+    """
+    thresholds = trust.thresholds.to(bench.fabric.device)
+    fabric = bench.fabric
+    loader = measuring_loader(images, _BATCH, fabric.global_rank, fabric.world_size, bench.workers)
+    model, classes = bench.learner.model, bench.data.num_classes
+    counts = torch.zeros(classes + 3, dtype=torch.float64, device=fabric.device)
+    with measuring(model):
+        for batch in loader:
+            inputs, labels = fabric.to_device(batch)
+            counts += _counts(model, inputs, labels, thresholds)
+    *chosen, seen, known, right = sum_across_processes(counts).tolist()
+    picked = sum(chosen)
+    shares = [count / picked if picked else float("nan") for count in chosen]
+    return {
+        "mask_rate": picked / seen,
+        "pseudo_label_accuracy": right / known if known else float("nan"),
+        "threshold": float(thresholds.max()),
+        **{f"threshold_{k}": value for k, value in enumerate(thresholds.tolist())},
+        **{f"histogram_{k}": share for k, share in enumerate(shares)},
+    }
+
+
+def _counts(
+    model: nn.Module, inputs: Tensor, labels: Tensor, thresholds: Float[Tensor, " k"]
+) -> Float[Tensor, " k+3"]:
+    """Trusted pseudo-labels by class; images; trusted ones with a known label; right ones."""
+    probabilities = logits_of(forward(model, inputs)).float().softmax(dim=1)
+    mask = trusted(probabilities, thresholds)
+    given, known = probabilities.argmax(dim=1)[mask], labels[mask] != UNKNOWN
+    by_class = F.one_hot(given, len(thresholds)).sum(dim=0)
+    rest = torch.stack([mask.new_tensor(len(mask), dtype=torch.int64), known.sum(),
+                        (given == labels[mask]).sum()])  # fmt: skip
+    return torch.cat([by_class, rest]).double()

@@ -1,0 +1,165 @@
+"""Train a network on a few labelled images and many unlabelled ones, and measure it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ncscope.data.draws import stream_seed
+from ncscope.data.images import Images
+from ncscope.data.order import balanced_subset
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.loop import EpochEnd, train
+from ncscope.lab.training.resumable import AfterStep, resumable_rows
+from ncscope.lab.training.semi_supervised.objective import few_labels_objective
+from ncscope.lab.training.semi_supervised.pseudo_labels import pseudo_label_row
+from ncscope.lab.training.semi_supervised.settings import FewLabels
+from ncscope.lab.training.semi_supervised.streams import StreamBatches
+from ncscope.lab.training.semi_supervised.thresholds import Trust, trust
+from ncscope.lab.training.semi_supervised.unlabelled import unlabelled
+from ncscope.lab.training.semi_supervised.views import LabelledViews, Views, view_loader
+from ncscope.lab.training.supervised import Bench, layer_rows, prepared, probed
+from ncscope.probing.records import Row
+
+_LABELLED, _UNLABELLED, _STEPS = 4, 5, 6  # what a seed is for
+
+
+@dataclass(frozen=True)
+class FewLabelsBench:
+    """A run laid out.
+
+    Attributes:
+        settings: Of the run.
+        bench: Its data, of which the training images are the labelled ones; its learner.
+        unlabelled: The images to train on without labels.
+        trust: What decides on pseudo-labels.
+    """
+
+    settings: FewLabels
+    bench: Bench
+    unlabelled: Images
+    trust: Trust
+
+
+def few_labels_prepared(settings: FewLabels, work: Work) -> FewLabelsBench:
+    """Data loaded, labelled images chosen, network built, nothing trained.
+
+    Args:
+        settings: Of the run.
+        work: Where data are, and what to train on.
+
+    Raises:
+        InputError: As `prepared`; or if the classes cannot have equally many labels.
+    """
+    bench = prepared(settings, work)
+    with work.fabric.rank_zero_first(local=True):
+        images = unlabelled(bench.data, work.data, work.download)
+    deciding = trust(settings, bench.data.num_classes).to(bench.fabric.device)
+    bench.learner.memory = deciding
+    few = bench.data.balanced(settings.labels, settings.seed)
+    return FewLabelsBench(settings, replace(bench, data=few), images, deciding)
+
+
+def few_labels_rows(settings: FewLabels, work: Work) -> Iterator[Row]:
+    """Train, measuring held-out images and pseudo-labels at the epochs that are due.
+
+    Args:
+        settings: Of the run.
+        work: Where and with what; see `resumable_rows`.
+
+    Yields:
+        At a measured epoch a row of the moving average on held-out images, and, if unlabelled
+        images are used, one of `pseudo_label_row`; and an empty one after every epoch.
+
+    Raises:
+        InputError: As `few_labels_prepared`, or if the disk has no room for checkpoints.
+    """
+    return few_labels_bench_rows(few_labels_prepared(settings, work), work)
+
+
+def few_labels_bench_rows(run: FewLabelsBench, work: Work) -> Iterator[Row]:
+    """`few_labels_rows` of a run that is laid out; afterwards its learner has learnt."""
+    measured = partial(_measured, run)
+    last = run.settings.optimisation.epochs
+    return resumable_rows(run.bench.learner, partial(_epochs, run), measured, last, work)
+
+
+def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Row]:
+    bench, settings = run.bench, run.settings
+    if end.epoch not in settings.due:
+        return []
+    when: Row = {"step": end.step, "epoch": end.epoch}
+    found = probed(bench, bench.learner.evaluated, bench.data.test)
+    rows = layer_rows(when | {"split": "test"}, found.record)
+    if "accuracy" in rows[-1]:
+        rows[-1]["error"] = 1 - float(rows[-1]["accuracy"])
+    if settings.method != "supervised":
+        where: Row = {"split": "unlabelled", "layer": "pseudo-labels"}
+        loss: Row = {} if end.epoch == 0 else {"loss": end.loss}
+        rows.append(when | where | loss | pseudo_label_row(bench, looked_at(run), run.trust))
+    return rows
+
+
+def looked_at(run: FewLabelsBench) -> Images:
+    """The unlabelled images whose pseudo-labels rows are of.
+
+    Where only some are wanted, random ones: their labels, of which most may be unknown, decide
+    nothing.
+
+    Args:
+        run: Of which.
+
+    Raises:
+        InputError: If more are wanted than there are.
+    """
+    size = run.settings.measured
+    if size is None:
+        return run.unlabelled
+    alike = torch.zeros_like(run.unlabelled.labels)
+    return run.unlabelled.subset(balanced_subset(alike, size, seed=0))
+
+
+def _epochs(run: FewLabelsBench, after_step: AfterStep) -> Iterator[EpochEnd]:
+    settings, bench = run.settings, run.bench
+    return train(
+        bench.fabric,
+        bench.learner,
+        _Batches(run),
+        few_labels_objective(settings, run.trust, bench.data.num_classes, bench.fabric.device),
+        settings.optimisation.epochs,
+        accumulate=settings.optimisation.accumulate,
+        seed=stream_seed(settings.steps_seed, _STEPS),
+        after_step=after_step,
+    )
+
+
+class _Batches:
+    """This process's batches of an epoch, from one of it on: views in order, then labels."""
+
+    def __init__(self, run: FewLabelsBench) -> None:
+        kind, size = run.settings.views, run.settings.optimisation.batch_size
+        labelled = LabelledViews(run.bench.data.train, kind, ("weak",))
+        self._streams = [self._stream(run, labelled, size, _LABELLED)]
+        if run.settings.method != "supervised":
+            many, both = size * run.settings.ratio, Views(run.unlabelled, kind, ("weak", "strong"))
+            self._streams.append(self._stream(run, both, many, _UNLABELLED))
+        self._loaders = [
+            view_loader(views, order, run.bench.workers) for views, order in self._streams
+        ]
+
+    @staticmethod
+    def _stream(
+        run: FewLabelsBench, views: Views, size: int, purpose: int
+    ) -> tuple[Views, StreamBatches]:
+        settings, fabric = run.settings, run.bench.fabric
+        seed = stream_seed(settings.steps_seed, purpose)
+        place = fabric.global_rank, fabric.world_size
+        return views, StreamBatches(len(views), size, settings.steps_per_epoch, seed, *place)
+
+    def __call__(self, epoch: int, first: int) -> Iterator[tuple[Tensor, ...]]:
+        for _, order in self._streams:
+            order.begin(epoch, first)
+        for (*few, labels), *rest in zip(*self._loaders, strict=True):
+            yield (*few, *(view for views in rest for view in views), labels)

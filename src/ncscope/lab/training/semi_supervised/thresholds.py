@@ -1,0 +1,142 @@
+"""Which pseudo-labels are trusted: by a constant threshold, or FreeMatch's adaptive ones."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from ncscope.lab.training.semi_supervised.settings import FewLabels
+from ncscope.losses.pseudo_labels import class_thresholds, trusted
+from ncscope.stats.distributed import sum_across_processes
+
+
+class PseudoLabels(NamedTuple):
+    """What a network says of weak views.
+
+    Attributes:
+        labels: Of each.
+        trusted: Which of them to train on.
+    """
+
+    labels: Int[Tensor, " n"]
+    trusted: Bool[Tensor, " n"]
+
+
+class FixedThreshold(nn.Module):
+    """FixMatch's: one confidence for all classes, at all times. It remembers nothing.
+
+    Attributes:
+        thresholds: Of each class.
+
+    Args:
+        num_classes: Of the data.
+        threshold: The least confidence that is trusted.
+
+    Example:
+        >>> FixedThreshold(2)(torch.tensor([[0.97, 0.03], [0.4, 0.6]])).trusted
+        tensor([ True, False])
+    """
+
+    thresholds: Tensor
+
+    def __init__(self, num_classes: int, threshold: float = 0.95) -> None:
+        super().__init__()
+        constant = torch.full((num_classes,), threshold)
+        self.register_buffer("thresholds", constant, persistent=False)
+
+    def forward(self, probabilities: Float[Tensor, "n k"]) -> PseudoLabels:
+        """Pseudo-labels from softmax outputs on weak views."""
+        return PseudoLabels(probabilities.argmax(dim=1), trusted(probabilities, self.thresholds))
+
+
+class AdaptiveThresholds(nn.Module):
+    r"""FreeMatch's: moving averages of what the network says, and thresholds from them.
+
+    After each batch, with $m$ the decay and $1/C$ at the start:
+    $\tau_t=m\tau_{t-1}+(1-m)\frac1n\sum_i\max_cq_{ic}$,
+    $\tilde p_t=m\tilde p_{t-1}+(1-m)\frac1n\sum_iq_i$,
+    $\tilde h_t=m\tilde h_{t-1}+(1-m)\operatorname{Hist}_n(\hat q)$.
+    Source: FreeMatch (5), (6), (10); TorchSSL starts at $1/C$, too. Batch means are those of all
+    processes together.
+
+    Attributes:
+        confidence: $\tau$.
+        probabilities: $\tilde p$.
+        histogram: $\tilde h$.
+
+    Args:
+        num_classes: $C$.
+        decay: $m$.
+        limits: Least and largest global threshold; the averages themselves are free.
+        mask_first: Trust by the averages as they were before the batch.
+
+    Example:
+        >>> adaptive = AdaptiveThresholds(2, decay=0.5)
+        >>> adaptive(torch.tensor([[0.9, 0.1], [0.6, 0.4]])).trusted
+        tensor([ True, False])
+        >>> adaptive.thresholds
+        tensor([0.6250, 0.3750])
+    """
+
+    confidence: Tensor
+    probabilities: Tensor
+    histogram: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        decay: float = 0.999,
+        limits: tuple[float, float] = (0.0, 1.0),
+        mask_first: bool = False,
+    ) -> None:
+        super().__init__()
+        self._decay, self._limits, self._mask_first = decay, limits, mask_first
+        start = torch.full((num_classes,), 1 / num_classes)
+        self.register_buffer("confidence", start[0].clone())
+        self.register_buffer("probabilities", start.clone())
+        self.register_buffer("histogram", start.clone())
+
+    @property
+    def thresholds(self) -> Float[Tensor, " k"]:
+        """Of each class."""
+        return class_thresholds(self.confidence.clamp(*self._limits), self.probabilities)
+
+    @torch.no_grad()
+    def forward(self, probabilities: Float[Tensor, "n k"]) -> PseudoLabels:
+        """Pseudo-labels from softmax outputs on weak views, which the averages take in.
+
+        The averages take them in first, unless it was asked for otherwise: the paper's algorithm
+        has that order, and public code too.
+        """
+        before = self.thresholds
+        self._update(probabilities)
+        thresholds = before if self._mask_first else self.thresholds
+        return PseudoLabels(probabilities.argmax(dim=1), trusted(probabilities, thresholds))
+
+    def _update(self, probabilities: Float[Tensor, "n k"]) -> None:
+        confidence, labels = probabilities.max(dim=1)
+        given = F.one_hot(labels, probabilities.shape[1]).to(probabilities)
+        count = confidence.new_tensor([len(confidence)])
+        sums = [confidence.sum()[None], probabilities.sum(dim=0), given.sum(dim=0), count]
+        total = sum_across_processes(torch.cat(sums))
+        means = (total[:-1] / total[-1]).split([1, *2 * [probabilities.shape[1]]])
+        for average, mean in zip(self.buffers(), means, strict=True):
+            average.lerp_(mean.reshape(average.shape), 1 - self._decay)
+
+
+Trust = FixedThreshold | AdaptiveThresholds
+
+
+def trust(settings: FewLabels, num_classes: int) -> Trust:
+    """What decides which pseudo-labels are trusted, as the settings say, at its start.
+
+    Args:
+        settings: Of the run.
+        num_classes: Of the data.
+    """
+    if settings.method == "fixmatch":
+        return FixedThreshold(num_classes, settings.threshold)
+    limits = settings.least_threshold, settings.most_threshold
+    return AdaptiveThresholds(num_classes, settings.memory, limits, settings.mask_first)

@@ -1,0 +1,92 @@
+"""The settings of one supervised training run."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ncscope.data.preprocessing import Augmentation
+from ncscope.lab.training.loop import log_spaced_epochs
+from ncscope.lab.training.optimisation import Optimisation
+
+
+class Training(BaseModel):
+    """One training run, and what is measured of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: str = Field(description="Data set, by its name in the catalogue.")
+    network: str = Field(description="Network, by its name in the catalogue.")
+    augmentation: Augmentation = Field("none", description="Of the training images.")
+    normalisation: Literal["own", "imagenet"] = Field("own", description="Of the pixels.")
+    image_size: int | None = Field(None, ge=1, description="Pixels a side; default the set's.")
+    loss: Literal["cross-entropy", "mse"] = Field("cross-entropy", description="Of the logits.")
+    mixing: bool = Field(False, description="MixUp or CutMix of batches; for cross-entropy.")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Of cross-entropy.")
+    temperature: float = Field(1.0, gt=0, description="Of cross-entropy's softmax.")
+    mutual_information: float = Field(
+        0.0, ge=0, description="Weight, in the loss, of minus MI of features and heads."
+    )
+    entropy_difference: float = Field(
+        0.0, ge=0, description="Weight, in the loss, of features' and heads' entropy difference."
+    )
+    within_class_cosine: float = Field(
+        0.0, ge=0, description="Weight, in the loss, of the cosine similarity within classes."
+    )
+    head: Literal["linear", "simplex"] = Field(
+        "linear", description="Trained, or fixed to a simplex."
+    )
+    bias: bool = Field(True, description="Whether the classifier has a bias.")
+    optimisation: Optimisation = Field(Optimisation(), description="How to train.")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="Of generated data, weights, order, augmentation, dropout."
+    )
+    order_seed: int | None = Field(
+        None, ge=0, lt=2**63, description="Of order, augmentation and dropout; default the seed."
+    )
+    measurements: int = Field(
+        12, ge=2, description="About how many epochs to measure at, log-spaced."
+    )
+    every: int | None = Field(
+        None, ge=1, description="Measure after each so many epochs; default log-spaced."
+    )
+    balanced: int | None = Field(
+        None, ge=2, description="Training images in all, equally many of each class; default all."
+    )
+    measured: int | None = Field(
+        None, ge=2, description="Training images to measure, as many of each class; default all."
+    )
+    layers: tuple[str, ...] | None = Field(
+        None, description="Layers to measure besides the last, by name or pattern; default blocks."
+    )
+    groups: tuple[str, ...] = Field(
+        ("nc1", "nc2", "nc3", "nc4", "pfc"), description="Groups of metrics of the last layer."
+    )
+    layer_groups: tuple[str, ...] = Field(("pfc",), description="Of the other layers.")
+
+    @model_validator(mode="after")
+    def _labels_are_there(self) -> "Training":
+        if self.mixing and (self.adds_to_loss or self.loss == "mse"):
+            msg = "no mixing with losses that need each image's one class"
+            raise ValueError(msg)
+        if self.loss == "mse" and (self.temperature != 1 or self.label_smoothing):
+            msg = "temperature and label_smoothing with cross-entropy only"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def adds_to_loss(self) -> bool:
+        """Whether the loss has terms of the features."""
+        return any((self.mutual_information, self.entropy_difference, self.within_class_cosine))
+
+    @property
+    def steps_seed(self) -> int:
+        """What order, augmentation and dropout draw from."""
+        return self.seed if self.order_seed is None else self.order_seed
+
+    @property
+    def due(self) -> list[int]:
+        """Epochs to measure at, the first and the last among them."""
+        epochs = self.optimisation.epochs
+        if self.every is not None:
+            return [*range(0, epochs, self.every), epochs]
+        return log_spaced_epochs(epochs, self.measurements)

@@ -1,0 +1,256 @@
+"""Train a network on a labelled data set, and measure its collapse along the way."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import nn
+from torch.utils.data import DataLoader
+
+from ncscope.data.catalogue import load
+from ncscope.data.draws import stream_seed
+from ncscope.data.images import ImageData, Images
+from ncscope.data.loaders import measuring_loader, training_loader
+from ncscope.data.order import EpochBatches, check_shares
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.learner import Learner
+from ncscope.lab.training.loop import EpochEnd, normalising_together, train
+from ncscope.lab.training.objectives import objective
+from ncscope.lab.training.optimisation import learner
+from ncscope.lab.training.resumable import AfterStep, resumable_rows
+from ncscope.lab.training.settings import Training
+from ncscope.models.networks.catalogue import build, tapped_layers
+from ncscope.probing.model import Probed, ProbeOptions, probe_model
+from ncscope.probing.records import ProbeRecord, Row
+
+INFORMATION_BATCH = 64
+"""Samples a batch of INFO's estimates, which stand in the rows beside the exact values."""
+
+_WEIGHTS, _STEPS = 2, 3  # what a seed is for
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A run laid out: data, learner, processes.
+
+    Attributes:
+        settings: Of the run.
+        fabric: Its processes.
+        data: The data set.
+        learner: The network in training.
+        workers: Processes that read ahead.
+    """
+
+    settings: Training
+    fabric: Fabric
+    data: ImageData
+    learner: Learner
+    workers: int = 0
+
+
+Extra = Callable[[Bench, EpochEnd], list[Row]]
+"""Rows on a run at a measured epoch; whatever it does leaves the learner as it was."""
+
+
+def _nothing(bench: Bench, end: EpochEnd) -> list[Row]:
+    return []
+
+
+def prepared(settings: Training, work: Work) -> Bench:
+    """Data loaded, network built, nothing trained.
+
+    Args:
+        settings: Of the run.
+        work: Where data are, and what to train on.
+
+    Raises:
+        InputError: If data are missing, or fewer than asked for or than there are processes, or
+            a name is not in its catalogue.
+    """
+    with work.fabric.rank_zero_first(local=True):  # one process a machine downloads
+        data = load(
+            settings.data,
+            work.data,
+            download=work.download,
+            augmentation=settings.augmentation,
+            size=settings.image_size,
+            normalisation=settings.normalisation,
+            seed=settings.seed,
+        )
+    if settings.balanced is not None:
+        data = data.balanced(settings.balanced, settings.seed)
+    measured = settings.measured or len(data.train)
+    sizes = {"training images to measure": measured, "held-out images": len(data.test)}
+    check_shares(sizes, work.fabric.world_size)
+    channels, size, _ = data.shape
+    torch.default_generator.manual_seed(stream_seed(settings.seed, _WEIGHTS))
+    model = build(
+        settings.network,
+        data.num_classes,
+        in_channels=channels,
+        image_size=size,
+        head=settings.head,
+        bias=settings.bias,
+    )
+    fabric = work.fabric
+    model = normalising_together(model.to(fabric.device), fabric.device, fabric.world_size)
+    return Bench(settings, fabric, data, learner(model, settings.optimisation), work.workers)
+
+
+def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> Iterator[Row]:
+    """Train, measuring the training and the held-out images at the epochs that are due.
+
+    Args:
+        settings: Of the run.
+        work: Where and with what; see `resumable_rows`.
+        extra: What else to measure at those epochs.
+
+    Yields:
+        A row for every layer, split and measured epoch, and an empty one after every epoch.
+
+    Raises:
+        InputError: As `prepared`, or if the disk has no room for checkpoints.
+    """
+    return bench_rows(prepared(settings, work), work, extra)
+
+
+def bench_rows(bench: Bench, work: Work, extra: Extra = _nothing) -> Iterator[Row]:
+    """`training_rows` of a run that is laid out; afterwards its learner has learnt.
+
+    Args:
+        bench: The run, nothing of it done.
+        work: Where to keep the place.
+        extra: As of `training_rows`.
+
+    Yields:
+        As `training_rows`.
+
+    Raises:
+        InputError: If the disk has no room for checkpoints.
+    """
+    settings = bench.settings
+
+    def measured(end: EpochEnd) -> list[Row]:
+        due = end.epoch in settings.due
+        return [*measured_rows(bench, end), *extra(bench, end)] if due else []
+
+    last = settings.optimisation.epochs
+    return resumable_rows(bench.learner, partial(_epochs, bench), measured, last, work)
+
+
+def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
+    """Every layer on training and held-out images; at the end the geodesic and the spectra.
+
+    Args:
+        bench: The run.
+        end: Where it stands.
+    """
+    settings, model = bench.settings, bench.learner.evaluated
+    images = bench.data.train
+    if settings.measured is not None:
+        images = images.balanced(settings.measured)
+    train_set = probed(bench, model, images)
+    test_set = probed(bench, model, bench.data.test, train_set)
+    when: Row = {"step": end.step, "epoch": end.epoch}
+    loss: Row = {} if end.epoch == 0 else {"loss": end.loss}
+    rows = layer_rows(when | {"split": "train"} | loss, train_set.record)
+    rows += layer_rows(when | {"split": "test"}, test_set.record)
+    if end.epoch == settings.optimisation.epochs:
+        rows += _line_rows(when, train_set.record)
+        rows += _spectrum_rows(when, train_set.record)
+    return rows
+
+
+def probed(
+    bench: Bench, model: nn.Module, images: Images, reference: Probed | None = None
+) -> Probed:
+    """A model of the run's kind, measured as the run's settings say.
+
+    Args:
+        bench: The run.
+        model: Its network, or one made from it.
+        images: To measure on.
+        reference: Of the training set, whose class means decide; default the images' own.
+    """
+    settings, fabric = bench.settings, bench.fabric
+    options = ProbeOptions(
+        layers=tapped_layers(model) if settings.layers is None else settings.layers,
+        groups=settings.groups,
+        layer_groups=settings.layer_groups,
+        weight_decay=settings.optimisation.decay_of_loss,
+        information_batch=INFORMATION_BATCH,
+    )
+    size = settings.optimisation.batch_size
+    loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size, bench.workers)
+    known = None if reference is None else reference.statistics
+    return probe_model(model, loader, options, known)
+
+
+def layer_rows(when: Row, record: ProbeRecord) -> list[Row]:
+    """A row a layer, with its place on the path where it has one.
+
+    Args:
+        when: What all the rows have.
+        record: What was measured.
+    """
+    places = dict(zip(record.comparable, record.relative_position, strict=False))
+    return [
+        when
+        | {"layer": layer.layer}
+        | ({"relative_position": places[layer.layer]} if layer.layer in places else {})
+        | dict(layer.metrics)
+        for layer in record.layers
+    ]
+
+
+def _line_rows(when: Row, record: ProbeRecord) -> list[Row]:
+    """PFC1-3 on the straight line from the first comparable layer to the last."""
+    line = record.geodesic
+    if line is None:
+        return []
+    points = zip(line.t, line.pfc1, line.pfc2, line.pfc3, strict=True)
+    where: Row = when | {"split": "line", "layer": "line"}
+    return [where | {"t": t, "pfc1": a, "pfc2": b, "pfc3": c} for t, a, b, c in points]
+
+
+def _spectrum_rows(when: Row, record: ProbeRecord) -> list[Row]:
+    """The last layer's covariance eigenvalues, a row an index; none unless they were asked for."""
+    spectra = record.layers[-1].spectra
+    between, total = spectra.get("between", []), spectra.get("total", [])
+    where: Row = when | {"split": "spectrum", "layer": "spectrum"}
+    return [
+        where
+        | {"index": place + 1, "total": value}
+        | ({"between": between[place]} if place < len(between) else {})
+        for place, value in enumerate(total)
+    ]
+
+
+def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:
+    settings, fabric = bench.settings.optimisation, bench.fabric
+    order = EpochBatches(
+        len(bench.data.train),
+        settings.batch_size,
+        bench.settings.steps_seed,
+        fabric.global_rank,
+        fabric.world_size,
+    )
+    loader = training_loader(bench.data.train, order, bench.workers)
+
+    def batches(epoch: int, first: int) -> DataLoader[Any]:
+        order.begin(epoch, first)
+        return loader
+
+    return train(
+        fabric,
+        bench.learner,
+        batches,
+        objective(bench.settings, bench.data.num_classes, fabric.device),
+        settings.epochs,
+        accumulate=settings.accumulate,
+        seed=stream_seed(bench.settings.steps_seed, _STEPS),
+        after_step=after_step,
+    )

@@ -1,0 +1,1 @@
+"""Networks of the papers' experiments, and the catalogue of their names."""

@@ -1,0 +1,136 @@
+"""The networks of the experiments by name. A network's library is imported when it is built."""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Literal, get_args
+
+import torch
+from torch import nn
+
+from ncscope.errors import InputError
+from ncscope.models.layers import residual_blocks
+from ncscope.models.networks.fixed_head import FixedSimplexHead
+
+Builder = Callable[[int, int, int], nn.Module]
+HeadKind = Literal["linear", "simplex"]
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "resnet": ("resnet18", "resnet34", "resnet50"),
+    "vgg": ("vgg11", "vgg13", "small-vgg"),
+    "densenet": ("densenet40", "densenet100", "densenet201", "densenet250", "small-densenet"),
+    "wide_resnet": (
+        "wrn-28-2",
+        "wrn-28-8",
+        "wrn-28-2-ssl",
+        "wrn-28-8-ssl",
+        "wrn-37-2",
+        "small-wrn",
+    ),
+    "vision_transformer": ("deit-tiny", "deit-small", "small-vit"),
+    "residual_conv": (
+        "pfc-mnist",
+        "pfc-fashion-mnist",
+        "pfc-cifar10",
+        "pfc-stl10",
+        "pfc-cifar100",
+        "small-residual",
+        "small-conv",
+        "small-resnet",
+        "small-resnet-no-norm",
+    ),
+}
+"""Names by the module of ``ncscope.models.networks`` whose ``BUILDERS`` make them."""
+
+NAMES: Mapping[str, str] = {name: family for family, names in FAMILIES.items() for name in names}
+"""The family of each name."""
+
+
+def build(
+    name: str,
+    num_classes: int,
+    *,
+    in_channels: int = 3,
+    image_size: int = 32,
+    head: HeadKind = "linear",
+    bias: bool = True,
+) -> nn.Module:
+    """A network of the papers, or a small one of the same kind, initialised afresh.
+
+    Weights come from torch's global generator.
+
+    Args:
+        name: One of `NAMES`.
+        num_classes: Number of classes.
+        in_channels: Channels of the images.
+        image_size: Pixels a side. ResNets, VGGs and DenseNets for images below 64 pixels have
+            the stem, and VGGs the classifier, of networks for CIFAR.
+        head: ``"linear"``, or ``"simplex"`` for `FixedSimplexHead`, a classifier that is not
+            trained.
+        bias: Whether a linear head has a bias; a fixed one never has.
+
+    Returns:
+        A network that returns logits; see `tapped_layers` for what to measure in it.
+
+    Raises:
+        InputError: An unknown name or head, a size below 1, images that do not divide into a
+            transformer's patches, or features too few for a simplex.
+
+    Example:
+        >>> net = build("small-resnet", 10, in_channels=1, image_size=8, bias=False)
+        >>> net(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
+    """
+    _check(name, head, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+    builders: Mapping[str, Builder] = import_module(
+        f"ncscope.models.networks.{NAMES[name]}"
+    ).BUILDERS
+    model = builders[name](num_classes, in_channels, image_size)
+    _set_head(model, head, bias)
+    return model
+
+
+def tapped_layers(model: nn.Module) -> list[str]:
+    """What to measure in a network besides the head's input: its blocks, or its poolings.
+
+    Args:
+        model: Any module.
+
+    Returns:
+        Names as of `residual_blocks`; for a network without any, such as VGG, those of its max
+        poolings, each the end of a group of convolutions. In forward order.
+
+    Example:
+        >>> tapped_layers(build("small-vgg", 10, image_size=8))
+        ['features.3', 'features.10']
+    """
+    blocks = residual_blocks(model)
+    pooled = (name for name, module in model.named_modules() if isinstance(module, nn.MaxPool2d))
+    return blocks or list(pooled)
+
+
+def _check(name: str, head: str, **sizes: int) -> None:
+    for kind, value, known in (("network", name, list(NAMES)), ("head", head, get_args(HeadKind))):
+        if value not in known:
+            (nearest,) = get_close_matches(value.lower(), known, n=1, cutoff=0.0)
+            expected = f"a {kind} of {', '.join(known)}"
+            raise InputError(expected=expected, found=repr(value), fix=f"the nearest is {nearest}")
+    for what, size in sizes.items():
+        if size < 1:
+            raise InputError(
+                expected=f"{what} of at least 1", found=str(size), fix=f"pass a positive {what}"
+            )
+
+
+def _set_head(model: nn.Module, head: HeadKind, bias: bool) -> None:
+    """Every network here registers its classifier as the last of its linear layers."""
+    linear = [(name, module) for name, module in model.named_modules() if type(module) is nn.Linear]
+    name, classifier = linear[-1]
+    if head == "simplex":
+        # torch's own generator, as for every other weight
+        sizes = classifier.in_features, classifier.out_features
+        fixed = FixedSimplexHead(*sizes, torch.default_generator)
+        parent, _, child = name.rpartition(".")
+        setattr(model.get_submodule(parent), child, fixed)
+    elif not bias:
+        classifier.register_parameter("bias", None)

@@ -1,0 +1,154 @@
+"""DenseNets of Huang et al.: torchvision's with bottlenecks and compression, and the plain one."""
+
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torchvision.models.densenet import DenseNet
+
+from ncscope.models.networks.stems import is_small, stem_convolution
+
+
+def densenet(
+    num_classes: int,
+    in_channels: int,
+    image_size: int,
+    *,
+    growth: int,
+    layers: tuple[int, ...],
+    stem: int,
+    saves_memory: bool = False,
+) -> nn.Module:
+    """DenseNet-BC: bottleneck layers, and transitions that halve the channels.
+
+    Source: Huang, Liu, van der Maaten, Weinberger 2017, table 1 and section 3, from torchvision.
+    Small images get the stem of their CIFAR networks: one 3 x 3 convolution, nothing else. No
+    dropout (Papyan, Han and Donoho 2020). Convolutions start from He's normal distribution over
+    the fan in.
+
+    Args:
+        num_classes: Number of classes.
+        in_channels: Channels of the images.
+        image_size: Pixels a side.
+        growth: Channels that each layer adds.
+        layers: Layers of each dense block.
+        stem: Channels after the first convolution.
+        saves_memory: Whether concatenations are computed again for the backward pass.
+
+    Example:
+        >>> net = densenet(10, 1, 8, growth=8, layers=(3, 3), stem=16)
+        >>> net(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
+    """
+    model = DenseNet(growth, layers, stem, num_classes=num_classes, memory_efficient=saves_memory)
+    model.features.conv0 = stem_convolution(in_channels, stem, image_size)
+    nn.init.kaiming_normal_(model.features.conv0.weight)
+    if is_small(image_size):
+        for name in ("norm0", "relu0", "pool0"):
+            delattr(model.features, name)
+    return model
+
+
+class PlainDenseLayer(nn.Module):
+    """Appends to the channels what one convolution makes of them all, normalised and rectified.
+
+    Source: Huang et al. 2017, section 3.
+
+    Args:
+        in_channels: Channels so far.
+        growth: Channels to add.
+    """
+
+    def __init__(self, in_channels: int, growth: int) -> None:
+        super().__init__()
+        self.new = nn.Sequential(
+            nn.BatchNorm2d(in_channels),
+            nn.ReLU(),
+            nn.Conv2d(in_channels, growth, 3, padding=1, bias=False),
+        )
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h w"]:
+        """The input with the new channels after its own."""
+        return torch.cat([x, self.new(x)], dim=1)
+
+
+class PlainDenseBlock(nn.ModuleDict):
+    """Layers at one resolution, each reading all that came before: one unit, as in torchvision.
+
+    Args:
+        in_channels: Channels of the input.
+        growth: Channels that each layer adds.
+        layers: Number of layers.
+    """
+
+    def __init__(self, in_channels: int, growth: int, layers: int) -> None:
+        chain = (PlainDenseLayer(in_channels + i * growth, growth) for i in range(layers))
+        super().__init__({f"layer{i + 1}": layer for i, layer in enumerate(chain)})
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h w"]:
+        """The input with the channels of every layer after its own."""
+        for layer in self.values():
+            x = layer(x)
+        return x
+
+
+class PlainDenseNet(nn.Module):
+    """DenseNet without bottlenecks or compression, for small images.
+
+    Source: Huang et al. 2017, table 2, first of the DenseNets: depth 40 and growth 12, "1.0M"
+    parameters. Initialised as `densenet`.
+
+    Args:
+        num_classes: Number of classes.
+        in_channels: Channels of the images.
+        growth: Channels that each layer adds.
+        layers: Layers of each of the three dense blocks.
+    """
+
+    def __init__(self, num_classes: int, in_channels: int, growth: int, layers: int) -> None:
+        super().__init__()
+        channels = 16
+        self.stem = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
+        self.features = nn.Sequential()
+        for block in range(3):
+            if block:
+                self.features.append(_transition(channels))
+            self.features.append(PlainDenseBlock(channels, growth, layers))
+            channels += layers * growth
+        self.norm = nn.BatchNorm2d(channels)
+        self.classifier = nn.Linear(channels, num_classes)
+        self.apply(_initialise)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+        """Logits of the last map, normalised, rectified and averaged over space."""
+        maps = torch.relu(self.norm(self.features(self.stem(x))))
+        logits: Tensor = self.classifier(maps.mean(dim=(2, 3)))
+        return logits
+
+
+def _transition(channels: int) -> nn.Sequential:
+    convolution = nn.Conv2d(channels, channels, 1, bias=False)
+    return nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), convolution, nn.AvgPool2d(2))
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Conv2d):
+        nn.init.kaiming_normal_(module.weight)
+    elif isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)
+
+
+def _densenet40(num_classes: int, in_channels: int, image_size: int) -> nn.Module:
+    """Depth 40: the stem, three blocks of 12, two transitions, the classifier."""
+    return PlainDenseNet(num_classes, in_channels, growth=12, layers=12)
+
+
+BUILDERS = {
+    "densenet40": _densenet40,
+    "densenet100": partial(densenet, growth=12, layers=(16,) * 3, stem=24),
+    "densenet201": partial(densenet, growth=32, layers=(6, 12, 48, 32), stem=64, saves_memory=True),
+    "densenet250": partial(densenet, growth=24, layers=(41,) * 3, stem=48, saves_memory=True),
+    "small-densenet": partial(densenet, growth=8, layers=(3, 3), stem=16),
+}
+"""Networks by name."""

@@ -1,1 +1,0 @@
-"""One file an experiment: source, cost, claims, figures."""

@@ -1,1 +1,0 @@
-"""Models that stand in for a network: objectives over free matrices, and their minimisers."""

@@ -1,1 +1,0 @@
-"""Train classifiers with collapse in view: data, the loop, run folders."""

@@ -1,1 +1,0 @@
-"""Labelled images: named sets, the papers' preprocessing, orders that depend on seed and epoch."""

@@ -1,0 +1,73 @@
+"""Names, sizes and normalisations of data sets that need no files."""
+
+import pytest
+import torch
+
+from ncscope.data.catalogue import CATALOGUE, load
+from ncscope.errors import InputError
+from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
+
+MADE = {
+    "digits": (10, (1, 8, 8), 1437, 360),
+    "warped-digits": (10, (1, 16, 16), 2000, 1000),
+    "patterns": (10, (3, 16, 16), 2000, 1000),
+    "patterns-20": (20, (3, 16, 16), 2000, 1000),
+}
+
+VARIANTS = {
+    "warped-digits-0-4": (5, (1, 16, 16), 1000, 500),
+    "warped-digits-5-9": (5, (1, 16, 16), 1000, 500),
+    "clear-patterns": (10, (3, 16, 16), 2000, 1000),
+}
+
+
+def stacked(images) -> torch.Tensor:
+    return torch.stack([images[i][0] for i in range(len(images))])
+
+
+@pytest.mark.parametrize("name", MADE | VARIANTS)
+def test_sizes(name):
+    data = load(name)
+    found = data.num_classes, data.shape, len(data.train), len(data.test)
+    assert found == (MADE | VARIANTS)[name]
+    assert data.train[0][0].shape == data.test[0][0].shape == data.shape
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_generated_sets_are_standardised_by_their_training_pixels(name):
+    pixels = stacked(load(name, seed=1).train)
+    torch.testing.assert_close(
+        pixels.mean((0, 2, 3)), torch.zeros(len(pixels[0])), atol=1e-4, rtol=0
+    )
+    torch.testing.assert_close(pixels.std((0, 2, 3)), torch.ones(len(pixels[0])), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_seed_makes_the_set(name):
+    one, again, other = (load(name, seed=seed).test for seed in (3, 3, 4))
+    assert torch.equal(one[0][0], again[0][0])
+    assert not torch.equal(stacked(one), stacked(other))
+
+
+def test_imagenets_normalisation():
+    own, theirs = load("patterns"), load("patterns", normalisation="imagenet")
+    assert not torch.allclose(own.train[0][0], theirs.train[0][0], atol=0.1)
+    with pytest.raises(InputError, match="pass normalisation own"):
+        load("digits", normalisation="imagenet")
+
+
+def test_a_larger_input():
+    assert load("digits", size=16).shape == (1, 16, 16)
+    with pytest.raises(InputError, match="at least 8 pixels a side for digits, found 7"):
+        load("digits", size=7)
+
+
+def test_an_unknown_name_lists_the_known():
+    with pytest.raises(InputError, match=r"found 'imagenett'; pass one of .*imagenet, "):
+        load("imagenett")
+
+
+def test_every_policy_and_statistic_is_of_the_right_kind():
+    for name, entry in CATALOGUE.items():
+        assert (entry.statistics is None) == (name in MADE | VARIANTS)
+        assert (entry.native is None) == (name in {"imagenet", *DOWNSTREAM_WRITERS})

@@ -1,0 +1,53 @@
+"""Folders of images: which splits they have, and how their classes are numbered."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ncscope.data.folders import class_names, read_folder, splits_of
+from ncscope.errors import InputError
+
+
+def write(folder: Path, **counts: int) -> None:
+    """Images of a class each, grey as its letter."""
+    for name, count in counts.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = np.full((8, 8, 3), ord(name), np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+def test_classes_have_one_number_in_all_splits(tmp_path):
+    write(tmp_path / "train", a=2, b=1, c=1)
+    write(tmp_path / "val", c=1, b=2, d=1)
+    assert splits_of(tmp_path) == ["train", "test"]
+    assert class_names(tmp_path) == ["a", "b", "c", "d"]
+    assert read_folder(tmp_path, "train").labels.tolist() == [0, 0, 1, 2]
+    test = read_folder(tmp_path, "test")
+    assert test.labels.tolist() == [1, 1, 2, 3]
+    assert test.picture(2).getpixel((0, 0)) == (ord("c"),) * 3
+
+
+def test_beside_test_images_those_in_val_are_to_validate(tmp_path):
+    write(tmp_path / "train", a=1, c=1)
+    write(tmp_path / "test", a=1)
+    write(tmp_path / "val", b=1, c=2)
+    assert splits_of(tmp_path) == ["train", "test", "validation"]
+    assert class_names(tmp_path) == ["a", "b", "c"]
+    found = {split: read_folder(tmp_path, split).labels.tolist() for split in splits_of(tmp_path)}
+    assert found == {"train": [0, 2], "test": [0], "validation": [1, 2, 2]}
+
+
+def test_classes_in_the_folder_itself_are_every_split(tmp_path):
+    write(tmp_path, x=1, y=2)
+    assert splits_of(tmp_path) == []
+    assert class_names(tmp_path) == ["x", "y"]
+    assert read_folder(tmp_path, "test").labels.tolist() == [0, 1, 1]
+
+
+def test_a_split_that_is_missing_is_named(tmp_path):
+    write(tmp_path / "test", a=1)
+    with pytest.raises(InputError, match=r"a folder train in .*found test only"):
+        read_folder(tmp_path, "train")

@@ -1,0 +1,240 @@
+"""The demo at the smallest size, and each of its claims seen to fail."""
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from ncscope.lab.demo import training as demo
+from ncscope.lab.demo.training import DemoConfig, claims, run
+from ncscope.lab.training.loop import EpochEnd, train
+from ncscope.probing.model import Probed, probe_model
+from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+
+TINY = DemoConfig(width=8, depth=2, epochs=2, measurements=3)
+HEAD_METRICS = {"accuracy", "nc1", "vci", "nc2_etf", "nc2_equinorm_means", "nc3_self_duality"}
+LAYERS = ("stem", "blocks.0", "blocks.1")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> list[Snapshot]:
+    return run(TINY)
+
+
+def test_both_splits_are_measured_at_log_spaced_epochs(tiny: list[Snapshot]) -> None:
+    when = [(s.epoch, s.step, s.split) for s in tiny]
+    assert when == [(e, 23 * e, split) for e in (0, 1, 2) for split in ("train", "test")]
+
+
+def test_every_layer_is_measured_and_the_last_with_the_head(tiny: list[Snapshot]) -> None:
+    for snapshot in tiny:
+        layers = snapshot.probe.layers
+        assert tuple(record.layer for record in layers) == LAYERS
+        assert HEAD_METRICS | {"nc4_disagreement", "pfc1"} <= set(layers[-1].metrics)
+        assert all({"nc1", "nc2_etf", "pfc3"} <= set(record.metrics) for record in layers)
+        assert layers[-1].num_samples == {"train": 1437, "test": 360}[snapshot.split]
+        assert snapshot.probe.geodesic is not None
+
+
+def test_it_trains(tiny: list[Snapshot]) -> None:
+    accuracy = [s.probe.layers[-1].metrics["accuracy"] for s in tiny if s.split == "train"]
+    assert accuracy[0] < 0.3
+    assert accuracy[-1] > 0.5
+
+
+def test_held_out_data_is_held_against_the_training_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[object, Probed]] = []
+
+    def spy(model: object, loader: object, options: object, reference: object = None) -> Probed:
+        probed = probe_model(model, loader, options, reference)
+        calls.append((reference, probed))
+        return probed
+
+    monkeypatch.setattr(demo, "probe_model", spy)
+    run(TINY.model_copy(update={"epochs": 1}))
+    for (none, train_set), (reference, _) in zip(calls[::2], calls[1::2], strict=True):
+        assert none is None
+        assert reference is train_set.statistics
+
+
+def test_same_seed_same_bits(tiny: list[Snapshot]) -> None:
+    torch.rand(1)
+    again = run(TINY)
+    assert repr([s.probe.as_dict() for s in again]) == repr([s.probe.as_dict() for s in tiny])
+
+
+def test_another_seed_another_run(tiny: list[Snapshot]) -> None:
+    other = run(TINY.model_copy(update={"seed": 1, "epochs": 1}))
+    assert other[0].probe.layers[0].metrics != tiny[0].probe.layers[0].metrics
+
+
+KNOBS = ("learning_rate", "momentum", "weight_decay", "head_weight_decay", "label_smoothing")
+
+
+def after_one_epoch(**changes: float) -> dict[str, float]:
+    config = TINY.model_copy(update={"epochs": 1, **changes})
+    return dict(run(config)[-2].probe.layers[-1].metrics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("knob", [*KNOBS, "pixel_deviation"])
+def test_every_knob_of_training_is_connected(tiny: list[Snapshot], knob: str) -> None:
+    as_before = dict(tiny[2].probe.layers[-1].metrics)
+    assert repr(after_one_epoch()) == repr(as_before)
+    assert repr(after_one_epoch(**{knob: getattr(TINY, knob) / 2})) != repr(as_before)
+
+
+def training_of(monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> tuple[Any, Any]:
+    """The optimiser and the loader of a run, caught on their way into the loop."""
+    caught: list[Any] = []
+
+    def spy(*parts: Any) -> Any:
+        caught.extend(parts)
+        return train(*parts)
+
+    monkeypatch.setattr(demo, "train", spy)
+    run(TINY.model_copy(update={"epochs": 1, "seed": seed}))
+    return caught[1].optimiser, caught[2](0, 0)
+
+
+def test_the_two_decays_are_on_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimiser, _ = training_of(monkeypatch)
+    body, head = optimiser.param_groups
+    assert body["weight_decay"] == TINY.weight_decay
+    assert head["weight_decay"] == TINY.head_weight_decay
+    assert [tuple(p.shape) for p in head["params"]] == [(10, 8), (10,)]
+    assert len(body["params"]) == 2 * (1 + TINY.depth)
+
+
+def test_seed_decides_split_and_order_and_each_epoch_has_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, loader = training_of(monkeypatch)
+    _, other = training_of(monkeypatch, seed=1)
+    first, second = (next(iter(loader))[1].tolist() for _ in range(2))
+    assert loader.batch_size == TINY.batch_size
+    assert first != second
+    assert [each.generator.initial_seed() for each in (loader, other)] == [0, 1]
+    assert not torch.equal(loader.dataset.tensors[1], other.dataset.tensors[1])
+
+
+def test_leaves_no_trace_and_reports_every_epoch(capfd: pytest.CaptureFixture[str]) -> None:
+    ends: list[EpochEnd] = []
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    run(TINY.model_copy(update={"epochs": 1}), ends.append)
+    assert [end.epoch for end in ends] == [0, 1]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+    assert capfd.readouterr() == ("", "")
+
+
+def test_unknown_setting_is_refused() -> None:
+    with pytest.raises(ValidationError, match="widht"):
+        DemoConfig.model_validate({"widht": 8})
+
+
+Metrics = dict[str, float]
+DEEP: list[Metrics] = [
+    {"pfc1": 0.6, "pfc2": 0.7, "pfc3": 0.9},
+    {"pfc1": 0.3, "pfc2": 0.5, "pfc3": 0.95},
+    {"pfc1": 0.1, "pfc2": 0.2, "pfc3": 1.0},
+]
+EARLY: Metrics = {
+    "accuracy": 1.0,
+    "nc1": 0.1,
+    "nc2_etf": 0.3,
+    "nc3_self_duality": 0.2,
+    "nc4_disagreement": 0.01,
+}
+LATE: Metrics = {key: value / 4 for key, value in EARLY.items()} | {"accuracy": 1.0}
+
+
+def snapshot(epoch: int, last: Metrics, deep: list[Metrics] = DEEP) -> Snapshot:
+    layers = [*deep[:-1], deep[-1] | last]
+    records = (
+        LayerRecord(name, metrics, (), 10, 100, 8)
+        for name, metrics in zip(LAYERS, layers, strict=True)
+    )
+    return Snapshot(epoch, epoch, "train", ProbeRecord(tuple(records)))
+
+
+def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> list[Snapshot]:
+    """A run whose error is 0.2 at the start and zero from epoch 1, up to a test set at the end."""
+    start = snapshot(0, {key: 10 * value for key, value in EARLY.items()} | {"accuracy": 0.8})
+    final = snapshot(50, last, deep)
+    held_out = Snapshot(50, 50, "test", ProbeRecord(()))
+    return [start, snapshot(1, EARLY), final, held_out]
+
+
+def failing(snapshots: list[Snapshot]) -> list[str]:
+    return [found["claim"] for found in claims(snapshots) if not found["held"]]
+
+
+def deep_with(layer: int, **metrics: float) -> list[Metrics]:
+    return [old | metrics if i == layer else old for i, old in enumerate(DEEP)]
+
+
+def test_all_claims_hold_of_a_collapsing_run() -> None:
+    found = claims(collapsed())
+    assert failing(collapsed()) == []
+    assert len(found) == 8
+    for claim in found:
+        assert set(claim) == {"claim", "held", "evidence"}
+        assert type(claim["held"]) is bool
+
+
+def test_claims_of_a_real_run_have_the_same_shape(tiny: list[Snapshot]) -> None:
+    assert [c["claim"] for c in claims(tiny)] == [c["claim"] for c in claims(collapsed())]
+
+
+CASES: list[tuple[str, list[Snapshot]]] = [
+    ("Training", collapsed(LATE | {"accuracy": 0.99})),
+    ("NC1", collapsed(LATE | {"nc1": 0.1})),
+    ("NC1", collapsed(LATE | {"nc1": float("nan")})),
+    ("NC2", collapsed(LATE | {"nc2_etf": 0.31})),
+    ("NC3", collapsed(LATE | {"nc3_self_duality": 0.21})),
+    ("NC4", collapsed(LATE | {"nc4_disagreement": 0.011})),
+    ("PFC1", collapsed(deep=deep_with(1, pfc1=0.61))),
+    ("PFC1", collapsed(deep=deep_with(1, pfc1=float("nan")))),
+    ("PFC2", collapsed(deep=deep_with(1, pfc2=0.71))),
+    ("PFC3", collapsed(deep=deep_with(1, pfc3=0.89))),
+]
+
+
+@pytest.mark.parametrize(("name", "snapshots"), CASES)
+def test_each_claim_can_fail(name: str, snapshots: list[Snapshot]) -> None:
+    (claim,) = failing(snapshots)
+    assert claim.startswith(name)
+
+
+def test_collapse_is_counted_from_zero_error_on() -> None:
+    """Everything fell from epoch 0, but not since epoch 1, when the error reached zero."""
+    names = [claim.split(":")[0] for claim in failing(collapsed(EARLY))]
+    assert names == ["NC1", "NC2", "NC3", "NC4"]
+
+
+def test_zero_error_never_reached_is_not_held_and_the_start_is_the_first_epoch() -> None:
+    run = [snapshot(0, EARLY | {"accuracy": 0.5}), snapshot(9, LATE | {"accuracy": 0.9})]
+    first, nc1, *_ = claims(run)
+    assert not first["held"]
+    assert "never" in first["evidence"]
+    assert nc1["evidence"] == "nc1 0.1 at epoch 0, 0.025 at epoch 9, 4 times less"
+
+
+def test_nothing_left_to_fall_holds() -> None:
+    start = EARLY | {"nc4_disagreement": 0.0}
+    run = [snapshot(1, start), snapshot(2, LATE | {"nc4_disagreement": 0.0})]
+    assert failing(run) == []
+
+
+def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
+    deep = [DEEP[0], DEEP[1] | {"pfc3": 1.0}, DEEP[2] | {"pfc1": 0.5, "pfc3": 0.99}]
+    assert failing(collapsed(deep=deep)) == []
+    shallow = [DEEP[0] | {"pfc3": 1.0}, *deep[1:]]
+    assert [claim[:4] for claim in failing(collapsed(deep=shallow))] == ["PFC1", "PFC2", "PFC3"]
+
+
+def test_evidence_counts_the_breaks() -> None:
+    found = {c["claim"][:4]: c["evidence"] for c in claims(collapsed(deep=deep_with(1, pfc1=0.7)))}
+    assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.1; 1 steps the wrong way, by 0.1 at most"

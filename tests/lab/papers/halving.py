@@ -1,0 +1,66 @@
+"""A study of no paper: halving, so that what runs studies can be seen to run them."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.probing.records import Row
+from ncscope.report import panels
+
+
+class Halving(BaseModel):
+    """Its settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: float = Field(8.0, gt=0, description="Where to begin.")
+    steps: int = Field(3, ge=1, description="How often to halve.")
+
+
+def parts(config: Halving) -> list[Part]:
+    def run(sign: float) -> Iterator[Row]:
+        for step in range(config.steps + 1):
+            where: Row = {"step": step, "epoch": step, "split": "train", "layer": "only"}
+            value = sign * config.start / 2**step
+            yield where | {"value": value, "log": math.log(value) if value > 0 else math.nan}
+
+    return [
+        Part("upper", config.steps + 1, lambda work: run(1.0)),
+        Part("lower", config.steps + 1, lambda work: run(-1.0)),
+    ]
+
+
+def claims(config: Halving, rows: Sequence[Row]) -> list[Claim]:
+    last = float(rows[config.steps]["value"])
+    return [
+        Claim(claim="It halves.", held=last == config.start / 2**config.steps, evidence=f"{last}"),
+        Claim(claim="It reaches zero.", held=last == 0, evidence=f"{last}"),
+    ]
+
+
+def drawings(config: Halving, rows: Sequence[Row]) -> list[Drawing]:
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(4, 3), layout="constrained")
+        axes = figure.subplots()
+        axes.plot([float(row["step"]) for row in rows], [float(row["value"]) for row in rows], "o")
+    return [Drawing("halves", f"From {config.start}, halved.", figure)]
+
+
+RECIPE = Recipe(
+    id="test/halving",
+    title="Halving",
+    lead="A number is halved.",
+    source="Zeno",
+    config=Halving,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("step", "value", "log"),
+    scales={"paper": Halving(steps=5), "small": Halving()},
+    cost={"paper": "nothing", "small": "nothing"},
+)

@@ -1,0 +1,137 @@
+"""A network pruned and fine-tuned: a real one, a stopped one, and claims on made-up rows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from ncscope.lab.papers.info.pruning import (
+    PRUNED,
+    RECIPE,
+    TUNED,
+    InfoPruning,
+    between_features,
+    held_out_features,
+)
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.supervised import bench_rows, prepared
+from ncscope.metrics.information import pair_entropies
+from ncscope.probing.records import Row
+from tests.lab.papers.info.brief import brief, made, rows_of, stopped_in, unmeasured
+
+SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
+
+
+def short(**given: Any) -> InfoPruning:
+    name, training = next(iter(SMALL.runs.items()))
+    dense = brief(training.model_copy(update={"data": "digits"}), **given)
+    tuning = dense.optimisation.model_copy(update={"learning_rate": 0.01})
+    return InfoPruning(runs={name: dense}, sparsities=(0.0, 0.8), tuning=tuning)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    (part,) = RECIPE.parts(short())
+    return rows_of(part)
+
+
+@pytest.mark.slow
+def test_nothing_pruned_is_the_dense_network_beside_itself(rows: list[Row]) -> None:
+    (training,) = short().runs.values()
+    bench = prepared(training, Work())
+    *_, dense = [row for row in bench_rows(bench, Work()) if row]
+    features = held_out_features(bench, bench.learner.evaluated)
+    itself = pair_entropies(features, features)
+    (untouched,) = [r for r in rows if r.get("stage") == PRUNED and r["sparsity"] == 0]
+    assert untouched["dense_mir"] == itself.mir < 1
+    assert untouched["dense_hdr"] == 0
+    assert untouched["dense_hdr_batch"] == 0
+    for key in ("accuracy", "mir", "hdr", "mir_batch"):
+        assert untouched[key] == dense[key]
+
+
+def test_each_sparsity_is_compared_before_and_after_fine_tuning(rows: list[Row]) -> None:
+    found = [row for row in rows if "stage" in row]
+    assert [(row["sparsity"], row["stage"]) for row in found] == [
+        (0.0, PRUNED), (0.0, TUNED), (0.8, PRUNED), (0.8, TUNED)
+    ]  # fmt: skip
+    assert [row["zeros"] for row in found] == pytest.approx([0, 0, 0.8, 0.8], abs=1e-4)
+    assert [row["epoch"] for row in found] == [0, 1, 0, 1]
+    before, after = found[2:]
+    assert before["dense_mir"] < found[0]["dense_mir"]
+    assert before["dense_mir"] != after["dense_mir"]
+
+
+def test_the_batch_estimate_pairs_the_same_samples() -> None:
+    first = torch.randn(128, 6, generator=torch.Generator().manual_seed(0))
+    second = first @ torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
+    order = torch.randperm(128, generator=torch.Generator().manual_seed(0))
+    parts = [pair_entropies(first[rows], second[rows]) for rows in order.split(64)]
+    found = between_features(first, second)
+    assert found["dense_mir_batch"] == pytest.approx(sum(p.mir for p in parts) / 2)
+    assert found["dense_hdr_batch"] == pytest.approx(sum(p.hdr for p in parts) / 2)
+    assert found["dense_mir"] == pair_entropies(first, second).mir
+
+
+@pytest.mark.slow
+def test_stopped_while_fine_tuning_it_goes_on_to_the_same_rows(tmp_path: Path) -> None:
+    (part,) = RECIPE.parts(short(groups=("nc4",)))
+    work = Work(place=tmp_path, seconds=0.0)
+    stopped_in(part, work, lambda row: row.get("stage") == TUNED)
+    assert {path.name for path in tmp_path.iterdir()} == {"dense", "sparsity 0"}
+    assert rows_of(part, work) == rows_of(part)
+
+
+def test_claims_and_figures_come_out_of_a_short_run_and_of_none(rows: list[Row]) -> None:
+    for found in (rows, []):
+        assert all(claim["evidence"] for claim in RECIPE.claims(short(), found))
+        (drawing,) = RECIPE.drawings(short(), found)
+        assert len(drawing.figure.axes) == 3
+
+
+def made_up(tuned_fall: float = 0.02, raw_fall: float = 0.5, hdr: float = 0.02) -> list[Row]:
+    rows = []
+    for part in SMALL.runs:
+        for sparsity in SMALL.sparsities:
+            for stage, fall in ((PRUNED, raw_fall), (TUNED, tuned_fall)):
+                values = {
+                    "accuracy": 0.95 - fall * sparsity,
+                    "dense_mir": 0.8 - fall * sparsity,
+                    "dense_hdr": hdr * sparsity,
+                }
+                rows.append(made(part, {"sparsity": sparsity, "stage": stage}, values))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("given", "lost"),
+    [
+        ({}, []),
+        ({"hdr": 0.2}, ["HDR", "HDR"]),
+        ({"tuned_fall": 0.07}, ["accuracy", "MIR", "MIR"]),
+        ({"tuned_fall": 0.2}, ["at", "at", "accuracy", "MIR", "MIR"]),
+        ({"raw_fall": 0.01}, ["at", "at"]),
+    ],
+)
+def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(given: Any, lost: Any) -> None:
+    claims = RECIPE.claims(SMALL, made_up(**given))
+    assert len(claims) == 2 + 5 + 2
+    failed = [claim["claim"].split(": ")[1].split()[0] for claim in claims if not claim["held"]]
+    assert failed == lost
+
+
+def test_nothing_holds_of_what_was_not_measured() -> None:
+    assert not any(claim["held"] for claim in RECIPE.claims(SMALL, unmeasured(made_up())))
+    half = [*made_up()[:12], *unmeasured(made_up()[12:])]
+    assert not any(claim["held"] for claim in RECIPE.claims(SMALL, half))
+
+
+def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> None:
+    averaging = SMALL.tuning.model_copy(update={"average": 0.9})
+    with pytest.raises(ValidationError, match="tuning without an average"):
+        InfoPruning(runs=SMALL.runs, sparsities=SMALL.sparsities, tuning=averaging)
+    assert PAPER.tuning.average == 0
+    assert PAPER.sparsities == pytest.approx([tenth / 10 for tenth in range(10)])
+    assert SMALL.sparsities[-1] == 0.9

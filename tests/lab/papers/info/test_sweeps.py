@@ -1,0 +1,155 @@
+"""The recipes that train and no more: INFO figures 1, 2 and 5 and table 2, on made-up rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ncscope.data.catalogue import CATALOGUE
+from ncscope.lab.papers.info import label_smoothing, supervised, training
+from ncscope.lab.papers.info.runs import paper_training
+from ncscope.metrics.information import collapse_mir
+from ncscope.probing.records import Row
+from tests.lab.papers.info.brief import CLASSES, brief, made, rows_of, unmeasured
+
+MODULES = (training, label_smoothing, supervised)
+SMALL = {module: module.RECIPE.scales["small"] for module in MODULES}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_claims_and_figures_come_out_of_a_short_run_and_of_none(module: Any) -> None:
+    config = SMALL[module]
+    name, first = next(iter(config.runs.items()))
+    short = type(config)(runs={name: brief(first.model_copy(update={"data": "digits"}))})
+    (part,) = module.RECIPE.parts(short)
+    rows = rows_of(part)
+    assert {row["num_classes"] for row in rows} == {10}
+    for found in (rows, []):
+        assert all(claim["evidence"] for claim in module.RECIPE.claims(short, found))
+        assert all(drawing.figure.axes for drawing in module.RECIPE.drawings(short, found))
+
+
+def over_training(change: Callable[[float, dict[str, float]], dict[str, float]]) -> list[Row]:
+    """Rows in which all is as the paper says: at `share` of the way to collapse."""
+    rows = []
+    for part in SMALL[training].runs:
+        for epoch in range(0, 31, 3):
+            share = epoch / 30
+            values = {
+                "accuracy": 0.1 + 0.8 * share,
+                "mir": 0.3 + 0.5 * share,
+                "hdr": 0.8 - 0.79 * share,
+            }
+            where = {"epoch": epoch, "split": "test"}
+            rows.append(made(part, where, values | change(share, values)))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        (lambda share, values: {}, []),
+        (lambda share, values: {"mir": 0.3 + 0.2 * (share > 0.95)}, ["MIR", "accuracy"]),
+        (lambda share, values: {"mir": 0.7 - 0.2 * share}, ["MIR", "MIR", "accuracy"]),
+        (lambda share, values: {"hdr": values["hdr"] + 0.1}, ["HDR ends"]),
+        (lambda share, values: {"hdr": 0.03 + 0.01 * share}, ["HDR falls", "accuracy"]),
+        (lambda share, values: {"mir": 1.0 + 0.4 * share}, ["MIR comes"]),
+    ],
+)
+def test_over_training_each_claim_can_fail(change: Any, lost: list[str]) -> None:
+    rows = [
+        row | {"mir_batch": row["mir"], "hdr_batch": row["hdr"]} for row in over_training(change)
+    ]
+    claims = training.RECIPE.claims(SMALL[training], rows)
+    assert len(claims) == 12
+    failed = [claim["claim"] for claim in claims if not claim["held"]]
+    assert len(failed) == 2 * len(lost)  # exactly and by batch
+    assert all(text.startswith(start) for text, start in zip(failed[::2], lost, strict=True))
+
+
+def smoothed(slope: float) -> list[Row]:
+    values = {"accuracy": 0.98, "mir": 0.5, "hdr": 0.1}
+    return [
+        made(part, {"epoch": 20, "split": "test"}, {
+            key: value + slope * run.label_smoothing for key, value in values.items()
+        })
+        for part, run in SMALL[label_smoothing].runs.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("slope", "failing"), [(0.05, 0), (0.07, 5), (0.06, 2)])
+def test_a_variation_with_the_smoothness_is_found(slope: float, failing: int) -> None:
+    """A batch's ratios vary by a tenth more than the exact ones."""
+    claims = label_smoothing.RECIPE.claims(SMALL[label_smoothing], smoothed(slope))
+    assert len(claims) == 5
+    assert sum(not claim["held"] for claim in claims) == failing
+
+
+def with_losses(gain: float, mir: float, hdr: float) -> list[Row]:
+    gains = {"CE": (0.0, 0.0, 0.0), "CE + MI": (gain, mir, 0.0), "CE + ED": (gain, 0.0, hdr)}
+    rows = []
+    for part, run in SMALL[supervised].runs.items():
+        better, more, less = gains[supervised.loss_of(run)]
+        values = {
+            "accuracy": 0.9 + 0.01 * run.seed + better, "mir": 0.5 + more, "hdr": 0.2 + less
+        }  # fmt: skip
+        rows.append(made(part, {"epoch": 24, "split": "test"}, values))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ((0.005, 0.1, -0.1), [True, True, True, True, True, True, True]),
+        ((0.0, 0.1, -0.1), [False, False, True, True, True, True, True]),
+        ((0.02, 0.1, -0.1), [True, True, False, True, True, True, True]),
+        ((0.005, -0.1, 0.1), [True, True, True, False, False, False, False]),
+    ],
+)
+def test_what_a_loss_gains_is_found(given: tuple[float, ...], held: list[bool]) -> None:
+    claims = supervised.RECIPE.claims(SMALL[supervised], with_losses(*given))
+    assert [claim["held"] for claim in claims] == held
+
+
+def test_nothing_holds_of_what_was_not_measured() -> None:
+    found = {
+        training: over_training(lambda share, values: {}),
+        label_smoothing: smoothed(0.0),
+        supervised: with_losses(0.005, 0.1, -0.1),
+    }
+    for module, rows in found.items():
+        assert not any(
+            claim["held"] for claim in module.RECIPE.claims(SMALL[module], unmeasured(rows))
+        )
+        some = [*unmeasured(rows[:1]), *rows[1:-1], *unmeasured(rows[-1:])]
+        claims = module.RECIPE.claims(SMALL[module], some)
+        assert not [claim for claim in claims if claim["held"] and "nan" in claim["evidence"]]
+
+
+def test_the_value_at_collapse_is_in_every_mir_panel() -> None:
+    found = {
+        training: over_training(lambda share, values: {}),
+        label_smoothing: smoothed(0.0),
+        supervised: with_losses(0.0, 0.0, 0.0),
+    }
+    for module, rows in found.items():
+        first = module.RECIPE.drawings(SMALL[module], rows)[0].figure
+        drawn = [axes for axes in first.axes if "MIR" in axes.get_title(loc="left")]
+        assert drawn
+        for axes in drawn:
+            flat = [line.get_ydata() for line in axes.lines if len(set(line.get_ydata())) == 1]
+            assert any(line[0] == collapse_mir(CLASSES) for line in flat)
+
+
+def test_the_paper_s_scale_is_the_paper_s() -> None:
+    for module in MODULES:
+        for run in module.RECIPE.scales["paper"].runs.values():
+            base = paper_training(run.data)
+            assert run.data in CATALOGUE
+            assert (run.network, run.optimisation) == (base.network, base.optimisation)
+    given = paper_training("cifar10").optimisation
+    steps = given.epochs * (50_000 // given.batch_size)
+    assert steps == pytest.approx(2**20, rel=1e-3)
+    assert (given.learning_rate, given.momentum, given.weight_decay) == (0.03, 0.9, 5e-4)
+    losses = [supervised.loss_of(run) for run in supervised.RECIPE.scales["paper"].runs.values()]
+    assert losses == 2 * (3 * ["CE"] + 3 * ["CE + MI"] + 3 * ["CE + ED"])

@@ -1,0 +1,25 @@
+"""The recipe at its small size."""
+
+import pytest
+
+from ncscope.lab.papers.mse.central_path import RECIPE
+from ncscope.probing.records import Row
+
+
+def test_it_is_the_study_at_two_sizes() -> None:
+    assert RECIPE.id == "mse/central-path"
+    assert set(RECIPE.scales) == set(RECIPE.cost) == {"paper", "small"}
+    assert all(RECIPE.cost.values())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_every_claim_holds(scale: str) -> None:
+    config = RECIPE.scales[scale]
+    rows: list[Row] = []
+    for part in RECIPE.parts(config):
+        rows += [{"part": part.name} | row for row in part.run(None)]
+    found = RECIPE.claims(config, rows)
+    assert len(found) == 15
+    assert [claim["claim"] for claim in found if not claim["held"]] == []

@@ -1,0 +1,82 @@
+"""PFC figures 4 and 5: what the rows hold, claims that can fail, figures."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from ncscope.lab.papers.pfc.mufm import RECIPE, PFCConfig
+
+TINY = PFCConfig(steps=200, every=100, transports=(0.0005, 0.02), seeds=1)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict]:
+    found = []
+    for part in RECIPE.parts(TINY):
+        own = [{"part": part.name} | row for row in part.run(None)]
+        assert len(own) == part.yields
+        found += own
+    return json.loads(json.dumps(found))
+
+
+def claims(rows: list[dict]) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(TINY, rows)}
+
+
+@pytest.mark.slow
+def test_claims_about_minima_hold_and_short_descents_have_not_arrived(rows: list[dict]):
+    held = claims(rows)
+    for scaling in ("Plain", "Printed"):
+        own = {name: value for name, value in held.items() if name.startswith(scaling)}
+        assert len(own) == 8
+        assert own[f"{scaling}: the minimum is more concentrated than the data at every lambda"]
+        assert own[f"{scaling}: with a growing lambda the minimum nears the data"]
+        assert not own[f"{scaling}: gradient descent on MUFM arrives at the minimum, to 1 %"]
+
+
+def test_minima_are_stationary_and_ordered(rows: list[dict]):
+    for scaling in ("plain", "printed"):
+        data, tied, free = (row for row in rows if row["part"] == f"minima, {scaling}")
+        assert tied["gradient_norm"] < 1e-10
+        assert free["gradient_norm"] < 1e-10
+        assert free["pfc1"] < 1e-9 < tied["pfc1"] < data["pfc1"]
+
+
+def test_claims_fail_where_the_rows_say_otherwise(rows: list[dict]):
+    wrong = [dict(row) for row in rows]
+    for row in wrong:
+        row |= {"objective": 1.0 + row["step"]} if "MUFM," in row["part"] else {"objective": 0.5}
+        row |= {"pfc1": 0.0 if row["part"].startswith("M") else 30.0, "pfc2": 0.9, "pfc3": 0.5}
+        row |= {"data_pfc1": 20.0, "data_distance": 0.1}
+    assert set(claims(wrong).values()) == {False}
+
+
+def test_four_figures(rows: list[dict]):
+    drawings = RECIPE.drawings(TINY, rows)
+    assert [drawing.name for drawing in drawings] == [
+        "fig-4-plain", "fig-5-plain", "fig-4-printed", "fig-5-printed",
+    ]  # fmt: skip
+    assert [len(drawing.figure.axes) for drawing in drawings] == [6, 4, 6, 4]
+
+
+def test_both_scales_are_settings_of_the_recipe():
+    assert RECIPE.scales["paper"].steps == 50_000
+    assert (min(RECIPE.scales["paper"].transports), max(RECIPE.scales["paper"].transports)) == (
+        0.0005,
+        0.02,
+    )
+    assert RECIPE.scales["small"].steps < RECIPE.scales["paper"].steps
+
+
+@pytest.mark.parametrize(
+    ("prices", "needed"),
+    [
+        ((0.02, 0.01), "ascending prices"),
+        ((0.01, 0.01), "ascending prices"),
+        ((0.0, 0.1), "every value greater than 0"),
+    ],
+)
+def test_prices_ascend(prices: tuple[float, ...], needed: str):
+    with pytest.raises(ValidationError, match=needed):
+        PFCConfig(transports=prices)

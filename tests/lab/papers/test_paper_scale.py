@@ -1,0 +1,61 @@
+"""Settings of the paper's scale: networks build and take one real step on files in real formats."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from ncscope.data.draws import Draw
+from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.objectives import objective
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import prepared
+from tests.data.on_disk import WRITERS
+
+SMALLEST = ("pfc-mnist", "pfc-fashion-mnist", "vgg11", "resnet18", "densenet40")
+
+
+def trainings() -> Iterator[tuple[str, Training]]:
+    """Every distinct pair of data set and network, with a name."""
+    seen = set()
+    for recipe in EXPERIMENTS:
+        config = experiment(recipe).scales["paper"]
+        for run, training in getattr(config, "runs", {}).items():
+            kind = (training.data, training.network)
+            if kind not in seen:
+                seen.add(kind)
+                yield f"{recipe}-{run}", training
+
+
+CASES = dict(trainings())
+
+
+def marked(name: str) -> object:
+    training = CASES[name]
+    quick = training.network in SMALLEST and training.data in ("mnist", "fashion-mnist", "cifar10")
+    return pytest.param(name, marks=() if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in CASES])
+def test_one_step_on_real_files(name, tmp_path, monkeypatch) -> None:
+    training = CASES[name]
+    WRITERS[training.data](tmp_path, monkeypatch)
+    with torch.random.fork_rng():
+        every = training.model_copy(update={"balanced": None})  # of the few images there are
+        bench = prepared(every, Work(data=tmp_path))
+        learner, images = bench.learner, bench.data.train
+        before = [parameter.detach().clone() for parameter in learner.model.parameters()]
+        drawn = [images[Draw(0, 0, index)] for index in range(4)]
+        batch = torch.stack([image for image, _ in drawn]), torch.tensor([y for _, y in drawn])
+        learner.model.train()
+        loss = objective(training, bench.data.num_classes, torch.device("cpu"))
+        value = loss(learner.model, batch)
+        value.backward()
+        learner.optimiser.step()
+    assert torch.isfinite(value)
+    moved = [
+        not torch.equal(old, new)
+        for old, new in zip(before, learner.model.parameters(), strict=True)
+    ]
+    assert sum(moved) > 0.9 * len(moved)

@@ -1,0 +1,52 @@
+"""Training in a study: the bar counts epochs, from where a run is taken up too."""
+
+from pathlib import Path
+
+import pytest
+
+from ncscope.lab.papers.trained import training_parts
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.run_folder import RunFolder
+from ncscope.lab.runs.running import _rows
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+
+EPOCHS = 3
+RUN = Training(
+    data="digits",
+    network="small-resnet-no-norm",
+    optimisation=Optimisation(epochs=EPOCHS, batch_size=100),
+    balanced=200,
+    every=2,
+    layers=(),
+    groups=("spectra",),
+)
+
+
+def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
+    """What a bar is told of two runs, until it is told of so many epochs."""
+    calls = []
+
+    def on_row(part: str, done: int, total: int) -> None:
+        calls.append((part, done, total))
+        if done == stop:
+            raise KeyboardInterrupt
+
+    parts = training_parts({"one": RUN, "two": RUN.model_copy(update={"seed": 1})})
+    rows = _rows(parts, RunFolder(folder), Work(), on_row, resume=True)
+    assert len(rows) > 10 * len(parts)
+    return calls
+
+
+@pytest.mark.slow
+def test_the_bar_counts_epochs_and_ends_full_also_when_resumed(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        seen(tmp_path / "stopped", stop=EPOCHS + 2)
+    for calls in (seen(tmp_path / "whole"), seen(tmp_path / "stopped")):
+        assert {total for _, _, total in calls} == {2 * EPOCHS}
+        done = [done for _, done, _ in calls]
+        assert done == sorted(done)
+        assert done[-1] == 2 * EPOCHS
+    assert calls[0] == ("one", EPOCHS, 2 * EPOCHS)
+    assert calls[1] == ("two, epoch 0 of 3", EPOCHS, 2 * EPOCHS)
+    assert calls[-1] == ("two, epoch 3 of 3", 2 * EPOCHS, 2 * EPOCHS)

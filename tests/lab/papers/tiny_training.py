@@ -1,0 +1,74 @@
+"""A recipe of two short training runs, for tests of what stops and goes on."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ncscope.lab.papers.trained import training_parts
+from ncscope.lab.runs.recipe import Part, Recipe
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import training_rows
+from ncscope.probing.records import Row
+
+
+class Tiny(BaseModel):
+    """Its settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int = Field(3, ge=1, description="Of each run.")
+
+
+def parts(config: Tiny) -> list[Part]:
+    plain = Optimisation(epochs=config.epochs, learning_rate=0.05, batch_size=256)
+    averaged = plain.model_copy(update={"average": 0.9, "schedule": "cosine", "accumulate": 2})
+    settings = {
+        "plain": Training(data="digits", network="small-resnet-no-norm", optimisation=plain),
+        "averaged": Training(
+            data="digits",
+            network="small-resnet",
+            augmentation="crop",
+            optimisation=averaged,
+            seed=1,
+        ),
+    }
+
+    def run(training: Training, work: Work) -> Iterator[Row]:
+        return training_rows(training.model_copy(update={"measured": 200}), work)
+
+    return [Part(name, config.epochs, partial(run, one)) for name, one in settings.items()]
+
+
+def heavy(config: Tiny) -> list[Part]:
+    """One run of so large a network that its checkpoint, 86 MB, takes long to write."""
+    training = Training(
+        data="digits",
+        network="pfc-mnist",
+        optimisation=Optimisation(epochs=config.epochs, learning_rate=0.01, batch_size=50),
+        balanced=200,
+        measured=20,
+        layers=(),
+        groups=("pfc",),
+    )
+    return training_parts({"heavy": training})
+
+
+RECIPE = Recipe(
+    id="tiny/training",
+    title="Two short runs",
+    lead="They train.",
+    source="None",
+    config=Tiny,
+    parts=parts,
+    claims=lambda config, rows: [],
+    drawings=lambda config, rows: [],
+    columns=("epoch", "nc1", "accuracy"),
+    scales={"paper": Tiny(), "small": Tiny()},
+    cost={"paper": "seconds", "small": "seconds"},
+)
+
+HEAVY = replace(RECIPE, parts=heavy, scales={"small": Tiny(epochs=2)})

@@ -1,0 +1,99 @@
+"""The recipe of XUFM figures 1-2 and 6-7: parts, claims that can fail, figures."""
+
+import json
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from ncscope.lab.papers.xufm.ufm import RECIPE, SIZES, XUFMConfig, threshold
+from ncscope.probing.records import Row
+
+SHORT = XUFMConfig(
+    settings="first", first_steps=100, every=50, bias_decays=(1.001 * threshold(), 0.05)
+)
+
+
+def run(config: XUFMConfig) -> list[Row]:
+    rows: list[Row] = []
+    for part in RECIPE.parts(config):
+        own = list(part.run(None))
+        assert len(own) == part.yields
+        rows += [{"part": part.name} | row for row in own]
+    return json.loads(json.dumps(rows))
+
+
+@pytest.fixture(scope="module")
+def short() -> list[Row]:
+    return run(SHORT)
+
+
+def failed(config: XUFMConfig, rows: list[Row]) -> list[str]:
+    return [claim["claim"] for claim in RECIPE.claims(config, rows) if not claim["held"]]
+
+
+def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: list[Row]) -> None:
+    claims = RECIPE.claims(SHORT, short)
+    assert [claim["claim"] for claim in claims if claim["held"]] == [
+        "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
+        "Regularised bias: an exact simplex up to a decay of c / (1-c), and not past it",
+        "Regularised bias: the closed form has the objective and the mean found",
+    ]
+    assert len(claims) == 5 + 5 + 3
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "which"),
+    [
+        ("nc2_etf", 1e-3, "centred means"),
+        ("nc3_alignment", 1e-3, "centred means"),
+        ("bias_decay", 0.03, "an exact simplex"),
+        ("objective", 1e-6, "the closed form"),
+        ("stated_mean_share", 1e-3, "the closed form"),
+    ],
+)
+def test_each_claim_of_the_sweep_can_fail(
+    short: list[Row], key: str, change: float, which: str
+) -> None:
+    wrong = [row | {key: float(row[key]) + change} if key in row else row for row in short]
+    (claim,) = [text for text in failed(SHORT, wrong) if text.startswith("Regularised bias")]
+    assert claim.startswith(f"Regularised bias: {which}")
+
+
+def test_figures_are_those_of_the_paper_and_the_sweep(short: list[Row]) -> None:
+    drawings = RECIPE.drawings(SHORT, short)
+    assert [drawing.name for drawing in drawings] == ["fig-1", "fig-2", "bias-decay"]
+    assert [len(drawing.figure.axes) for drawing in drawings] == [4, 4, 3]
+    (line,) = [line for line in drawings[2].figure.axes[1].lines if line.get_label() == "found"]
+    assert list(line.get_xdata()) == [0.05, 1.001 * threshold()]
+
+
+def test_scales() -> None:
+    assert {part.name for part in RECIPE.parts(RECIPE.scales["paper"])} == {
+        "K = 4, no bias",
+        "K = 4, free bias",
+        "K = 10, no bias",
+        "K = 10, free bias",
+        "bias decay",
+    }
+    assert len(RECIPE.parts(RECIPE.scales["small"])) == 3
+
+
+def test_decays_of_the_bias_are_positive() -> None:
+    for wrong in (0.0, math.inf, math.nan):
+        with pytest.raises(ValidationError, match=r"bias_decays\n.*every value greater than 0"):
+            XUFMConfig(bias_decays=(0.1, wrong))
+
+
+def test_the_first_setting_is_the_studys() -> None:
+    assert SIZES[0] == (4, 20, 50, 0.005, 0.001)
+    assert RECIPE.scales["paper"].first_steps == 80_000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_all_claims_hold_at_the_papers_scale() -> None:
+    rows = run(RECIPE.scales["paper"])
+    assert failed(RECIPE.scales["paper"], rows) == []
+    names = [drawing.name for drawing in RECIPE.drawings(RECIPE.scales["paper"], rows)]
+    assert names == ["fig-1", "fig-2", "fig-6", "fig-7", "bias-decay"]

@@ -1,0 +1,68 @@
+"""The table of a sweep: which rows it takes, on the page, in the terminal and as CSV."""
+
+import csv
+import io
+
+from rich.console import Console
+
+from ncscope.lab.report.study_page import study_page
+from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_csv, sweep_table
+
+COLUMNS = ("nc1", "accuracy")
+CLAIMS = [{"held": True}, {"held": False}, {"held": True}]
+ROWS = [
+    {"part": "a", "layer": "stem", "split": "train", "nc1": 9.0, "accuracy": 0.1},
+    {"part": "a", "layer": "last", "split": "train", "nc1": 0.5, "accuracy": 0.9},
+    {"part": "a", "layer": "last", "split": "line", "nc1": 7.0},
+]
+ONE = SweptRun("seed=1,rate=0.1", {"seed": 1, "rate": 0.1}, CLAIMS, ROWS)
+TWO_PARTS = SweptRun(
+    "seed=2", {"seed": 2}, CLAIMS, [*ROWS, {"part": "b", "layer": "x", "nc1": 1e-9}]
+)
+FAILED = SweptRun("seed=3", {"seed": 3}, error="expected data, found <none>")
+
+
+def test_a_line_is_the_last_place_where_all_was_measured() -> None:
+    (line,) = sweep_table([ONE], COLUMNS).lines
+    assert (line.name, line.held, line.cells) == ("seed=1,rate=0.1", "2/3", ["0.5", "0.9"])
+
+
+def test_a_run_of_several_parts_has_a_line_for_each() -> None:
+    lines = sweep_table([TWO_PARTS], COLUMNS).lines
+    assert [(line.name, line.held) for line in lines] == [
+        ("seed=2", "2/3"),
+        ("a", None),
+        ("b", None),
+    ]
+    assert lines[2].cells == ["1e-09", ""]
+
+
+def test_the_terminal_names_runs_whole_and_says_which_failed() -> None:
+    out = io.StringIO()
+    Console(file=out, width=60).print(printed_sweep(sweep_table([ONE, TWO_PARTS, FAILED], COLUMNS)))
+    text = " ".join(out.getvalue().split())
+    assert "2/3 held" in text
+    assert "seed=1, rate=0.1" in text
+    assert "failed" in text
+
+
+def test_the_page_begins_with_the_table_and_says_why_a_run_failed() -> None:
+    page = study_page("Title", "Lead.", [], [], sweep_table([ONE, FAILED], COLUMNS))
+    assert '<td class="number">2/3</td><td class="number">0.5</td>' in page
+    assert "expected data, found &lt;none&gt;" in page
+    assert "Findings" not in page  # of no run
+    assert "✕ failed" not in study_page("Title", "Lead.", [], [], sweep_table([ONE], COLUMNS))
+
+
+def test_csv_has_settings_in_columns_and_every_digit() -> None:
+    text = sweep_csv([ONE, TWO_PARTS, FAILED], COLUMNS)
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert [(line["seed"], line["rate"], line["part"]) for line in lines] == [
+        ("1", "0.1", "a"),
+        ("2", "", "a"),
+        ("2", "", "b"),
+        ("3", "", ""),
+    ]
+    assert (lines[0]["layer"], lines[0]["split"], lines[0]["nc1"]) == ("last", "train", "0.5")
+    assert (lines[0]["claims_held"], lines[0]["claims"]) == ("2", "3")
+    assert (lines[3]["claims_held"], lines[3]["error"]) == ("", "expected data, found <none>")

@@ -1,0 +1,95 @@
+"""What a run leaves on disk can be read back, and a folder that cannot be written is refused."""
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ncscope.errors import InputError
+from ncscope.lab.runs import run_folder
+from ncscope.lab.runs.run_folder import RunFolder
+from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord, Snapshot
+
+NAN, INF = float("nan"), float("inf")
+
+
+def layer(name: str, **metrics: float) -> LayerRecord:
+    return LayerRecord(name, metrics, ("a note",), num_classes=2, num_samples=4, dim=3)
+
+
+GEODESIC = GeodesicRecord([0.0, 1.0], [2.0, INF], [0.5, 0.1], [0.5, 1.0], 1.0, 2.0)
+PROBE = ProbeRecord((layer("stem", nc1=2.0), layer("head", nc1=NAN, cdnv=-INF)), geodesic=GEODESIC)
+SNAPSHOTS = [Snapshot(0, 0, "train", PROBE), Snapshot(23, 1, "test", PROBE)]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
+
+
+def test_metrics_are_a_flat_line_a_layer(tmp_path: Path) -> None:
+    RunFolder(tmp_path).save_snapshots(SNAPSHOTS)
+    before = {"step": 0, "epoch": 0, "split": "train"}
+    after = {"step": 23, "epoch": 1, "split": "test"}
+    stem = {"layer": "stem", "nc1": 2.0}
+    head = {"layer": "head", "nc1": None, "cdnv": None}
+    expected = [before | stem, before | head, after | stem, after | head]
+    assert lines(tmp_path / "metrics.jsonl") == expected
+
+
+def test_snapshots_hold_everything_measured(tmp_path: Path) -> None:
+    RunFolder(tmp_path).save_snapshots(SNAPSHOTS)
+    first, second = lines(tmp_path / "snapshots.jsonl")
+    assert (second["step"], second["epoch"], second["split"]) == (23, 1, "test")
+    assert [record["layer"] for record in first["probe"]["layers"]] == ["stem", "head"]
+    assert first["probe"]["layers"][0]["notes"] == ["a note"]
+    assert first["probe"]["geodesic"]["pfc1"] == [2.0, None]
+
+
+def test_saving_again_replaces(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.save_snapshots(SNAPSHOTS)
+    folder.save_snapshots(SNAPSHOTS[:1])
+    assert len(lines(tmp_path / "metrics.jsonl")) == 2
+
+
+def test_config_claims_and_page(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    config = {"width": 8, "learning_rate": 0.1}
+    claims = [{"claim": "PFC1 falls", "held": False, "evidence": "it rose"}]
+    folder.save_config(config)
+    folder.save_claims(claims)
+    page = folder.save_page("<p>π</p>")
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text()) == config
+    assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == list(config)
+    assert json.loads((tmp_path / "claims.json").read_text()) == claims
+    assert page == tmp_path / "report.html"
+    assert page.read_text(encoding="utf-8") == "<p>π</p>"
+
+
+def test_folder_is_made_with_its_parents_and_left_empty(tmp_path: Path) -> None:
+    RunFolder(str(tmp_path / "a" / "b"))
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(InputError, match=r"writable output folder, found .*taken: .*; pass --out"):
+        RunFolder(tmp_path / "taken")
+
+
+def test_a_read_only_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The superuser may write anywhere, so what the disk would say is simulated."""
+
+    def refuse(path: Path, text: str) -> Path:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(run_folder, "write_text", refuse)
+    with pytest.raises(InputError, match="Read-only file system; pass --out"):
+        RunFolder(tmp_path)

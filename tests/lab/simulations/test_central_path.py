@@ -1,0 +1,135 @@
+"""The central path as a study: rows, claims seen to hold and to fail, figures."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ncscope.lab.simulations.central_path import STUDY, CentralPathConfig
+from ncscope.probing.records import Row
+
+TINY = CentralPathConfig(dim=4, per_class=2, points=9, descent_steps=(16, 64))
+
+
+def rows_of(config: CentralPathConfig) -> list[Row]:
+    found: list[Row] = []
+    for part in STUDY.parts(config):
+        own: list[Row] = [{"part": part.name} | row for row in part.run(None)]
+        assert len(own) == part.yields
+        found += own
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return rows_of(TINY)
+
+
+def test_all_claims_hold(rows: list[Row]) -> None:
+    found = STUDY.claims(TINY, rows)
+    assert [claim["claim"] for claim in found if not claim["held"]] == []
+    assert len(found) == 15
+
+
+def test_rows_have_what_the_table_shows(rows: list[Row]) -> None:
+    flows = [row for row in rows if row["part"] in ("projected", "renormalised")]
+    assert len(flows) == 2 * TINY.points
+    for row in flows:
+        assert set(STUDY.columns) <= set(row)
+        assert {"omega_1", "omega_2", "omega_3", "nc4_disagreement", "mse_off_path"} <= set(row)
+    assert flows[0]["time"] == 0
+    assert flows[TINY.points - 1]["time"] == pytest.approx(TINY.last * TINY.unit)
+
+
+def test_the_loss_is_that_of_the_singular_values(rows: list[Row]) -> None:
+    for row in rows:
+        if row["part"] in ("projected", "renormalised"):
+            values = [float(row[f"omega_{j}"]) for j in (1, 2, 3)]
+            expected = sum(1 / (4 + value**2) for value in values) / 2
+            assert float(row["mse_loss"]) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_seed_decides_and_the_same_one_gives_the_same(rows: list[Row]) -> None:
+    again = [row for row in rows if row["part"] == "descent in 16 steps"]
+    assert [{"part": again[0]["part"]} | row for row in STUDY.parts(TINY)[2].run(None)] == again
+    other = STUDY.parts(TINY.model_copy(update={"seed": 1}))[0]
+    assert next(iter(other.run(None)))["omega_1"] != rows[0]["omega_1"]
+
+
+def spoilt(rows: list[Row], part: str, key: str, change: Callable[[float], float]) -> list[Row]:
+    """The last row of a part changed."""
+    last = max(place for place, row in enumerate(rows) if row["part"] == part)
+    return [
+        row | {key: change(float(row[key]))} if place == last else row
+        for place, row in enumerate(rows)
+    ]
+
+
+CASES: list[tuple[str, str, str, Callable[[float], float]]] = [
+    ("Projected flow: simulated", "projected", "law_deviation", lambda x: 2e-6),
+    ("Renormalised flow: simulated", "renormalised", "law_deviation", lambda x: 2e-6),
+    ("Projected flow: singular values grow", "projected", "omega_2", lambda x: 1.1 * x),
+    ("Renormalised flow: the ratio", "renormalised", "ratio", lambda x: 1.02),
+    ("Projected flow: singular vectors", "projected", "turned", lambda x: 1e-5),
+    ("Projected flow: singular vectors", "projected", "within_moved", lambda x: 1e-5),
+    ("Projected flow: features over", "projected", "limit_distance", lambda x: 5.0),
+    ("Renormalised flow: NC1 to NC4", "renormalised", "nc2_etf", lambda x: 0.1),
+    ("Gradient steps", "descent in 64 steps", "renormalised_deviation", lambda x: 2 * x),
+    ("Gradient steps", "descent in 64 steps", "projected_deviation", lambda x: 0.01),
+    ("Unrestricted, on", "unrestricted, on the path", "mse_off_path", lambda x: 1.0),
+    ("Unrestricted, off", "unrestricted, off the path", "mse_off_path", lambda x: 1.0),
+]
+
+
+@pytest.mark.parametrize(("claim", "part", "key", "change"), CASES)
+def test_each_claim_can_fail(rows: list[Row], claim: str, part: str, key: str, change: Any) -> None:
+    found = STUDY.claims(TINY, spoilt(rows, part, key, change))
+    (failed,) = [each for each in found if not each["held"]]
+    assert failed["claim"].startswith(claim)
+
+
+def test_figures_draw_every_part(rows: list[Row]) -> None:
+    drawn = {drawing.name: drawing for drawing in STUDY.drawings(TINY, rows)}
+    assert list(drawn) == ["growth", "limits", "collapse", "descent", "unrestricted"]
+    assert [len(drawing.figure.axes) for drawing in drawn.values()] == [2, 2, 4, 2, 2]
+    for drawing in drawn.values():
+        assert drawing.caption.endswith(".")
+        for axes in drawing.figure.axes:
+            assert axes.get_title(loc="left")
+            assert axes.lines
+
+
+@pytest.mark.slow
+def test_two_classes_have_one_singular_value() -> None:
+    config = CentralPathConfig(
+        num_classes=2, dim=2, per_class=2, points=9, last=1e5, descent_steps=(8, 16)
+    )
+    two = rows_of(config)
+    claims = STUDY.claims(config, two)
+    assert len(claims) == 13
+    assert [claim["claim"] for claim in claims if "ratio" in claim["claim"]] == []
+    emerged = [claim["held"] for claim in claims if "NC1 to NC4" in claim["claim"]]
+    assert emerged == [True, True]
+    for drawing in STUDY.drawings(config, two):
+        drawing.figure.canvas.draw()
+    wrong = spoilt(two, "projected", "nc2_etf", lambda x: 1e-9)
+    failed = [claim["claim"] for claim in STUDY.claims(config, wrong) if not claim["held"]]
+    assert "Projected flow: NC1 to NC4 emerge" in failed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "needed"),
+    [
+        ({"dim": 2}, "dim of at least num_classes - 1"),
+        ({"dim": 40, "per_class": 5}, "per_class of at least"),
+        ({"descent_steps": (64, 16)}, "ascending"),
+        ({"descent_steps": (10, 16)}, "multiple of 8"),
+        ({"separation": float("nan")}, "separation"),
+        ({"seed": 2**63}, "seed"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(wrong: dict[str, Any], needed: str) -> None:
+    with pytest.raises(ValidationError, match=needed):
+        CentralPathConfig.model_validate(wrong)

@@ -1,0 +1,126 @@
+"""The study of the extended model: rows, claims that can fail, figures."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.settings import settings
+from ncscope.lab.simulations.extended import STUDY, ExtendedConfig, separation
+from ncscope.probing.records import Row
+
+SMALL: dict[str, Any] = {
+    "num_classes": 3,
+    "dim": 12,
+    "per_class": 3,
+    "weight_decays": (0.05, 0.05),
+    "feature_decay": 0.02,
+    "rate": 0.5,
+    "steps": 3000,
+    "every": 500,
+    "seed": 1,
+}
+
+
+def run(**given: Any) -> tuple[ExtendedConfig, list[Row]]:
+    config = ExtendedConfig(**SMALL | given)
+    rows: list[Row] = []
+    for part in STUDY.parts(config):
+        own = list(part.run(Work()))
+        assert len(own) == part.yields
+        rows += [{"part": part.name} | row for row in own]
+    return config, json.loads(json.dumps(rows))
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[ExtendedConfig, list[Row]]:
+    return run()
+
+
+def held(config: ExtendedConfig, rows: list[Row]) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in STUDY.claims(config, rows)}
+
+
+def test_theorems_hold_of_a_small_run(whole: tuple[ExtendedConfig, list[Row]]):
+    verdicts = held(*whole)
+    assert len(verdicts) == 14
+    assert [claim for claim, kept in verdicts.items() if not kept] == []
+
+
+@pytest.mark.parametrize(
+    ("part", "layer", "key", "value", "lost"),
+    [
+        ("linear", "H2", "objective", 0.9, 1),
+        ("linear", "H1", "nc1", 0.5, 1),
+        ("relu", "H2", "nc2_of", 0.5, 1),
+        ("relu", "H2", "nc3_alignment", 0.5, 1),
+        ("relu", "H2", "nuclear_cost", 1e-5, 1),
+        ("relu", "H2", "lost_samples", 2, 1),
+        ("relu", "H1", "nc2_of", 1e-9, 1),
+    ],
+)
+def test_claims_can_fail(
+    whole: tuple[ExtendedConfig, list[Row]],
+    part: str,
+    layer: str,
+    key: str,
+    value: float,
+    lost: int,
+):
+    config, rows = whole
+    changed = [dict(row) for row in rows]
+    last = [row for row in changed if row["part"] == part and row["layer"] == layer][-1]
+    last[key] = value
+    assert sum(not kept for kept in held(config, changed).values()) == lost
+
+
+def test_levels_that_move_together_are_not_separated(whole: tuple[ExtendedConfig, list[Row]]):
+    _, rows = whole
+    path = [row for row in rows if row["part"] == "linear"]
+    same = [row | {"nc1": 0.1} for row in path]
+    tenfold = [row | {"nc1": 0.1 if row["layer"] == "H1" else 0.01} for row in path]
+    assert separation(same) == 0
+    assert separation(tenfold) == pytest.approx(1)
+
+
+def test_activations_and_depths():
+    config, rows = run(activation="linear", weight_decays=(0.03, 0.03, 0.03), steps=300)
+    assert {row["layer"] for row in rows} == {"H1", "H2", "H3"}
+    assert all("ReLU" not in claim for claim in held(config, rows))
+    config, rows = run(activation="relu", weight_decays=(0.03, 0.03, 0.03), steps=300)
+    assert [row["layer"] for row in rows[:5]] == ["H1", "W1 H1", "H2", "W2 H2", "H3"]
+    config, rows = run(weight_decays=(1.0, 1.0), feature_decay=1.0, steps=300)
+    assert list(held(config, rows).values()) == [True, True]
+
+
+def test_one_sample_a_class_is_at_its_mean_from_the_start():
+    config, rows = run(per_class=1, steps=20, every=20, activation="linear")
+    assert [claim for claim in held(config, rows) if "collapses to its class means" in claim] == []
+    assert len(held(config, rows)) == 4
+    (drawing,) = STUDY.drawings(config, rows)
+    drawing.figure.canvas.draw()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"weight_decays": (-1,)}, {"weight_decays": (0.1, math.nan)}, {"rate": math.inf}]
+)
+def test_settings_out_of_bounds_are_named(wrong: dict[str, Any]):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        settings(ExtendedConfig, wrong)
+
+
+def test_figures_are_drawn(whole: tuple[ExtendedConfig, list[Row]]):
+    (drawing,) = STUDY.drawings(*whole)
+    titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
+    assert titles[:4] == titles[4:]
+    assert drawing.figure.axes[5].get_legend_handles_labels()[1] == [
+        "H1", "W1 H1, before ReLU", "H2",
+    ]  # fmt: skip
+    drawing.figure.canvas.draw()
+
+
+def test_columns_are_in_the_rows(whole: tuple[ExtendedConfig, list[Row]]):
+    assert set(STUDY.columns) <= set().union(*whole[1])

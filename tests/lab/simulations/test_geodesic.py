@@ -1,0 +1,85 @@
+"""The study of the straight line: rows, claims that can fail, a figure."""
+
+import json
+import math
+
+import pytest
+from pydantic import ValidationError
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.settings import settings
+from ncscope.lab.simulations.geodesic import STUDY, GeodesicConfig
+
+SMALL = {"num_classes": 4, "dim": 6, "per_class": 10, "points": 21}
+
+
+def run(**settings: object) -> tuple[GeodesicConfig, list[dict]]:
+    config = GeodesicConfig(**(SMALL | settings))
+    (part,) = STUDY.parts(config)
+    rows = [{"part": part.name} | row for row in part.run(None)]
+    assert len(rows) == part.yields
+    return config, json.loads(json.dumps(rows))
+
+
+@pytest.mark.parametrize("orientation", ["nearest", "random", "opposite"])
+def test_theorems_hold_on_the_line(orientation: str):
+    config, rows = run(orientation=orientation)
+    first, second, _ = STUDY.claims(config, rows)
+    assert first["held"]
+    assert second["held"]
+    assert rows[-1]["pfc1"] < 1e-20
+    assert rows[-1]["pfc3"] == 1
+    (drawing,) = STUDY.drawings(config, rows)
+    assert len(drawing.figure.axes) == 3
+
+
+def test_nearest_is_aligned_and_opposite_is_its_reverse():
+    _, near = run()
+    _, far = run(orientation="opposite")
+    assert near[0]["alignment"] > 0
+    assert near[0]["alignment"] == pytest.approx(-far[0]["alignment"])
+    assert far[0]["pfc1_falls_from"] > 0 == near[0]["pfc1_falls_from"]
+
+
+def test_metrics_rise_before_and_fall_after_the_stated_place():
+    _, rows = run(orientation="opposite", points=201)
+    for key in ("pfc1", "pfc2"):
+        after = [row[key] for row in rows if row["t"] >= row[f"{key}_falls_from"]]
+        before = [row[key] for row in rows if row["t"] < row[f"{key}_falls_from"]]
+        assert after == sorted(after, reverse=True)
+        assert before[-2] < before[-1]
+
+
+def test_spread_is_left_in_the_last_layer():
+    config, rows = run(spread=0.5)
+    assert rows[-1]["pfc1"] > 0.01
+    assert [claim["claim"] for claim in STUDY.claims(config, rows)] == [
+        "PFC3 does not fall along the line"
+    ]
+
+
+def test_claims_fail_where_the_rows_say_otherwise():
+    config, rows = run()
+    for place, row in enumerate(rows):
+        row |= {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0, "pfc3": -place}
+    assert [claim["held"] for claim in STUDY.claims(config, rows)] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"size": 1e200}, {"size": math.nan}, {"spread": math.inf}, {"seed": 2**63}]
+)
+def test_settings_out_of_bounds_are_named(wrong: dict[str, float]):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        settings(GeodesicConfig, wrong)
+
+
+def test_the_largest_settings_can_be_run():
+    config, rows = run(size=1e6, spread=1e6)
+    assert all(math.isfinite(row["pfc1"]) for row in rows)
+    (drawing,) = STUDY.drawings(config, rows)
+    drawing.figure.canvas.draw()
+
+
+def test_a_simplex_needs_room():
+    with pytest.raises(ValidationError, match="dim of at least num_classes - 1"):
+        GeodesicConfig(num_classes=8, dim=6)

@@ -1,0 +1,109 @@
+"""The study of perturbed features: rows, claims that can fail, figures."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.settings import settings
+from ncscope.lab.simulations.perturbed import (
+    PART,
+    STUDY,
+    PerturbedConfig,
+    first_correction,
+)
+from ncscope.lab.surrogates.perturbed import PerturbedUFM
+from ncscope.probing.records import Row
+
+CONFIG = PerturbedConfig(num_classes=3, dim=4, per_class=(100, 400, 1600), seeds=12)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    (part,) = STUDY.parts(CONFIG)
+    own = list(part.run(Work()))
+    assert len(own) == part.yields == 36
+    return json.loads(json.dumps([{"part": part.name} | row for row in own]))
+
+
+def held(rows: list[Row]) -> list[bool]:
+    return [claim["held"] for claim in STUDY.claims(CONFIG, rows)]
+
+
+def test_the_law_holds(rows: list[Row]):
+    assert held(rows) == [True, True]
+
+
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_a_prediction_three_per_cent_off_fails(rows: list[Row], factor: float):
+    wrong = [row | {"predicted": factor * float(row["predicted"])} for row in rows]
+    assert held(wrong) == [False, True]
+
+
+def test_first_correction_is_the_mean_of_what_the_first_order_leaves():
+    config = PerturbedConfig(num_classes=3, dim=12, noise=0.2)
+    n, left = 100, []
+    for seed in range(800):
+        model = PerturbedUFM(3, 12, n, config.weight_decay, config.feature_decay, 0.2, seed)
+        (weight,) = model.minimiser().point
+        target = model.unperturbed
+        means = math.sqrt(config.weight_decay / config.feature_decay) * target.mT
+        labels = torch.eye(3, dtype=torch.float64)[model.labels]
+        ridge = torch.eye(12, dtype=torch.float64)
+        cross = (model.features @ labels).mT / (3 * n)
+        gram = model.features @ model.features.mT / (3 * n) + config.weight_decay * ridge
+        inverse = torch.linalg.inv(means @ means.mT / 3 + (0.04 + config.weight_decay) * ridge)
+        limit = means.mT @ inverse / 3
+        # Linear in what is averaged, and so of mean zero; without it the spread is far smaller.
+        moved = gram - torch.linalg.inv(inverse)
+        first = (cross - means.mT / 3 - limit @ moved) @ inverse
+        rest = weight - limit - first
+        left.append(float((rest * target).sum() / target.square().sum()))
+    found = torch.tensor(left) * n
+    error = float(found.std()) / math.sqrt(len(left))
+    assert error < 0.1 * abs(first_correction(config))
+    assert abs(float(found.mean()) - first_correction(config)) < 4 * error
+
+
+@pytest.mark.parametrize(
+    ("wrong", "needed"),
+    [
+        ({"per_class": (5, 5)}, "per_class: at least two different values"),
+        ({"per_class": (0, 5)}, "per_class: every value at least 1"),
+        ({"noise": math.inf}, "noise"),
+        ({"feature_decay": math.nan}, "feature_decay"),
+    ],
+)
+def test_settings_out_of_bounds_are_named(wrong: dict[str, Any], needed: str):
+    with pytest.raises(InputError, match=needed):
+        settings(PerturbedConfig, wrong)
+
+
+def test_claims_can_fail(rows: list[Row]):
+    assert held([row | {"predicted": 0.5} for row in rows]) == [False, True]
+    assert held([row | {"deviation": 0.1} for row in rows]) == [True, False]
+
+
+def test_no_noise_leaves_no_deviation():
+    config = CONFIG.model_copy(update={"noise": 0.0})
+    (part,) = STUDY.parts(config)
+    rows = [{"part": PART} | row for row in part.run(Work())]
+    assert [claim["held"] for claim in STUDY.claims(config, rows)] == [True, True]
+    (drawing,) = STUDY.drawings(config, rows)
+    drawing.figure.canvas.draw()
+
+
+def test_figure_shows_the_limit(rows: list[Row]):
+    (drawing,) = STUDY.drawings(CONFIG, rows)
+    kept, deviation = drawing.figure.axes
+    assert kept.get_legend_handles_labels()[1] == ["theorem 5.1", "fitted"]
+    assert deviation.get_yscale() == "log"
+    drawing.figure.canvas.draw()
+
+
+def test_columns_are_in_the_rows(rows: list[Row]):
+    assert set(STUDY.columns) <= set(rows[0])

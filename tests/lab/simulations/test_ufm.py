@@ -1,0 +1,149 @@
+"""The studies of the unconstrained features model: rows, claims that can fail, figures."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.recipe import Study
+from ncscope.lab.runs.settings import settings
+from ncscope.lab.simulations import ufm, ufm_cross_entropy
+from ncscope.probing.records import Row
+
+SMALL: dict[str, Any] = {
+    "num_classes": 3,
+    "dim": 5,
+    "per_class": 4,
+    "weight_decay": 0.05,
+    "feature_decay": 0.05,
+    "rate": 1.0,
+    "steps": 300,
+    "every": 150,
+}
+
+
+def run(study: Study[Any], **given: Any) -> tuple[Any, list[Row]]:
+    config = study.config(**SMALL | given)
+    rows: list[Row] = []
+    for part in study.parts(config):
+        own = list(part.run(None))
+        assert len(own) == part.yields
+        rows += [{"part": part.name} | row for row in own]
+    return config, json.loads(json.dumps(rows))
+
+
+def held(study: Study[Any], config: Any, rows: Sequence[Row]) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in study.claims(config, rows)}
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[Any, list[Row]]:
+    return run(ufm.STUDY)
+
+
+STUDIES = [
+    (ufm.STUDY, {"bias": "none"}, 7),
+    (ufm.STUDY, {"bias": "none", "dim": 2}, 4),
+    (ufm.STUDY, {"bias": "free"}, 6),
+    (ufm.STUDY, {"bias": "free", "dim": 2}, 6),
+    (ufm.STUDY, {"bias": "regularised", "bias_decay": 3.0, "rate": 0.4, "steps": 700}, 6),
+    (ufm.STUDY, {"weight_decay": 0.4, "feature_decay": 0.4}, 2),
+    (ufm_cross_entropy.STUDY, {}, 6),
+    (ufm_cross_entropy.STUDY, {"weight_decay": 0.4, "feature_decay": 0.4}, 2),
+    (ufm_cross_entropy.STUDY, {"num_classes": 4, "dim": 2}, 1),
+]
+
+
+@pytest.mark.parametrize(("study", "given", "count"), STUDIES)
+def test_what_the_closed_form_says_holds(study: Study[Any], given: Any, count: int) -> None:
+    config, rows = run(study, **given)
+    found = held(study, config, rows)
+    assert list(found.values()) == [True] * count, found
+    (drawing,) = study.drawings(config, rows)
+    titles = [axes.get_title("left") for axes in drawing.figure.axes]
+    frame = "OF" if given.get("bias") == "none" or given.get("weight_decay") == 0.4 else "ETF"
+    assert study is ufm_cross_entropy.STUDY or titles[2] == f"NC2: distance to {frame}"
+    assert len(titles) == 4
+    assert {"step", "objective", "layer"} <= rows[0].keys()
+    assert set(study.columns) <= rows[-1].keys()
+
+
+def test_a_run_too_short_is_seen() -> None:
+    config, rows = run(ufm.STUDY, steps=20)
+    found = held(ufm.STUDY, config, rows)
+    assert not found["Gradient descent arrives at the closed form's minimum, to 1e-6"]
+    assert not found["NC1: features collapse to their class means"]
+    assert found["The fast solver ends at the closed form's minimum, to 1e-9"]
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "claim"),
+    [
+        ("fast solver", "objective", "The fast solver ends"),
+        ("descent", "objective", "Gradient descent arrives"),
+        ("descent", "nc1", "NC1: features"),
+        ("descent", "nc2_of", "NC2: class means become"),
+        ("descent", "nc2_etf", "NC2: centred"),
+        ("descent", "nc3_alignment", "NC3: the classifier"),
+        ("descent", "mean_share", "The global mean"),
+    ],
+)
+def test_each_claim_can_fail(whole: tuple[Any, list[Row]], part: str, key: str, claim: str) -> None:
+    config, rows = whole
+    wrong = [row | {key: float(row[key]) + (0.01 if row["part"] == part else 0.0)} for row in rows]
+    failed = [text for text, holds in held(ufm.STUDY, config, wrong).items() if not holds]
+    assert len(failed) == 1
+    assert failed[0].startswith(claim)
+
+
+def test_undefined_metrics_do_not_hold(whole: tuple[Any, list[Row]]) -> None:
+    config, rows = whole
+    assert not held(ufm.STUDY, config, [row | {"nc1": math.nan} for row in rows])[
+        "NC1: features collapse to their class means"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("study", "given", "left_out", "claims"),
+    [
+        (ufm.STUDY, {"per_class": 1, "rate": 0.3}, "nc1", 6),
+        (ufm.STUDY, {"num_classes": 2}, "nc2_etf", 6),
+        (ufm.STUDY, {"num_classes": 2, "per_class": 1, "bias": "free", "rate": 0.2}, "nc2_etf", 4),
+        (ufm_cross_entropy.STUDY, {"per_class": 1}, "nc1", 5),
+        (ufm_cross_entropy.STUDY, {"num_classes": 2}, "nc2_etf", 5),
+    ],
+)
+def test_what_is_zero_at_the_start_is_not_claimed(
+    study: Study[Any], given: Any, left_out: str, claims: int
+) -> None:
+    config, rows = run(study, **given)
+    found = study.claims(config, rows)
+    assert len(found) == claims
+    assert [claim["evidence"] for claim in found if claim["evidence"].startswith(left_out)] == []
+    (drawing,) = study.drawings(config, rows)
+    drawing.figure.canvas.draw()
+
+
+def test_the_same_seed_gives_the_same_rows() -> None:
+    assert run(ufm.STUDY, steps=2) == run(ufm.STUDY, steps=2)
+    assert run(ufm.STUDY, steps=2)[1] != run(ufm.STUDY, steps=2, seed=1)[1]
+
+
+def test_steps_recorded() -> None:
+    assert ufm.recorded_steps(25, 10) == [0, 1, 3, 10, 20, 25]
+    assert ufm.recorded_steps(20, 10) == [0, 1, 3, 10, 20]
+    assert ufm.recorded_steps(2, 10) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("study", [ufm.STUDY, ufm_cross_entropy.STUDY])
+def test_settings_are_bounded(study: Study[Any]) -> None:
+    for wrong in ({"rate": math.inf}, {"seed": 2**63}, {"weight_decay": math.nan}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            settings(study.config, wrong)
+    for wrong in ({"num_classes": 1}, {"weight_decay": 0.0}, {"steps": 0}, {"width": 3}):
+        with pytest.raises(ValidationError):
+            study.config(**wrong)

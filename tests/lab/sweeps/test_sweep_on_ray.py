@@ -1,0 +1,209 @@
+"""Sweeps on a real Ray cluster, started here: the same bytes as by themselves, killed or not."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import ncscope
+from ncscope.errors import InputError
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.studies import reproduce
+from ncscope.lab.sweeps import grid, sweep
+from tests.interrupting import heeds_control_c
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.slow
+
+RECIPE = "info/grokking"
+POINTS = grid({"training.learning_rate": [0.01, 0.02, 0.03], "training.weight_decay": [0.5, 1.0]})
+NAMES = [
+    f"learning_rate={point['training.learning_rate']},weight_decay={point['training.weight_decay']}"
+    for point in POINTS
+]
+FIXED = {
+    "seeds": [0],
+    "training.modulus": 7,
+    "training.train_share": 0.5,
+    "training.width": 32,
+    "training.hidden": 64,
+    "training.steps": 1000,
+    "training.measurements": 8,
+    "training.looks": 20,
+    "training.batch_size": 8,
+}
+OFTEN = Work(seconds=0.0)  # the place is saved after every step
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> dict[str, bytes]:
+    """The rows of every run by itself."""
+    rows = {}
+    for name, point in zip(NAMES, POINTS, strict=True):
+        place = tmp_path_factory.mktemp("alone")
+        reproduce(RECIPE, out=place, overrides=FIXED | point)
+        rows[name] = (place / "metrics.jsonl").read_bytes()
+    return rows
+
+
+def rows_of(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name / "metrics.jsonl").read_bytes() for name in NAMES}
+
+
+def descendants(process: int) -> list[int]:
+    """Every process below this one."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    found = [process]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
+
+
+def worker_of(name: str) -> int:
+    """The process of the cluster below us that carries out this run."""
+    (found,) = [
+        process
+        for process in descendants(os.getpid())
+        if Path(f"/proc/{process}/cmdline").read_text().startswith(f"ray::{name}")
+    ]
+    return found
+
+
+def test_six_runs_on_a_cluster_are_the_same_runs_one_by_one(alone, tmp_path):
+    states = []
+    found = sweep(
+        RECIPE,
+        POINTS,
+        overrides=FIXED,
+        out=tmp_path,
+        cluster="local",
+        on_change=lambda positions: states.append([at.state for at in positions.values()]),
+    )
+    assert found.failures == {}
+    assert rows_of(tmp_path) == alone
+    assert states[-1] == ["ended"] * 6
+    assert any(state.count("running") == 2 for state in states) or os.cpu_count() == 1
+    assert list(tmp_path.glob(".shared*")) == []
+    assert descendants(os.getpid()) == []
+
+
+def test_a_sweep_survives_workers_that_are_killed(alone, tmp_path):
+    killed = {}
+
+    def strike(positions) -> None:
+        for name, at in positions.items():
+            if at.state == "running" and at.done >= 1 and len(killed) < 2 and name not in killed:
+                killed[name] = at.done
+                os.kill(worker_of(name), signal.SIGKILL)
+
+    found = sweep(
+        RECIPE,
+        POINTS,
+        overrides=FIXED,
+        out=tmp_path,
+        cluster="local",
+        work=OFTEN,
+        on_change=strike,
+    )
+    assert len(killed) == 2
+    assert found.failures == {}
+    assert rows_of(tmp_path) == alone
+
+
+@contextmanager
+def machine(*words: str, until: str, **environment: str) -> Iterator[re.Match[str]]:
+    """What Ray's own command for a machine of a cluster says; the machine stops afterwards."""
+    ray = Path(sys.executable).with_name("ray")
+    started = subprocess.Popen(
+        [ray, "start", *words, "--node-ip-address=127.0.0.1", "--block"],
+        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said = (re.search(until, line) for line in started.stdout)
+        yield next(filter(None, said))
+    finally:
+        started.terminate()
+        started.communicate(timeout=60)
+
+
+HEAD = ("--head", "--port=0", "--include-dashboard=false")
+ADDRESS = r"--address='([\d.:]+)'"
+
+
+@pytest.fixture
+def cluster(monkeypatch) -> Iterator[str]:
+    """The address of a cluster of one machine with two cores, started by Ray's own command."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # it is for this machine alone
+    with machine(*HEAD, "--num-cpus=2", until=ADDRESS) as said:
+        yield said[1]
+
+
+FRONT = """
+from os import environ
+from pathlib import Path
+
+__path__ = [{package!r}]
+exec(Path({package!r}, "__init__.py").read_text())
+if Path({folder!r}, environ["MACHINE"]).exists():
+    __version__ = "0.0 of " + environ["MACHINE"]
+"""
+"""ncscope as it is, but older on a machine that a file in a folder names."""
+
+
+def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    front = tmp_path / "front" / "ncscope" / "__init__.py"
+    front.parent.mkdir(parents=True)
+    package = str(Path(ncscope.__file__).parent)
+    front.write_text(FRONT.format(package=package, folder=str(tmp_path)))
+    monkeypatch.setenv("PYTHONPATH", str(front.parents[1]), prepend=os.pathsep)
+    monkeypatch.setenv("MACHINE", "here")
+    with (
+        machine(*HEAD, "--num-cpus=1", until=ADDRESS, MACHINE="one") as said,
+        machine(f"--address={said[1]}", "--num-cpus=1", until="Ray runtime started", MACHINE="two"),
+    ):
+        for name in ("one", "two"):
+            (tmp_path / name).touch()
+            with pytest.raises(InputError, match=rf"every machine, found 0\.0 of {name} on "):
+                sweep(RECIPE, POINTS, overrides=FIXED, out=tmp_path / "out", cluster=said[1])
+            (tmp_path / name).unlink()
+
+
+def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
+    fixed = {"settings": "first", "first_steps": 200}
+    command = [Path(sys.executable).with_name("ncscope"), "sweep", "xufm/ufm"]
+    command += ["--over", "seed=0,1,2", "--set", "settings=first", "--set", "first_steps=200"]
+    command += ["--out", tmp_path / "sweep", "--cluster", cluster]
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
+    while not list(tmp_path.glob("sweep/*/report.html")):
+        assert first.poll() is None
+        time.sleep(0.1)
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate()
+    assert first.returncode == 130
+    assert said.strip().endswith(f"with --resume to go on with {tmp_path / 'sweep'}")
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert "Report: file://" in done.stdout
+    for seed in range(3):
+        reproduce("xufm/ufm", out=tmp_path / f"{seed}", overrides=fixed | {"seed": seed})
+        own = (tmp_path / f"{seed}" / "metrics.jsonl").read_bytes()
+        assert (tmp_path / "sweep" / f"seed={seed}" / "metrics.jsonl").read_bytes() == own
+    with pytest.raises(InputError, match=r"a machine with 4 cores and 0 GPUs.* found at most 2"):
+        sweep("xufm/ufm", [{"seed": 9}], out=tmp_path / "x", cluster=cluster, work=Work(workers=3))

@@ -1,0 +1,36 @@
+"""What the statements on extended models must come to, and formulas that break them."""
+
+from ncscope.lab.theory import xufm_cross_entropy as cross
+from ncscope.lab.theory import xufm_extended as extended
+from ncscope.lab.theory import xufm_perturbed as perturbed
+from tests.lab.theory.expected.broken import Break
+
+VERDICTS: dict[str, str] = {
+    "xufm/theorem-4.1": "holds-as-corrected",
+    "xufm/theorem-4.2": "holds-as-corrected",
+    "xufm/conjecture-4.2": "holds-as-corrected",
+    "xufm/remark-4.1": "holds-as-corrected",
+    "xufm/theorem-5.1": "holds",
+    "xufm/remark-f.1": "holds",
+    "xufm/appendix-d": "holds-as-corrected",
+}
+
+product, least = extended.best_product, extended.minimum
+lengths = extended.orthogonal_columns_norm
+penalty = cross.three_factor_penalty
+kept, kept_by_two = perturbed.attenuation, perturbed.extended_attenuation
+
+BREAKS: list[Break] = [
+    Break("xufm/theorem-4.1", extended, "best_product", lambda m, c: 0.999 * product(m, c)),
+    Break("xufm/theorem-4.1", extended, "minimum", lambda c: 1.001 * least(c)),
+    Break("xufm/theorem-4.1", extended, "best_product", lambda m, c: product(m, 1.001 * c)),
+    Break("xufm/theorem-4.2", extended, "best_product", lambda m, c: 0.999 * product(m, c)),
+    Break("xufm/theorem-4.2", extended, "minimum", lambda c: 0.999 * least(c)),
+    Break("xufm/conjecture-4.2", extended, "orthogonal_columns_norm", lambda z: 1.001 * lengths(z)),
+    Break("xufm/remark-4.1", cross, "three_factor_penalty", lambda p, c: 1.001 * penalty(p, c)),
+    Break("xufm/theorem-5.1", perturbed, "attenuation", lambda *a: 0.999 * kept(*a)),
+    Break("xufm/theorem-5.1", perturbed, "attenuation", lambda k, *a: kept(k + 1, *a)),
+    Break("xufm/remark-f.1", perturbed, "extended_attenuation", lambda *a: 1.001 * kept_by_two(*a)),
+    Break("xufm/appendix-d", perturbed, "nc1", lambda h, k: h[0, 0].abs()),
+    Break("xufm/appendix-d", perturbed, "between_share", lambda h, k: perturbed.nc1(h, k)),
+]

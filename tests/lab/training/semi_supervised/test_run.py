@@ -1,0 +1,181 @@
+"""Runs with few labels: no label leaks, a stopped run goes on exactly, rows hold what is said."""
+
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.reproducible import reproducible
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.semi_supervised.run import (
+    FewLabelsBench,
+    few_labels_bench_rows,
+    few_labels_prepared,
+    few_labels_rows,
+    looked_at,
+)
+from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
+from tests.lab.training.semi_supervised.runs import short
+
+ROOT = Path(__file__).parents[3]
+INFORMED = short(mutual_information=0.5)
+FIXED = short("fixmatch", threshold=0.12)
+
+
+def trained(run: FewLabelsBench, work: Work | None = None) -> tuple[dict[str, Tensor], list]:
+    """The learner's tensors at the end, and the rows."""
+    with reproducible(0):
+        rows = [row for row in few_labels_bench_rows(run, work or Work()) if row]
+    learner = run.bench.learner
+    assert learner.average is not None
+    assert learner.memory is not None
+    modules = {"model": learner.model, "average": learner.average, "memory": learner.memory}
+    return {
+        f"{part} {name}": value
+        for part, module in modules.items()
+        for name, value in module.state_dict().items()
+    }, rows
+
+
+def prepared(settings) -> FewLabelsBench:
+    with reproducible(0):
+        return few_labels_prepared(settings, Work())
+
+
+def permuted(run: FewLabelsBench) -> FewLabelsBench:
+    """The same run, the true labels of its unlabelled images shuffled."""
+    order = torch.randperm(len(run.unlabelled), generator=torch.Generator().manual_seed(1))
+    other = run.unlabelled.subset(torch.arange(len(order)))
+    other.labels = run.unlabelled.labels[order]
+    return replace(run, unlabelled=other)
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[dict[str, Tensor], list]:
+    """A run that nobody stopped."""
+    return trained(prepared(INFORMED))
+
+
+@pytest.mark.parametrize("settings", [INFORMED, FIXED], ids=["freematch with MI", "fixmatch"])
+def test_true_labels_of_unlabelled_images_never_reach_training(settings, whole) -> None:
+    plain, rows = whole if settings is INFORMED else trained(prepared(settings))
+    other, others = trained(permuted(prepared(settings)))
+    assert all(torch.equal(value, other[name]) for name, value in plain.items())
+    seen = [
+        [row["pseudo_label_accuracy"] for row in found if row["split"] == "unlabelled"]
+        for found in (rows, others)
+    ]
+    assert seen[0] != seen[1]  # they were shuffled
+    for key in ("mask_rate", "histogram_3", "loss"):
+        assert rows[-1][key] == others[-1][key]
+
+
+def test_labels_and_unlabelled_images_do_reach_training(whole) -> None:
+    plain, _ = whole
+    run = prepared(INFORMED)
+    run.bench.data.train.labels = run.bench.data.train.labels.roll(1)
+    relabelled, _ = trained(run)
+    fewer, _ = trained(replace(prepared(INFORMED), unlabelled=run.unlabelled.balanced(100)))
+    for other in (relabelled, fewer):
+        assert not torch.equal(plain["model classifier.weight"], other["model classifier.weight"])
+
+
+@pytest.mark.parametrize("stop", [2, 3])  # in an epoch, at its end
+def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path) -> None:
+    plain, rows = whole
+    stopped = prepared(INFORMED)
+    work = Work(place=tmp_path / "stopped", seconds=0.0)  # the place is kept after every step
+    learner = stopped.bench.learner
+
+    def die(model: torch.nn.Module, inputs: object) -> None:
+        if model.training and learner.step == stop:
+            raise KeyboardInterrupt
+
+    handle = learner.model.register_forward_pre_hook(die)
+    with pytest.raises(KeyboardInterrupt):
+        trained(stopped, work)
+    handle.remove()
+    resumed, again = trained(prepared(INFORMED), work)
+    assert all(torch.equal(value, resumed[name]) for name, value in plain.items())
+    assert repr(again) == repr(rows)
+
+
+def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
+    settings = short(groups=("nc4", "information"))
+    with reproducible(0):
+        rows = [row for row in few_labels_rows(settings, Work()) if row]
+    assert [(row["epoch"], row["split"]) for row in rows] == [
+        (epoch, split) for epoch in (0, 2) for split in ("test", "unlabelled")
+    ]
+    test, pseudo = rows[-2:]
+    assert test["error"] == 1 - test["accuracy"]
+    assert {"mir", "hdr"} <= set(test)
+    shares = [pseudo[f"histogram_{k}"] for k in range(10)]
+    assert sum(shares) == pytest.approx(1)
+    thresholds = [pseudo[f"threshold_{k}"] for k in range(10)]
+    assert max(thresholds) == pytest.approx(pseudo["threshold"])
+    assert 0.1 < pseudo["threshold"] < 1
+    assert rows[1]["threshold"] == pytest.approx(0.1)
+    assert rows[1]["mask_rate"] == 1
+    assert math.isfinite(pseudo["loss"])
+
+
+def test_pseudo_labels_are_looked_at_of_images_as_they_are_in_the_pool() -> None:
+    """Of STL-10's unlabelled images one in twenty-one has a label that is known."""
+    run = prepared(short(measured=400))
+    places = torch.arange(len(run.unlabelled))
+    pool = run.unlabelled.subset(places)
+    pool.labels = torch.where(places % 21 == 0, pool.labels, UNKNOWN)
+    images = looked_at(replace(run, unlabelled=pool))
+    assert len(images) == 400
+    assert int((images.labels != UNKNOWN).sum()) < 2 * 400 / 21
+    everything = prepared(short())
+    assert looked_at(everything) is everything.unlabelled
+    with pytest.raises(InputError, match=r"a subset of 1 to 1437 samples"):
+        looked_at(prepared(short(measured=2_000)))
+
+
+def test_supervised_runs_ignore_unlabelled_images() -> None:
+    plain, rows = trained(prepared(short("supervised")))
+    run = prepared(short("supervised"))
+    other, _ = trained(replace(run, unlabelled=run.unlabelled.balanced(100)))
+    assert all(torch.equal(value, other[name]) for name, value in plain.items())
+    assert {row["split"] for row in rows} == {"test"}
+
+
+def test_labels_are_equally_many_of_each_class() -> None:
+    labels = prepared(short(labels=30)).bench.data.train.labels
+    assert labels.bincount().tolist() == [3] * 10
+    with pytest.raises(InputError, match="multiple of 10"):
+        few_labels_prepared(short(labels=15), Work())
+
+
+@pytest.mark.slow
+def test_a_run_killed_again_and_again_ends_as_one_never_killed(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.lab.training.semi_supervised.killed",
+        str(tmp_path),
+        "10",
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    places = re.findall(r"status 9 after step ([1-9]\d*)", done.stdout)
+    assert len(set(places)) >= 3, done.stdout
+    rows = [(tmp_path / run / "rows.json").read_text() for run in ("whole", "killed")]
+    assert rows[0] == rows[1]
+    ends = [tmp_path / run / "checkpoint.pt" for run in ("whole", "killed")]
+    states = [torch.load(end, weights_only=True)["learner"] for end in ends]
+    for part in ("model", "average", "memory"):
+        for name, value in states[0][part].items():
+            assert torch.equal(value, states[1][part][name])

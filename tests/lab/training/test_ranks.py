@@ -1,0 +1,160 @@
+"""Two processes that share batches: one run, whatever each of them normalises and averages."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from ncscope.errors import InputError
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training import resumable
+from ncscope.lab.training.checkpoint import Checkpoints
+from ncscope.lab.training.loop import normalising_together
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import bench_rows, prepared
+from tests.lab.training.ranks import in_two_processes
+
+SETTINGS = Training(
+    data="digits",
+    network="small-resnet",
+    optimisation=Optimisation(epochs=2, batch_size=40, accumulate=2, average=0.9),
+    balanced=200,
+    layers=(),
+    groups=("nc1",),
+)
+"""Five batches an epoch: the last makes a step alone."""
+
+WEIGHT, VARIANCE = "classifier.weight", "stages.0.entry.1.running_var"
+load = partial(torch.load, weights_only=True)
+
+
+def learn(folder: Path, rank: int, epochs: int) -> None:
+    """Train so many epochs, from where the folder's checkpoint is; leave this rank's learner."""
+    work = Work(place=folder, devices=2)
+    bench = prepared(SETTINGS, work)
+    signs = 0
+    for row in bench_rows(bench, work):
+        signs += not row
+        if signs == epochs:
+            break
+    torch.save(bench.learner.state(), folder / f"rank-{rank}.pt")
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Equal to the last bit, at any depth."""
+    if isinstance(expected, torch.Tensor):
+        assert torch.equal(found, expected)
+    elif isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            assert_same(found[key], value)
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    else:
+        assert found == expected
+
+
+@pytest.mark.slow
+def test_processes_end_alike_and_resumed_where_they_would_have_ended(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    (tmp_path / "half").mkdir()
+
+    def program(rank: int) -> None:
+        learn(whole, rank, 2)
+        learn(cut, rank, 1)
+        (cut / f"rank-{rank}.pt").replace(tmp_path / "half" / f"rank-{rank}.pt")
+        learn(cut, rank, 2)
+
+    assert in_two_processes(program) == [0, 0]
+    ends, half = (load(folder / "rank-0.pt") for folder in (whole, tmp_path / "half"))
+    assert not torch.equal(half["model"][WEIGHT], ends["model"][WEIGHT])
+    assert not torch.equal(ends["average"][f"module.{VARIANCE}"], ends["model"][VARIANCE])
+    for other in (whole / "rank-1.pt", cut / "rank-0.pt", cut / "rank-1.pt"):
+        assert_same(load(other), ends)
+    assert_same(load(cut / "checkpoint.pt"), load(whole / "checkpoint.pt"))
+
+
+def said_by_both(folder: Path, *acts: Callable[[int], object]) -> list[list[str]]:
+    """What both processes say when they are refused; a process that waits is killed."""
+
+    def program(rank: int) -> None:
+        said = []
+        for act in acts:
+            with pytest.raises(InputError) as caught:
+                act(rank)
+            said.append(str(caught.value))
+        (folder / str(rank)).write_text(json.dumps(said))
+
+    assert in_two_processes(program, seconds=60) == [0, 0]
+    return [json.loads((folder / str(rank)).read_text()) for rank in (0, 1)]
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "expected at least 2 training images to measure, one a process, found 1;": {"measured": 1},
+    "expected a batch of 1 to 200 samples": {"optimisation": Optimisation(batch_size=202)},
+    "that 2 processes can share evenly": {"optimisation": Optimisation(batch_size=3)},
+    "expected a subset of 1 to 200 samples": {"measured": 201},
+}
+
+
+def test_samples_too_few_to_share_are_refused_by_all(tmp_path: Path) -> None:
+    work = Work(place=tmp_path / "run", devices=2)
+
+    def act(rank: int, update: dict[str, Any]) -> None:
+        list(bench_rows(prepared(SETTINGS.model_copy(update=update), work), work))
+
+    heard = said_by_both(tmp_path, *(partial(act, update=update) for update in REFUSED.values()))
+    for own in heard:
+        assert all(part in said for part, said in zip(REFUSED, own, strict=True)), own
+
+
+def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
+    """A place that the first cannot write to."""
+    place = tmp_path / "run"
+    (place / "checkpoint.pt").mkdir(parents=True)
+
+    def act(rank: int) -> None:
+        work = Work(place=place, devices=2)
+        resumable._Keeper(prepared(SETTINGS, work).learner, work).save([])
+
+    (first,), (second,) = said_by_both(tmp_path, act)
+    assert "to write" in first
+    assert second.startswith("expected the first process to keep checkpoints")
+
+
+def test_a_checkpoint_that_one_machine_does_not_see_stops_all(tmp_path: Path) -> None:
+    def act(rank: int) -> None:
+        work = Work(place=tmp_path / f"machine-{rank}", devices=2)
+        list(bench_rows(prepared(SETTINGS, work), work))
+
+    start = prepared(SETTINGS, Work()).learner
+    Checkpoints(tmp_path / "machine-1" / "checkpoint.pt").save(
+        {"learner": start.state(), "rows": []}
+    )
+    for (said,) in said_by_both(tmp_path, act):
+        assert said.startswith("expected the same checkpoint on every machine")
+
+
+@pytest.mark.parametrize(("device", "processes"), [("cuda", 1), ("cpu", 2)])
+def test_norms_of_one_process_or_of_the_cpu_stay(device: str, processes: int) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+    assert normalising_together(model, torch.device(device), processes) is model
+    assert type(model[1]) is nn.BatchNorm2d
+
+
+def test_on_cuda_the_norms_of_several_processes_share_statistics() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.BatchNorm1d(2))
+    before = dict(model.named_parameters()) | dict(model.named_buffers())
+    made = normalising_together(model, torch.device("cuda"), 2)
+    assert [type(made[place]) for place in (1, 2)] == [nn.SyncBatchNorm] * 2
+    after = dict(made.named_parameters()) | dict(made.named_buffers())
+    assert after.keys() == before.keys()
+    assert all(after[name] is value for name, value in before.items())

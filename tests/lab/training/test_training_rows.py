@@ -1,0 +1,58 @@
+"""When a training run measures, on which images, and the batches it mixes."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from ncscope.data.loaders import measuring_loader
+from ncscope.lab.runs.resources import Work
+from ncscope.lab.training.loop import EpochEnd
+from ncscope.lab.training.mixing import mixed
+from ncscope.lab.training.objectives import objective
+from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.settings import Training
+from ncscope.lab.training.supervised import measured_rows, prepared
+from ncscope.probing.model import ProbeOptions, probe_model
+
+
+def settings(**given) -> Training:
+    return Training(data="digits", network="small-resnet", **given)
+
+
+def test_measured_at_even_distances_and_at_the_end() -> None:
+    run = Optimisation(epochs=50)
+    assert settings(optimisation=run, every=20).due == [0, 20, 40, 50]
+    assert settings(optimisation=run, every=25).due == [0, 25, 50]
+    assert settings(optimisation=run, measurements=3).due == [0, 1, 50]
+
+
+def test_the_objective_of_mixed_batches_is_cross_entropy_with_the_shares() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 3))
+    images, labels = torch.rand(4, 1, 1, 3), torch.tensor([0, 1, 2, 0])
+    mixing = objective(settings(mixing=True, seed=7), 3, torch.device("cpu"))
+    torch.manual_seed(5)
+    loss = mixing(model, (images, labels))
+    blend, shares = mixed(images, labels, 3, 7, 5)
+    expected = -(shares * model(blend).log_softmax(1)).sum(1).mean()
+    assert torch.allclose(loss, expected)
+    torch.manual_seed(6)
+    assert not torch.allclose(mixing(model, (images, labels)), expected)
+
+
+def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
+    with torch.random.fork_rng():
+        first, second = (prepared(settings(balanced=50, seed=seed), Work()) for seed in (1, 2))
+    assert first.data.train.labels.bincount().tolist() == [5] * 10
+    assert not torch.equal(first.data.train[0][0], second.data.train[0][0])
+    options = {"layers": (), "groups": ("nc1",)}
+    with torch.random.fork_rng():
+        bench = prepared(settings(balanced=50, **options), Work())
+    whole = probe_model(
+        bench.learner.evaluated,
+        measuring_loader(bench.data.train, 50),
+        ProbeOptions(layers=(), groups=("nc1",)),
+    )
+    row = measured_rows(bench, EpochEnd(0, 0, math.nan))[0]
+    assert row["nc1"] == pytest.approx(whole.record.layers[-1].metrics["nc1"], rel=1e-12)
