@@ -2,7 +2,8 @@
 
 Source: MSE figures 9 and 11. Command: ``ncscope reproduce mse/robustness``, which needs the
 library Foolbox: ``pip install ".[attack]"``. Settings of both scales:
-`ncscope.lab.papers.mse.training`. As in Papyan, Han and Donoho 2020, 100 held-out images are attacked.
+`ncscope.lab.papers.mse.training`. As in Papyan, Han and Donoho 2020, 100 held-out images are
+attacked.
 
 What came out at the small scale (three seeds of the VGG on digits, else seed 0): all 4 claims held.
 Under MSE robustness grew from zero error to the end in 4 of 5 networks, by 0.035 in the median and
