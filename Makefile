@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # would compile everything again in each of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all lint bench docs figures clean
+.PHONY: demo test test-all test-bare lint bench docs figures clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,11 +25,23 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -m "not gpu"
 
+# The instrument alone, in an environment without the libraries of the laboratory.
+BARE := .venv-bare
+$(BARE)/.installed: pyproject.toml
+	test -x $(BARE)/bin/python || $(PYTHON) -m venv $(BARE)
+	$(BARE)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BARE)/bin/python -m pip install --quiet --editable . --group bare
+	touch $@
+
+test-bare: $(BARE)/.installed
+	$(BARE)/bin/python -m pytest --bare
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/plain_english.py src
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
@@ -43,4 +55,4 @@ figures: $(STAMP)
 	$(BIN)/python docs/figures/batch_mir.py
 
 clean:
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BARE) site .mypy_cache .ruff_cache .pytest_cache

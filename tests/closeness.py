@@ -48,3 +48,19 @@ def assert_arrays_agree(found, expected, *, rel: float = 1e-9) -> None:
     np.testing.assert_array_equal(found[~finite], expected[~finite])
     scale = np.abs(expected[finite]).max(initial=0)
     np.testing.assert_allclose(found[finite], expected[finite], rtol=0, atol=rel * scale)
+
+
+def numbers(record: dict) -> dict[str, float]:
+    layers = {
+        f"{layer['layer']} {key}": value
+        for layer in record["layers"]
+        for key, value in layer["metrics"].items()
+    }
+    places = {f"place {i}": value for i, value in enumerate(record["relative_position"])}
+    line = {
+        f"line {key} {i}": value
+        for key in ("pfc1", "pfc2", "pfc3")
+        for i, value in enumerate(record["geodesic"][key])
+    }
+    ends = {key: record["geodesic"][key] for key in ("alignment", "transport_cost")}
+    return layers | places | line | ends

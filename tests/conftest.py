@@ -6,13 +6,14 @@ examples of hypothesis are the same every time.
 
 import gc
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
 
-from tests import signatures
+from tests import bare, signatures
 from tests.browser import browser
 
 __all__ = ["browser", "unchecked_signatures"]
@@ -24,6 +25,17 @@ settings.load_profile("suite")
 
 # The suite's matrices are tiny: waiting for a second thread costs more than all of the work.
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bare", action="store_true", help="Tests that need no optional library.")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect what fits the environment: see `tests.bare`; None leaves the choice to pytest."""
+    if not config.getoption("--bare"):
+        return True if collection_path.name == "bare_install" else None
+    return True if bare.left_out(collection_path) else None
 
 
 @pytest.hookimpl(wrapper=True)

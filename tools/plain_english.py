@@ -30,7 +30,7 @@ def findings(source: str) -> Iterator[tuple[int, str]]:
         source: Text of a Python module.
 
     Example:
-        >>> list(findings('def f(x):\\n    "Of which rows."'))
+        >>> list(findings('def f(): "Of which rows."'))
         [(1, "f: 'Of which rows.' begins with 'Of'")]
     """
     for node in ast.walk(ast.parse(source)):

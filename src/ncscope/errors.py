@@ -17,6 +17,21 @@ EXTRAS: Mapping[str, str] = {
 }
 """Importable name of each optional library, and the extra that installs it."""
 
+_DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
+
+
+def distribution(library: str) -> str:
+    """Return the name under which a library is installed.
+
+    Args:
+        library: Name under which the library is imported.
+
+    Example:
+        >>> distribution("sklearn"), distribution("torch")
+        ('scikit-learn', 'torch')
+    """
+    return _DISTRIBUTIONS.get(library, library)
+
 
 class InputError(ValueError):
     """Bad input, explained in one sentence.
@@ -52,7 +67,7 @@ def missing_library(name: str) -> InputError:
         pip install ".[lab]" in a checkout of ncscope
     """
     found, fix = "that it is not installed", how_to_install(EXTRAS[name])
-    return InputError(expected=f"the library {name}", found=found, fix=fix)
+    return InputError(expected=f"the library {distribution(name)}", found=found, fix=fix)
 
 
 def how_to_install(extra: str = "") -> str:

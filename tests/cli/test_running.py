@@ -15,7 +15,7 @@ import typer
 from ncscope.cli import main
 from ncscope.cli.app import app
 from ncscope.data.catalogue import CATALOGUE
-from ncscope.errors import EXTRAS
+from ncscope.errors import EXTRAS, distribution
 from ncscope.lab.theory.statement import Result
 from tests.interrupting import heeds_control_c
 
@@ -116,12 +116,12 @@ def test_a_library_that_is_missing_names_its_extra(monkeypatch, capsys) -> None:
     assert run("doctor", "--json") == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert found["timm"]["found"] == "missing"
-    assert found["timm"]["fix"] == 'pip install ".[train]" in a checkout of ncscope'
+    assert found["timm"]["fix"] == 'pip install ".[models]" in a checkout of ncscope'
 
 
 def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) -> None:
     needed = {requirement.partition(";")[0] for requirement in requires("ncscope") or []}
-    assert all(any(each.startswith(library) for each in needed) for library in EXTRAS)
+    assert all(any(each.startswith(distribution(library)) for each in needed) for library in EXTRAS)
     for library in (*EXTRAS, "ours"):
         monkeypatch.setitem(sys.modules, library, None)
         monkeypatch.setattr(
@@ -130,7 +130,7 @@ def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) 
         )
         code, (out, err) = run("theory"), capsys.readouterr()
         expected = (
-            f"expected the library {library}, found that it is not installed; "
+            f"expected the library {distribution(library)}, found that it is not installed; "
             f'pip install ".[{EXTRAS.get(library)}]" in a checkout of ncscope\n'
         )
         if library == "ours":

@@ -7,7 +7,7 @@ import pytest
 
 NEEDS = {
     "torchmetrics": ("torchmetrics", "torchmetrics"),
-    "lightning": ("lightning", "train"),
+    "lightning": ("lightning", "lab"),
     "huggingface": ("transformers", "huggingface"),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..training.test_several_processes import numbers
+from ..closeness import numbers
 
 pytestmark = pytest.mark.slow
 

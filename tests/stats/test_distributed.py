@@ -14,8 +14,8 @@ from ncscope.stats.distributed import merge_across_processes
 from ncscope.stats.moments import ClassMoments
 
 from ..closeness import assert_agree
+from ..ranks import in_two_processes
 from ..reference.instances import INSTANCES, Instance
-from ..training.ranks import in_two_processes
 
 
 def of_samples(instance: Instance, rows: slice) -> ClassMoments:

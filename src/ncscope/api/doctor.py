@@ -12,10 +12,13 @@ from pathlib import Path
 
 import torch
 
-from ncscope.errors import EXTRAS, how_to_install
+from ncscope.errors import EXTRAS, distribution, how_to_install
 
-_WITHOUT_EXTRA = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib", "plotly")
-LIBRARIES: Mapping[str, str] = {**dict.fromkeys(_WITHOUT_EXTRA, ""), **EXTRAS}
+_WITHOUT_EXTRA = ("torch", "numpy", "scipy", "matplotlib", "plotly")
+LIBRARIES: Mapping[str, str] = {
+    **dict.fromkeys(_WITHOUT_EXTRA, ""),
+    **{distribution(library): extra for library, extra in EXTRAS.items()},
+}
 """Libraries by the extra that installs them; the first come with ncscope itself."""
 
 DATA_FOLDERS: Mapping[str, str] = {

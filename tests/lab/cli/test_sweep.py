@@ -131,7 +131,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys):
 @pytest.mark.slow
 def test_the_sweep_of_the_documentation_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[2] / "docs" / "experiments" / "sweeps.md"
+    page = Path(__file__).parents[3] / "docs" / "experiments" / "sweeps.md"
     (command,) = re.findall(r"^ncscope (sweep .*)$", page.read_text(), re.M)
     assert ran(*command.split()) == 0
     assert len(list((tmp_path / "seeds").glob("*/metrics.jsonl"))) == 6

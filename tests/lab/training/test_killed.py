@@ -8,7 +8,7 @@ import pytest
 import torch
 
 RUNS = ("whole", "killed")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def killed(folder: Path, how: str, kills: int) -> str:

@@ -17,7 +17,7 @@ from ncscope.losses import (
     temperature_cross_entropy,
     within_class_cosine,
 )
-from tests.lab.training.ranks import in_two_processes
+from tests.ranks import in_two_processes
 
 CPU = torch.device("cpu")
 DRAWS = torch.Generator().manual_seed(0)

@@ -18,7 +18,7 @@ from ncscope.lab.training.loop import normalising_together
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import bench_rows, prepared
-from tests.lab.training.ranks import in_two_processes
+from tests.ranks import in_two_processes
 
 SETTINGS = Training(
     data="digits",

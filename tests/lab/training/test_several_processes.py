@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.closeness import numbers
+
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("several_processes.py")
@@ -24,22 +26,6 @@ def run(processes: int, folder: Path) -> dict:
 def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("processes")
     return run(1, folder), run(2, folder)
-
-
-def numbers(record: dict) -> dict[str, float]:
-    layers = {
-        f"{layer['layer']} {key}": value
-        for layer in record["layers"]
-        for key, value in layer["metrics"].items()
-    }
-    places = {f"place {i}": value for i, value in enumerate(record["relative_position"])}
-    line = {
-        f"line {key} {i}": value
-        for key in ("pfc1", "pfc2", "pfc3")
-        for i, value in enumerate(record["geodesic"][key])
-    }
-    ends = {key: record["geodesic"][key] for key in ("alignment", "transport_cost")}
-    return layers | places | line | ends
 
 
 def test_two_processes_measure_what_one_does(both):

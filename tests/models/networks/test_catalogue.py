@@ -206,7 +206,7 @@ def test_bad_input(name: str, options: dict, message: str, unchecked_signatures:
 
 def documented() -> list[tuple[str, ...]]:
     """Rows of the page's table of sizes: name, channels, side, parameters, blocks, features."""
-    page = (Path(__file__).parents[2] / "docs" / "networks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "networks.md").read_text(encoding="utf-8")
     row = r"^\| `([\w-]+)` \| (\d) x (\d+) \| ([\d,]+) \| (\d+) \| (\d+) \|"
     return re.findall(row, page, re.M)
 

@@ -24,7 +24,7 @@ from ncscope.lab.training.semi_supervised.run import (
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from tests.lab.training.semi_supervised.runs import short
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 INFORMED = short(mutual_information=0.5)
 FIXED = short("fixmatch", threshold=0.12)
 

@@ -1,0 +1,57 @@
+"""Choice of the tests that run in an environment with only the bare package and torchmetrics."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+OPTIONAL = frozenset(
+    [
+        "torchvision",
+        "timm",
+        "PIL",
+        "lightning",
+        "pydantic",
+        "sklearn",
+        "threadpoolctl",
+        "transformers",
+        "foolbox",
+        "ray",
+        "accelerate",
+        "playwright",
+        "mkdocs",
+    ]
+)
+"""Libraries that the bare package does without."""
+NEEDING = ("ncscope.lab", "ncscope.data", "ncscope.models.networks", "docs.hooks")
+"""Packages of this repository that need one of them."""
+
+
+def left_out(path: Path) -> bool:
+    """Return whether a file or folder of tests has no place in a bare environment."""
+    inside = path.relative_to(ROOT / "tests").parts
+    if inside[:1] in (("lab",), ("docs",)):
+        return True
+    return path.suffix == ".py" and path.name.startswith("test_") and _needs_more(path)
+
+
+@cache
+def _needs_more(path: Path) -> bool:
+    """Return whether a module, or a module of tests that it imports, imports what is optional."""
+    for name in _imports(path):
+        if name.split(".")[0] in OPTIONAL or name.startswith(NEEDING):
+            return True
+        own = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+        if name.startswith("tests.") and own != path and own.exists() and _needs_more(own):
+            return True
+    return False
+
+
+def _imports(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return names
