@@ -6,21 +6,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = frozenset(
-    [
-        "torchvision",
-        "timm",
+    {
         "PIL",
+        "accelerate",
+        "foolbox",
         "lightning",
+        "mkdocs",
+        "playwright",
         "pydantic",
+        "ray",
         "sklearn",
         "threadpoolctl",
+        "timm",
+        "torchvision",
         "transformers",
-        "foolbox",
-        "ray",
-        "accelerate",
-        "playwright",
-        "mkdocs",
-    ]
+    }
 )
 """Libraries that the bare package does without."""
 NEEDING = ("ncscope.lab", "ncscope.data", "ncscope.models.networks", "docs.hooks")
