@@ -56,25 +56,26 @@ class InputError(ValueError):
         self.expected, self.found, self.fix = expected, found, fix
 
 
-def missing_library(name: str) -> InputError:
-    """What to raise for one of `EXTRAS` that is not installed.
+def missing_library(name: str, extra: str | None = None) -> InputError:
+    """Return the error to raise for an optional library that is not installed.
 
     Args:
-        name: Of the library.
+        name: Name under which the library is imported, a key of `EXTRAS`.
+        extra: Extra to install; by default the one that `EXTRAS` names.
 
     Example:
         >>> print(missing_library("lightning").fix)
         pip install ".[lab]" in a checkout of ncscope
     """
-    found, fix = "that it is not installed", how_to_install(EXTRAS[name])
+    found, fix = "that it is not installed", how_to_install(extra or EXTRAS[name])
     return InputError(expected=f"the library {distribution(name)}", found=found, fix=fix)
 
 
 def how_to_install(extra: str = "") -> str:
-    """How to install ncscope.
+    """Return the command that installs ncscope.
 
     Args:
-        extra: With what it has need of; empty for ncscope alone.
+        extra: Extra to install with ncscope; empty for the bare package.
     """
     what = f'".[{extra}]"' if extra else "."
     return f"pip install {what} in a checkout of ncscope"

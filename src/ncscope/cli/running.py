@@ -49,13 +49,21 @@ def _run(words: list[str], debug: bool) -> int:
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library in EXTRAS:
-            return _fail(str(missing_library(library)), 2, debug)
+            return _fail(str(missing_library(library, _extra(library, error))), 2, debug)
         return _fail(_crash(error), 1, debug)
     except OSError as error:
         return _fail(f"expected to read and write files, found {error}; check it", 2, debug)
     except Exception as error:  # the last resort of a command line: one line, not a page
         return _fail(_crash(error), 1, debug)
     return code if isinstance(code, int) else 0
+
+
+def _extra(library: str, error: ModuleNotFoundError) -> str:
+    """Return the extra to install: for a verb of the laboratory the one with all of its needs."""
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in frames]
+    in_laboratory = any(name.startswith("ncscope.lab.") for name in modules)
+    return "lab" if in_laboratory and EXTRAS[library] == "models" else EXTRAS[library]
 
 
 def _crash(error: Exception) -> str:
