@@ -1,4 +1,4 @@
-"""Where each study lives. A study's module is imported when it is asked for, not before."""
+"""Names of all studies. A study's module is imported when it is asked for, not before."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -45,7 +45,7 @@ EXPERIMENTS: Mapping[str, str] = {
 
 
 def simulation(name: str) -> Study[Any]:
-    """The study of a surrogate model.
+    """Return the study of a surrogate model.
 
     Raises:
         InputError: If there is none of that name.
@@ -55,7 +55,7 @@ def simulation(name: str) -> Study[Any]:
 
 
 def experiment(name: str) -> Recipe[Any]:
-    """The recipe of a paper's experiment.
+    """Return the recipe of a paper's experiment.
 
     Raises:
         InputError: If there is none of that name.

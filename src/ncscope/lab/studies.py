@@ -70,7 +70,7 @@ def reproduce(
         scale: ``"paper"`` for the paper's settings, ``"small"`` for what two cores can do.
         resume: Go on with the run in this folder from where it was stopped.
         overrides: Values by dotted field, for example ``{"runs.digits.seed": 1}``.
-        work: Where data are and what to train on, for experiments that train.
+        work: Resources of experiments that train: data folder and accelerator.
         on_row: Called after every measurement, and in between where they are far apart.
 
     Raises:
@@ -87,10 +87,10 @@ def reproduce(
 def configured(
     name: str, scale: Scale, overrides: Mapping[str, Any]
 ) -> tuple[Recipe[Any], BaseModel]:
-    """The recipe of an experiment, and the settings that it would be run with.
+    """Return the recipe of an experiment, and the settings that it would run with.
 
     Args:
-        name: As `reproduce` takes it; so are the others.
+        name: Name, scale and overrides as in `reproduce`.
         scale: Whose settings to start from.
         overrides: Values by dotted field.
 
@@ -105,10 +105,10 @@ def configured(
 
 
 def load_run(folder: str | Path) -> StudyRun:
-    """A run of `simulate` or `reproduce`, from its folder.
+    """Read a run of `simulate` or `reproduce` from its folder.
 
     Args:
-        folder: Where it wrote. Parts that are not finished are shown as far as they have come.
+        folder: Folder of the run. Parts that are not finished are shown as far as they have come.
 
     Raises:
         InputError: If the folder holds no such run.
@@ -132,7 +132,7 @@ def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
     """One page of one run, or of several side by side: claims first, then the figures.
 
     Args:
-        folders: Of the runs.
+        folders: Folders of the runs.
         out: The page to write.
 
     Raises:

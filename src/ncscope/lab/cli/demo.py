@@ -48,7 +48,7 @@ def demo(
 
 @contextmanager
 def _epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
-    """A live bar of the epochs; what it yields is called after each."""
+    """Show a bar of epochs while the block runs; yield the function to call after each."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

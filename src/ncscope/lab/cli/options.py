@@ -48,7 +48,7 @@ def on_one_device(
     accelerator: Accelerator = "auto",
     workers: Workers = 0,
 ) -> "Work":
-    """The means of a run in one process."""
+    """Return the resources of a run in one process."""
     from ncscope.lab.runs.resources import Work
 
     return Work(data=data, download=download, accelerator=accelerator, workers=workers)
@@ -62,7 +62,7 @@ def on_devices(
     nodes: Nodes = 1,
     workers: Workers = 0,
 ) -> "Work":
-    """The means of a run in one process or several."""
+    """Return the resources of a run in one process or several."""
     from ncscope.lab.runs.resources import Work
 
     return Work(
@@ -107,8 +107,8 @@ def assignments(given: Sequence[str] | None, option: str, example: str) -> dict[
 
     Args:
         given: The pairs.
-        option: That they were given with.
-        example: Of a pair.
+        option: Name of the option.
+        example: Example of a pair.
 
     Raises:
         InputError: If one has no ``=``, or a field comes twice.
@@ -127,7 +127,7 @@ def assignments(given: Sequence[str] | None, option: str, example: str) -> dict[
 
 
 def as_yaml(value: str) -> Any:
-    """A value as YAML has it.
+    """Parse a value as YAML.
 
     Raises:
         InputError: If it is none.

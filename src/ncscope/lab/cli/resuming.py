@@ -1,4 +1,4 @@
-"""What an interrupted run says of how to go on."""
+"""Message of an interrupted run: how to go on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ def resumable(folder: Path | None) -> Iterator[None]:
     """Give an interruption of what runs inside the words that help to go on.
 
     Args:
-        folder: Of the run; None for one that writes nothing.
+        folder: Folder of the run; None for a run that writes nothing.
     """
     try:
         yield

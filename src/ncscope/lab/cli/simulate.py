@@ -51,7 +51,7 @@ def simulate() -> None:
 
 
 def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None]:
-    """A function with an option for each of the study's settings, as Typer reads them."""
+    """Make a function with an option for each of the study's settings, as Typer reads them."""
 
     def command(out: Path | None, resume: bool, json: bool, **given: Any) -> None:
         from ncscope.lab.studies import simulate
@@ -88,6 +88,6 @@ def _option(name: str, kind: Any, option: Any, default: Any) -> Parameter:
 
 
 def _typed(annotation: Any) -> Any:
-    """The option's type; of a tuple of any length a list, each value an option of its own."""
+    """Return the option's type; for a tuple of any length a list, an option for each value."""
     kinds = get_args(annotation)
     return list[kinds[0]] if get_origin(annotation) is tuple else annotation  # type: ignore[valid-type]

@@ -102,7 +102,7 @@ def sweep(
 
 
 def _points(over: list[str] | None, listed: Path | None) -> list[dict[str, Any]]:
-    """The settings of each run: every entry of the list with every point of the grid."""
+    """Return the settings of each run: every entry of the list with every point of the grid."""
     from ncscope.lab.sweeps import grid
 
     given = assignments(over, "--over", "seed=0,1,2")
@@ -129,7 +129,7 @@ def _values(text: str) -> list[Any]:
 
 
 def _entries(file: Path | None) -> list[dict[str, Any]]:
-    """The entries of a list of settings; of no list, one that sets nothing."""
+    """Read the entries of a list of settings; without a list, one entry that sets nothing."""
     if file is None:
         return [{}]
     from yaml import YAMLError, safe_load
@@ -148,7 +148,7 @@ def _entries(file: Path | None) -> list[dict[str, Any]]:
 
 @contextmanager
 def _sweep_bars() -> Iterator["OnChange"]:
-    """A live bar of the runs, and one of each that is at work."""
+    """Show a bar of the runs, and one of each run at work."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

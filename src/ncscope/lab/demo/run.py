@@ -21,12 +21,12 @@ LEAD = (
 
 @dataclass(frozen=True)
 class DemoRun:
-    """What the demo produced.
+    """Result of the demo.
 
     Attributes:
         snapshots: Everything measured.
-        claims: What was claimed, whether it held, and the numbers.
-        page: Where the report was written.
+        claims: Each claim, the verdict and the numbers.
+        page: Path of the report.
     """
 
     snapshots: list[Snapshot]
@@ -35,7 +35,7 @@ class DemoRun:
 
 
 def configured(seed: int, epochs: int | None = None) -> recipe.DemoConfig:
-    """The demo's settings, with the defaults for what is None."""
+    """Return the demo's settings, with the defaults for what is None."""
     given = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
     return recipe.DemoConfig(**given)
 

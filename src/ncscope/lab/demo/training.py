@@ -75,13 +75,13 @@ class DemoConfig(BaseModel):
         pixel_deviation: Standard deviation of the input's pixels.
         epochs: Passes over the training set.
         batch_size: Samples a step.
-        learning_rate: Of SGD, annealed to zero along a cosine.
-        momentum: Of SGD.
+        learning_rate: Initial learning rate of SGD, annealed to zero along a cosine.
+        momentum: Momentum of SGD.
         weight_decay: On stem and blocks.
         head_weight_decay: On the classifier.
         label_smoothing: Share of each label spread evenly over the classes.
         measurements: About how many epochs to measure at, log-spaced.
-        seed: Of the weights, the shuffling and the held-out set.
+        seed: Seed of the weights, the shuffling and the held-out set.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -125,10 +125,10 @@ def run(
 
 
 def claims(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
-    """What neural collapse and its progressive form predict of the run, each put to the test.
+    """Claim what neural collapse and its progressive form predict of the run.
 
     Args:
-        snapshots: Of one run, in order of time; those of the training set are used.
+        snapshots: Snapshots of one run, in order of time; the claims use those of the training set.
 
     Returns:
         ``claim``, ``held`` and ``evidence`` of each; a claim that did not hold is a result.

@@ -1,4 +1,4 @@
-"""What claims are made of: arithmetic that any rows survive, and verdicts on several runs.
+"""Arithmetic of claims that any rows survive, and verdicts over several runs.
 
 What was not measured is NaN, and so is zero over zero; no comparison with NaN holds.
 """
@@ -13,7 +13,7 @@ from ncscope.metrics.layerwise import order_breaks
 
 
 def ratio(above: float, below: float) -> float:
-    """A quotient as floating point has it.
+    """Divide as floating point does: infinity or NaN where the divisor is zero.
 
     Example:
         >>> ratio(1.0, 2.0), ratio(1.0, 0.0), ratio(0.0, 0.0)
@@ -30,7 +30,7 @@ def decades(start: float, end: float) -> float:
 
 
 def geometric_mean(found: Sequence[float]) -> float:
-    """The geometric mean: 0 if one of the values is, NaN of none.
+    """Compute the geometric mean: 0 if a value is 0, NaN without values.
 
     Example:
         >>> round(geometric_mean([1.0, 4.0]), 12), geometric_mean([0.0, 4.0]), geometric_mean([])
@@ -41,17 +41,17 @@ def geometric_mean(found: Sequence[float]) -> float:
 
 
 def middle(found: Sequence[float]) -> float:
-    """The median, NaN of none."""
+    """Compute the median; NaN without values."""
     return float(np.median(found)) if found else math.nan
 
 
 def average(found: Sequence[float]) -> float:
-    """The mean, NaN of none."""
+    """Compute the mean; NaN without values."""
     return float(np.mean(found)) if found else math.nan
 
 
 def ordered(found: Sequence[float], falling: bool) -> bool:
-    """Whether two or more values fall, or rise, at every step; equal ones break no order."""
+    """Return whether two or more values fall, or rise, at every step; ties break no order."""
     return len(found) > 1 and all(map(math.isfinite, found)) and not order_breaks(found, falling)
 
 
@@ -62,14 +62,14 @@ def on_runs(
     enough: int | None = None,
     of: str = "runs",
 ) -> Claim:
-    """A claim on every run, or on enough of them.
+    """Claim something of every run, or of enough runs.
 
     Args:
         text: The claim.
-        found: Whether it is true of a run, and the run's numbers, by name.
-        numbers: What the numbers are.
+        found: Run name to the verdict on the run and the run's numbers.
+        numbers: Description of the numbers.
         enough: Runs of which it must be true; default all, of at least one.
-        of: What is counted, if not runs.
+        of: Plural noun for what is counted, if not runs.
     """
     good = sum(held for held, _ in found.values())
     words = "; ".join(f"{name}: {told}" for name, (_, told) in found.items())

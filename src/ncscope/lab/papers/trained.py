@@ -1,4 +1,4 @@
-"""What the recipes that train networks share: their parts, and rows chosen from the result."""
+"""Parts of recipes that train networks, and selections from their rows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from ncscope.probing.records import Row
 
 
 def training_parts(runs: Mapping[str, Training], extra: Extra | None = None) -> list[Part]:
-    """A part for each training run.
+    """Return a part for each training run.
 
     Args:
         runs: Settings by the name of the part.
-        extra: What else to measure at the epochs that are due.
+        extra: Function that measures more at the epochs that are due.
     """
     run = training_rows if extra is None else partial(training_rows, extra=extra)
     return [
@@ -27,10 +27,10 @@ def training_parts(runs: Mapping[str, Training], extra: Extra | None = None) -> 
 def history(
     rows: Sequence[Row], part: str, split: str = "train", layer: str | None = None
 ) -> list[Row]:
-    """The rows of one layer over training; none if there are none.
+    """Select the rows of one layer over training.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         part: Name of the run.
         split: ``"train"`` or ``"test"``.
         layer: Name of the layer; by default the last, which feeds the classifier.
@@ -41,19 +41,19 @@ def history(
 
 
 def layers(rows: Sequence[Row], part: str, epoch: int | None = None) -> list[Row]:
-    """The rows of all layers at one epoch of training, in forward order; by default the last."""
+    """Select the rows of all layers at one epoch, in forward order; by default the last epoch."""
     own = [row for row in rows if row["part"] == part and row["split"] == "train"]
     wanted = own[-1]["epoch"] if own and epoch is None else epoch
     return [row for row in own if row["epoch"] == wanted]
 
 
 def line(rows: Sequence[Row], part: str) -> list[Row]:
-    """The geodesic's prediction from the first comparable layer to the last."""
+    """Select the geodesic's prediction from the first comparable layer to the last."""
     return [row for row in rows if row["part"] == part and row["split"] == "line"]
 
 
 def interpolation(path: Sequence[Row], accuracy: float = 1.0) -> Row | None:
-    """The first row of a layer's history at zero training error; None if there is none.
+    """Return the first row of a layer's history at zero training error; None without one.
 
     Args:
         path: Rows of one layer over training, on the training set.
@@ -63,7 +63,7 @@ def interpolation(path: Sequence[Row], accuracy: float = 1.0) -> Row | None:
 
 
 def interpolation_epoch(path: Sequence[Row], accuracy: float = 1.0) -> float | None:
-    """The epoch of `interpolation`."""
+    """Return the epoch of `interpolation`."""
     reached = interpolation(path, accuracy)
     return None if reached is None else float(reached["epoch"])
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
-    """A row a claim: held or not, the claim, and the evidence under it.
+    """Build a table of claims: verdict, claim, and the evidence under it.
 
     Args:
         claims: ``claim``, ``held`` and ``evidence`` of each.

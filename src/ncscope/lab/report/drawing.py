@@ -12,8 +12,8 @@ class Drawing:
     """A Matplotlib figure with what a reader needs to read it.
 
     Attributes:
-        name: Of its file, without a suffix.
-        caption: What is drawn, and what to look for; one or two sentences.
+        name: Name of its file, without a suffix.
+        caption: Subject of the figure and what to look for, in one or two sentences.
         figure: Drawn under `panels.STYLE`.
     """
 

@@ -21,14 +21,14 @@ def epochs_panel(
     colours: Sequence[Any] = panels.SERIES,
     styles: Mapping[str, Any] = {},
 ) -> None:
-    """A metric against the epoch, a curve a name.
+    """Draw a metric against the epoch, a curve a name.
 
     Args:
-        axes: Where.
+        axes: Axes to draw on.
         curves: Rows of one layer over training, by name.
-        key: Of the metric; drawn on a logarithmic axis if it is one that falls to zero.
+        key: Key of the metric; drawn on a logarithmic axis if the metric falls to zero.
         zero_error: Epoch of zero training error, a vertical line.
-        colours: Of the curves, in turn.
+        colours: Colours of the curves, in turn.
         styles: Line styles by name, where they are not solid.
     """
     label, drawn = label_of(key), list[float]()
@@ -50,6 +50,6 @@ def epochs_panel(
 
 
 def depth_colours(count: int) -> list[Any]:
-    """A colour a layer, light to dark, from the first to the last."""
+    """Return a colour a layer, light to dark, from the first to the last."""
     ramp = colormaps["viridis_r"]
     return [ramp(0.15 + 0.8 * place / max(1, count - 1)) for place in range(count)]

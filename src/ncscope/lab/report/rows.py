@@ -12,12 +12,12 @@ from ncscope.report.numbers import plain
 
 
 def part_of(rows: Sequence[Row], part: str) -> list[Row]:
-    """The rows of one part, in order."""
+    """Select the rows of one part, in order."""
     return [row for row in rows if row["part"] == part]
 
 
 def number(row: Row, key: str) -> float:
-    """A value of a row as a number."""
+    """Return a value of a row as a number."""
     return float(row[key])
 
 
@@ -27,7 +27,7 @@ def numbers(rows: Sequence[Row], key: str) -> list[float]:
 
 
 def last_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The last row of every layer and split, by part, in order of first appearance."""
+    """Return the last row of every layer and split, by part, in order of first appearance."""
     last: dict[str, dict[str, Row]] = {}
     for row in rows:
         last.setdefault(str(row.get("part", "")), {})[place_of(row)] = row
@@ -35,7 +35,7 @@ def last_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def place_of(row: Row) -> str:
-    """Where a row was measured: the layer, and the split where that is not the training set.
+    """Name the layer of a row, and the split if it is not the training set.
 
     Example:
         >>> place_of({"layer": "stem", "split": "train"}), place_of({"layer": "a", "split": "test"})
@@ -46,10 +46,10 @@ def place_of(row: Row) -> str:
 
 
 def rows_table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
-    """The last measurement of every part.
+    """Build a table of the last measurement of every part.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         columns: Keys to show; empty where a row lacks one.
 
     Returns:

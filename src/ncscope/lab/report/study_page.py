@@ -16,17 +16,17 @@ from ncscope.report.summary import Summary
 
 @dataclass(frozen=True)
 class RunView:
-    """What a page shows of a run.
+    """Content of a page about one run.
 
     Attributes:
-        name: Of the run, where the page shows several.
+        name: Name of the run, where the page shows several.
         claims: ``claim``, ``held`` and ``evidence`` each.
         images: The drawings, each with its SVG file.
         rows: Every measurement; the last of each part and layer are shown.
         columns: Keys to show of them.
         config: The settings.
-        ended: Whether the run has.
-        tables: What it came to.
+        ended: True if the run has ended.
+        tables: Summaries of the run.
     """
 
     name: str
@@ -53,7 +53,7 @@ def study_page(
         lead: A sentence or two under it.
         facts: Short phrases: source, scale.
         runs: One, or several to be shown side by side.
-        sweep: What they came to in one table, where they are a sweep's.
+        sweep: Table of all runs, if they are a sweep's.
 
     Returns:
         The page.
@@ -71,7 +71,7 @@ def study_page(
 
 
 def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
-    """A run as the template takes it, with the settings that it does not share."""
+    """Return a run as the template takes it, with the settings that it does not share."""
     table = {
         part: [(place_of(row), [shown(row, key) for key in run.columns]) for row in layers]
         for part, layers in last_rows(run.rows).items()
@@ -89,5 +89,5 @@ def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _inline(svg: bytes) -> str:
-    """An image's address that holds the image."""
+    """Return an image's address that holds the image."""
     return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"

@@ -1,4 +1,4 @@
-"""What a sweep came to: one table of all its runs, for the page, the terminal, and as CSV."""
+"""Table of all runs of a sweep, for the page, the terminal, and as CSV."""
 
 import csv
 import io
@@ -18,11 +18,11 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class SweptRun:
-    """What the table says of a run.
+    """Content of the table about one run.
 
     Attributes:
-        name: Of the run, and of its folder.
-        settings: What it has of its own.
+        name: Name of the run, and of its folder.
+        settings: Settings that differ from the other runs'.
         claims: ``held`` of each; none of a run that has not ended.
         rows: Every measurement.
         error: Why it failed; empty if it did not.
@@ -36,13 +36,13 @@ class SweptRun:
 
     @property
     def held(self) -> str:
-        """How many of its claims held, of how many; or that it failed."""
+        """Return how many of the run's claims held, out of how many; or that it failed."""
         if self.error:
             return FAILED
         return f"{sum(claim['held'] for claim in self.claims)}/{len(self.claims)}"
 
     def ends(self, columns: Sequence[str]) -> dict[str, Row]:
-        """Of every part the last measurement, where the most of these columns were measured.
+        """Return each part's last measurement, at the split with the most of these columns.
 
         Of several such places, as layers are, the last.
         """
@@ -58,9 +58,9 @@ class Line:
     """A line of the table.
 
     Attributes:
-        name: Of a run, or of a part of the run above.
+        name: Name of a run, or of a part of the run above.
         cells: Values; none of a run that has a line for each part, or no measurement.
-        held: How many claims of the run held, of how many, or that it failed; None of a part.
+        held: Number of claims that held and of claims, or the failure; None for a part.
     """
 
     name: str
@@ -73,9 +73,9 @@ class SweepTable:
     """The runs of a sweep: a line for each, and where a run has several parts one for each part.
 
     Attributes:
-        caption: What the cells are.
+        caption: Description of the cells.
         columns: Heads of the columns after the name and the claims.
-        lines: Of the runs in order.
+        lines: Lines of the runs in order.
         failures: By run, why it failed.
     """
 
@@ -92,7 +92,7 @@ CAPTION = (
 
 
 def sweep_table(runs: Sequence[SweptRun], columns: Sequence[str]) -> SweepTable:
-    """The table of a sweep.
+    """Build the table of a sweep.
 
     Args:
         runs: In the order in which they are to stand.
@@ -113,10 +113,10 @@ def _lines(run: SweptRun, columns: Sequence[str]) -> list[Line]:
 
 
 def printed_sweep(sweep: SweepTable) -> Table:
-    """The table for the terminal.
+    """Build the table for the terminal.
 
     Args:
-        sweep: What to show.
+        sweep: Table to print.
     """
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -145,7 +145,7 @@ def _printed_name(line: Line) -> Text:
 
 
 def sweep_csv(runs: Sequence[SweptRun], columns: Sequence[str]) -> str:
-    """The table for other programs: every digit, and every setting in a column of its own.
+    """Write the table for other programs: every digit, and a column for every setting.
 
     Args:
         runs: In the order in which they are to stand.

@@ -16,11 +16,11 @@ _CAPTION = (
 
 
 def theory_table(results: Sequence[Result], seed: int) -> Table:
-    """A row a statement: what it says, where it is from, and what became of it.
+    """Build a table of statements: text, source and verdict.
 
     Args:
         results: Checked statements, at least one.
-        seed: What the instances were drawn with.
+        seed: Seed of the instances.
 
     Returns:
         A table that an 80-column terminal can show.

@@ -1,4 +1,4 @@
-"""What a run says when it cannot write."""
+"""Messages of a run that cannot write to disk."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ def writing(path: Path) -> Iterator[None]:
     """Turn a disk's refusal, for one that is full, into a sentence.
 
     Args:
-        path: What is written inside, whole or not at all.
+        path: Path of the file written inside, whole or not at all.
 
     Raises:
         InputError: Instead of OSError.

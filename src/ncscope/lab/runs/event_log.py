@@ -22,8 +22,8 @@ class EventLog:
     had logged last, and which nobody hears when the disk is full.
 
     Args:
-        folder: Where the file goes; what an earlier start of the run logged there is replaced.
-            None, or an environment without TensorBoard, logs nothing.
+        folder: Folder of the file; an earlier log of the run in it is replaced. None, or an
+            environment without TensorBoard, logs nothing.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -57,7 +57,7 @@ class EventLog:
 
 
 def _of(row: Row) -> Iterator[dict[str, Any]]:
-    """An event a number; those that are not finite leave a gap."""
+    """Yield an event for each number; numbers that are not finite leave a gap."""
     where = "/".join(str(row[name]) for name in ("split", "layer") if name in row)
     for key, value in row.items():
         if isinstance(value, int | float) and key not in _WHEN and math.isfinite(value):

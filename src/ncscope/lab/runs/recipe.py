@@ -1,4 +1,4 @@
-"""What an experiment is: parts that yield rows, and what is claimed and drawn from the rows."""
+"""Structure of an experiment: parts that yield rows; claims and figures made from the rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ class Part:
 
     Attributes:
         name: Stands in every row as ``part``; unique within a recipe.
-        yields: How many times it yields, for the progress bar; of training, how many epochs.
+        yields: Number of rows, or epochs of training, for the progress bar.
         run: Yields rows, the same ones whatever the means; an empty row is a sign of life. A long
             part keeps its place, and when it is run again yields what it had, and goes on.
-        trains: Whether every empty row ends an epoch; the bar then counts these alone.
+        trains: Every empty row ends an epoch if True; the bar then counts epochs alone.
     """
 
     name: str
@@ -58,10 +58,10 @@ class Study(Generic[Config]):
         config: Its settings: a frozen model that allows no further field, every field with a
             description, a default and its bounds.
         parts: The pieces of work that settings ask for, in order.
-        claims: What should be true of the result, each statement tested on the rows.
+        claims: Function that tests each statement on the rows.
         drawings: The figures, in the paper's arrangement.
         columns: Keys of the rows that the table of the last measurements shows.
-        tables: What it came to, in the paper's arrangement.
+        tables: Function that summarises the result in the paper's arrangement.
     """
 
     id: str

@@ -16,7 +16,7 @@ def reproducible(seed: int) -> Iterator[None]:
     matrices this small are slower shared than alone.
 
     Args:
-        seed: Of what draws from the global generator inside, as initialisations do.
+        seed: Seed of draws from the global generator inside, such as initialisations.
 
     Example:
         >>> with reproducible(0):

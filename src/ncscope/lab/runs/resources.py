@@ -1,4 +1,4 @@
-"""Where and with what a part of an experiment is run; its settings say what."""
+"""Resources of a run: folders, accelerator, processes. The run's settings say what to compute."""
 
 import os
 from dataclasses import dataclass
@@ -20,12 +20,13 @@ class Work:
         place: A folder of the part's own, to be made if it is needed, where a long part keeps
             what it needs to go on if it is stopped; None keeps nothing.
         data: Folder of the data sets.
-        download: Whether data sets that are missing there may be downloaded.
-        accelerator: What to train on: ``cpu``, ``cuda``, or ``auto`` for cuda where there is one.
-        devices: How many of them on each machine, each with a process of its own.
-        nodes: How many machines; Fabric's launcher, or a cluster's, is run on each.
+        download: Fetch missing data sets if True.
+        accelerator: Accelerator to train on: ``cpu``, ``cuda``, or ``auto`` for cuda if there is
+            one.
+        devices: Number of devices on each machine, each with a process of its own.
+        nodes: Number of machines; Fabric's launcher, or a cluster's, is run on each.
         workers: Processes that read images ahead, for each device; batches are the same for any.
-        seconds: How long a part may work without saving its place.
+        seconds: Longest time that a part works without a checkpoint.
     """
 
     place: Path | None = None
@@ -49,7 +50,7 @@ class Work:
 
 
 def first_process() -> bool:
-    """Whether this process speaks and writes; whoever launches several numbers them.
+    """Return whether this process prints and writes files: the first one that was launched.
 
     Known before any process is launched: Fabric's launcher runs the same command again for the
     others, with their numbers in the environment.

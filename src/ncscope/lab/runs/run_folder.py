@@ -1,4 +1,4 @@
-"""What a run leaves on disk, every file written whole: config, metrics, snapshots, claims."""
+"""Files of a run, each written whole: config, metrics, snapshots, claims."""
 
 import json
 import math
@@ -20,7 +20,7 @@ class RunFolder:
 
     Args:
         path: The folder; it is made, with its parents, if it is not there.
-        writing: Whether this process writes; of several that share a run one does, and what the
+        writing: This process writes if True; of several that share a run one does, and what the
             others save goes nowhere.
 
     Raises:
@@ -56,7 +56,7 @@ class RunFolder:
 
     @staticmethod
     def config_of(path: Path) -> dict[str, Any] | None:
-        """What config.yaml in a folder says; None if there is none.
+        """Read config.yaml in a folder; None without one.
 
         Raises:
             InputError: If it is not what a run writes.
@@ -65,7 +65,7 @@ class RunFolder:
 
     @staticmethod
     def rows_of(path: Path) -> list[Row]:
-        """What metrics.jsonl in a folder holds, null as NaN; nothing if there is none.
+        """Read metrics.jsonl in a folder, null as NaN; no rows without one.
 
         Raises:
             InputError: If it is not what a run writes.
@@ -91,7 +91,7 @@ class RunFolder:
         self._save("finished.json", json.dumps(list(parts)) + "\n")
 
     def place(self, part: str) -> Path:
-        """The folder, yet to be made, for what a part needs to go on where it was stopped."""
+        """Return the folder, yet to be made, of a part's checkpoint."""
         return self.path / "checkpoints" / quote(part, safe=" =,")
 
     def save_figure(self, name: str, suffix: str, content: bytes) -> Path:
@@ -124,7 +124,7 @@ class RunFolder:
 
 
 def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
-    """What a file of a run says; None if there is none."""
+    """Parse a file of a run; None without a file."""
     if not file.exists():
         return None
     try:
@@ -152,7 +152,7 @@ def _lines(snapshot: Snapshot) -> Iterable[dict[str, Any]]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with NaN and infinities as null, at any depth."""
+    """Replace NaN and infinities by null, at any depth."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -32,16 +32,16 @@ _SECONDS_BETWEEN_SAVES = 2.0
 
 @dataclass(frozen=True)
 class StudyRun:
-    """What a study came to.
+    """Result of a study.
 
     Attributes:
-        study: What was run.
-        labels: How it was asked for: model, or recipe and scale.
+        study: Study that was run.
+        labels: Names it was asked for by: model, or recipe and scale.
         config: Its settings.
         rows: Every measurement, in order.
-        claims: What was claimed, whether it held, and the numbers.
-        page: Where the report was written; None if nothing was to be written.
-        ended: Whether all parts have; until then nothing is claimed or drawn.
+        claims: Each claim, the verdict and the numbers.
+        page: Path of the report; None if nothing was to be written.
+        ended: True if all parts have ended; until then nothing is claimed or drawn.
     """
 
     study: Study[Any]
@@ -58,18 +58,18 @@ class StudyRun:
         return self.config.model_dump(mode="json")
 
     def drawings(self) -> list[Drawing]:
-        """The figures, drawn anew; ``drawing.figure.savefig("x.svg")`` writes one."""
+        """Draw the figures; ``drawing.figure.savefig("x.svg")`` writes one."""
         return self.study.drawings(self.config, self.rows)
 
     def tables(self) -> list[Summary]:
-        """What it came to; nothing until all parts have ended."""
+        """Return the summaries; none until all parts have ended."""
         return self.study.tables(self.config, self.rows) if self.ended else []
 
     def view(self, name: str = "") -> RunView:
-        """What a page shows of it.
+        """Return what a page shows of the run.
 
         Args:
-            name: Of the run, where a page shows several.
+            name: Name of the run, where a page shows several.
         """
         drawings = self.drawings() if self.ended else []
         images = [(drawing, rendered(drawing, "svg")) for drawing in drawings]
@@ -108,9 +108,9 @@ def run_study(
     """Run all parts, and write what came of them.
 
     Args:
-        study: What to run.
+        study: Study to run.
         config: Its settings.
-        labels: How it was asked for; the head of config.yaml.
+        labels: Names it was asked for by; the head of config.yaml.
         out: Folder of the run; None writes nothing.
         resume: Go on with the run that the folder holds.
         work: The means of the parts.
@@ -131,7 +131,7 @@ def run_study(
 
 
 def rendered(drawing: Drawing, suffix: str) -> bytes:
-    """The figure's file; the same for the same figure.
+    """Return the figure's file; the same bytes for the same figure.
 
     Args:
         drawing: The figure.
@@ -145,7 +145,7 @@ def rendered(drawing: Drawing, suffix: str) -> bytes:
 
 
 def _written(run: StudyRun, folder: RunFolder) -> StudyRun:
-    """The run with claims, figures and report in its folder."""
+    """Write claims, figures and report into the folder, and return the run with its page."""
     folder.save_claims(run.claims)
     view = run.view()
     for drawing, svg in view.images:
@@ -171,7 +171,7 @@ def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None
 
 
 def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """Where two configs part, by name."""
+    """Name the first field in which two configs differ."""
     for key in sorted({*earlier, *record}):
         was, now = earlier.get(key), record.get(key)
         if was != now and isinstance(was, Mapping) and isinstance(now, Mapping):
@@ -184,7 +184,7 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 def _rows(
     parts: Sequence[Part], folder: RunFolder | None, work: Work, on_row: OnRow, resume: bool
 ) -> list[Row]:
-    """The rows of all parts; resumed, those of a finished part are read back, not made again."""
+    """Return the rows of all parts; after a resume, rows of finished parts are read back."""
     work.meet()  # what is read next must be there, and nobody may go on writing
     kept = finished_parts(folder.path) if folder is not None and resume else {}
     finished = [part.name for part in parts if part.name in kept]
@@ -217,7 +217,7 @@ def _now(part: Part, done: int) -> str:
 def _saved(
     part: Part, before: Sequence[Row], folder: RunFolder | None, work: Work
 ) -> Iterator[Row]:
-    """A part's rows, the file of rows following along; they are in it once the part has ended."""
+    """Yield a part's rows and keep the file of rows up to date."""
     saved = time.monotonic()
     name: Row = {"part": part.name}
     own = work if folder is None else replace(work, place=folder.place(part.name))
@@ -229,14 +229,14 @@ def _saved(
 
 
 def finished_parts(folder: Path) -> dict[str, list[Row]]:
-    """The rows of the parts that a run in this folder has ended, by name."""
+    """Return the rows of the parts that a run in this folder has finished, by name."""
     rows = RunFolder.rows_of(folder)
     parts = {name: part_of(rows, name) for name in RunFolder.finished_of(folder)}
     return {name: own for name, own in parts.items() if own}
 
 
 def _as_read(row: Row) -> Row:
-    """The row as it comes back from the file, where what is not finite is NaN."""
+    """Return the row as it is read back from the file: what is not finite is NaN."""
     return {key: math.nan if _null(value) is None else value for key, value in row.items()}
 
 

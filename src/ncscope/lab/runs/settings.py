@@ -12,7 +12,7 @@ Config = TypeVar("Config", bound=BaseModel)
 
 
 def settings(config: type[Config], given: Mapping[str, Any]) -> Config:
-    """A study's settings, the defaults where nothing is given.
+    """Return a study's settings, with defaults where nothing is given.
 
     Args:
         config: The study's settings.
@@ -31,7 +31,7 @@ def settings(config: type[Config], given: Mapping[str, Any]) -> Config:
 
 
 def overridden(config: Config, overrides: Mapping[str, Any]) -> Config:
-    """Settings with some fields replaced.
+    """Replace some fields of settings.
 
     Args:
         config: The settings to start from.
@@ -83,7 +83,7 @@ _MOST_LISTED = 20
 
 
 def _explained(config: type[BaseModel], error: ValidationError) -> InputError:
-    """The first thing wrong, in one sentence."""
+    """Explain the first error in one sentence."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     if not name:  # several fields that do not fit each other

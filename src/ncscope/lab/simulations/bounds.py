@@ -1,4 +1,4 @@
-"""What a setting may be: finite numbers, and no size that the arithmetic cannot hold."""
+"""Types of settings: finite numbers, and no size that the arithmetic cannot hold."""
 
 from typing import Annotated
 

@@ -156,7 +156,7 @@ def _flow_rows(config: CentralPathConfig, law: Law, velocity: Velocity) -> Itera
 
 
 def _kept(start: Tensor, here: Tensor, before: Aligned, k: int) -> Row:
-    """What the flow leaves as it was, and how far it is from its limit."""
+    """Measure what the flow conserves, and the distance from its limit."""
     was, now = split(start, k), split(here, k)
     along = (before.left.mT @ now.classes @ before.right).diag()
     limit = spread_over_samples(before.left @ before.right.mT, here.shape[1] // k)

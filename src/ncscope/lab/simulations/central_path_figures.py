@@ -19,7 +19,7 @@ _SIZE = (7.6, 3.1)
 
 
 def drawings(config: Any, rows: Sequence[Row]) -> list[Drawing]:
-    """The figures, from the rows alone."""
+    """Draw the figures from the rows alone."""
     with mpl.rc_context(STYLE):
         return [
             Drawing(
@@ -58,7 +58,7 @@ def drawings(config: Any, rows: Sequence[Row]) -> list[Drawing]:
 
 
 def _positive(own: Sequence[Row], key: str) -> list[float]:
-    """What a logarithmic axis can show; a gap where the value is zero."""
+    """Return the values that a logarithmic axis can show, NaN where a value is zero."""
     return [value if value > 0 else float("nan") for value in numbers(own, key)]
 
 

@@ -60,7 +60,7 @@ class ExtendedConfig(BaseModel):
 
 
 def parts(config: ExtendedConfig) -> list[Part]:
-    """A descent for each activation, from the same start; and the closed form."""
+    """Return a descent for each activation from the same start, and the closed form."""
     record = recorded_steps(config.steps, config.every)
     both = [
         descent_part(name, _problem(config, name), config.rate, record, config.seed)
@@ -86,7 +86,7 @@ def descent_part(
 
 
 def measured(problem: ExtendedUFM, point: Point, step: int) -> list[Row]:
-    """The metrics of every level; and in every row what only the whole point has.
+    """Measure every level; each row repeats what only the whole point has.
 
     ``minimum`` is the objective of the collapsed point, the linear model's minimum.
     ``nuclear_ratio`` is the nuclear norm of what enters the last activation over that of what
@@ -119,7 +119,7 @@ def claims(config: ExtendedConfig, rows: Sequence[Row]) -> list[Claim]:
 
 
 def pair_claims(paths: Mapping[Activation, Sequence[Row]], full_rank: bool = True) -> list[Claim]:
-    """The claims on a linear and a ReLU descent of one setting, or on one of them."""
+    """Claim what holds for a linear and a ReLU descent of one setting, or for one of them."""
     found: list[Claim] = []
     for name, path in paths.items():
         found.append(arrives(name, path))
@@ -140,7 +140,7 @@ def pair_claims(paths: Mapping[Activation, Sequence[Row]], full_rank: bool = Tru
 
 
 def arrives(name: Activation, path: Sequence[Row]) -> Claim:
-    """The last objective against that of the collapsed point."""
+    """Claim that the last objective is that of the collapsed point."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     form = "closed form's minimum" if name == "linear" else "value of the collapsed point"
     return {
@@ -162,12 +162,12 @@ def separation(path: Sequence[Row]) -> float:
 
 
 def level_names(path: Sequence[Row]) -> list[str]:
-    """The levels, shallow to deep."""
+    """Return the names of the levels, shallow to deep."""
     return list(dict.fromkeys(str(row["layer"]) for row in path))
 
 
 def at_level(path: Sequence[Row], level: str) -> list[Row]:
-    """The rows of one level, in order of time."""
+    """Select the rows of one level, in order of time."""
     return [row for row in path if row["layer"] == level]
 
 
@@ -224,7 +224,7 @@ def drawings(config: ExtendedConfig, rows: Sequence[Row]) -> list[Drawing]:
 
 
 def levels_figure(paths: Mapping[Activation, Sequence[Row]]) -> Figure:
-    """A row of four panels each activation, the scales shared down the columns.
+    """Draw a row of four panels for each activation, with shared scales down the columns.
 
     Args:
         paths: By activation, the rows of its descent.

@@ -56,7 +56,7 @@ class GeodesicConfig(BaseModel):
 
 
 def parts(config: GeodesicConfig) -> list[Part]:
-    """The line, from data to features."""
+    """Return the line from data to features."""
     return [Part("line", config.points, lambda _: _line(config))]
 
 

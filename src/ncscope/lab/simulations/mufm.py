@@ -66,7 +66,7 @@ class MUFMConfig(BaseModel):
 
 
 def parts(config: MUFMConfig) -> list[Part]:
-    """The fast solver from several starts, and descent."""
+    """Return the fast solver from several starts, and descent."""
     layers = 2 if config.model == "reduced" else config.depth + 1
     record = recorded_steps(config.steps, config.every)
     return [
@@ -76,7 +76,7 @@ def parts(config: MUFMConfig) -> list[Part]:
 
 
 def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, Found]:
-    """A minimum of the reduced model by the fast solver, from a random start.
+    """Minimise the reduced model by the fast solver from a random start.
 
     Under the squared loss the features are eliminated, and a hundred numbers are left to find.
 
@@ -96,7 +96,7 @@ def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, Found]:
 
 
 def measured(model: MUFM | LayeredMUFM, point: Point, step: int) -> Iterator[Row]:
-    """A row a level, each with its distance from the data's direction."""
+    """Yield a row a level, each with its distance from the data's direction."""
     levels = model.levels(point)
     for row in measured_point(model, point, step, GROUPS):
         distance = data_distance(levels[str(row["layer"])], levels["X"])
@@ -193,7 +193,7 @@ def _descended(reached: Row, best: Row) -> Claim:
 
 
 def _lowest(solved: Sequence[Row]) -> list[Row]:
-    """The levels of the start that got lowest."""
+    """Select the levels of the start that got lowest."""
     start = min(solved, key=lambda row: number(row, "objective"))["start"]
     return [row for row in solved if row["start"] == start]
 

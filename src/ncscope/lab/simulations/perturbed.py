@@ -45,12 +45,12 @@ class PerturbedConfig(BaseModel):
 
 
 def parts(config: PerturbedConfig) -> list[Part]:
-    """The best classifier for every n and every seed of the perturbation."""
+    """Return the best classifier for every n and every seed of the perturbation."""
     return [Part(PART, len(config.per_class) * config.seeds, lambda _: fits(config))]
 
 
 def fits(config: PerturbedConfig) -> Iterator[Row]:
-    r"""A row each fit, with the metrics of the perturbed features and the fitted classifier.
+    r"""Yield a row a fit, with the metrics of the perturbed features and the fitted classifier.
 
     ``kept`` is the multiple of $W^*$ nearest to the fit, ``predicted`` is $\alpha$, and
     ``deviation`` is $\lVert\hat W-\alpha W^*\rVert_F/\lVert\alpha W^*\rVert_F$.
@@ -95,7 +95,7 @@ def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Row]]) -> Cla
 
 
 def first_correction(config: PerturbedConfig) -> float:
-    r"""What the mean share kept is off its limit, times n, to the first order in 1/n.
+    r"""Return the 1/n coefficient of the mean share's deviation from its limit.
 
     With $C=\frac1NYH^\top$, $G=\frac1NHH^\top+\lambda_WI$, their limits $C_0$ and $G_0$, and
     $\Gamma$ and $\Delta$ what they are off them, the second order of $CG^{-1}$ is
@@ -128,7 +128,7 @@ def _rate(by_size: Mapping[int, Sequence[Row]]) -> Claim:
 
 
 def grouped(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """The rows of every n."""
+    """Group the rows by n."""
     found: dict[int, list[Row]] = {}
     for row in rows:
         found.setdefault(int(row["per_class"]), []).append(row)
@@ -136,7 +136,7 @@ def grouped(rows: Sequence[Row]) -> dict[int, list[Row]]:
 
 
 def drawings(config: PerturbedConfig, rows: Sequence[Row]) -> list[Drawing]:
-    """The share kept and the distance from the limit, against n."""
+    """Draw the share kept and the distance from the limit against n."""
     caption = (
         f"The best classifier on perturbed features, K = {config.num_classes}, d = {config.dim}, "
         f"noise {config.noise:g}: mean and standard deviation over {config.seeds} seeds, with the "

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 
 def logarithmic_values(axes: Axes) -> None:
-    """A logarithmic vertical axis, if what is drawn has a positive value anywhere.
+    """Make the vertical axis logarithmic if a positive value is drawn on it.
 
     Args:
         axes: With all of its lines.

@@ -54,7 +54,7 @@ class UFMConfig(BaseModel):
 
 
 def recorded_steps(steps: int, every: int) -> list[int]:
-    """Where to measure: the start, a few steps on the way to the first regular one, the last."""
+    """Return the steps to measure: the start, a few steps up to the first regular one, the last."""
     early = [size * 10**power for power in range(7) for size in (1, 3)]
     regular = range(0, steps, every)
     return sorted({step for step in early if step < min(every, steps)} | {*regular, steps})
@@ -69,7 +69,7 @@ def descent(
 
 
 def measured(problem: Problem, best: Minimiser | None, point: Point, step: int) -> Row:
-    """The metrics at a point of a model with one level.
+    """Measure a point of a model with one level.
 
     Beside them ``minimum`` (NaN if there is no closed form) and ``mean_share``, the share of the
     global mean in the class means' energy: 0 for a simplex, 1/K for an orthogonal frame.
@@ -80,20 +80,20 @@ def measured(problem: Problem, best: Minimiser | None, point: Point, step: int) 
 
 
 def mean_share(problem: Problem, point: Point) -> float:
-    """The share of the global mean in the class means' energy."""
+    """Compute the share of the global mean in the class means' energy."""
     (features,) = problem.levels(point).values()
     means = features.unflatten(1, (problem.num_classes, problem.per_class)).mean(2)
     return float(means.mean(1).square().sum() / means.square().sum(0).mean())
 
 
 def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[Row]:
-    """The same minimum by the fast solver; ``step`` counts its evaluations."""
+    """Yield the minimum by the fast solver; ``step`` counts its evaluations."""
     found = quasi_newton(problem, start)
     yield measured(problem, best, found.point, found.evaluations)
 
 
 def parts(config: UFMConfig) -> list[Part]:
-    """The closed form, the fast solver, and descent from the same start."""
+    """Return the closed form, the fast solver, and descent from the same start."""
     problem = _problem(config)
     best = problem.minimiser()
     begin = problem.start(torch.Generator().manual_seed(config.seed))
@@ -107,7 +107,7 @@ def parts(config: UFMConfig) -> list[Part]:
 
 
 def claims(config: UFMConfig, rows: Sequence[Row]) -> list[Claim]:
-    """What the closed form says of the run."""
+    """Claim what the closed form says of the run."""
     problem, path = _problem(config), part_of(rows, "descent")
     found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
     if problem.c < 1:
@@ -129,7 +129,7 @@ def predicted(problem: UFM) -> dict[str, str]:
 
 
 def descent_arrives(path: Sequence[Row]) -> Claim:
-    """The descent's last objective against the closed form's."""
+    """Claim that the descent's last objective is the closed form's."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     return {
         "claim": "Gradient descent arrives at the closed form's minimum, to 1e-6",
@@ -140,7 +140,7 @@ def descent_arrives(path: Sequence[Row]) -> Claim:
 
 
 def solver_agrees(row: Row) -> Claim:
-    """The fast solver's objective against the closed form's."""
+    """Claim that the fast solver's objective is the closed form's."""
     gap, slope = number(row, "objective") - number(row, "minimum"), number(row, "gradient_norm")
     return {
         "claim": "The fast solver ends at the closed form's minimum, to 1e-9",
@@ -151,11 +151,11 @@ def solver_agrees(row: Row) -> Claim:
 
 
 def vanishing(path: Sequence[Row], said: Mapping[str, str]) -> list[Claim]:
-    """Whether metrics have gone to zero; no claim of one that was there at the start.
+    """Claim that metrics have gone to zero; no claim of a metric that was zero at the start.
 
     Args:
         path: Rows along a descent.
-        said: What it says of the features if a metric has, by metric.
+        said: Statement about the features if a metric has gone to zero, by metric.
     """
     found: list[Claim] = []
     for key, claim in said.items():

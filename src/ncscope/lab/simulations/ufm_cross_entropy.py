@@ -37,7 +37,7 @@ class CrossEntropyConfig(BaseModel):
 
 
 def parts(config: CrossEntropyConfig) -> list[Part]:
-    """The closed form where there is one, the fast solver, and descent from the same start."""
+    """Return the closed form if there is one, the fast solver, and descent from the same start."""
     problem, best = _problem(config), _closed_form(config)
     start = problem.start(torch.Generator().manual_seed(config.seed))
     record = ufm.recorded_steps(config.steps, config.every)
@@ -54,7 +54,7 @@ def parts(config: CrossEntropyConfig) -> list[Part]:
 
 
 def claims(config: CrossEntropyConfig, rows: Sequence[Row]) -> list[Claim]:
-    """What the closed form says of the run; without one, that both solvers agree."""
+    """Claim what the closed form says of the run; without one, that both solvers agree."""
     path, fast = part_of(rows, "descent"), part_of(rows, "fast solver")[-1]
     if math.isnan(number(fast, "minimum")):
         return [_both_agree(path[-1], fast)]

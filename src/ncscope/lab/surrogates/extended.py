@@ -33,8 +33,8 @@ class ExtendedUFM(Problem):
         weight_decays: $\lambda_{m-1},\dots,\lambda_1$: the classifier's first.
         feature_decay: $\lambda_H$.
         activation: $\phi$.
-        deviations: Of the normal entries of a start, a factor each in the order of `names`; 0.1
-            where not given, as in XUFM section 6.
+        deviations: Standard deviations of the normal entries of a start, one a factor in the order
+            of `names`; 0.1 where not given, as in XUFM section 6.
 
     Raises:
         InputError: If a size is below 1, a number is not positive, there is no layer of weights,
@@ -80,7 +80,7 @@ class ExtendedUFM(Problem):
         return float(self.num_classes * product ** (1 / len(self.decays)))
 
     def objective(self, point: Point) -> Float[Tensor, ""]:
-        """The objective; autograd can differentiate it."""
+        """Compute the objective; autograd can differentiate it."""
         *weights, features = point
         for weight in weights[:0:-1]:
             features = self._activated(weight @ features)
@@ -89,13 +89,13 @@ class ExtendedUFM(Problem):
         return loss + sum(decay / 2 * part.square().sum() for decay, part in pairs)
 
     def gradient(self, point: Point) -> Point:
-        r"""The gradient, by hand: $\mathcal O(mKdN)$ linear, $\mathcal O(md^2N)$ with ReLU."""
+        r"""Compute the gradient: $\mathcal O(mKdN)$ linear, $\mathcal O(md^2N)$ with ReLU."""
         if self.activation == "linear":
             return self._linear_gradient(point)
         return self._relu_gradient(point)
 
     def start(self, generator: torch.Generator) -> Point:
-        """Normal entries of the deviations given."""
+        """Draw normal entries of the deviations given."""
         k, d, layers = self.num_classes, self.dim, len(self.decays) - 1
         shapes = [(k, d), *[(d, d)] * (layers - 1), (d, k * self.per_class)]
         return tuple(
@@ -116,11 +116,11 @@ class ExtendedUFM(Problem):
         return found
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """The last layer's weight; there is no bias."""
+        """Return the last layer's weight; there is no bias."""
         return point[0], None
 
     def minimiser(self) -> Minimiser:
-        """The global minimiser of the linear model, for any number of factors and any d.
+        """Return the global minimiser of the linear model, for any number of factors and any d.
 
         Source: XUFM theorem 4.1, which leaves the constants out; proof in docs/models/extended.md.
 
@@ -167,14 +167,14 @@ class ExtendedUFM(Problem):
         return (told_apart * each + (k - told_apart) / 2) / k
 
     def compact(self, start: Point) -> tuple["ExtendedUFM", Point]:
-        r"""The same descent from a start on $K+d$ columns in place of N; linear only.
+        r"""Return the same descent from a start on $K+d$ columns in place of N; linear only.
 
         The linear model does not change when H and Y are turned together in sample space, and
         the descent leaves H in the span of its first value and of the class indicators. In an
         orthonormal basis B of that span, $H=FB$, descent on F is descent on H.
 
         Args:
-            start: Where the descent begins.
+            start: Initial point of the descent.
 
         Returns:
             The problem on F and its start; this problem and the start under ReLU, or if nothing
@@ -249,7 +249,7 @@ def _diagonal(rows: int, columns: int, ones: int) -> Float[Tensor, "r c"]:
 
 
 def best_product(factors: int, load: float) -> float:
-    r"""The gain p of the whole model at the minimum, from the load $c=K\kappa$.
+    r"""Return the gain p of the whole model at the minimum, from the load $c=K\kappa$.
 
     $$p=\arg\min_{p\ge0}\ \tfrac12(1-p)^2+\tfrac m2c\,p^{2/m}$$
     For c below `nonzero_limit` it is the larger root of $p^{1-2/m}(1-p)=c$, and is above
@@ -276,7 +276,7 @@ def best_product(factors: int, load: float) -> float:
 
 
 def nonzero_limit(factors: int) -> float:
-    r"""The load from which on the minimiser is zero.
+    r"""Return the load from which on the minimiser is zero.
 
     $$\frac1{m-1}\left(\frac{m-2}{m-1}\right)^{(m-2)/m}$$
     1 for two factors, 0.397 for three, and falling like $1/(e\,m)$.

@@ -8,7 +8,7 @@ from torch import Tensor
 def gaussian_classes(
     num_classes: int, per_class: int, dim: int, generator: torch.Generator
 ) -> Float[Tensor, "d n"]:
-    r"""Standard normal data around means $\mu_k$ uniform on the unit sphere (PFC IV-B).
+    r"""Draw standard normal data around means $\mu_k$ uniform on the unit sphere (PFC IV-B).
 
     Args:
         num_classes: K.

@@ -1,4 +1,4 @@
-r"""Where on the straight line between two layers the class structure keeps collapsing.
+r"""Part of the straight line between two layers on which the class structure keeps collapsing.
 
 `Geodesic` has the metrics at a point of the line $h^{(t)}=(1-t)h^{(0)}+th^{(1)}$. Here is the
 smallest $t_0$ from which each of them keeps falling up to $t=1$: in closed form, but for the roots
@@ -22,7 +22,7 @@ _ROUNDING = 1e-12
 def line_between(
     first: Float[Tensor, "n d"], last: Float[Tensor, "n d"], labels: Int[Tensor, " n"]
 ) -> Geodesic:
-    """The straight line from one layer's features to another's.
+    """Draw the straight line from one layer's features to another's.
 
     Args:
         first: Features at $t=0$, a sample a row.
@@ -46,7 +46,7 @@ def line_between(
 
 
 def pfc1_falls_from(line: Geodesic) -> float:
-    r"""The smallest $t_0$ such that PFC1 does not rise on $[t_0,1]$.
+    r"""Return the smallest $t_0$ such that PFC1 does not rise on $[t_0,1]$.
 
     $v=\operatorname{Tr}\Sigma_W$ and $b=\operatorname{Tr}\Sigma_B$ are quadratics in $u$, and PFC1
     falls towards the last layer where $v'b-vb'\ge0$, again a quadratic. At a collapsed last layer
@@ -61,7 +61,7 @@ def pfc1_falls_from(line: Geodesic) -> float:
 
 
 def pfc2_falls_from(line: Geodesic) -> float:
-    r"""The smallest $t_0$ such that PFC2 does not rise on $[t_0,1]$.
+    r"""Return the smallest $t_0$ such that PFC2 does not rise on $[t_0,1]$.
 
     Let $Z(u)$ be the part of the Gram matrix of the centred class means orthogonal to the
     simplex's, and $q(u)=\lVert\tilde H\rVert_F^2$. The two matrices enclose an angle of tangent
@@ -89,7 +89,7 @@ def _statistics(
 
 
 def _within(line: Geodesic) -> Polynomial:
-    """The within-class trace; at a last layer collapsed to rounding, its quadratic part alone."""
+    """Return the within-class trace; its quadratic part alone if the last layer has collapsed."""
     first, last = float(line.first.within_trace), float(line.last.within_trace)
     cross = float(line.first.prior @ line.cross_traces)
     if last <= _ROUNDING**2 * first:
@@ -135,7 +135,7 @@ def _dot(first: Tensor, second: Tensor) -> float:
 
 
 def _holds_until(first: Polynomial, second: Polynomial) -> float:
-    """The largest u in [0, 1] such that the first is not below the second on [0, u].
+    """Return the largest u in [0, 1] such that the first is not below the second on [0, u].
 
     Where the two are the same, their difference is rounding: it counts against their own size.
     """

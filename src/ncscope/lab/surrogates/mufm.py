@@ -31,7 +31,7 @@ class MUFM(Problem):
         loss: ``"mse"`` or ``"cross-entropy"``.
         weight_decay: $\lambda_W$.
         transport: $\lambda$.
-        normalised: Whether the regularisers are divided by $K$ and $Kn$.
+        normalised: Divide the regularisers by $K$ and $Kn$ if True.
 
     Example:
         >>> from ncscope.lab.surrogates.gaussian_classes import gaussian_classes
@@ -76,13 +76,13 @@ class MUFM(Problem):
         return self.transport / self.num_samples if self.normalised else self.transport
 
     def objective(self, point: Point) -> Float[Tensor, ""]:
-        """The objective; autograd can differentiate it."""
+        """Compute the objective; autograd can differentiate it."""
         weight, features = point
         cost = self.tau / 2 * (features - self.data).square().sum()
         return self._fit(weight, features) + self.omega / 2 * weight.square().sum() + cost
 
     def gradient(self, point: Point) -> Point:
-        """The gradient: three products of a K x d and a d x N matrix."""
+        """Compute the gradient: three products of a K x d and a d x N matrix."""
         weight, features = point
         pull = self._pull(weight, features)
         of_weight = torch.addmm(weight, pull, features.mT, beta=self.omega)
@@ -90,20 +90,20 @@ class MUFM(Problem):
         return of_weight, torch.addmm(moved, weight.mT, pull, beta=self.tau)
 
     def start(self, generator: torch.Generator) -> Point:
-        """Standard normal entries (PFC IV-B)."""
+        """Draw standard normal entries (PFC IV-B)."""
         (d, n), k = self.data.shape, self.num_classes
         return _normal(k, d, generator), _normal(d, n, generator)
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """The data and the features."""
+        """Return the data and the features."""
         return {"X": self.data, "H": point[-1]}
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """The classifier, which has no bias."""
+        """Return the classifier, which has no bias."""
         return point[0], None
 
     def best_classifier(self, features: Float[Tensor, "d n"]) -> Float[Tensor, "k d"]:
-        r"""The minimiser in $W$ of the squared loss, $YH^\top(HH^\top+N\omega I)^{-1}$.
+        r"""Return the minimiser in $W$ of the squared loss, $YH^\top(HH^\top+N\omega I)^{-1}$.
 
         Source: PFC theorem 4, where $N\omega=n\lambda_W$.
 
@@ -119,7 +119,7 @@ class MUFM(Problem):
         return torch.linalg.solve(gram, self.targets @ features.mT, left=False)
 
     def best_features(self, weight: Float[Tensor, "k d"]) -> Float[Tensor, "d n"]:
-        r"""The minimiser in $H$ of the squared loss, $(W^\top W+N\tau I)^{-1}(W^\top Y+N\tau X)$.
+        r"""Return the squared loss's minimiser in $H$, $(W^\top W+N\tau I)^{-1}(W^\top Y+N\tau X)$.
 
         An affine map of every sample, the same one in a class: it is invertible, so features of
         a class coincide only where the data do.
@@ -136,14 +136,14 @@ class MUFM(Problem):
         return torch.linalg.solve(inner, weight.mT @ self.targets + hold * self.data)
 
     def compact(self, start: Point) -> tuple["MUFM", Point]:
-        r"""The same descent from a start on $K+2d$ columns in place of N.
+        r"""Return the same descent from a start on $K+2d$ columns in place of N.
 
         Descent on the squared loss leaves H in the span of its first value, the data and the class
         indicators. In an orthonormal basis B of that span, $H=FB$, descent on F is descent on H,
         with $XB^\top$ and $YB^\top$ for X and Y; `levels` undoes the change of basis.
 
         Args:
-            start: Where the descent begins.
+            start: Initial point of the descent.
 
         Returns:
             The problem on F and its start; this problem and the start if that saves nothing.
@@ -191,7 +191,7 @@ class _CompactMUFM(MUFM):
         self.data, self.targets = model.data @ basis.mT, model.targets @ basis.mT
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """The data and the features, of every sample."""
+        """Return the data and the features of every sample."""
         return self._whole.levels((point[0], point[1] @ self._basis))
 
 
@@ -221,7 +221,7 @@ class ClassifierMUFM(Problem):
         self._sums = model.targets @ model.data.mT
 
     def objective(self, point: Point) -> Float[Tensor, ""]:
-        """The objective; autograd can differentiate it."""
+        """Compute the objective; autograd can differentiate it."""
         (weight,) = point
         _, spread = self._residual(weight)
         fit = torch.linalg.solve(self._inner(weight), spread).trace() / 2
@@ -236,19 +236,19 @@ class ClassifierMUFM(Problem):
         return (self.model.omega * weight - torch.linalg.solve(inner, on_data + spread @ scaled),)
 
     def start(self, generator: torch.Generator) -> Point:
-        """The model's start for the classifier."""
+        """Draw the model's start for the classifier."""
         return self.model.start(generator)[:1]
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """The data and the best features."""
+        """Return the data and the best features."""
         return self.model.levels(self.completed(point))
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """The classifier."""
+        """Return the classifier."""
         return point[0], None
 
     def completed(self, point: Point) -> Point:
-        """The model's point that belongs to this classifier: with the best features."""
+        """Return the model's point with this classifier and its best features."""
         return point[0], self.model.best_features(point[0])
 
     def _residual(self, weight: Float[Tensor, "k d"]) -> tuple[Tensor, Tensor]:
@@ -293,7 +293,7 @@ class LayeredMUFM(Problem):
         self.names = ("W", *(f"H{layer}" for layer in range(1, depth + 1)))
 
     def reduced(self) -> MUFM:
-        r"""The model of the last features with the same minimum: $\frac\lambda L$ for $\lambda$.
+        r"""Return the model of the last features with the same minimum: $\lambda/L$ for $\lambda$.
 
         Of all paths of L steps from X to H the straight one in equal steps has the least energy,
         $\sum_l\lVert H^{l+1}-H^l\rVert_F^2=\frac1L\lVert H-X\rVert_F^2$. PFC theorem 3 has lost
@@ -304,7 +304,7 @@ class LayeredMUFM(Problem):
         return MUFM(self.data, self.num_classes, *strengths, last.loss, last.normalised)
 
     def straight(self, point: Point) -> Point:
-        """The point with the best intermediate features for this classifier and last features.
+        """Return the point with the best intermediate features for this head and last features.
 
         Args:
             point: W and H, of the reduced model.
@@ -318,14 +318,14 @@ class LayeredMUFM(Problem):
         return (weight, *between, features)
 
     def objective(self, point: Point) -> Float[Tensor, ""]:
-        """The objective; autograd can differentiate it."""
+        """Compute the objective; autograd can differentiate it."""
         weight, *features = point
         path = torch.stack([self.data, *features]).diff(dim=0)
         decay = self._last.omega / 2 * weight.square().sum()
         return self._last._fit(weight, features[-1]) + decay + self._tau / 2 * path.square().sum()
 
     def gradient(self, point: Point) -> Point:
-        """The gradient: that of the last layer's model, and the steps' differences."""
+        """Compute the gradient: that of the last layer's model, and the steps' differences."""
         weight, *features = point
         path = torch.stack([self.data, *features]).diff(dim=0)
         of_features = [self._tau * slope for slope in (path[:-1] - path[1:])]
@@ -335,17 +335,17 @@ class LayeredMUFM(Problem):
         return (of_weight, *of_features, of_last)
 
     def start(self, generator: torch.Generator) -> Point:
-        """Standard normal entries."""
+        """Draw standard normal entries."""
         d, n = self.data.shape
         features = [_normal(d, n, generator) for _ in range(self.depth)]
         return (_normal(self.num_classes, d, generator), *features)
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """The data, and the features of every layer."""
+        """Return the data and the features of every layer."""
         return {"X": self.data} | dict(zip(self.names[1:], point[1:], strict=True))
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """The classifier, which has no bias."""
+        """Return the classifier, which has no bias."""
         return point[0], None
 
     @property

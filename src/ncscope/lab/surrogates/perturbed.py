@@ -28,7 +28,7 @@ class PerturbedUFM(Problem):
         weight_decay: $\lambda_W$.
         feature_decay: $\tilde\lambda_H$.
         noise: $\sigma$.
-        seed: Of E.
+        seed: Seed of the perturbation E.
 
     Attributes:
         features: $H^*+E$.
@@ -75,7 +75,7 @@ class PerturbedUFM(Problem):
         return attenuation(self.num_classes, self.weight_decay, self.feature_decay, self.noise)
 
     def objective(self, point: Point) -> Float[Tensor, ""]:
-        """The objective; autograd can differentiate it."""
+        """Compute the objective; autograd can differentiate it."""
         (weight,) = point
         loss = (weight @ self.features - self._targets).square().sum() / (2 * len(self.labels))
         return loss + self.weight_decay / 2 * weight.square().sum()
@@ -87,16 +87,16 @@ class PerturbedUFM(Problem):
         return (error @ self.features.mT / error.shape[1] + self.weight_decay * weight,)
 
     def start(self, generator: torch.Generator) -> Point:
-        """Standard normal entries; the problem is strongly convex, and any start will do."""
+        """Draw standard normal entries; the problem is strongly convex: any start will do."""
         shape = (self.num_classes, self.dim)
         return (torch.randn(shape, dtype=torch.float64, generator=generator),)
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """The fixed features."""
+        """Return the fixed features."""
         return {"H": self.features}
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """The weight; there is no bias."""
+        """Return the weight; there is no bias."""
         return point[0], None
 
     def minimiser(self) -> Minimiser:
@@ -114,7 +114,7 @@ class PerturbedUFM(Problem):
 
 
 def attenuation(num_classes: int, weight_decay: float, feature_decay: float, noise: float) -> float:
-    r"""What noise on the features leaves of the classifier as n grows.
+    r"""Return the share of the classifier that noise on the features leaves as n grows.
 
     $$\alpha=\left(1+\sigma^2K\sqrt{\tilde\lambda_H/\lambda_W}\right)^{-1}$$
 

@@ -1,4 +1,4 @@
-"""What every surrogate model is: an objective over a few matrices, and how it is read."""
+"""Interface of every surrogate model: an objective over a few matrices, and its levels and head."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Problem(ABC):
     Samples come class by class, n of each of K classes, N = Kn.
 
     Attributes:
-        names: Of the matrices of a point, in order.
+        names: Names of the matrices of a point, in order.
         num_classes: K.
         per_class: n.
     """
@@ -41,15 +41,15 @@ class Problem(ABC):
 
     @abstractmethod
     def objective(self, point: Point) -> Float[Tensor, ""]:
-        """The objective; autograd can differentiate it."""
+        """Compute the objective; autograd can differentiate it."""
 
     @abstractmethod
     def gradient(self, point: Point) -> Point:
-        """The gradient: what autograd makes of `objective`, at the cost of the products alone."""
+        """Compute autograd's gradient of `objective`, at the cost of the products alone."""
 
     @abstractmethod
     def start(self, generator: torch.Generator) -> Point:
-        """A random point to start from, distributed as in the paper's experiments."""
+        """Draw a random start, distributed as in the paper's experiments."""
 
     @abstractmethod
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
@@ -57,7 +57,7 @@ class Problem(ABC):
 
     @abstractmethod
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
-        """The classifier on the last level: weight, and bias if there is one."""
+        """Return the classifier on the last level: weight, and bias if there is one."""
 
     @property
     def labels(self) -> Int[Tensor, " n"]:

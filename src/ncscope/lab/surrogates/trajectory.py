@@ -23,7 +23,7 @@ def trajectory(
 
     Args:
         problem: The model.
-        start: Where to begin.
+        start: Initial point.
         rate: Step size.
         record: Steps at which to measure, 0 being the start; the last one ends the descent.
         groups: Groups of metrics.
@@ -38,11 +38,11 @@ def trajectory(
 def measured_point(
     problem: Problem, point: Point, step: int, groups: Collection[str] = GROUPS
 ) -> list[Row]:
-    """The metrics of every level at one point, shallow to deep.
+    """Measure every level at one point, shallow to deep.
 
     Args:
         problem: The model.
-        point: Where.
+        point: Point to measure.
         step: Goes into the rows; with all samples in every step, an epoch is a step.
         groups: Groups of metrics. Those of a classifier are there at the last level only.
 

@@ -97,7 +97,7 @@ class UFM(Problem):
         return (*slopes, bias)
 
     def start(self, generator: torch.Generator) -> Point:
-        """Standard normal entries (XUFM section 6)."""
+        """Draw standard normal entries (XUFM section 6)."""
         k, d, n = self.num_classes, self.dim, self.num_samples
         shapes: tuple[tuple[int, ...], ...] = ((k, d), (d, n), (k,))
         return tuple(
@@ -114,7 +114,7 @@ class UFM(Problem):
         return point[0], None if self.bias_decay is None else point[2]
 
     def minimiser(self, generator: torch.Generator | None = None) -> Minimiser:
-        r"""A global minimiser in closed form, for any sizes and decays.
+        r"""Return a global minimiser in closed form, for any sizes and decays.
 
         With $P=W\bar H$ and the best $b=\frac1{K(1+\lambda_b)}(I-P)\mathbf 1$, K times the
         objective is
@@ -151,7 +151,7 @@ class UFM(Problem):
         return Minimiser(point, self._minimum())
 
     def compact(self, start: Point) -> tuple["UFM", Point]:
-        r"""The same descent from a start on $K+d$ columns in place of N.
+        r"""Return the same descent from a start on $K+d$ columns in place of N.
 
         The objective does not change when H and Y are turned together in sample space, and the
         descent leaves H in the span of its first value, the class indicators among it. In an
@@ -159,7 +159,7 @@ class UFM(Problem):
         objective are as before; `levels` undoes the change of basis.
 
         Args:
-            start: Where the descent begins.
+            start: Initial point of the descent.
 
         Returns:
             The problem on F and its start; this problem and the start if that saves nothing.
@@ -185,7 +185,7 @@ class UFM(Problem):
     def _directions(
         self, generator: torch.Generator | None
     ) -> tuple[Float[Tensor, "k k"], Float[Tensor, " k"]]:
-        """The orthonormal directions of P, those that are worth most first, and its values."""
+        """Return the orthonormal directions of P, the most valuable first, and P's values."""
         k = self.num_classes
         values = torch.full((k,), 1 - self.c, dtype=torch.float64)
         if self.bias_decay is None:
@@ -265,7 +265,7 @@ def check_parameters(
 def _orthonormal_columns(
     rows: int, columns: int, generator: torch.Generator | None
 ) -> Float[Tensor, "d r"]:
-    """The first unit vectors, or random ones (Haar measure)."""
+    """Return the first unit vectors, or random orthonormal columns (Haar measure)."""
     if generator is None:
         return torch.eye(rows, columns, dtype=torch.float64)
     normal = torch.randn(rows, columns, dtype=torch.float64, generator=generator)

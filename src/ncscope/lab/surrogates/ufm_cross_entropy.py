@@ -80,7 +80,7 @@ class CrossEntropyUFM(Problem):
         )
 
     def start(self, generator: torch.Generator) -> Point:
-        """Standard normal entries."""
+        """Draw standard normal entries."""
         k, d, n = self.num_classes, self.dim, self.num_classes * self.per_class
         return tuple(
             torch.randn(shape, dtype=torch.float64, generator=generator)
@@ -96,7 +96,7 @@ class CrossEntropyUFM(Problem):
         return point[0], None
 
     def minimiser(self, generator: torch.Generator | None = None) -> Minimiser:
-        r"""A global minimiser in closed form: a simplex ETF.
+        r"""Return a global minimiser in closed form: a simplex ETF.
 
         The class means' logits are $W\bar H=\alpha(I-\frac1K\mathbf 1\mathbf 1^\top)$ with
         $\alpha=\log\bigl(\frac Kc-K+1\bigr)$, or 0 if $c\ge1$;

@@ -37,7 +37,7 @@ def run_on_cluster(
     Args:
         address: ``"local"``, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"``.
         orders: To be carried out.
-        folder: Of the sweep, which every machine must see.
+        folder: Folder of the sweep, which every machine must see.
         board: Told where the runs are, about once a second.
 
     Returns:
@@ -109,7 +109,7 @@ def _positions(event: Mapping[str, Any]) -> dict[str, Position]:
 
 
 def _events(driver: "subprocess.Popen[str]", request: Mapping[str, Any]) -> Iterator[Any]:
-    """What the driver says to the request, a line of JSON each, until it has ended."""
+    """Yield the driver's answers to the request, a line of JSON each, until it has ended."""
     assert driver.stdin is not None
     assert driver.stdout is not None
     with suppress(BrokenPipeError), driver.stdin:  # of a death, its status and its log tell more
@@ -119,7 +119,7 @@ def _events(driver: "subprocess.Popen[str]", request: Mapping[str, Any]) -> Iter
 
 
 def _death(status: int, log: IO[bytes]) -> str:
-    """That the driver has died, with its last words."""
+    """Describe the driver's death, with its last output."""
     log.seek(0)
     said = " ".join(log.read().decode(errors="replace").split())
     words = f"; its last words: ...{said[-_LAST_WORDS:]}" if said else ""
@@ -131,7 +131,7 @@ def _death(status: int, log: IO[bytes]) -> str:
 
 @contextmanager
 def _driver(log: IO[bytes]) -> Iterator["subprocess.Popen[str]"]:
-    """The driver, which is ended with whoever uses it."""
+    """Start the driver, and end it with the block."""
     # -P: no file of the folder we stand in takes the place of a library.
     command = [sys.executable, "-P", "-c", _PROGRAM]
     environment = {"RAY_USAGE_STATS_ENABLED": "0"} | os.environ

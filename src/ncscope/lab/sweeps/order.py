@@ -15,14 +15,14 @@ from ncscope.lab.studies import reproduce
 
 @dataclass(frozen=True)
 class Order:
-    """What to run, and where; the same on every machine.
+    """Request for one run of a sweep; the same on every machine.
 
     Attributes:
-        name: Of the run.
+        name: Name of the run.
         recipe: Name of the experiment.
         scale: Whose settings it starts from.
-        overrides: What is set besides, by dotted name.
-        folder: Of the run; absolute.
+        overrides: Settings of the run by dotted name.
+        folder: Absolute folder of the run.
         work: The means; its folder of data sets is absolute.
     """
 
@@ -34,18 +34,18 @@ class Order:
     work: Work
 
     def as_json(self) -> dict[str, Any]:
-        """The order in types of JSON; `from_json` reads it."""
+        """Return the request in types of JSON; `from_json` reads it."""
         work = asdict(self.work) | {"data": str(self.work.data)}
         return asdict(self) | {"folder": str(self.folder), "work": work}
 
     @staticmethod
     def from_json(order: dict[str, Any]) -> "Order":
-        """The order that `as_json` wrote."""
+        """Read the request that `as_json` wrote."""
         work = Work(**order["work"] | {"data": Path(order["work"]["data"])})
         return Order(**order | {"folder": Path(order["folder"]), "work": work})
 
     def on(self, accelerator: str) -> "Order":
-        """The same on another accelerator."""
+        """Return a copy that runs on another accelerator."""
         return replace(self, work=replace(self.work, accelerator=accelerator))
 
 
@@ -53,7 +53,7 @@ def carry_out(order: Order, on_row: OnRow) -> str:
     """Run it, or go on with what its folder holds of it.
 
     Args:
-        order: What to run.
+        order: Run to carry out.
         on_row: Called as the work goes on.
 
     Returns:
@@ -75,6 +75,6 @@ def carry_out(order: Order, on_row: OnRow) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """What an error says; of one that is not the user's, also what it is."""
+    """Write an error in one line; an unexpected error with its type."""
     said = " ".join(str(error).split())
     return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"

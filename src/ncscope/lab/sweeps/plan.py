@@ -1,4 +1,4 @@
-"""Which runs a sweep has, what they are called, and where they go."""
+"""Plan of a sweep: the runs, their names and their folders."""
 
 import json
 from collections import Counter
@@ -60,12 +60,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep is to run.
+    """Runs of a sweep.
 
     Attributes:
         recipe: Name of the experiment.
         scale: Whose settings the runs start from.
-        fixed: What is set for all of them.
+        fixed: Settings of all runs.
         runs: In order.
         folder: Each run has a folder in it.
     """
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What was asked for; the content of sweep.yaml."""
+        """Return what was asked for; the content of sweep.yaml."""
         runs = {run.name: dict(run.own) for run in self.runs}
         return {
             "recipe": self.recipe,
@@ -88,11 +88,11 @@ class Plan:
         }
 
     def place(self, run: Run) -> Path:
-        """The folder of a run."""
+        """Return the folder of a run."""
         return self.folder / run.name
 
     def config_file(self, run: Run) -> dict[str, Any]:
-        """What the run's config.yaml says, or will say."""
+        """Return the content of the run's config.yaml."""
         return {"recipe": self.recipe, "scale": self.scale, "settings": run.config}
 
 
@@ -103,15 +103,15 @@ def planned(
     points: Sequence[Mapping[str, Any]],
     folder: Path,
 ) -> Plan:
-    """The runs of a sweep, every setting of theirs checked.
+    """Plan the runs of a sweep, and check every setting of each.
 
     Args:
         recipe: Name of the experiment.
         scale: Whose settings to start from.
         fixed: Values by dotted field, for all runs.
-        points: Of each run, values by dotted field; what another sets and it does not is as in
-            ``fixed``, or as the scale has it.
-        folder: Of the sweep.
+        points: Settings of each run by dotted field; a field that another run sets and this one
+            does not is as in ``fixed``, or as the scale has it.
+        folder: Folder of the sweep.
 
     Raises:
         InputError: If nothing is swept, a value for all runs would be that of none, two runs are
@@ -141,13 +141,13 @@ def _check_used(fixed: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -
 
 
 def _values(config: BaseModel, fields: Sequence[str]) -> dict[str, Any]:
-    """Settings by dotted name, checked and as JSON has them."""
+    """Return settings by dotted name, checked and in types of JSON."""
     known = by_dotted_name(config)
     return {name: known[name] for name in fields}
 
 
 def _names(owns: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A name for each run, of the fields that the sweep goes over and their values."""
+    """Name each run by the fields that the sweep varies and their values."""
     names = [_name(own) for own in owns]
     twice, often = Counter(names).most_common(1)[0]
     if often > 1:
@@ -166,7 +166,7 @@ def _name(own: Mapping[str, Any]) -> str:
 
 
 def _shortened(fields: Sequence[str]) -> dict[str, str]:
-    """Of every dotted name as many of the last parts as tell it from the others."""
+    """Shorten dotted names to the last parts that tell them apart."""
     short = {}
     for field in fields:
         parts = field.split(".")
@@ -180,7 +180,7 @@ def _shortened(fields: Sequence[str]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """A value within a name: letters, digits and ``_.-~``, the rest as ``%`` and its code."""
+    """Write a value within a name: letters, digits and ``_.-~``, others as ``%`` and a code."""
     if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
         return "+".join(map(_text, value))
     return quote(value if isinstance(value, str) else json.dumps(value), safe="")

@@ -1,4 +1,4 @@
-"""How far the runs of a sweep have come."""
+"""Progress of the runs of a sweep."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is.
+    """Progress of a run.
 
     Attributes:
-        state: Whether it waits, runs, has ended or has failed.
-        part: What it works at.
-        done: How much it has done.
-        total: How much there is; 0 while that is not known.
+        state: Waiting, running, ended or failed.
+        part: Part that the run works at.
+        done: Amount done.
+        total: Total amount; 0 while unknown.
     """
 
     state: Literal["waiting", "running", "ended", "failed"] = "waiting"
@@ -30,7 +30,7 @@ class Board:
     """The positions of all runs, and whoever is told of every change.
 
     Args:
-        names: Of the runs, in order.
+        names: Names of the runs, in order.
         on_change: Told of every change.
     """
 

@@ -95,7 +95,7 @@ def _carry_out_all(orders: Sequence[Order], token: str, say: Say) -> None:
 
 
 def _failure(task: Any) -> str:
-    """What a task returned; or, where its process died too often, that."""
+    """Return a task's result, or the failure of a process that died too often."""
     try:
         return str(ray.get(task))
     except RayError as error:
@@ -103,7 +103,7 @@ def _failure(task: Any) -> str:
 
 
 def _room(order: Order) -> dict[str, int]:
-    """What a run takes of a machine: cores, and a GPU if it is to train on one.
+    """Return the resources that a run takes: cores, and a GPU if it trains on one.
 
     Raises:
         InputError: If no machine has as much.
@@ -168,7 +168,7 @@ def _unseen(token: str, host: str) -> InputError:
 
 
 def _found(token: str) -> tuple[str, bool]:
-    """What a machine has: ncscope's version, and whether it sees the sweep's folder."""
+    """Return a machine's version of ncscope, and whether it sees the sweep's folder."""
     return ncscope.__version__, Path(token).exists()
 
 
@@ -189,7 +189,7 @@ def _carry_out(order: dict[str, Any], token: str, board: Any) -> str:
 
 
 class _Board:
-    """Where the runs are, kept by the cluster."""
+    """Progress of the runs, kept by the cluster."""
 
     def __init__(self) -> None:
         self._positions: dict[str, tuple[str, int, int]] = {}

@@ -25,7 +25,7 @@ from ncscope.lab.sweeps.position import Board, OnChange, Position
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep came to.
+    """Result of a sweep.
 
     Attributes:
         folder: With a folder for each run, ``sweep.yaml``, ``table.csv`` and ``report.html``.
@@ -71,11 +71,11 @@ def sweep(
         resume: Go on with the sweep in this folder: what has ended is kept, what has not goes on
             where it was stopped, and what failed is tried again.
         overrides: Values by dotted field, for all runs.
-        cluster: Where to run as many at a time as there is room for: ``"local"`` starts Ray on
-            this machine, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"`` join a cluster. A run
-            takes one core, one more for each of ``work.workers``, and a GPU if it trains on one.
-            None runs one after another, here.
-        work: Where data are and what to train on; one process for each run.
+        cluster: Cluster that runs as many at a time as it has resources for: ``"local"`` starts Ray
+            on this machine, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"`` join a cluster. A
+            run takes one core, one more for each of ``work.workers``, and a GPU if it trains on
+            one. None runs one after another, here.
+        work: Resources of a run: data folder and accelerator; one process for each run.
         on_change: Called as the work goes on.
 
     Raises:
@@ -101,7 +101,7 @@ def sweep(
 
 
 def _absolute(work: Work) -> Work:
-    """The means, with a folder of data sets that means the same to every process."""
+    """Return the resources with an absolute data folder, the same for every process."""
     if work.devices * work.nodes > 1:
         found = f"devices {work.devices}, nodes {work.nodes}"
         fix = "pass a cluster, which runs several runs at a time"
@@ -137,7 +137,7 @@ def _prepare(plan: Plan, resume: bool) -> None:
 
 
 def _parsed(file: Path) -> dict[str, Any] | None:
-    """What an earlier sweep asked for; None if there was none."""
+    """Read what an earlier sweep asked for; None without one."""
     if not file.exists():
         return None
     try:
@@ -151,12 +151,12 @@ def _parsed(file: Path) -> dict[str, Any] | None:
 
 
 def _finished(plan: Plan, run: Run) -> bool:
-    """Whether it has ended: its report is what a run writes last."""
+    """Return whether a run has ended: its report is the last file it writes."""
     return (plan.place(run) / "report.html").exists()
 
 
 def _written(plan: Plan, failures: Mapping[str, str]) -> Sweep:
-    """The table and the report, in the sweep's folder."""
+    """Write the table and the report into the sweep's folder."""
     recipe, _ = configured(plan.recipe, plan.scale, plan.fixed)
     places = {run.name: plan.place(run) for run in plan.runs}
     runs = {

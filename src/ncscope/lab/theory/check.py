@@ -11,7 +11,7 @@ _SEEDS = 10**9
 
 
 def check_theory(seed: int | None = None, only: str | None = None) -> list[Result]:
-    """The verdict on every statement of the five papers, each checked on random instances.
+    """Check every statement of the five papers on random instances.
 
     Args:
         seed: Decides the instances; None draws a fresh seed, which every result reports. The
@@ -34,7 +34,7 @@ def check_theory(seed: int | None = None, only: str | None = None) -> list[Resul
 
 
 def theory_json(results: Iterable[Result]) -> str:
-    """The results as one JSON list, an object a statement.
+    """Write the results as one JSON list, an object a statement.
 
     Example:
         >>> theory_json([])

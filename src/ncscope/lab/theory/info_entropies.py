@@ -22,7 +22,7 @@ def off_collapse(seen: Entropies, num_classes: int) -> float:
 
 
 def outside_unit_interval(seen: Entropies, size: int) -> float:
-    r"""How far MI leaves $[0,\min\{H(K_1),H(K_2)\}]$, in units of $\log m$, the largest entropy.
+    r"""Measure how far MI leaves $[0,\min\{H(K_1),H(K_2)\}]$, in units of $\log m$.
 
     That is MIR in [0, 1] without its division, which an entropy near 0 would blow up.
     """
@@ -72,7 +72,7 @@ def relu_samples(generator: torch.Generator) -> Iterator[float]:
 
 
 def centred_relu_samples(generator: torch.Generator) -> Iterator[float]:
-    r"""The same with $h(x_i)-\mu_G$ for $h(x_i)$."""
+    r"""Check the same statement with $h(x_i)-\mu_G$ for $h(x_i)$."""
     for k, features, heads in _relu_collapse(generator):
         yield off_collapse(pair_entropies(features - features.mean(0), heads), k)
 
@@ -144,7 +144,7 @@ def below_collapse_value(generator: torch.Generator) -> Iterator[float]:
 
 
 def below_one(generator: torch.Generator) -> Iterator[float]:
-    r"""The upper limit of MIR is 1, and collapsed features on an orthogonal frame are at it."""
+    r"""Check that MIR is at most 1, reached by collapsed features on an orthogonal frame."""
     for frame, weight in _frames(generator):
         yield max(outside_unit_interval(pair_entropies(frame, weight), len(frame)), 0.0)
     for k in _CLASSES:

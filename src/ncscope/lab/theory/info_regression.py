@@ -55,7 +55,7 @@ def rank_bounds(first_rank: int, second_rank: int) -> tuple[float, float]:
 
 
 def largest_entropy(error: float, first_rank: int, second_rank: int) -> float:
-    r"""The largest $H(G(Z_1))$ that a mean squared regression error allows (a Fano inequality).
+    r"""Return the largest $H(G(Z_1))$ that a mean squared error allows (a Fano inequality).
 
     $h(e)+(1-e)\log(r_2+1)+e\log(r_1-r_2-1)$ with $h$ the binary entropy and
     $e=\min(error,1-(r_2+1)/r_1)$, past which it does not grow.
@@ -139,7 +139,7 @@ def _over_entropy_bound(instance: Instance) -> float:
 
 
 def error_by_entropy(generator: torch.Generator) -> Iterator[float]:
-    r"""What entropy does bound: $H(G(Z_1))$ is at most `largest_entropy` of the error."""
+    r"""Check the bound by entropy: $H(G(Z_1))$ is at most `largest_entropy` of the error."""
 
     def violation(instance: Instance) -> float:
         first, second = _unit_columns(instance), instance[2] @ instance[3]
@@ -174,7 +174,7 @@ def _random_pair(generator: torch.Generator) -> Instance:
 
 
 def _tight_pair(head: int, tail: int, repeats: int, generator: torch.Generator) -> Instance:
-    r"""Unit columns whose spectrum has two levels, and the best regressors of rank ``head``.
+    r"""Build unit columns whose spectrum has two levels, and the best regressors of rank ``head``.
 
     Columns are $(\cos\theta,\pm\sin\theta\,e_j)$, $j$ among ``head`` vectors shown ``repeats``
     times each and ``tail`` vectors shown once, both signs. The first row is constant, which the

@@ -122,7 +122,7 @@ def corrected_form(generator: torch.Generator) -> Iterator[float]:
 
 
 def _clock(law: Law, point: Point, flow: Tensor) -> Tensor:
-    """How fast the closed form says that time passes."""
+    """Return the speed at which the closed form says that time passes."""
     values = point.snr.values.clone().requires_grad_()
     (slopes,) = torch.autograd.grad(law.potential(values).sum(), values)
     return slopes * point.rates(flow)

@@ -121,7 +121,7 @@ def gram_form(generator: torch.Generator) -> Iterator[float]:
 
 
 def gram_form_corrected(generator: torch.Generator) -> Iterator[float]:
-    r"""The same with N for $\frac1C$, and with $A\bar H$ for $\bar H$, A symmetric of full rank."""
+    r"""Check with N for $\frac1C$, and with $A\bar H$ for $\bar H$, A symmetric of full rank."""
     for classes in _noisy(generator):
         yield _off_predictions(classes, gram_predictions(classes, gram_prefactor(classes)))
         matrix = _full_rank(classes.features.shape[0], generator)
@@ -176,7 +176,7 @@ def printed_fibre(generator: torch.Generator) -> Iterator[float]:
 
 
 def corrected_fibre(generator: torch.Generator) -> Iterator[float]:
-    r"""The same with $A=\Sigma_W^{1/2}$."""
+    r"""Check the same statement with $A=\Sigma_W^{1/2}$."""
     for classes in _noisy(generator):
         yield _off_sphere(classes, fibre_map(classes.within))
 

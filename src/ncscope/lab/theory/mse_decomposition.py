@@ -55,7 +55,7 @@ def means_part(extended: Classes, best: Float[Tensor, "k e"]) -> Float[Tensor, "
 
 
 def project_parts(classes: Classes, classifier: Float[Tensor, "k e"], decay: float) -> MseParts:
-    """The package's decomposition of the loss."""
+    """Decompose the loss as the package does."""
     stats = classes.statistics()
     weight, bias = classifier[:, :-1], classifier[:, -1]
     return mse_parts(stats, discriminants(stats), weight, bias, decay)

@@ -57,7 +57,7 @@ class Classes:
 
     @cached_property
     def noise(self) -> Float[Tensor, "p m"]:
-        """What distinguishes a sample from its class mean."""
+        """Return the deviation of each sample from its class mean."""
         return self.features - self.means.repeat_interleave(self.per_class, 1)
 
     @cached_property
@@ -76,11 +76,11 @@ class Classes:
         return Classes(torch.cat([self.features, torch.ones_like(self.features[:1])]), self.k)
 
     def with_noise(self, scale: float) -> "Classes":
-        r"""The same means, and $s^2\Sigma_W$ for $\Sigma_W$."""
+        r"""Return the same means with $s^2\Sigma_W$ for $\Sigma_W$."""
         return Classes(self.features + (scale - 1) * self.noise, self.k)
 
     def statistics(self) -> ClassStatistics:
-        """What the package's metrics are functions of."""
+        """Return the statistics that the package's metrics are functions of."""
         moments = ClassMoments(self.k, self.features.shape[0], statistics=("scatter",))
         moments.update(self.features.mT, torch.arange(self.k).repeat_interleave(self.per_class))
         return finish(moments)
@@ -95,7 +95,7 @@ def loss(
 
 
 def best_classifier(classes: Classes, decay: float = 0.0) -> Float[Tensor, "k e"]:
-    """The minimiser of least norm, by singular values: no normal equations, no class means."""
+    """Return the minimiser of least norm, by singular values and not by normal equations."""
     inputs, targets = classes.extended.features.mT, classes.targets.mT
     samples, size = inputs.shape
     ridge = (decay * samples) ** 0.5 * torch.eye(size, dtype=torch.float64)

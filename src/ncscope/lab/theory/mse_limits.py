@@ -1,4 +1,4 @@
-"""Where the central path leads (MSE section 3.3 and D.5, D.6): frames, limits, NC1 to NC4.
+"""Limits of the central path (MSE section 3.3 and D.5, D.6): frames, limits, NC1 to NC4.
 
 Names of sizes as in `mse_manifold`.
 """
@@ -128,7 +128,7 @@ def collapse(generator: torch.Generator) -> Iterator[float]:
 
 
 def _collapse_from(point: Point) -> Iterator[float]:
-    """How far NC1 to NC4 are from having emerged, by this package's metrics."""
+    """Measure how far NC1 to NC4 are from collapse, by this package's metrics."""
     labels = torch.arange(point.k).repeat_interleave(point.n)
     for _, values in _late(point, 1e7):
         here = point.at(values)

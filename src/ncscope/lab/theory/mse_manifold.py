@@ -47,15 +47,15 @@ class Point:
         return spread_over_samples(self.snr.right.mT, self.n)
 
     def moving(self, rates: Float[Tensor, " m"]) -> Float[Tensor, "d n"]:
-        """The motion that changes each singular value at its rate, and nothing else."""
+        """Return the motion that changes each singular value at its rate, and nothing else."""
         return self.snr.left * rates @ self.modes
 
     def at(self, values: Float[Tensor, " m"]) -> Float[Tensor, "d n"]:
-        """The features with other singular values."""
+        """Return the features with other singular values."""
         return self.moving(values) + split(self.features, self.k).within
 
     def rates(self, motion: Float[Tensor, "d n"]) -> Float[Tensor, " m"]:
-        """How fast singular values change."""
+        """Return the rates at which singular values change."""
         classes = split(motion, self.k).classes
         return (self.snr.left.mT @ classes @ self.snr.right).diag()
 
@@ -79,14 +79,14 @@ def points(generator: torch.Generator, count: int = _INSTANCES) -> Iterator[Poin
 def raw_features(
     point: Point, generator: torch.Generator, *, symmetric: bool = False
 ) -> Float[Tensor, "d n"]:
-    """The point in other coordinates, of condition 100 at most, off its global mean."""
+    """Return the point in other coordinates, of condition 100 at most, off its global mean."""
     return coordinates(len(point.features), generator, symmetric) @ point.features + normal(
         len(point.features), 1, generator=generator
     )
 
 
 def coordinates(d: int, generator: torch.Generator, symmetric: bool) -> Float[Tensor, "_d _d"]:
-    """An invertible matrix of condition 100 at most."""
+    """Draw an invertible matrix of condition 100 at most."""
     left, _ = torch.linalg.qr(normal(d, d, generator=generator))
     right, _ = torch.linalg.qr(normal(d, d, generator=generator))
     sizes = [magnitude(-1, 1, generator) for _ in range(d)]
@@ -96,7 +96,7 @@ def coordinates(d: int, generator: torch.Generator, symmetric: bool) -> Float[Te
 
 
 def slope_at_zero(function: Callable[[float], Tensor]) -> Tensor:
-    """Derivative of an analytic function, by central differences extrapolated to step 0."""
+    """Differentiate an analytic function by central differences extrapolated to step 0."""
     steps = [0.5**level for level in range(5)]
     row = [(function(step) - function(-step)) / (2 * step) for step in steps]
     for order in range(1, len(row)):
@@ -144,7 +144,7 @@ def self_adjoint(generator: torch.Generator) -> Iterator[float]:
 
 
 def adjoint(generator: torch.Generator) -> Iterator[float]:
-    """The adjoint is another map; the orthogonal projection is its own, and onto the same space."""
+    """Check that the adjoint is another map; the orthogonal projection is its own adjoint."""
     for point in points(generator):
         x, k = point.features, point.k
         z, w = (normal(*x.shape, generator=generator) for _ in range(2))

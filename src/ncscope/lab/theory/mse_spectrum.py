@@ -95,7 +95,7 @@ def less_noise(generator: torch.Generator) -> Iterator[float]:
 
 
 def less_noise_when_separated(generator: torch.Generator) -> Iterator[float]:
-    r"""The same with every $\omega_j\ge\sqrt C$, and $\mathcal L_{LS}$ for every $\omega_j$."""
+    r"""Check it for every $\omega_j\ge\sqrt C$, and $\mathcal L_{LS}$ for every $\omega_j$."""
     for ratios in signal_to_noise(generator):
         least = turning_point(len(ratios) + 1)
         yield from _growth_under_less_noise(ratios * least / ratios.min(), generator)
@@ -192,7 +192,7 @@ def full_rank_means(generator: torch.Generator) -> Iterator[float]:
 
 
 def rank_of_means(generator: torch.Generator) -> Iterator[float]:
-    """The rank of the SNR matrix is the dimension of the class means' affine hull."""
+    """Check that the SNR matrix's rank is the dimension of the class means' affine hull."""
     for classes in _flat_means(generator):
         yield float(abs(_snr_rank(classes) - affine_dimension(classes.means)))
 

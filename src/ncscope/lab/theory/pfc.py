@@ -49,7 +49,7 @@ def classifier_of(model: MUFM, features: Float[Tensor, "d n"]) -> Float[Tensor, 
 
 
 def least_spread(model: MUFM, weight: Float[Tensor, "k d"]) -> float:
-    r"""The least $\lVert h_i-h_j\rVert/\lVert x_i-x_j\rVert$ in a class at a stationary point.
+    r"""Return the least $\lVert h_i-h_j\rVert/\lVert x_i-x_j\rVert$ in a class, if stationary.
 
     $(1+\frac s\lambda\lVert W\rVert_2^2)^{-1}$, s the largest slope of the loss's gradient in the
     outputs: 1 for the squared loss, 1/2 for cross-entropy.
@@ -60,7 +60,7 @@ def least_spread(model: MUFM, weight: Float[Tensor, "k d"]) -> float:
 
 
 def minimising_point(model: MUFM) -> tuple[Float[Tensor, "k d"], Float[Tensor, "d n"]]:
-    """A minimum, from the best classifier on the data or, for cross-entropy, from zero."""
+    """Minimise from the best classifier on the data or, for cross-entropy, from zero."""
     if model.loss != "mse":
         start = 0 * model.targets @ model.data.mT
         weight, features = quasi_newton(model, (start, model.data)).point
@@ -213,7 +213,7 @@ def _turned(
 def _first_order_step(
     means: Float[Tensor, "k d"], generator: torch.Generator
 ) -> Float[Tensor, "k d"]:
-    """A random step, halved until `first_order_gap` is not negative."""
+    """Draw a random step, halved until `first_order_gap` is not negative."""
     step = means.norm() * normal(*means.shape, generator=generator)
     while first_order_gap(_line(means + step, 0 * means[None], means)) < 0:
         step = step / 2
@@ -255,7 +255,7 @@ def _reduction_errors(
 def _cheapest_path(
     first: Float[Tensor, "d n"], last: Float[Tensor, "d n"], depth: int
 ) -> list[Float[Tensor, "d n"]]:
-    """The layers between at which the sum of squared steps is stationary."""
+    """Return the layers between at which the sum of squared steps is stationary."""
     if depth == 1:
         return []
     inner = depth - 1

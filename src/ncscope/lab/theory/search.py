@@ -17,7 +17,7 @@ def normal(*shape: int, generator: torch.Generator) -> Tensor:
 
 
 def integer(low: int, high: int, generator: torch.Generator) -> int:
-    """A uniform integer, both ends included."""
+    """Draw a uniform integer, both ends included."""
     return int(torch.randint(low, high + 1, (), generator=generator))
 
 
@@ -27,7 +27,7 @@ def choice(options: Sequence[Choice], generator: torch.Generator) -> Choice:
 
 
 def magnitude(low: float, high: float, generator: torch.Generator) -> float:
-    """A positive number whose decimal logarithm is uniform."""
+    """Draw a positive number whose decimal logarithm is uniform."""
     share = float(torch.rand((), dtype=torch.float64, generator=generator))
     return float(10 ** (low + (high - low) * share))
 
@@ -73,9 +73,9 @@ def climb(
 
     Args:
         violation: By how much an instance breaks the inequality; negative: by how much it holds.
-        start: Where to begin.
+        start: Initial point.
         generator: Source of the moves.
-        steps: How many to try.
+        steps: Number of steps to try.
 
     Yields:
         The positive part of the violation at each instance looked at.

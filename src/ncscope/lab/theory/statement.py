@@ -16,18 +16,18 @@ Verdict = Literal["holds", "holds-as-corrected", "fails"]
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one statement.
+    """Verdict on one statement, and the evidence.
 
     Attributes:
         id: The statement's name.
-        statement: What it says.
+        statement: Text of the statement.
         source: Paper and number.
-        instances: How many instances the reported form was checked on.
+        instances: Number of instances that the reported form was checked on.
         deviation: By how much the worst of them missed it; of the corrected form, if there is one
             and the printed form was seen failing.
         tolerance: The largest deviation that counts as rounding.
         verdict: ``"holds"``, ``"holds-as-corrected"`` or ``"fails"``.
-        seed: What the instances were drawn with.
+        seed: Seed of the instances.
         printed_deviation: By how much the worst instance missed the printed form; None unless
             that form was seen failing and the statement has a corrected one.
     """
@@ -43,7 +43,7 @@ class Result:
     printed_deviation: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """The result as JSON can hold it: infinities are null, the seed is left out."""
+        """Return the result as JSON can hold it: infinities are null, the seed is left out."""
         record = {
             "id": self.id,
             "statement": self.statement,
@@ -79,7 +79,7 @@ class Statement:
     corrected: Check | None = None
 
     def check(self, seed: int) -> Result:
-        """The verdict on fresh instances.
+        """Check the statement on fresh instances.
 
         ``holds`` if the printed form holds on every instance; ``holds-as-corrected`` if it was
         seen failing and the corrected form holds on every instance; ``fails`` otherwise.

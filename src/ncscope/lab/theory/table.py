@@ -50,7 +50,7 @@ STATEMENTS: tuple[Statement, ...] = (
 
 
 def check_all(seed: int, only: str | None = None) -> list[Result]:
-    """The verdict on every statement, or on one, in the order of the table.
+    """Check every statement, or one, in the order of the table.
 
     Args:
         seed: Decides the instances. A statement sees the same ones alone as among all.

@@ -70,7 +70,7 @@ def decomposed_as_printed(generator: torch.Generator) -> Iterator[float]:
 
 
 def decomposed_with_prior(generator: torch.Generator) -> Iterator[float]:
-    r"""The same with one prior in all three, $n_c/n$ or $1/K$."""
+    r"""Check the statement with one prior in all three terms, $n_c/n$ or $1/K$."""
     for labelled in imbalanced(generator, 10):
         for prior in _PRIORS:
             stats, _ = measured(labelled, prior)
@@ -81,7 +81,7 @@ def decomposed_with_prior(generator: torch.Generator) -> Iterator[float]:
 
 
 def split(generator: torch.Generator) -> Iterator[float]:
-    r"""The two curves of VCI fig. 1, relative to $Tr\Sigma_T$, and $V_B^\perp=0$ where p < K."""
+    r"""Check VCI fig. 1, relative to $Tr\Sigma_T$, and $V_B^\perp=0$ where p < K."""
     for labelled in balanced(generator, 20):
         means = class_means(labelled)
         basis = torch.linalg.svd(means - means.mean(0))[2][: labelled.rank]

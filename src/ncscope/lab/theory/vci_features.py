@@ -52,7 +52,7 @@ class Labelled:
         return int((self.between > 0).sum())
 
     def with_features(self, features: Float[Tensor, "n e"]) -> "Labelled":
-        """The same labels and spectra with other features."""
+        """Return the same labels and spectra with other features."""
         return Labelled(features, self.labels, self.between, self.within)
 
 
@@ -72,14 +72,14 @@ def imbalanced(generator: torch.Generator, count: int) -> Iterator[Labelled]:
 
 
 def unstructured(generator: torch.Generator, count: int) -> Iterator[Labelled]:
-    """Normal features with class means of the same size, classes of one size N >= 2."""
+    """Draw normal features with class means of the same size, classes of one size N >= 2."""
     for _ in range(count):
         k, size, d = integer(2, 6, generator), integer(2, 5, generator), integer(1, 8, generator)
         yield unstructured_of(k, size, d, generator)
 
 
 def unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> Labelled:
-    """Normal features in k classes of the given size."""
+    """Draw normal features in k classes of the given size."""
     means = normal(k, d, generator=generator).repeat_interleave(size, 0)
     return labelled_by_counts(
         means + normal(k * size, d, generator=generator), torch.full((k,), size)
@@ -123,7 +123,7 @@ def draw(
 
 
 def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "m n"]:
-    """A random matrix of full column rank and condition at most 10."""
+    """Draw a random matrix of full column rank and condition at most 10."""
     left, _ = torch.linalg.qr(normal(rows, columns, generator=generator))
     right, _ = torch.linalg.qr(normal(columns, columns, generator=generator))
     spread = torch.rand(columns, dtype=torch.float64, generator=generator)
@@ -133,7 +133,7 @@ def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor,
 def measured(
     labelled: Labelled, prior: Prior = "empirical"
 ) -> tuple[ClassStatistics, Discriminants]:
-    """What the project's metrics are functions of."""
+    """Return the statistics that the project's metrics are functions of."""
     moments = ClassMoments(
         labelled.k,
         labelled.features.shape[1],
@@ -147,7 +147,7 @@ def measured(
 
 
 def measured_directions(labelled: Labelled) -> ClassStatistics:
-    """What the project's cosine metrics are functions of."""
+    """Return the statistics that the project's cosine metrics are functions of."""
     moments = ClassMoments(labelled.k, labelled.features.shape[1], statistics={"directions"})
     moments.update(labelled.features, labelled.labels)
     return finish(moments)
@@ -182,7 +182,7 @@ def total_covariance(labelled: Labelled) -> Float[Tensor, "d d"]:
 
 
 def captured(labelled: Labelled, prior: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
-    r"""The terms $\pi_c(\mu_c-\mu_G)^\top\Sigma_T^\dagger(\mu_c-\mu_G)$ of the trace.
+    r"""Compute the terms $\pi_c(\mu_c-\mu_G)^\top\Sigma_T^\dagger(\mu_c-\mu_G)$ of the trace.
 
     They are $\lVert U^\top z_c\rVert^2$, U the left singular vectors of the weighted samples and
     $z_c$ the unit vector of class c: exact whatever the condition, and not the metrics' way.

@@ -39,7 +39,7 @@ def index_with_rank(trace: float, rank: int) -> float:
 
 
 def diluted(index: float, rank: int, largest: int) -> float:
-    r"""What $\min\{p,K-1\}$ for the rank makes of the index: $1-\frac r{\min}(1-VCI)$."""
+    r"""Return the index with $\min\{p,K-1\}$ for the rank: $1-\frac r{\min}(1-VCI)$."""
     return 1 - rank / largest * (1 - index)
 
 
@@ -50,7 +50,7 @@ def shortfall(between: Float[Tensor, " m"], within: Float[Tensor, " m"]) -> floa
 
 
 def contraction(matrix: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
-    """The matrix at spectral norm 1."""
+    """Scale a matrix to spectral norm 1."""
     return matrix / torch.linalg.matrix_norm(matrix, 2)
 
 
@@ -71,7 +71,7 @@ def rank_bound(generator: torch.Generator) -> Iterator[float]:
 
 
 def equality_case(generator: torch.Generator) -> Iterator[float]:
-    r"""Where theorem 5.2 is an equality: $V_B\cap V_W=\{0\}$ and nowhere else.
+    r"""Check that theorem 5.2 is an equality for $V_B\cap V_W=\{0\}$ and nowhere else.
 
     The last instances have more dimensions than samples, and nothing collapsed.
     """
@@ -125,7 +125,7 @@ def rank_as_printed(generator: torch.Generator) -> Iterator[float]:
 
 
 def rank_diluted(generator: torch.Generator) -> Iterator[float]:
-    r"""What it is instead, class means in general position or not."""
+    r"""Check the corrected value, for class means in general position or not."""
     for labelled in balanced(generator, 20):
         index = index_with_rank(captured_trace(labelled), labelled.rank)
         largest = min(labelled.features.shape[1], labelled.k - 1)

@@ -1,4 +1,4 @@
-"""Which maps of the features leave which metric alone (VCI 4.2)."""
+"""Invariance of the metrics under maps of the features (VCI 4.2)."""
 
 from collections.abc import Iterator
 
@@ -120,7 +120,7 @@ def minimum_invariance(generator: torch.Generator) -> Iterator[float]:
 
 
 def minimum_invariance_without_decay(generator: torch.Generator) -> Iterator[float]:
-    r"""The same for $\lambda_W=0$; for $\lambda_W>0$ under orthogonal maps."""
+    r"""Check the statement for $\lambda_W=0$; for $\lambda_W>0$ under orthogonal maps."""
     for labelled in unstructured(generator, 30):
         free = 0.0, choice((0.0, magnitude(-3, 1, generator)), generator)
         decays = magnitude(-3, 1, generator), free[1]
@@ -160,7 +160,7 @@ def _under(labelled: Labelled, matrix: Float[Tensor, "d d"]) -> Labelled:
 
 
 def _separate(labelled: Labelled, generator: torch.Generator) -> Float[Tensor, "d d"]:
-    r"""A random invertible matrix that keeps $V_B$, and keeps its complement."""
+    r"""Draw a random invertible matrix that keeps $V_B$ and keeps its complement."""
     spread = class_means(labelled) - labelled.features.mean(0)
     basis, rank = torch.linalg.svd(spread)[2], labelled.rank
     sizes = rank, len(basis) - rank

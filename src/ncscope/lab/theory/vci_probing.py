@@ -70,7 +70,7 @@ def probing_loss_as_printed(generator: torch.Generator) -> Iterator[float]:
 
 
 def probing_loss_of_prior(generator: torch.Generator) -> Iterator[float]:
-    r"""The formula for any prior; at $\pi_c=1/K$ it is the printed one."""
+    r"""Check the formula for any prior; at $\pi_c=1/K$ it is the printed one."""
     for labelled in imbalanced(generator, 12):
         for name in _PRIORS:
             stats, found = measured(labelled, name)
@@ -105,7 +105,7 @@ def eigenvectors_past_classes(generator: torch.Generator) -> Iterator[float]:
 
 
 def eigenvectors_past_rank(generator: torch.Generator) -> Iterator[float]:
-    r"""The same with $i>rank\Sigma_T$."""
+    r"""Check the statement with $i>rank\Sigma_T$."""
     for labelled in balanced(generator, 40):
         yield _lean_past(labelled, rank_of_total(labelled))
 

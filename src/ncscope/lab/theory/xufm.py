@@ -28,7 +28,7 @@ def weight_ratio(problem: UFM) -> float:
 
 
 def frame_minimum(problem: UFM) -> float:
-    r"""The least objective without a bias: $\frac12(2c-c^2)$, or $\frac12$ if $c\ge1$."""
+    r"""Return the least objective without a bias: $\frac12(2c-c^2)$, or $\frac12$ if $c\ge1$."""
     return lemma_minimum(problem.c)
 
 
@@ -75,7 +75,7 @@ def simplices(generator: torch.Generator) -> Iterator[float]:
 
 
 def regularised_biases(generator: torch.Generator) -> Iterator[float]:
-    r"""The remark on $0<\lambda_b<\infty$, with the Gram matrix between simplex and frame."""
+    r"""Check the remark on $0<\lambda_b<\infty$, with the Gram matrix between simplex and frame."""
     for problem in _problems(generator, lambda k: k, lambda: magnitude(-2, 2, generator), most=0.9):
         k = problem.num_classes
         gram = energy(problem) * _centring(k) + mean_value(problem) / weight_ratio(problem) / k
@@ -195,7 +195,7 @@ def _centring(k: int) -> Float[Tensor, "k k"]:
 
 
 def _saddle(problem: UFM, rank: int, generator: torch.Generator) -> tuple[Point, Point]:
-    """A critical point of given rank, and a way down from it."""
+    """Return a critical point of given rank, and a direction that lowers the objective."""
     classes, _ = torch.linalg.qr(normal(problem.num_classes, rank + 1, generator=generator))
     axes, _ = torch.linalg.qr(normal(problem.dim, rank + 1, generator=generator))
     means = energy(problem) ** 0.5 * axes[:, :rank] @ classes[:, :rank].mT

@@ -29,7 +29,7 @@ def three_factor_penalty(product: Float[Tensor, "k k"], kappa: float) -> Float[T
 
 
 def simplex_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
-    """The simplex as minimiser of the cross-entropy model: by how much antipodal pairs beat it."""
+    """Check the simplex as minimiser of the cross-entropy model, against antipodal pairs."""
     for k in (2, 3, 4, 6, 8, 10, 12):
         kappa = magnitude(-5, -2, generator)
         values = [_best_scaled(simplex_etf(k) @ simplex_etf(k).mT, kappa)]
@@ -70,7 +70,7 @@ def _cross_entropy_model(point: Instance, per_class: int) -> Float[Tensor, ""]:
 
 
 def _best_scaled(shape: Float[Tensor, "k k"], kappa: float) -> float:
-    """The least cross-entropy and penalty over multiples of a product of the three factors."""
+    """Return the least objective over multiples of a product of the three factors."""
 
     def value(exponent: float) -> float:
         scaled = math.exp(exponent) * shape

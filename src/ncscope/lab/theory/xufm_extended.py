@@ -26,13 +26,13 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def minimum(load: float) -> float:
-    r"""The least value of (23) where $d\ge K$: $g(p)=\frac12(1-p)^2+\frac32p(1-p)$."""
+    r"""Return the least value of (23) where $d\ge K$: $g(p)=\frac12(1-p)^2+\frac32p(1-p)$."""
     p = best_product(3, load)
     return (1 - p) ** 2 / 2 + 1.5 * p * (1 - p) if p > 0 else 0.5
 
 
 def orthogonal_columns_norm(columns: Float[Tensor, "d k"]) -> Float[Tensor, ""]:
-    """The nuclear norm of a matrix with orthogonal columns: the sum of their lengths."""
+    """Compute the nuclear norm of a matrix with orthogonal columns: the sum of their lengths."""
     return torch.linalg.vector_norm(columns, dim=0).sum()
 
 
@@ -47,7 +47,7 @@ def frames_below_limit(generator: torch.Generator) -> Iterator[float]:
 
 
 def frames_at_any_load(generator: torch.Generator) -> Iterator[float]:
-    """The same, and at the load where a gain of 0 is as good as the larger root."""
+    """Check the statement also at the load where a gain of 0 is as good as the larger root."""
     yield from frames_below_limit(generator)
     model = loaded_model(generator, 1.0, "linear")
     rank = integer(1, model.num_classes - 1, generator)
@@ -63,7 +63,7 @@ def relu_frames_below_limit(generator: torch.Generator) -> Iterator[float]:
 
 
 def relu_frames_at_any_load(generator: torch.Generator) -> Iterator[float]:
-    """The same, and at the load where minimisers of every rank exist."""
+    """Check the statement also at the load where minimisers of every rank exist."""
     yield from relu_frames_below_limit(generator)
     model = loaded_model(generator, 1.0, "relu")
     rank = integer(1, model.num_classes - 1, generator)
@@ -71,7 +71,7 @@ def relu_frames_at_any_load(generator: torch.Generator) -> Iterator[float]:
 
 
 def nuclear_norms_agree(generator: torch.Generator) -> Iterator[float]:
-    r"""The conjecture, where a point is known that beats all those with equal nuclear norms.
+    r"""Check the conjecture where a point is known that beats all points of equal nuclear norms.
 
     With equality the objective is that of (23) at $(W_2,\phi(W_1H_1))$, hence at least `minimum`.
     Reported is by how much the norms differ, relative to that of $W_1H_1$.
@@ -120,7 +120,7 @@ def cycle_of_five() -> Float[Tensor, "5 5"]:
 
 
 def triples_of_six() -> Float[Tensor, "20 15"]:
-    """The pairs of six points are the classes, the triples are the units.
+    """Return pairs of six points as classes and triples as units.
 
     A unit has 1 on pairs inside its triple, -1 on pairs outside, 0 on the others: rank 5.
     """
@@ -130,7 +130,7 @@ def triples_of_six() -> Float[Tensor, "20 15"]:
 
 
 def cheapest(model: ExtendedUFM, shape: Float[Tensor, "u k"]) -> Point:
-    """The best point whose pre-activations are a multiple, on a grid, of the shape given."""
+    """Return the best point whose pre-activations are a multiple, on a grid, of the shape given."""
     last, first, own = model.decays
     # The multiple grows as the decays on W1 and H1 fall against that on W2.
     unit = (last**2 / (first * own * model.per_class)) ** (1 / 6)
@@ -171,7 +171,7 @@ def _unequal(generator: torch.Generator) -> Iterator[tuple[ExtendedUFM, Point]]:
 def _model(
     k: int, d: int, load: float, activation: Activation, generator: torch.Generator
 ) -> ExtendedUFM:
-    """A model of three factors with any decays of the load wanted."""
+    """Build a model of three factors with any decays that give the load."""
     n = integer(1, 3, generator)
     last, first = magnitude(-4, 1, generator), magnitude(-4, 1, generator)
     own = (load / k) ** 3 / (n * last * first)
@@ -179,7 +179,7 @@ def _model(
 
 
 def loaded_model(generator: torch.Generator, share: float, activation: Activation) -> ExtendedUFM:
-    """A model of three factors whose load is the share given of the limit, with sizes drawn."""
+    """Draw a model of three factors whose load is the share given of the limit."""
     k = integer(2, 6, generator)
     return _model(k, k + integer(0, 5, generator), share * nonzero_limit(3), activation, generator)
 
@@ -238,7 +238,7 @@ def _completion(k: int, generator: torch.Generator) -> Float[Tensor, "k k"]:
 
 
 def _collapsed_minimiser(model: ExtendedUFM, point: Point) -> Iterator[float]:
-    """How far a point is from what theorem 4.1 says, and from being a minimum."""
+    """Measure how far a point is from theorem 4.1's statement, and from a minimum."""
     last, first, features = point
     yield from _at_minimum(model, point)
     yield _off_frame(features, last @ first, model)
@@ -246,7 +246,7 @@ def _collapsed_minimiser(model: ExtendedUFM, point: Point) -> Iterator[float]:
 
 
 def _collapsed_relu(model: ExtendedUFM, point: Point) -> Iterator[float]:
-    """How far a point is from theorem 4.2: its assumption, its conclusion, and the minimum."""
+    """Measure how far a point is from theorem 4.2: assumption, conclusion and minimum."""
     last, first, features = point
     before = first @ features
     after = before.clamp(min=0)

@@ -71,7 +71,7 @@ def nc1_through_a_layer(generator: torch.Generator) -> Iterator[float]:
 
 
 def shares_through_a_layer(generator: torch.Generator) -> Iterator[float]:
-    """What passes any layer that loses no direction of the features."""
+    """Check the shares that pass any layer which loses no direction of the features."""
     for _ in range(_STARTS):
         k, n, d = integer(2, 5, generator), integer(2, 6, generator), integer(5, 10, generator)
         weight = normal(d + integer(0, 2, generator), d, generator=generator)

@@ -18,7 +18,7 @@ class Checkpoints:
 
     Args:
         path: The file.
-        seconds: How long to wait between two that are not asked for at the end of an epoch.
+        seconds: Least time between two checkpoints that are not asked for at the end of an epoch.
     """
 
     def __init__(self, path: Path, seconds: float = 60.0) -> None:
@@ -27,7 +27,7 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether the last one is older than the wait."""
+        """Return whether the last checkpoint is older than the wait."""
         return time.monotonic() - self._saved >= self.seconds
 
     def save(self, state: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ class Checkpoints:
         self._saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
-        """The state, on the CPU; None if there is none.
+        """Read the state onto the CPU; None without a checkpoint.
 
         Raises:
             InputError: If the file is no checkpoint of tensors and plain values.
@@ -69,7 +69,7 @@ class Checkpoints:
         Each with a tenth more for the rows that are to come.
 
         Args:
-            state: As it is now.
+            state: State as it is now.
             to_come: Bytes by which it will grow.
 
         Raises:

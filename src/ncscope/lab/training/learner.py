@@ -1,4 +1,4 @@
-"""What learns: everything that a checkpoint must hold for a run to go on as if never stopped."""
+"""Learner: everything that a checkpoint must hold for a run to go on as if never stopped."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +19,14 @@ class Learner:
     Attributes:
         model: The network.
         optimiser: Over its parameters.
-        schedule: Of the learning rate, advanced after every epoch.
+        schedule: Schedule of the learning rate, advanced after every epoch.
         average: The moving average of the model's weights, or None.
-        memory: What the objective remembers from step to step, as buffers, or None.
+        memory: Buffers that the objective carries from step to step, or None.
         epoch: Epochs completed.
         batch: Batches of the next epoch completed.
         step: Optimiser steps taken.
         loss: Sum of the training loss over the epoch's samples so far.
-        samples: How many those are.
+        samples: Number of these samples.
     """
 
     model: nn.Module
@@ -73,7 +73,7 @@ _PLACE = ("epoch", "batch", "step", "loss", "samples")
 
 
 def moving_average(model: nn.Module, decay: float) -> AveragedModel:
-    r"""The exponential moving average of weights and buffers, $m$ times old plus $1-m$ times new.
+    r"""Average weights and buffers exponentially: $m$ times old plus $1-m$ times new.
 
     Args:
         model: Whose.

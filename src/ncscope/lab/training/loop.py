@@ -25,7 +25,7 @@ Objective = Callable[[nn.Module, Any], Tensor]
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """What the loop reports after an epoch.
+    """State that the loop reports after an epoch.
 
     Attributes:
         epoch: Epochs completed; 0 before the first.
@@ -55,12 +55,12 @@ def train(
 
     Args:
         fabric: A launched Fabric.
-        learner: What learns; after the last batch of an epoch it stands at the next one's start.
-        batches: Of every epoch.
+        learner: Learner; after the last batch of an epoch it stands at the next epoch's start.
+        batches: Batches of every epoch.
         objective: The loss.
         epochs: Number of epochs in all.
         accumulate: Batches whose gradients make one step; an epoch's last step may have fewer.
-        seed: What dropout and its like draw from, with step and rank; None leaves torch's
+        seed: Seed of dropout and similar draws, combined with step and rank; None leaves torch's
             generator alone.
         after_step: Called after every step that does not end an epoch.
 
@@ -94,15 +94,15 @@ def train(
 
 
 def normalising_together(model: nn.Module, device: torch.device, processes: int) -> nn.Module:
-    """The model, its batch norms working with the statistics of the whole batch.
+    """Return the model with batch norms that use the statistics of the whole batch.
 
     As they do with one process. On the CPU, where torch has no such norm, each of several
     processes normalises by its share of the batch.
 
     Args:
         model: To be changed, before anything keeps a copy of it; its parameters stay the same.
-        device: Where it will train.
-        processes: How many will share a batch.
+        device: Device to train on.
+        processes: Number of processes that share a batch.
 
     Example:
         >>> for device in map(torch.device, ("cuda", "cpu")):
@@ -116,7 +116,7 @@ def normalising_together(model: nn.Module, device: torch.device, processes: int)
 
 
 def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
-    """The objective of batches (inputs, labels) under a loss of logits and labels."""
+    """Return the objective of batches (inputs, labels) under a loss of logits and labels."""
     return lambda model, batch: criterion(model(batch[0]), batch[1])
 
 
@@ -160,7 +160,7 @@ def _size(batch: Any) -> int:
 
 
 def _draw(*place: int) -> int:
-    """A seed for one place in a run; 32 bits are all that torch's generator takes in."""
+    """Draw a seed for one position in a run; torch's generator takes in 32 bits only."""
     return int.from_bytes(sha256(repr(place).encode()).digest()[:4], "big")
 
 

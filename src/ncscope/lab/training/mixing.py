@@ -31,10 +31,10 @@ def mixed(
 
     Args:
         images: A batch, on any device.
-        labels: Of its images.
+        labels: Labels of the images.
         num_classes: $K$.
-        seed: Of the run.
-        step: Of the run; with the seed it fixes the mixture.
+        seed: Seed of the run.
+        step: Step of the run; with the seed it fixes the mixture.
 
     Example:
         >>> import torch

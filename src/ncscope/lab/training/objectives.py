@@ -22,14 +22,14 @@ Term = Callable[[Float[Tensor, "b d"], Int[Tensor, " b"], Tensor], Tensor]
 
 
 def objective(settings: Training, num_classes: int, device: torch.device) -> Objective:
-    """The loss that the settings ask for, of batches (images, labels).
+    """Return the loss that the settings ask for, of batches (images, labels).
 
     With several processes the terms of the features are those of each one's share of the batch.
 
     Args:
-        settings: Of the run.
-        num_classes: Of the data.
-        device: Where it runs.
+        settings: Settings of the run.
+        num_classes: Number of classes of the data.
+        device: Device of the run.
     """
     half = settings.optimisation.precision == "bf16-mixed"
     criterion, terms = _criterion(settings), feature_terms(settings)
@@ -51,7 +51,7 @@ def objective(settings: Training, num_classes: int, device: torch.device) -> Obj
 
 
 def feature_terms(settings: Training) -> list[Term]:
-    r"""The terms that the settings add: $-\lambda_{mi}MI$, $\lambda_{id}|H-H'|$, $\lambda R$.
+    r"""Return the terms of the settings: $-\lambda_{mi}MI$, $\lambda_{id}|H-H'|$, $\lambda R$.
 
     Source: INFO 6.2, VCI 6.3. None for weights of 0.
     """
@@ -67,7 +67,7 @@ def feature_terms(settings: Training) -> list[Term]:
 
 
 def _criterion(settings: Training) -> Callable[[Tensor, Tensor], Tensor]:
-    """The loss of the logits."""
+    """Return the loss of the logits."""
     if settings.loss == "mse":
         return squared_error
     smoothed = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)

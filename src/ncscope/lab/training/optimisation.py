@@ -14,7 +14,7 @@ from ncscope.lab.training.learner import Learner, moving_average
 
 
 class Optimisation(BaseModel):
-    """How to train.
+    """Optimiser, learning rate, batch size and length of a training run.
 
     Epochs count from 0: the learning rate of epoch e is ``learning_rate * rate_factor(e)``.
     """
@@ -60,7 +60,7 @@ class Optimisation(BaseModel):
 
 
 def rate_factor(settings: Optimisation, epoch: int) -> float:
-    r"""The learning rate of an epoch as a share of the highest.
+    r"""Return the learning rate of an epoch as a share of the highest.
 
     A cosine is $\frac12(1+\cos\pi\frac{e-w}{E-w})$ after w epochs of warm-up, and cosine-7/16
     $\cos\frac{7\pi}{16}\frac{e-w}{E-w}$, as of FixMatch and FreeMatch, which ends at 0.195.
@@ -94,11 +94,11 @@ def rate_factor(settings: Optimisation, epoch: int) -> float:
 
 
 def learner(model: nn.Module, settings: Optimisation) -> Learner:
-    """A model ready to be trained.
+    """Set up a model for training.
 
     Args:
         model: Its parameters that require gradients are trained.
-        settings: How.
+        settings: Settings of the optimisation.
     """
     optimiser = _optimiser(model, settings)
     schedule = LambdaLR(optimiser, lambda epoch: rate_factor(settings, epoch))
@@ -136,7 +136,7 @@ def _by_decay(model: nn.Module, settings: Optimisation) -> list[dict[str, Any]]:
 
 
 def bytes_to_come(optimiser: Optimizer) -> int:
-    """What the optimiser will keep of the parameters that it has not stepped yet.
+    """Return the bytes that the optimiser will keep of parameters it has not stepped yet.
 
     A copy of each where there is momentum, two for the moments of Adam and its like.
     """

@@ -30,12 +30,12 @@ def resumable_rows(
     """Train, measuring as asked, and keep the place now and then.
 
     Args:
-        learner: What learns.
+        learner: Learner to train.
         epochs: Trains it from where it stands, as `train` does.
         measured: The rows of a moment, none if none is due; leaves the learner as it is.
         last: The last epoch.
-        work: Where and with what. With a place, a run that was stopped goes on from its last
-            checkpoint, and first yields again the rows that it had.
+        work: Resources of the run. With a checkpoint folder, a run that was stopped goes on from
+            its last checkpoint, and first yields again the rows that it had.
 
     Yields:
         The rows, and an empty one after every epoch.
@@ -76,7 +76,7 @@ class _Keeper:
             self.checkpoints = Checkpoints(work.place / "checkpoint.pt", work.seconds)
 
     def restored(self) -> list[Row] | None:
-        """The rows of the last checkpoint, the learner put back to it; None if there is none."""
+        """Restore the learner from the last checkpoint and return its rows; None without one."""
         if self.checkpoints is None:
             return None
         state = self.checkpoints.load()
@@ -88,7 +88,7 @@ class _Keeper:
         return rows
 
     def saves(self, asked: bool) -> bool:
-        """Whether the place is to be saved at the end of an epoch: asked to, or it is time."""
+        """Return whether to save a checkpoint at the end of an epoch: on request, or when due."""
         return bool(self._of_first(int(asked or self._due)))
 
     def save_if_due(self, rows: list[Row]) -> None:
@@ -170,7 +170,7 @@ class _Keeper:
             )
 
     def _of_first(self, number: int) -> int:
-        """The first process's number, told to all."""
+        """Send the first process's number to all processes."""
         if self.alone:
             return number
         told = torch.tensor(number, device=self.device)
@@ -179,7 +179,7 @@ class _Keeper:
 
 
 def _layout(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What must agree for a state to be loaded: names, and shapes of tensors."""
+    """Return what must agree for a state to be loaded: names, and shapes of tensors."""
     tensors = {
         f"{part}'s {name}": tuple(getattr(value, "shape", ()))
         for part in ("model", "average", "memory", "place")
@@ -190,7 +190,7 @@ def _layout(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """The first thing in which a checkpoint's layout is not the learner's."""
+    """Return the first difference between a checkpoint's layout and the learner's."""
     for name in {**here, **there}:
         if there.get(name) != here.get(name):
             return f"{name}: {there.get(name, 'none')} there, {here.get(name, 'none')} here,"

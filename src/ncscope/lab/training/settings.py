@@ -75,12 +75,12 @@ class Training(BaseModel):
 
     @property
     def adds_to_loss(self) -> bool:
-        """Whether the loss has terms of the features."""
+        """Return whether the loss has terms of the features."""
         return any((self.mutual_information, self.entropy_difference, self.within_class_cosine))
 
     @property
     def steps_seed(self) -> int:
-        """What order, augmentation and dropout draw from."""
+        """Return the seed of order, augmentation and dropout."""
         return self.seed if self.order_seed is None else self.order_seed
 
     @property

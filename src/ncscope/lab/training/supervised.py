@@ -37,7 +37,7 @@ class Bench:
     """A run laid out: data, learner, processes.
 
     Attributes:
-        settings: Of the run.
+        settings: Settings of the run.
         fabric: Its processes.
         data: The data set.
         learner: The network in training.
@@ -60,11 +60,11 @@ def _nothing(bench: Bench, end: EpochEnd) -> list[Row]:
 
 
 def prepared(settings: Training, work: Work) -> Bench:
-    """Data loaded, network built, nothing trained.
+    """Load data and build the network; train nothing.
 
     Args:
-        settings: Of the run.
-        work: Where data are, and what to train on.
+        settings: Settings of the run.
+        work: Resources of the run: data folder and accelerator.
 
     Raises:
         InputError: If data are missing, or fewer than asked for or than there are processes, or
@@ -104,9 +104,9 @@ def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> It
     """Train, measuring the training and the held-out images at the epochs that are due.
 
     Args:
-        settings: Of the run.
-        work: Where and with what; see `resumable_rows`.
-        extra: What else to measure at those epochs.
+        settings: Settings of the run.
+        work: Resources of the run; see `resumable_rows`.
+        extra: Function that measures more at these epochs.
 
     Yields:
         A row for every layer, split and measured epoch, and an empty one after every epoch.
@@ -122,8 +122,8 @@ def bench_rows(bench: Bench, work: Work, extra: Extra = _nothing) -> Iterator[Ro
 
     Args:
         bench: The run, nothing of it done.
-        work: Where to keep the place.
-        extra: As of `training_rows`.
+        work: Resources of the run, with the checkpoint folder.
+        extra: Function that measures more, as in `training_rows`.
 
     Yields:
         As `training_rows`.
@@ -146,7 +146,7 @@ def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
 
     Args:
         bench: The run.
-        end: Where it stands.
+        end: State of training at the end of the epoch.
     """
     settings, model = bench.settings, bench.learner.evaluated
     images = bench.data.train
@@ -167,13 +167,14 @@ def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
 def probed(
     bench: Bench, model: nn.Module, images: Images, reference: Probed | None = None
 ) -> Probed:
-    """A model of the run's kind, measured as the run's settings say.
+    """Measure a model of the run's kind as the run's settings say.
 
     Args:
         bench: The run.
         model: Its network, or one made from it.
         images: To measure on.
-        reference: Of the training set, whose class means decide; default the images' own.
+        reference: Statistics of the training set, whose class means decide; by default the images'
+            own.
     """
     settings, fabric = bench.settings, bench.fabric
     options = ProbeOptions(
@@ -190,11 +191,11 @@ def probed(
 
 
 def layer_rows(when: Row, record: ProbeRecord) -> list[Row]:
-    """A row a layer, with its place on the path where it has one.
+    """Return a row a layer, with its position on the path where it has one.
 
     Args:
-        when: What all the rows have.
-        record: What was measured.
+        when: Fields that all rows share.
+        record: Measurement of the layers.
     """
     places = dict(zip(record.comparable, record.relative_position, strict=False))
     return [
@@ -217,7 +218,7 @@ def _line_rows(when: Row, record: ProbeRecord) -> list[Row]:
 
 
 def _spectrum_rows(when: Row, record: ProbeRecord) -> list[Row]:
-    """The last layer's covariance eigenvalues, a row an index; none unless they were asked for."""
+    """Return the last layer's covariance eigenvalues, a row an index, if they were asked for."""
     spectra = record.layers[-1].spectra
     between, total = spectra.get("between", []), spectra.get("total", [])
     where: Row = when | {"split": "spectrum", "layer": "spectrum"}

@@ -98,7 +98,7 @@ def _small() -> InfoConnectivity:
 
 
 def parts(config: InfoConnectivity) -> list[Part]:
-    """A part for each pair: both runs, then the networks between them."""
+    """Return a part for each pair: both runs, then the networks between them."""
     run = partial(_rows, config.intervals)
     return [
         Part(name, 2 * training.optimisation.epochs, partial(run, training), trains=True)
@@ -107,7 +107,7 @@ def parts(config: InfoConnectivity) -> list[Part]:
 
 
 def _rows(intervals: int, training: Training, work: Work) -> Iterator[Row]:
-    """The rows of both runs, told apart by ``run``, and of the networks between them."""
+    """Yield the rows of both runs, told apart by ``run``, and of the networks between them."""
     order_seed = stream_seed(training.steps_seed, 1)
     second = training.model_copy(update={"order_seed": order_seed})
     benches: list[Bench] = []
@@ -144,7 +144,7 @@ _OF_MEANS = ("nc4_disagreement", "ncc_accuracy", "pfc3")
 
 
 def _held_out(bench: Bench, model: nn.Module, where: Row) -> Row:
-    """The last layer of a network between two, on held-out images."""
+    """Measure the last layer of a network between two runs on held-out images."""
     epochs = bench.settings.optimisation.epochs
     when: Row = {"step": bench.learner.step, "epoch": epochs, "split": "between"}
     row = layer_rows(when | where, probed(bench, model, bench.data.test).record)[-1]
@@ -152,12 +152,12 @@ def _held_out(bench: Bench, model: nn.Module, where: Row) -> Row:
 
 
 def between(rows: Sequence[Row], part: str, statistics: str = AS_THEY_ARE) -> list[Row]:
-    """The networks between the runs of a pair, in order of omega.
+    """Select the networks between the runs of a pair, in order of omega.
 
     Args:
-        rows: Of the study.
+        rows: Rows of the study.
         part: The pair.
-        statistics: Of their batch norms.
+        statistics: Statistics of the batch norms: ``"interpolated"`` or ``"reestimated"``.
     """
     return [row for row in rows if row["part"] == part and row.get("statistics") == statistics]
 
@@ -203,7 +203,7 @@ def _paths(rows: Sequence[Row], names: Sequence[str]) -> Paths:
 
 
 def _apart(paths: Paths, where: str) -> list[Claim]:
-    """What the paper sees where runs are not connected."""
+    """Claim what the paper sees where runs are not connected."""
     found = [
         on_runs(
             f"{where}: accuracy falls to random guessing for omega from 0.4 to 0.6, in every pair",
@@ -231,7 +231,7 @@ def _guessing(path: Sequence[Row]) -> tuple[bool, str]:
 
 
 def _rises_between(found: Sequence[float]) -> tuple[bool, str]:
-    """Whether the most in the middle fifth is above the least on either side of it."""
+    """Return whether the middle fifth rises above both sides, and the numbers."""
     if len(found) < 3:
         return False, "no path"
     at = len(found) // 2
@@ -252,7 +252,7 @@ def _falls_near_ends(found: Sequence[float]) -> tuple[bool, str]:
 def _calming(
     rows: Sequence[Row], rates: Mapping[float, Sequence[str]], data: str, key: str, name: str
 ) -> Claim:
-    """Whether a quantity varies less between the runs the lower the rate, in the mean of pairs."""
+    """Claim that a quantity varies less between the runs the lower the learning rate."""
     found = {
         rate: average([_variation(path, key) for path in _paths(rows, names).values()])
         for rate, names in rates.items()
@@ -266,7 +266,7 @@ def _calming(
 
 
 def _connected(paths: Paths, where: str) -> list[Claim]:
-    """What the paper sees where runs are connected."""
+    """Claim what the paper sees where runs are connected."""
     barriers = {name: _barrier(path) for name, path in paths.items()}
     connected = {name: (fall <= CONNECTED, f"{fall:.4f}") for name, fall in barriers.items()}
     text = f"accuracy falls by no more than {CONNECTED} between the runs"

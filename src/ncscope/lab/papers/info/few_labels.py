@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 
 
 def method_of(run: FewLabels) -> str:
-    """What a run is called in the table."""
+    """Return the name of a run's method in the table."""
     name = {"supervised": "supervised", "fixmatch": "FixMatch", "freematch": "FreeMatch"}
     more = [" + MI"] if run.mutual_information else []
     more += [" + ED"] if run.entropy_difference else []
@@ -47,7 +47,7 @@ def method_of(run: FewLabels) -> str:
 
 
 def by_setting(config: SemiSupervised) -> dict[Setting, dict[str, list[str]]]:
-    """The names of the runs, by setting and method, seed by seed."""
+    """Return the names of the runs by setting and method, seed by seed."""
     found: dict[Setting, dict[str, list[str]]] = {}
     for name, run in config.runs.items():
         own = found.setdefault(Setting(run.data, run.labels), {})
@@ -56,7 +56,7 @@ def by_setting(config: SemiSupervised) -> dict[Setting, dict[str, list[str]]]:
 
 
 def errors(rows: Sequence[Row], names: Sequence[str]) -> list[float]:
-    """The last error on held-out images of each run, in per cent; NaN where there is none."""
+    """Return each run's last error on held-out images in per cent; NaN where there is none."""
     last = {str(row["part"]): row.get("error", math.nan) for row in rows if row["split"] == "test"}
     return [100 * float(last.get(name, math.nan)) for name in names]
 

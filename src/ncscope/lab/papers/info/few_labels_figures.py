@@ -137,7 +137,7 @@ def _finish(figure: Figure, grid: Sequence[Sequence[Axes]]) -> None:
 
 
 def averaged(rows: Sequence[Row], names: Sequence[str], split: str, key: str) -> dict[int, float]:
-    """A metric's mean over runs by epoch, over those that have it; NaN values are left out."""
+    """Average a metric over runs, epoch by epoch; NaN values are left out."""
     found: dict[int, list[float]] = {}
     for row in rows:
         if row["part"] in names and row["split"] == split and key in row:
@@ -166,7 +166,7 @@ def _curves(
 
 
 def _numbered(rows: Sequence[Row], key: str) -> Iterator[str]:
-    """The keys of a quantity that there is one of for each class."""
+    """Yield the keys of a quantity that each class has one of."""
     row = next((row for row in rows if f"{key}_0" in row), {})
     return (name for name in row if name.startswith(f"{key}_"))
 
@@ -179,7 +179,7 @@ def _class_thresholds(axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> 
 
 
 def _classes(figure: Figure, axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> None:
-    """A picture, a line a class: its share of the trusted times the number of classes."""
+    """Draw a line a class: its share of the trusted pseudo-labels times the number of classes."""
     paths = [averaged(rows, names, "unlabelled", key) for key in _numbered(rows, "histogram")]
     epochs = sorted({epoch for path in paths for epoch in path})
     axes.grid(visible=False)

@@ -24,14 +24,14 @@ def band(
     colour: str = panels.ACCENT,
     style: Any = "-",
 ) -> None:
-    """The mean of several runs as a line, from the least to the largest as a band.
+    """Draw the mean of several runs as a line, and their range as a band.
 
     Args:
-        axes: Where.
+        axes: Axes to draw on.
         points: Values by place.
         label: In the legend.
-        colour: Of both.
-        style: Of the line.
+        colour: Colour of the line and the band.
+        style: Style of the line.
     """
     places = list(points)
     found = [np.asarray(values) for values in points.values()]
@@ -44,15 +44,15 @@ def band(
 def ratio_bands(
     axes: Axes, rows: Sequence[Row], place: str, key: str, colour: str = panels.ACCENT, of: str = ""
 ) -> None:
-    """A ratio exactly and by batch against a place, over several runs.
+    """Draw a ratio, exact and by batch, against a coordinate of several runs.
 
     Args:
-        axes: Where.
-        rows: Of the runs.
-        place: What is on the horizontal axis.
-        key: Of the exact value.
-        colour: Of both curves.
-        of: What they are of, in the legend.
+        axes: Axes to draw on.
+        rows: Rows of the runs.
+        place: Key of the horizontal axis.
+        key: Key of the exact value.
+        colour: Colour of both curves.
+        of: Subject of the curves, for the legend.
     """
     for estimate, ending in ESTIMATES.items():
         label = f"{of}, {estimate}" if of else estimate
@@ -60,19 +60,19 @@ def ratio_bands(
 
 
 def collapse_line(axes: Axes, rows: Iterable[Row], name: str = "at collapse to a simplex") -> None:
-    """The MIR at collapse to a simplex, which the number of classes in the rows sets."""
+    """Draw the MIR at collapse to a simplex, which depends on the number of classes."""
     for classes in sorted({int(row["num_classes"]) for row in rows if "num_classes" in row}):
         reference_line(axes, collapse_mir(classes), name)
 
 
 def reference_line(axes: Axes, value: float, name: str, style: Any = ":") -> None:
-    """A thin line at a value, named in the legend; none at NaN."""
+    """Draw a thin line at a value and name it in the legend; nothing for NaN."""
     if math.isfinite(value):
         axes.axhline(value, color=panels.SOFT, linestyle=style, linewidth=1.1, label=name)
 
 
 def legend_beside(figure: Figure, axes: Axes) -> None:
-    """The legend of one panel, which serves all, to the right of the figure."""
+    """Move the legend of one panel, which serves all panels, to the right of the figure."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
 
 

@@ -82,7 +82,7 @@ def _small() -> InfoGrokking:
 
 
 def parts(config: InfoGrokking) -> list[Part]:
-    """A part for each seed."""
+    """Return a part for each seed."""
     return [
         Part(name, config.training.steps, partial(grokking_rows, config.training, seed), True)
         for name, seed in _runs(config).items()
@@ -111,16 +111,16 @@ class Course(NamedTuple):
     as_a_rule: float | None
 
     def place(self, step: float | None) -> int | None:
-        """The first measurement at a step or after it; None if there is none."""
+        """Return the index of the first measurement at or after a step; None without one."""
         after = (place for place, at in enumerate(self.steps) if step is not None and at >= step)
         return next(after, None)
 
 
 def course(rows: Sequence[Row], run: str, split: str, estimate: str) -> Course:
-    """The course of one run.
+    """Read one run from the rows.
 
     Args:
-        rows: Of the recipe.
+        rows: Rows of the recipe.
         run: Name of the part.
         split: ``"train"`` or ``"test"``.
         estimate: Suffix of the keys.
@@ -137,7 +137,7 @@ Verdict = tuple[bool, str]
 
 
 def claims(config: InfoGrokking, rows: Sequence[Row]) -> list[Claim]:
-    """What section 5.5 says of the accuracies, and of MIR and HDR in two phases."""
+    """Claim what section 5.5 says of the accuracies, and of MIR and HDR in two phases."""
     runs, chance = list(_runs(config)), 1 / config.training.modulus
     accuracies: dict[str, Callable[[Sequence[Row], str], Verdict]] = {
         "when all training pairs are known by heart, held-out accuracy is near chance": partial(

@@ -72,7 +72,7 @@ class Bench:
     """A run laid out.
 
     Attributes:
-        settings: Of the run.
+        settings: Settings of the run.
         fabric: Its processes.
         data: All pairs, on the device.
         learner: The transformer in training.
@@ -92,9 +92,9 @@ def grokking_rows(settings: Grokking, seed: int, work: Work) -> Iterator[Row]:
     eigenproblems of up to 4,096 rows a split.
 
     Args:
-        settings: Of the run.
-        seed: Of the choice of pairs and of the weights.
-        work: Where and with what; see `resumable_rows`.
+        settings: Settings of the run.
+        seed: Seed of the choice of pairs and of the weights.
+        work: Resources of the run; see `resumable_rows`.
 
     Yields:
         A row for every split and step that is due, and an empty one after every step.
@@ -120,8 +120,8 @@ def prepared(settings: Grokking, seed: int, fabric: Fabric) -> Bench:
     """Pairs chosen, weights drawn, nothing trained.
 
     Args:
-        settings: Of the run.
-        seed: Of the choice of pairs and of the weights.
+        settings: Settings of the run.
+        seed: Seed of the choice of pairs and of the weights.
         fabric: A launched Fabric.
     """
     split = modular_addition(settings.modulus, settings.train_share, seed)
@@ -162,7 +162,7 @@ def full_batch_steps(bench: Bench, after_step: AfterStep = lambda: None) -> Iter
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """The mean in float64.
+    """Compute the mean cross-entropy in float64.
 
     In float32 the loss of a pair that is known by heart rounds to 0, and so does its gradient;
     AdamW, which divides by its size, then takes steps made of rounding errors.
@@ -178,11 +178,11 @@ def measured_rows(
     Of held-out pairs the accuracy also by whether the pair is a training pair in the other order.
 
     Args:
-        settings: Of the run.
+        settings: Settings of the run.
         learner: Its transformer.
         data: Its pairs.
-        end: Where it stands.
-        informed: Whether to measure information.
+        end: State of training at the end of the epoch.
+        informed: Measure information too if True.
     """
     rows = list[Row]()
     model = learner.model

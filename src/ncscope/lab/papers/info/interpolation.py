@@ -11,7 +11,7 @@ from ncscope.models.measuring import measuring
 
 
 def interpolated(first: nn.Module, second: nn.Module, omega: float) -> nn.Module:
-    r"""The network with weights $(1-\omega)\theta_1+\omega\theta_2$, buffers of real numbers too.
+    r"""Return the network with weights $(1-\omega)\theta_1+\omega\theta_2$, real buffers likewise.
 
     So running means and variances are interpolated as they are; see `reestimated`. Buffers of
     integers, such as counts, are the first one's. At 0 and 1 the two networks themselves.
@@ -41,7 +41,7 @@ def interpolated(first: nn.Module, second: nn.Module, omega: float) -> nn.Module
 
 
 def reestimated(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
-    """The network with the statistics of its batch norms found anew, by `update_bn` of torch.
+    """Return the network with batch-norm statistics estimated anew, by torch's `update_bn`.
 
     Running means and variances become the averages over the batches, of the network in training
     mode. Anything random in it draws from torch's global generators, which are left as they were.

@@ -76,7 +76,7 @@ def _small() -> InfoLabelSmoothing:
 
 
 def parts(config: InfoLabelSmoothing) -> list[Part]:
-    """A part for each run."""
+    """Return a part for each run."""
     return information_parts(config.runs)
 
 
@@ -86,7 +86,7 @@ def ended(runs: Mapping[str, Training], data: str, rows: Sequence[Row]) -> list[
     Args:
         runs: By name.
         data: Name of the set.
-        rows: Of the study.
+        rows: Rows of the study.
     """
     found = []
     for name, training in runs.items():

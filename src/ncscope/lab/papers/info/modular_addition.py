@@ -35,8 +35,8 @@ def modular_addition(modulus: int, train_share: float = 0.3, seed: int = 0) -> S
 
     Args:
         modulus: p.
-        train_share: Of the p * p pairs, rounded to a whole number.
-        seed: Of the choice.
+        train_share: Share of the p * p pairs to train on, rounded to a whole number of pairs.
+        seed: Seed of the choice of pairs.
 
     Returns:
         Both parts, each in order of a and then b.
@@ -53,7 +53,7 @@ def modular_addition(modulus: int, train_share: float = 0.3, seed: int = 0) -> S
 
 
 def mirrored(split: SumSplit) -> Bool[Tensor, " n"]:
-    """Which held-out pairs are training pairs in the other order.
+    """Mark the held-out pairs that are training pairs in the other order.
 
     Their sums are known to whoever has found out that the order does not matter.
 

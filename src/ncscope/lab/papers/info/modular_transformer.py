@@ -28,8 +28,8 @@ class ModularTransformer(nn.Module):
 
     Args:
         modulus: p; numbers are 0 to p - 1, and the equals sign is the token p.
-        width: Of the stream.
-        heads: Of attention; they share the width.
+        width: Width of the residual stream.
+        heads: Number of attention heads, which share the width.
         hidden: Units of the ReLU network.
         generator: Draws the weights.
 
@@ -76,7 +76,7 @@ class ModularTransformer(nn.Module):
         return self.head(self.features(pairs))
 
     def features(self, pairs: Int[Tensor, "n 2"]) -> Float[Tensor, "n d"]:
-        r"""The stream at the equals sign, which the unembedding reads.
+        r"""Return the residual stream at the equals sign, which the unembedding reads.
 
         Cost: $2n\,d\,d_{hidden}$ operations for the second matrix of the ReLU network; the first
         is applied to the tables, and takes a sum of $2\,heads$ rows of them a sample.
@@ -115,19 +115,19 @@ class ModularTransformer(nn.Module):
 
 
 def _tables(written: Float[Tensor, "r h c"], matrix: Float[Tensor, "o d"]) -> Float[Tensor, "hr o"]:
-    """What a matrix that reads all heads makes of each head's rows: a row a head, place, number."""
+    """Apply a matrix that reads all heads to each head's rows: a row a head, place and number."""
     by_head = matrix.unflatten(1, (written.shape[1], -1))
     return torch.einsum("rhc,ohc->hro", written, by_head).flatten(0, 1)
 
 
 class _Uses(NamedTuple):
-    """Which rows of a table samples use, and which samples use a row.
+    """Index from samples to the table rows that they use, and back.
 
     Attributes:
-        rows: Of each sample, in the order of its weights.
+        rows: Row of each sample, in the order of the sample's weights.
         users: Samples, row by row of the table.
         slots: Their weights' places among all weights.
-        starts: Where a row's users begin.
+        starts: Position at which the users of a row begin.
     """
 
     rows: Int[Tensor, "n u"]
@@ -137,7 +137,7 @@ class _Uses(NamedTuple):
 
 
 def _uses(pairs: Int[Tensor, "n 2"], modulus: int, heads: int) -> _Uses:
-    """The uses of a table with a row for each head, place and number."""
+    """Index the uses of a table with a row for each head, place and number."""
     device = pairs.device
     place = torch.arange(2 * heads, device=device)
     rows = pairs.repeat(1, heads) + modulus * place

@@ -125,7 +125,7 @@ def _small() -> InfoPruning:
 
 
 def parts(config: InfoPruning) -> list[Part]:
-    """A part for each dense network, and what is left of it at every sparsity."""
+    """Return a part for each dense network with its pruned copies at every sparsity."""
     tuned = len(config.sparsities) * config.tuning.epochs
     return [
         Part(
@@ -139,7 +139,7 @@ def parts(config: InfoPruning) -> list[Part]:
 
 
 def _rows(config: InfoPruning, training: Training, work: Work) -> Iterator[Row]:
-    """The rows of the dense network's training, then two for every sparsity."""
+    """Yield the rows of the dense network's training, then two rows for every sparsity."""
     bench = prepared(training, work)
     yield from with_classes(bench, bench_rows(bench, _inside(work, "dense")))
     dense = bench.learner.evaluated
@@ -153,12 +153,12 @@ def _rows(config: InfoPruning, training: Training, work: Work) -> Iterator[Row]:
 
 
 def _inside(work: Work, name: str) -> Work:
-    """The same means, with a place of its own."""
+    """Return the same resources with a checkpoint folder for one sparsity."""
     return work if work.place is None else replace(work, place=work.place / name)
 
 
 def _sparse(bench: Bench, model: nn.Module, tuning: Optimisation) -> Bench:
-    """The run of what is left, which is measured before and after and not on the way."""
+    """Set up the run of a pruned network, measured before and after but not on the way."""
     settings = bench.settings.model_copy(
         update={"optimisation": tuning, "every": tuning.epochs, "groups": ("nc4",)}
     )
@@ -166,7 +166,7 @@ def _sparse(bench: Bench, model: nn.Module, tuning: Optimisation) -> Bench:
 
 
 def _compared(bench: Bench, dense: Float[Tensor, "n d"], sparsity: float, stage: str) -> Row:
-    """A pruned network on held-out images: by itself, and beside the dense one."""
+    """Measure a pruned network on held-out images: by itself, and against the dense network."""
     model = bench.learner.evaluated
     when: Row = {
         "step": bench.learner.step,
@@ -198,7 +198,7 @@ def between_features(first: Float[Tensor, "n d"], second: Float[Tensor, "n d2"])
 
 
 def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
-    """What feeds the classifier, of all held-out images, on the CPU; every process finds all.
+    """Gather the classifier's inputs of all held-out images on the CPU, in every process.
 
     Args:
         bench: The run, for its data.
@@ -212,11 +212,11 @@ def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
 
 
 def compared(config: InfoPruning, rows: Sequence[Row], data: str, stage: str) -> list[Row]:
-    """The networks of a data set, pruned or fine-tuned, of all seeds.
+    """Select the networks of a data set, pruned or fine-tuned, of all seeds.
 
     Args:
-        config: Of the study.
-        rows: Of the study.
+        config: Settings of the study.
+        rows: Rows of the study.
         data: Name of the set.
         stage: `PRUNED` or `TUNED`.
     """

@@ -1,4 +1,4 @@
-"""What the experiments on matrix information train, and the rows that they have in common.
+"""Training settings of the experiments on matrix information, and the rows that they share.
 
 Every row of a last layer has each ratio twice: of the whole set, exactly, and as the paper
 estimates it, the mean over batches of 64.
@@ -32,14 +32,14 @@ SEEDS = (0, 1, 2)
 
 
 def paper_training(data: str, seed: int = 0, **given: Any) -> Training:
-    """The paper's way to train: $2^{20}$ steps of 64 images.
+    """Return the paper's training settings: $2^{20}$ steps of 64 images.
 
     What section 5 leaves open is as in TorchSSL, the code base it names: Nesterov momentum, a
     cosine of 7/16 of a half-turn, an average of the weights with decay 0.999 that is measured.
 
     Args:
-        data: Of `PAPER_NETWORKS`.
-        seed: Of the run.
+        data: Name of a data set among `PAPER_NETWORKS`.
+        seed: Seed of the run.
         given: Fields of `Training`, or of `Optimisation`.
     """
     optimisation = Optimisation(
@@ -65,15 +65,15 @@ def paper_training(data: str, seed: int = 0, **given: Any) -> Training:
 
 
 def small_training(data: str, epochs: int, seed: int = 0, **given: Any) -> Training:
-    """The same loss, decay, momentum and augmentation for a network of 64 features.
+    """Return the same loss, decay, momentum and augmentation for a network of 64 features.
 
     The rate is higher and falls to zero along a cosine, and no weights are averaged: there are
     about a thousandth of the steps.
 
     Args:
-        data: Of the sets that need no download.
+        data: Name of a data set that needs no download.
         epochs: Passes over it.
-        seed: Of the run.
+        seed: Seed of the run.
         given: Fields of `Training`, or of `Optimisation`.
     """
     augmentation: Augmentation = "crop" if "digits" in data else "crop-flip"
@@ -99,7 +99,7 @@ def small_training(data: str, epochs: int, seed: int = 0, **given: Any) -> Train
 
 
 def changed(training: Training, **given: Any) -> Training:
-    """The settings with some fields replaced, its own or its optimisation's."""
+    """Return the settings with some fields replaced, also those of the optimisation."""
     inner = {name: value for name, value in given.items() if name in Optimisation.model_fields}
     own = {name: value for name, value in given.items() if name not in inner}
     optimisation = training.optimisation.model_copy(update=inner)
@@ -107,7 +107,7 @@ def changed(training: Training, **given: Any) -> Training:
 
 
 def named(trainings: Iterable[Training], *words: str) -> dict[str, Training]:
-    """Settings by a name that says their data, more of their fields, and their seed.
+    """Name settings by their data, the fields that tell them apart, and their seed.
 
     Args:
         trainings: The settings.
@@ -122,7 +122,7 @@ def named(trainings: Iterable[Training], *words: str) -> dict[str, Training]:
 
 
 def information_parts(runs: Mapping[str, Training]) -> list[Part]:
-    """A part for each training run, whose rows also tell the number of classes."""
+    """Return a part for each training run, whose rows also tell the number of classes."""
     return [
         Part(name, training.optimisation.epochs, partial(_rows, training), trains=True)
         for name, training in runs.items()
@@ -130,7 +130,7 @@ def information_parts(runs: Mapping[str, Training]) -> list[Part]:
 
 
 def with_classes(bench: Bench, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows, each with the number of classes, which the value at collapse depends on."""
+    """Add to each row the number of classes, which the value at collapse depends on."""
     classes = bench.data.num_classes
     return (row and row | {"num_classes": classes} for row in rows)
 
@@ -141,7 +141,7 @@ def _rows(training: Training, work: Work) -> Iterator[Row]:
 
 
 def data_sets(runs: Mapping[str, Training]) -> list[str]:
-    """The names of the data sets, each once."""
+    """Return the names of the data sets, each once."""
     return list(dict.fromkeys(training.data for training in runs.values()))
 
 
@@ -149,9 +149,9 @@ def by_place(rows: Iterable[Row], place: str, key: str) -> dict[float, list[floa
     """One metric of the rows that have it, by another of their fields, which is on an axis.
 
     Args:
-        rows: Of several runs.
+        rows: Rows of several runs.
         place: Such as ``epoch``.
-        key: Of the metric.
+        key: Key of the metric.
     """
     found: dict[float, list[float]] = {}
     for row in rows:
@@ -171,10 +171,10 @@ def extent(found: Sequence[float]) -> float:
 
 
 def least(found: Sequence[float]) -> float:
-    """The smallest; NaN of none, and where one is."""
+    """Return the smallest value; NaN without values or with a NaN among them."""
     return float(np.min(found)) if found else math.nan
 
 
 def means(points: Mapping[float, Sequence[float]]) -> dict[float, float]:
-    """The mean at every place of `by_place`."""
+    """Average the values at every place of `by_place`."""
     return {place: average(found) for place, found in points.items()}

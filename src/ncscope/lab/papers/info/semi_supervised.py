@@ -107,7 +107,7 @@ def _small() -> SemiSupervised:
 
 
 def parts(config: SemiSupervised) -> list[Part]:
-    """A part for each run."""
+    """Return a part for each run."""
     return [
         Part(name, run.optimisation.epochs, partial(few_labels_rows, run), trains=True)
         for name, run in config.runs.items()

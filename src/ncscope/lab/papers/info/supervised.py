@@ -90,12 +90,12 @@ def _small() -> InfoSupervised:
 
 
 def parts(config: InfoSupervised) -> list[Part]:
-    """A part for each run."""
+    """Return a part for each run."""
     return information_parts(config.runs)
 
 
 def loss_of(training: Training) -> str:
-    """The name of a run's loss among `LOSSES`."""
+    """Return the name of a run's loss among `LOSSES`."""
     if training.mutual_information:
         return "CE + MI"
     return "CE + ED" if training.entropy_difference else "CE"
@@ -104,13 +104,13 @@ def loss_of(training: Training) -> str:
 def ended(
     config: InfoSupervised, rows: Sequence[Row], data: str, key: str
 ) -> dict[str, list[float]]:
-    """A metric on held-out images at the end of every run, by loss; seeds in the config's order.
+    """Return each run's last value of a metric on held-out images, by loss, in order of seeds.
 
     Args:
-        config: Of the study.
-        rows: Of the study.
+        config: Settings of the study.
+        rows: Rows of the study.
         data: Name of the set.
-        key: Of the metric.
+        key: Key of the metric.
     """
     found: dict[str, list[float]] = {loss: [] for loss in LOSSES}
     for name, training in config.runs.items():

@@ -71,7 +71,7 @@ def _small() -> InfoTraining:
 
 
 def parts(config: InfoTraining) -> list[Part]:
-    """A part for each run."""
+    """Return a part for each run."""
     return information_parts(config.runs)
 
 
@@ -134,7 +134,7 @@ def _apart(path: Path, key: str) -> tuple[bool, str]:
 
 
 def _trend(path: Path, key: str) -> float:
-    """The rank correlation of a metric with the epoch; NaN where it never changes."""
+    """Compute the rank correlation of a metric with the epoch; NaN if the metric never changes."""
     found = values(path, key)
     if len(set(found)) < 2:
         return math.nan

@@ -7,7 +7,7 @@ from torch.nn.utils import prune
 
 
 def pruned(model: nn.Module, sparsity: float) -> nn.Module:
-    """A copy without the smallest weights of all its convolutions and linear layers together.
+    """Copy a network without the smallest weights of all its convolutions and linear layers.
 
     A pruned layer's ``weight`` is ``weight_orig * weight_mask``, the parameter and a fixed buffer,
     multiplied before each call: what is gone stays gone in training. Biases and batch norms are
@@ -35,7 +35,7 @@ def pruned(model: nn.Module, sparsity: float) -> nn.Module:
 
 
 def sparsity_of(model: nn.Module) -> float:
-    """The share of zeros among the weights that `pruned` chooses from.
+    """Compute the share of zeros among the weights that `pruned` chooses from.
 
     Example:
         >>> sparsity_of(pruned(nn.Linear(10, 10), 0.3))

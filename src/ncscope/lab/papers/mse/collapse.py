@@ -46,8 +46,8 @@ class Shown(NamedTuple):
     """A figure of the paper.
 
     Attributes:
-        quantity: What it shows.
-        tendency: What the paper sees there.
+        quantity: Name of the quantity.
+        tendency: Tendency that the paper sees in the quantity.
         curves: Its metrics, each with the name and the colour of its curve.
     """
 
@@ -57,7 +57,7 @@ class Shown(NamedTuple):
 
 
 def _of_both(key: str) -> dict[str, tuple[str, str]]:
-    """A metric of the class means and the same of the classifier."""
+    """Pair a metric of the class means with the same metric of the classifier."""
     return {
         f"{key}_means": ("class means", panels.ACCENT),
         f"{key}_weights": ("classifier", CLASSIFIER),
@@ -104,7 +104,7 @@ SHOWN: Mapping[str, Shown] = {
 
 
 def parts(config: MSETraining) -> list[Part]:
-    """A part for each network."""
+    """Return a part for each network."""
     return training_parts(config.runs)
 
 

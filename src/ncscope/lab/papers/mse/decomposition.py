@@ -45,12 +45,12 @@ CURVES: Mapping[str, tuple[str, str]] = {
 
 
 def parts(config: MSETraining) -> list[Part]:
-    """A part for each network."""
+    """Return a part for each network."""
     return training_parts(config.runs)
 
 
 def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
-    """Which part of the loss is negligible, which dominates and which is first to go."""
+    """Claim which part of the loss is negligible, which dominates and which vanishes first."""
     paths = {name: history(rows, name) for name in config.runs}
     return [
         zero_error(rows, list(config.runs)),
@@ -95,7 +95,7 @@ def _early(paths: Mapping[str, Sequence[Row]]) -> Claim:
 
 
 def _negligible_since(path: Sequence[Row]) -> int | None:
-    """The epoch from which on it is, at all that were measured; None if not even at the last."""
+    """Return the epoch from which on the off-path part is negligible; None if it never is."""
     large = [at for at, share in enumerate(_shares(path)) if not share < NEGLIGIBLE]
     rest = path[large[-1] + 1 :] if large else path
     return int(rest[0]["epoch"]) if rest else None

@@ -48,12 +48,12 @@ ROUGHLY = 0.5
 
 
 def parts(config: MSETraining) -> list[Part]:
-    """A part for each network and loss."""
+    """Return a part for each network and loss."""
     return training_parts(config.runs)
 
 
 def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
-    """Which loss collapses the training set more, and what is left of it on held-out images."""
+    """Claim which loss collapses the training set more, and what remains on held-out images."""
     names = list(config.runs)
     found = [zero_error(rows, names), _faster(config, rows), _less_than_train(rows, names)]
     found += [_visible(config, rows, loss) for loss in BOTH]

@@ -1,4 +1,4 @@
-"""How far inputs must move until a network decides otherwise: DeepFool, by the library Foolbox."""
+"""Distance by which inputs must move until a network's decision changes: DeepFool, by Foolbox."""
 
 import math
 import warnings
@@ -13,7 +13,7 @@ from ncscope.errors import missing_library
 
 
 class Robustness(NamedTuple):
-    """What DeepFool found.
+    """Result of DeepFool on some images.
 
     Attributes:
         margin: Mean over images of the perturbation's norm as a share of the image's.
@@ -35,7 +35,7 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> R
 
     Args:
         model: A classifier; a copy of it is attacked.
-        images: As the network takes them, none of them zero, on its device.
+        images: Images as the network takes them, none of them zero, on the network's device.
 
     Returns:
         The mean, and how many of the perturbations did change the decision. Cost: up to 50 steps,

@@ -1,4 +1,4 @@
-"""What training past zero error is worth against adversarial perturbations, under both losses.
+"""Benefit of training past zero error against adversarial perturbations, under both losses.
 
 Source: MSE figures 9 and 11. Command: ``ncscope reproduce mse/robustness``, which needs the
 library Foolbox: ``pip install ".[attack]"``. Settings of both scales:
@@ -55,7 +55,7 @@ class MSERobustness(MSETraining):
 
 
 def parts(config: MSERobustness) -> list[Part]:
-    """A part for each network and loss."""
+    """Return a part for each network and loss."""
     return training_parts(config.runs, partial(attacked, images=config.images))
 
 
@@ -64,8 +64,8 @@ def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Row]:
 
     Args:
         bench: The run.
-        end: Where it stands.
-        images: How many to attack.
+        end: State of training at the end of the epoch.
+        images: Number of images to attack.
     """
     chosen = bench.data.test.balanced(images)
     inputs = torch.stack([image for image, _ in chosen.__getitems__(range(images))])

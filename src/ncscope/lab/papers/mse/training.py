@@ -1,4 +1,4 @@
-"""What the recipes of the MSE paper's networks share: the runs, the terminal phase, the grid.
+"""Tools that the recipes of the MSE paper's networks share: runs, terminal phase, grid.
 
 Source: MSE A.1-A.5, which refers to Papyan, Han and Donoho 2020 for preprocessing and optimiser.
 VGG, ResNet and DenseNet on five data sets; of MNIST 5000 images a class and of SVHN 4600, as in
@@ -84,7 +84,7 @@ def paper_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Tra
 
     Args:
         losses: To train under.
-        groups: Of metrics, of the last layer.
+        groups: Groups of metrics of the last layer.
     """
     return {
         _name(data, network, loss): _training(data, network, loss, groups, 350, 128, 40)
@@ -99,7 +99,7 @@ def small_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Tra
 
     Args:
         losses: To train under; for half as many epochs if they are two.
-        groups: Of metrics, of the last layer.
+        groups: Groups of metrics of the last layer.
     """
     epochs, both = 80 // len(losses), len(losses) > 1
     return {
@@ -154,15 +154,15 @@ def under(config: MSETraining, loss: Loss) -> list[str]:
 
 
 def network_of(training: Training) -> str:
-    """What is trained, on what: the name under which seeds and losses come together."""
+    """Return network and data of a run: the name under which seeds and losses come together."""
     return f"{training.data}, {training.network}"
 
 
 def by_network(config: MSETraining, found: Mapping[str, Found]) -> dict[str, list[Found]]:
-    """What was found of runs, one with another where they differ in the seed.
+    """Group results of runs whose settings differ only in the seed.
 
     Args:
-        config: Of the recipe.
+        config: Settings of the recipe.
         found: By run, of one loss.
     """
     networks: dict[str, list[Found]] = {}
@@ -184,15 +184,15 @@ def rivals(config: MSETraining) -> dict[str, list[tuple[str, str]]]:
 
 
 def compare(text: str, config: MSETraining, found: Mapping[str, float], *, lower: bool) -> Claim:
-    """A claim that a metric is lower under MSE than under cross-entropy, or else higher.
+    """Claim that a metric is lower (or higher) under MSE than under cross-entropy.
 
     It is judged by the geometric mean of the ratio over the networks, of each over its seeds.
 
     Args:
         text: The claim.
-        config: Of the recipe.
+        config: Settings of the recipe.
         found: The metric, by run.
-        lower: What is claimed.
+        lower: Claim a lower value if True, a higher one if False.
     """
     pairs = {n: [(found[a], found[b]) for a, b in own] for n, own in rivals(config).items()}
     ratios = [geometric_mean([ratio(*pair) for pair in own]) for own in pairs.values()]
@@ -211,16 +211,16 @@ def compare(text: str, config: MSETraining, found: Mapping[str, float], *, lower
 
 
 def last(rows: Sequence[Row], names: Sequence[str], key: str, split: str) -> dict[str, float]:
-    """A metric at the end, by run."""
+    """Return each run's last value of a metric."""
     return {name: ends(history(rows, name, split), key)[1] for name in names}
 
 
 def terminal_phase(rows: Sequence[Row], name: str, split: str = "train") -> list[Row]:
-    """The rows of a split from the first measured epoch of zero training error on.
+    """Select the rows of a split from the first measured epoch of zero training error on.
 
     Args:
-        rows: Of a study.
-        name: Of the run.
+        rows: Rows of a study.
+        name: Name of the run.
         split: Whose rows.
 
     Returns:
@@ -235,25 +235,25 @@ def terminal_phase(rows: Sequence[Row], name: str, split: str = "train") -> list
 def changes(
     rows: Sequence[Row], names: Sequence[str], key: str, split: str = "train"
 ) -> dict[str, Change]:
-    """A metric at zero training error and at the end, by run; None where that is never reached."""
+    """Return each run's metric at zero training error and at the end; None if never reached."""
     paths = {name: terminal_phase(rows, name, split) for name in names}
     return {name: ends(path, key) if path else None for name, path in paths.items()}
 
 
 def in_words(change: Change, scale: str = ".3g") -> str:
-    """A metric at zero training error and at the end."""
+    """Write a metric at zero training error and at the end as text."""
     if change is None:
         return "never at zero error"
     return f"{change[0]:{scale}} to {change[1]:{scale}}"
 
 
 def fell(change: Change) -> bool:
-    """Whether a metric fell in the terminal phase, or was nil throughout."""
+    """Return whether a metric fell in the terminal phase, or was zero throughout."""
     return change is not None and (change[1] < change[0] or change == (0, 0))
 
 
 def falls(text: str, found: Mapping[str, Change]) -> Claim:
-    """The claim that a metric fell in every run.
+    """Claim that a metric fell in every run.
 
     Args:
         text: The claim.
@@ -263,7 +263,7 @@ def falls(text: str, found: Mapping[str, Change]) -> Claim:
 
 
 def zero_error(rows: Sequence[Row], names: Sequence[str]) -> Claim:
-    """The claim that training goes past zero error, without which nothing else means anything."""
+    """Claim that training goes past zero error, on which the other claims depend."""
     paths = {name: terminal_phase(rows, name) for name in names}
     verdicts = {
         name: (len(path) > 1, f"epoch {path[0]['epoch']}" if path else "never")
@@ -279,9 +279,9 @@ def curves(
     """Metrics of one run over training, on the training set, with the epoch of zero error.
 
     Args:
-        panel: Where.
-        rows: Of the study.
-        name: Of the run.
+        panel: Panel to draw on.
+        rows: Rows of the study.
+        name: Name of the run.
         shown: By metric, the name and the colour of its curve.
     """
     epoch = interpolation_epoch(history(rows, name), ZERO_ERROR)
@@ -302,11 +302,11 @@ def compared(
     """One metric of runs under different losses, with the epochs of zero error in their colours.
 
     Args:
-        panel: Where.
-        config: Of the recipe.
-        rows: Of the study.
-        names: Of the runs.
-        key: Of the metric.
+        panel: Panel to draw on.
+        config: Settings of the recipe.
+        rows: Rows of the study.
+        names: Names of the runs.
+        key: Key of the metric.
         split: Whose rows.
     """
     for name in names:
@@ -320,12 +320,12 @@ def compared(
 
 
 def grid(config: MSETraining, names: Sequence[str], quantity: str, draw: Draw) -> Figure:
-    """The paper's arrangement: a column a data set, a row a kind of network.
+    """Arrange panels as the paper does: a column a data set, a row a kind of network.
 
     Args:
-        config: Of the recipe.
-        names: Of the runs to draw.
-        quantity: What the vertical axes show.
+        config: Settings of the recipe.
+        names: Names of the runs to draw.
+        quantity: Quantity on the vertical axes.
         draw: Draws a cell.
     """
     runs = {name: config.runs[name] for name in names}
@@ -350,7 +350,7 @@ def _kind(training: Training) -> str:
 
 
 def _row(kind: str) -> int:
-    """The paper's kinds in its order, then others."""
+    """Return the row of a kind of network: the paper's kinds in its order, then others."""
     return ARCHITECTURES.index(kind) if kind in ARCHITECTURES else len(ARCHITECTURES)
 
 

@@ -73,7 +73,7 @@ class PFCConfig(BaseModel):
 
 
 def model(scaling: str, seed: int, transport: float = TRANSPORT) -> tuple[MUFM, torch.Generator]:
-    """The model on the data of a seed, in PFC IV-B's sizes, and what its starts are drawn from."""
+    """Build the model on a seed's data, in PFC IV-B's sizes, and the generator of its starts."""
     generator = torch.Generator().manual_seed(seed)
     data = gaussian_classes(K, N, D, generator)
     return MUFM(data, K, WEIGHT_DECAY, transport, normalised=scaling == "printed"), generator
@@ -103,7 +103,7 @@ def _mufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Ro
 
 
 def _unconstrained(tied: MUFM) -> UFM:
-    """The model without data: the same price on the features' distance from zero."""
+    """Build the model without data: the same price on the features' distance from zero."""
     return UFM(K, D, N, tied.omega, tied.tau)
 
 
@@ -115,7 +115,7 @@ def _ufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Row
 
 
 def _minima(config: PFCConfig, scaling: str) -> Iterator[Row]:
-    """The data and MUFM's features at its minimum, and UFM's at its own."""
+    """Yield the data and MUFM's features at its minimum, and UFM's at its minimum."""
     problem, generator = model(scaling, config.seed)
     point, found = minimum(problem, generator)
     data, features = measured(problem, point, found.evaluations)
@@ -140,7 +140,7 @@ def _sweep(config: PFCConfig, scaling: str) -> Iterator[Row]:
 
 
 def claims(config: PFCConfig, rows: Sequence[Row]) -> list[Claim]:
-    """What the paper says of figures 4 and 5, under either scaling."""
+    """Claim what the paper says of figures 4 and 5, under either scaling."""
     found: list[Claim] = []
     for scaling in SCALINGS:
         sweep = part_of(rows, f"sweep, {scaling}")
@@ -195,7 +195,7 @@ def _more_concentrated(sweep: Sequence[Row]) -> Claim:
 
 
 def _near_the_simplex(sweep: Sequence[Row]) -> Claim:
-    """The distance to the simplex at the smallest lambda, against the data's."""
+    """Claim a small distance to the simplex at the smallest lambda, against the data's distance."""
     first = [row for row in sweep if row["transport"] == sweep[0]["transport"]]
     reached = mean(number(row, "pfc2") for row in first)
     data = mean(number(row, "data_pfc2") for row in first)
@@ -223,7 +223,7 @@ def _loses_separability(sweep: Sequence[Row]) -> Claim:
 
 
 def _ordered(sweep: Sequence[Row], keys: Sequence[str], sign: int, claim: str) -> Claim:
-    """Whether the mean over the draws rises (or falls) at every step of the sweep."""
+    """Claim that the mean over the draws rises (or falls) at every step of the sweep."""
     values = {key: _averages(sweep, key) for key in keys}
     steps = [sign * (b - a) for own in values.values() for a, b in pairwise(own)]
     wrong = sum(step <= 0 for step in steps)
@@ -233,7 +233,7 @@ def _ordered(sweep: Sequence[Row], keys: Sequence[str], sign: int, claim: str) -
 
 
 def _averages(sweep: Sequence[Row], key: str) -> list[float]:
-    """The mean over the draws at every price."""
+    """Average a metric over the draws, price by price."""
     prices = dict.fromkeys(number(row, "transport") for row in sweep)
     return [mean(number(row, key) for row in sweep if row["transport"] == p) for p in prices]
 

@@ -85,7 +85,7 @@ def _training(
 
 
 def _last_stage(stage: int) -> tuple[str, ...]:
-    """The layers of one dimension at the end of a convolutional net."""
+    """Name the layers of one dimension at the end of a convolutional network."""
     return (f"stages.{stage}.entry", f"stages.{stage}.blocks.*")
 
 
@@ -112,12 +112,12 @@ def _small() -> PFCTraining:
 
 
 def parts(config: PFCTraining) -> list[Part]:
-    """A part for each network."""
+    """Return a part for each network."""
     return training_parts(config.runs)
 
 
 def claims(config: PFCTraining, rows: Sequence[Row]) -> list[Claim]:
-    """The PFC conjecture at the end of training, and what the geodesic predicts."""
+    """Claim the PFC conjecture at the end of training, and what the geodesic predicts."""
     found = []
     for name in config.runs:
         found.append(_zero_error(rows, name))
@@ -144,7 +144,7 @@ def _zero_error(rows: Sequence[Row], name: str) -> Claim:
 
 
 def comparable(rows: Sequence[Row], name: str) -> list[Row]:
-    """The layers of one dimension, at the last epoch, up to the effective depth."""
+    """Select the layers of one dimension up to the effective depth, at the last epoch."""
     found = [row for row in layers(rows, name) if "relative_position" in row]
     depth = effective_depth(values(found, "pfc3"))
     return found if depth is None else found[: depth + 1]
@@ -163,7 +163,7 @@ def _predicted(rows: Sequence[Row], name: str, key: str, falls: bool) -> Claim:
 
 
 def _ordered(text: str, path: Sequence[Row], key: str, falls: bool, names: Sequence[str]) -> Claim:
-    """Whether a metric falls, or rises, at every step; with its ends and the first exceptions."""
+    """Claim that a metric falls (or rises) at every step; name its ends and first exceptions."""
     found = values(path, key)
     evidence = "fewer than two were measured"
     if len(found) > 1:

@@ -23,8 +23,8 @@ class Checkpoint(NamedTuple):
     """A pretrained network.
 
     Attributes:
-        value: Of what its group varies.
-        seed: Of its run.
+        value: Value of the setting that the checkpoint's group varies.
+        seed: Seed of the run.
         metrics: The four of VCI, on training images of the pretraining set, by key.
         accuracy: On its held-out images.
         downstream: Accuracy of the linear probe, by downstream set.
@@ -59,7 +59,7 @@ Quantity = Callable[[Checkpoint], float]
 
 
 def group_of(training: Training) -> str:
-    """What a run varies.
+    """Return the name of the setting that a run varies.
 
     Args:
         training: The run.
@@ -68,7 +68,7 @@ def group_of(training: Training) -> str:
 
 
 def value_of(training: Training) -> float:
-    """Which temperature, or which weight.
+    """Return the value of the setting that a run varies.
 
     Args:
         training: The run.
@@ -79,12 +79,12 @@ def value_of(training: Training) -> float:
 def checkpoints(
     runs: Mapping[str, Training], sets: Sequence[str], rows: Sequence[Row]
 ) -> dict[str, list[Checkpoint]]:
-    """The ends of all runs, by group, in the order of what is varied.
+    """Collect the ends of all runs by group, in the order of the varied setting.
 
     Args:
         runs: Pretraining runs by name.
         sets: Names of the downstream sets.
-        rows: Of the study.
+        rows: Rows of the study.
     """
     found: dict[str, list[Checkpoint]] = {}
     for name, training in runs.items():
@@ -105,7 +105,7 @@ def _checkpoint(
 
 
 def printed() -> dict[str, list[Checkpoint]]:
-    """The paper's own, of its tables 1 and 2; its cosine similarity is 1 less our distance."""
+    """Return the paper's checkpoints of tables 1 and 2, with 1 - cosine similarity as distance."""
     tables = zip(GROUPS, (published.TEMPERATURES, published.REGULARISED), strict=True)
     return {
         name: [_from_table(value, row) for value, row in table.items()] for name, table in tables
@@ -125,11 +125,11 @@ def _from_table(value: float, row: published.Checkpoint) -> Checkpoint:
 
 
 def over_seeds(group: Group, quantity: Quantity) -> dict[float, float]:
-    """The mean over seeds of something, by what is varied.
+    """Average a quantity over seeds, value by value of the varied setting.
 
     Args:
         group: Checkpoints.
-        quantity: Of a checkpoint.
+        quantity: Quantity of a checkpoint.
     """
     found: dict[float, list[float]] = {}
     for one in group:
@@ -143,12 +143,12 @@ def metric(key: str) -> Quantity:
 
 
 def probed(name: str) -> Quantity:
-    """The accuracy of the probe on a downstream set, as a quantity."""
+    """Return the probe's accuracy on a downstream set as a quantity."""
     return lambda one: one.downstream[name]
 
 
 def odds_of(quantity: Quantity) -> Quantity:
-    """The log odds of an accuracy; NaN where it is."""
+    """Return the log odds of an accuracy as a quantity; NaN where the accuracy is NaN."""
 
     def odds(one: Checkpoint) -> float:
         share = quantity(one)
@@ -158,7 +158,7 @@ def odds_of(quantity: Quantity) -> Quantity:
 
 
 def pretrained(one: Checkpoint) -> float:
-    """The pretraining accuracy, as a quantity."""
+    """Return the pretraining accuracy, a quantity."""
     return one.accuracy
 
 
@@ -177,8 +177,8 @@ def pearson(group: Group, key: str, transfer: Quantity = gain) -> Correlation:
 
     Args:
         group: Checkpoints.
-        key: Of the metric.
-        transfer: What stands for it.
+        key: Key of the metric.
+        transfer: Quantity that stands for transfer.
 
     Returns:
         The coefficient with its bootstrap interval; NaN where a setting has no finite value, or
@@ -192,7 +192,7 @@ def pearson(group: Group, key: str, transfer: Quantity = gain) -> Correlation:
 
 
 def by_seed(group: Group) -> dict[int, list[Checkpoint]]:
-    """The group as each seed alone would have it."""
+    """Split a group by seed."""
     found: dict[int, list[Checkpoint]] = {}
     for one in group:
         found.setdefault(one.seed, []).append(one)

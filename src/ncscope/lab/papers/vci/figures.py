@@ -27,10 +27,10 @@ def drawings(
     metrics: Mapping[str, tuple[str, Sequence[str]]],
     held_out: Sequence[str],
 ) -> list[Drawing]:
-    """The paper's figures, but those without a run.
+    """Draw the paper's figures, except those without a run.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         parts: Runs of figure 1.
         eigenvalues: Runs of figure 2.
         metrics: By number of the figure, what is compared and its runs.
@@ -67,10 +67,10 @@ def drawings(
 
 
 def metrics_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
-    """The four metrics on training images, a panel each, a curve a run.
+    """Draw the four metrics on training images: a panel a metric, a curve a run.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         runs: Names of the runs.
     """
     with mpl.rc_context(panels.STYLE):
@@ -87,9 +87,9 @@ def train_test_figure(rows: Sequence[Row], runs: Sequence[str], keys: Sequence[s
     """Metrics on training and held-out images: a row a metric, a column a run.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         runs: Names of the runs.
-        keys: Of the metrics.
+        keys: Keys of the metrics.
     """
     with mpl.rc_context(panels.STYLE):
         size = (3.4 * len(runs), 0.4 + 2.3 * len(keys))
@@ -105,10 +105,10 @@ def train_test_figure(rows: Sequence[Row], runs: Sequence[str], keys: Sequence[s
 
 
 def projections_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
-    """The variance within classes on V_B and off it: as it is, and over the trace of Sigma_B.
+    """Draw the variance within classes on and off V_B, plain and over the trace of Sigma_B.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         runs: Names of the runs.
     """
     with mpl.rc_context(panels.STYLE):
@@ -139,10 +139,10 @@ def _projections_panels(column: Sequence[Axes], path: Sequence[Row]) -> None:
 
 
 def spectra_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
-    """The eigenvalues of Sigma_B and Sigma_T against index, a panel a run.
+    """Draw the eigenvalues of Sigma_B and Sigma_T against their index, a panel a run.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         runs: Names of the runs.
     """
     with mpl.rc_context(panels.STYLE):
@@ -163,7 +163,7 @@ def spectra_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
 
 
 def _over_epochs(axes: Axes, curves: dict[str, list[Row]], key: str, title: str) -> None:
-    """A metric against the epoch, which the paper spaces evenly."""
+    """Draw a metric against the epoch, which the paper spaces evenly."""
     epochs_panel(axes, curves, key)
     axes.set_xscale("linear")
     axes.set_xlim(left=0)

@@ -74,7 +74,7 @@ class VCIImageNet(VCIRuns):
 
 
 def _residual_runs(base: Training) -> dict[str, Training]:
-    """The paper's three: the base has cross-entropy and the step decay."""
+    """Return the paper's three residual runs; the base has cross-entropy and the step decay."""
     squared = base.model_copy(update={"loss": "mse"})
     return {"CE": base, "MSE": squared, "MSE + cosine": retrained(squared, schedule="cosine")}
 
@@ -125,7 +125,7 @@ def _small() -> VCIImageNet:
 
 
 def parts(config: VCIImageNet) -> list[Part]:
-    """A part for each run."""
+    """Return a part for each run."""
     return training_parts(config.runs)
 
 

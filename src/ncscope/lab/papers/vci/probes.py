@@ -29,7 +29,7 @@ def transfer_rows(sets: Sequence[str], training: Training, work: Work) -> Iterat
     Args:
         sets: Names of the downstream sets.
         training: The pretraining.
-        work: Where and with what.
+        work: Resources of the run.
 
     Yields:
         What `bench_rows` does, then for each set a row, the set's name as its split, and an empty
@@ -52,7 +52,7 @@ def transfer_rows(sets: Sequence[str], training: Training, work: Work) -> Iterat
 
 
 def probe(bench: Bench, data: ImageData) -> Row:
-    """A logistic regression on a set's features: its accuracy on held-out images.
+    """Fit a logistic regression to a set's features and return its held-out accuracy.
 
     Its penalty is chosen on the set's validation images, or else on a fifth of the training
     images, class by class. Every process takes all images, so that all find the same.
@@ -75,7 +75,7 @@ def probe(bench: Bench, data: ImageData) -> Row:
 
 
 def _features(bench: Bench, images: Images) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"]]:
-    """The classifier's inputs and the labels, on the device of the run."""
+    """Gather the classifier's inputs and the labels on the device of the run."""
     size, device = bench.settings.optimisation.batch_size, bench.fabric.device
     loader = measuring_loader(images, size, workers=bench.workers)
     features, labels = head_features(bench.learner.evaluated, loader)

@@ -22,7 +22,7 @@ class Checkpoint(NamedTuple):
     """A row of both tables; every number as printed.
 
     Attributes:
-        accuracies: Of the linear probes in per cent, in the order of `DOWNSTREAM`.
+        accuracies: Accuracies of the linear probes in per cent, in the order of `DOWNSTREAM`.
         mlo: Mean log odds.
         fuzziness: On 50,000 training images of ImageNet, as the three that follow.
         nc1_quotient: Squared distance.
@@ -30,7 +30,7 @@ class Checkpoint(NamedTuple):
             within classes; the column rises where the other metrics fall, and falls as the weight
             of a penalty on the similarity rises: it is the similarity, 1 less the distance.
         vci: Variability collapse index.
-        accuracy: Of pretraining, in per cent.
+        accuracy: Accuracy of pretraining, in per cent.
         mlog: Mean log odds gain.
     """
 

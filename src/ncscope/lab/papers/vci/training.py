@@ -46,7 +46,7 @@ from ncscope.probing.records import Row
 
 
 def _runs(base: Training) -> VCIRuns:
-    """The paper's three: the base has the step decay."""
+    """Return the paper's three runs; the base has the step decay."""
     cosine = retrained(base, schedule="cosine")
     return VCIRuns(
         runs={
@@ -70,7 +70,7 @@ PAPER = Training(
 
 
 def parts(config: VCIRuns) -> list[Part]:
-    """A part for each run."""
+    """Return a part for each run."""
     return training_parts(config.runs)
 
 

@@ -82,7 +82,7 @@ class VCITransfer(BaseModel):
 
 
 def _runs(base: Training, seeds: Sequence[int]) -> dict[str, Training]:
-    """The base at every temperature and with every penalty, each with every seed."""
+    """Return the base settings at every temperature and every penalty, with every seed."""
     varied = {f"{TEMPERATURE} {value:g}": {"temperature": value} for value in TEMPERATURES}
     varied |= {f"{PENALTY} {value:g}": {"within_class_cosine": value} for value in REGULARISED}
     return {
@@ -121,7 +121,7 @@ def _small() -> VCITransfer:
 
 
 def parts(config: VCITransfer) -> list[Part]:
-    """A part for each network: its pretraining, then its probes, which count as epochs."""
+    """Return a part for each network: pretraining, then probes, which count as epochs."""
     work = len(config.downstream)
     return [
         Part(
@@ -140,7 +140,7 @@ def claims(config: VCITransfer, rows: Sequence[Row]) -> list[Claim]:
 
 
 def claims_on(groups: Groups) -> list[Claim]:
-    """The claims, of a run's checkpoints or of the paper's.
+    """Claim the paper's statements of a run's checkpoints, or of the paper's own.
 
     Args:
         groups: Checkpoints by what is varied.

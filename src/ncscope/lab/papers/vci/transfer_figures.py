@@ -97,7 +97,7 @@ def odds_figure(groups: Groups) -> Figure:
 
 
 def _odds(axes: Axes, group: Group) -> None:
-    """A line a set, the pretraining dashed; what is infinite is left out."""
+    """Draw a line a set, the pretraining dashed; infinite values are left out."""
     for place, name in enumerate(group[0].downstream):
         style: dict[str, Any] = {
             "color": panels.SERIES[place % 5],

@@ -1,4 +1,4 @@
-"""What VCI's experiments share: settings, and its four metrics over training put to the test."""
+"""Settings of VCI's experiments, and claims on its four metrics over training."""
 
 from collections.abc import Callable, Sequence
 from math import isfinite
@@ -61,7 +61,7 @@ class VCIRuns(BaseModel):
 
 
 def retrained(training: Training, **update: Any) -> Training:
-    """The same run with another optimisation.
+    """Return the same run with another optimisation.
 
     Args:
         training: The run.
@@ -72,11 +72,11 @@ def retrained(training: Training, **update: Any) -> Training:
 
 
 def small_training(rate: float, augmentation: str) -> Training:
-    """A network of 32 features on handwritten digits, with the step decay.
+    """Return settings of a network of 32 features on handwritten digits, with the step decay.
 
     Args:
         rate: The learning rate.
-        augmentation: Of the images.
+        augmentation: Augmentation of the images.
     """
     return Training(
         data="digits",
@@ -90,7 +90,7 @@ def small_training(rate: float, augmentation: str) -> Training:
 
 
 def falls(course: Sequence[float]) -> bool:
-    """Whether values end below their start and within a tenth of the least of them.
+    """Return whether values end below their start and within a tenth of their least value.
 
     Example:
         >>> falls([3.0, 1.0, 1.05]), falls([3.0, 1.0, 2.0])
@@ -100,22 +100,22 @@ def falls(course: Sequence[float]) -> bool:
 
 
 def rises(course: Sequence[float]) -> bool:
-    """Whether values end above their start and within a tenth of the greatest of them."""
+    """Return whether values end above their start and within a tenth of their greatest value."""
     return known(course) and course[0] < course[-1] >= (1 - _SLACK) * max(course)
 
 
 def known(course: Sequence[float]) -> bool:
-    """Whether there are two values or more, all of them finite."""
+    """Return whether there are two values or more, all of them finite."""
     return len(course) > 1 and all(map(isfinite, course))
 
 
 def trained(rows: Sequence[Row], run: str, split: str = "train") -> list[Row]:
-    """The last layer's rows from the first measurement that follows a training epoch.
+    """Select the last layer's rows from the first measurement after a training epoch on.
 
     Before it the features are those of random weights, whose directions hardly differ.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         run: Name of the run.
         split: ``"train"`` or ``"test"``.
     """
@@ -137,7 +137,7 @@ class Projections(NamedTuple):
 
 
 def projections(path: Sequence[Row]) -> Projections:
-    """The parts of the variance, from rows with the metrics of NC1.
+    """Read the parts of the variance from rows with the metrics of NC1.
 
     Args:
         path: Rows of one layer over training.
@@ -155,10 +155,10 @@ class Spectra(NamedTuple):
 
 
 def spectra(rows: Sequence[Row], run: str) -> Spectra:
-    r"""The spectra of $\Sigma_B$, as many as it can have, and $\Sigma_T$.
+    r"""Read the spectra of $\Sigma_B$, as many eigenvalues as it can have, and of $\Sigma_T$.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         run: Name of the run.
     """
     own = [row for row in rows if row["part"] == run and row["split"] == "spectrum"]
@@ -170,15 +170,15 @@ def spectra(rows: Sequence[Row], run: str) -> Spectra:
 def trend_claim(
     text: str, rows: Sequence[Row], runs: Sequence[str], key: str, split: str, *, all_fall: bool
 ) -> Claim:
-    """Whether a metric falls in every run, or else whether there is one in which it does not.
+    """Claim that a metric falls in every run, or that it does not fall in at least one.
 
     Args:
         text: The claim.
-        rows: Of a study.
+        rows: Rows of a study.
         runs: Names of the runs.
-        key: Of the metric.
+        key: Key of the metric.
         split: ``"train"`` or ``"test"``.
-        all_fall: What is claimed.
+        all_fall: Claim that it falls in all runs if True, that it does not in one if False.
     """
     courses = {run: values(trained(rows, run, split), key) for run in runs}
     evidence = "; ".join(f"{run}: {told(course, min)}" for run, course in courses.items())
@@ -188,7 +188,7 @@ def trend_claim(
 
 
 def told(course: Sequence[float], extreme: Callable[[Sequence[float]], float]) -> str:
-    """A course of values in words: its ends, and its least or greatest."""
+    """Write a course of values as text: its ends, and its least or greatest value."""
     if not course:
         return "not measured"
     name = "least" if extreme is min else "greatest"
@@ -199,7 +199,7 @@ def projection_claims(rows: Sequence[Row], run: str) -> list[Claim]:
     """Section 4.1: what of the within-class variance lies on V_B falls, the rest grows.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         run: Name of the run.
     """
     found = projections(trained(rows, run))
@@ -220,7 +220,7 @@ def spectrum_claims(rows: Sequence[Row], run: str) -> list[Claim]:
     """Section 4.3: the spectrum of the total covariance is larger, and more uniform.
 
     Args:
-        rows: Of a study.
+        rows: Rows of a study.
         run: Name of the run.
     """
     between, total = spectra(rows, run)

@@ -70,7 +70,7 @@ def _statistics(
     num_classes: int,
     bases: Bases | None,
 ) -> dict[str, ClassStatistics]:
-    """Of the layers' features, or, with their scatter, of the features' coordinates in bases."""
+    """Compute statistics of the layers' features, or of the features' coordinates in bases."""
     moments: dict[str, ClassMoments] = {}
     for features, labels in _batches(model, loader, layers):
         for name, own in features.items():
@@ -89,7 +89,7 @@ def _statistics(
 def _batches(
     model: nn.Module, loader: Iterable[Any], layers: Sequence[str]
 ) -> Iterator[tuple[dict[str, Float[Tensor, "b _d"]], Int[Tensor, " b"]]]:
-    """The layers' features and the labels, batch by batch."""
+    """Yield the layers' features and the labels, batch by batch."""
     device = next(model.parameters()).device
     head = None
     for inputs, labels in loader:

@@ -64,7 +64,7 @@ class XUFMExtendedConfig(BaseModel):
 
 
 def parts(config: XUFMExtendedConfig) -> list[Part]:
-    """A linear and a ReLU descent for each setting; then perturbed features."""
+    """Return a linear and a ReLU descent for each setting, then perturbed features."""
     descents = [
         _descent(config, k, activation) for k in _settings(config) for activation in ACTIVATIONS
     ]
@@ -72,7 +72,7 @@ def parts(config: XUFMExtendedConfig) -> list[Part]:
 
 
 def part_name(num_classes: int, activation: Activation) -> str:
-    """Of the descent with so many classes and this activation."""
+    """Return the name of the descent with this many classes and this activation."""
     return f"K = {num_classes}, {extended.LABELS[activation]}"
 
 
@@ -98,7 +98,7 @@ def claims(config: XUFMExtendedConfig, rows: Sequence[Row]) -> list[Claim]:
 
 
 def drawings(config: XUFMExtendedConfig, rows: Sequence[Row]) -> list[Drawing]:
-    """A figure for each setting, linear above ReLU; and one of the perturbed features."""
+    """Draw a figure for each setting, linear above ReLU, and one of the perturbed features."""
     found = []
     for k in _settings(config):
         (_, d, n), (last, first) = SIZES[k], WEIGHT_DECAYS

@@ -128,7 +128,7 @@ def _small() -> XUFMNetwork:
 
 
 def parts(config: XUFMNetwork) -> list[Part]:
-    """A part for each training run, and one for each two-level model."""
+    """Return a part for each training run, and one for each two-level model."""
     by_block = partial(measured_blocks, blocks=config.blocks)
     descents = [_descent(config, activation) for activation in SURROGATES]
     return [*training_parts(config.runs, by_block), *descents]
@@ -152,7 +152,7 @@ def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[
 
     Args:
         bench: The run.
-        end: Where it stands.
+        end: State of training at the end of the epoch.
         blocks: Names or patterns. A map is flattened: 65,536 features after the first block of
             ResNet-18 on CIFAR-10, too many for a scatter matrix.
     """
@@ -180,7 +180,7 @@ def levels(rows: Sequence[Row], run: str) -> dict[str, list[Row]]:
 
 
 def claims(config: XUFMNetwork, rows: Sequence[Row]) -> list[Claim]:
-    """What section 4.1 says of networks, and section 6 of their likeness to the two models."""
+    """Claim what section 4.1 says of networks, and section 6 of their likeness to the models."""
     found: list[Claim] = []
     for run, training in config.runs.items():
         by_level, frame = levels(rows, run), FRAMES[training.loss]
@@ -202,7 +202,7 @@ def decades_of(path: Sequence[Row]) -> float:
 
 
 def kept(path: Sequence[Row], frame: str) -> float:
-    """The share of its distance to a frame that a level keeps from start to end."""
+    """Compute the share of its distance to a frame that a level keeps from start to end."""
     start, end = ends(path, frame)
     return ratio(end, start)
 
@@ -224,7 +224,7 @@ def _past_zero_error(deepest: Sequence[Row]) -> Claim:
 
 
 def _along_depth(by_level: Mapping[str, Sequence[Row]], frame: str) -> list[Claim]:
-    """The classifier's input, the average of the last block's map, against the blocks before."""
+    """Claim the order along depth: the averaged map of the last block against the blocks before."""
     nc1, near = ({n: ends(path, key)[1] for n, path in by_level.items()} for key in ("nc1", frame))
     shares = {name: kept(path, frame) for name, path in by_level.items()}
     shallow = list(by_level)[:-2]
@@ -302,7 +302,7 @@ def _listed(by_level: Mapping[str, float]) -> str:
 
 
 def _frames(config: XUFMNetwork, rows: Sequence[Row], data: str) -> Claim:
-    """Which frame under which loss: the remark after theorem 4.1, which is on free features."""
+    """Claim which frame each loss leads to: the remark after theorem 4.1 on free features."""
     paths: dict[str, list[Row]] = {
         run.loss: history(rows, name, layer=HEAD_INPUT)
         for name, run in config.runs.items()
@@ -324,7 +324,7 @@ def _data_sets(config: XUFMNetwork) -> list[str]:
 
 
 def drawings(config: XUFMNetwork, rows: Sequence[Row]) -> list[Drawing]:
-    """A figure for each data set, a row a loss; and the two-level models to compare with."""
+    """Draw a figure for each data set, a row a loss, and the two-level models to compare with."""
     found = []
     names = dict(zip(_data_sets(config), ("fig-5", "fig-10"), strict=False))
     for data in _data_sets(config):

@@ -64,7 +64,7 @@ class XUFMConfig(BaseModel):
 
 
 def parts(config: XUFMConfig) -> list[Part]:
-    """A descent for each setting, without and with a bias; then the sweep of the bias decay."""
+    """Return a descent for each setting, without and with a bias, then the sweep of bias decays."""
     found = []
     for setting, bias_decay in _runs(config):
         steps = (config.first_steps, config.second_steps)[setting]
@@ -87,12 +87,12 @@ def _descent(problem: UFM, record: Sequence[int], seed: int) -> Part:
 
 
 def part_name(num_classes: int, bias_decay: float | None) -> str:
-    """Of the descent with so many classes, without or with a free bias."""
+    """Return the name of the descent with this many classes, without or with a free bias."""
     return f"K = {num_classes}, {'no bias' if bias_decay is None else 'free bias'}"
 
 
 def _sweep(config: XUFMConfig) -> Iterator[Row]:
-    """The minimiser found from a random start at every decay of the bias."""
+    """Yield the minimiser reached from a random start at every decay of the bias."""
     generator = torch.Generator().manual_seed(config.seed)
     for bias_decay in config.bias_decays:
         problem = UFM(*SIZES[0], bias_decay)
@@ -222,7 +222,7 @@ _SHAPES = {
 
 
 def _stated(bias_decay: float) -> tuple[float, float]:
-    """The closed form's minimum and share of the mean, in the first setting."""
+    """Return the closed form's minimum and share of the mean, in the first setting."""
     problem = UFM(*SIZES[0], bias_decay)
     best = problem.minimiser()
     return best.objective, ufm.mean_share(problem, best.point)

@@ -1,1 +1,1 @@
-"""How collapse comes about in time: flows on the central path, and their closed forms."""
+"""Dynamics of collapse: flows on the central path, and their closed forms."""

@@ -20,7 +20,7 @@ class _Solved:
     r"""The least-squares problem in contrasts $E$ of the classes, which sum to zero.
 
     Attributes:
-        parts: Of the features.
+        parts: Split of the features into class means and the rest.
         weight: $E^\top W_{LS}$.
         missed: $E^\top(I-W_{LS}\tilde M)E$ as
             $(I+\frac1KE^\top\tilde M^\top\Sigma_W^{-1}\tilde ME)^{-1}$, which stays accurate where

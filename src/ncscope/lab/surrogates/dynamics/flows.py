@@ -56,7 +56,7 @@ def flow(
         start: Renormalised features.
         num_classes: K.
         times: When to look, ascending, 0 or later.
-        tolerance: Of a step, relative to each entry or to the largest.
+        tolerance: Error allowed in a step, relative to each entry or to the largest.
 
     Yields:
         Time and features.
@@ -83,12 +83,12 @@ def integrated(
     In $s$ a growth like a power of t is even, and decades cost the same.
 
     Args:
-        derivative: Of the state.
+        derivative: Derivative of the state.
         start: State at time 0.
         times: When to look, ascending, 0 or later.
         unit: The time in which the first changes happen.
-        tolerance: Of a step, relative to each entry or to the largest.
-        jacobian: Of the derivative; by differences, where it is needed, if None.
+        tolerance: Error allowed in a step, relative to each entry or to the largest.
+        jacobian: Jacobian of the derivative; None for differences, where a Jacobian is needed.
 
     Yields:
         Time and state.
@@ -132,7 +132,7 @@ def renormalised_descent(
         start: Renormalised features.
         num_classes: K.
         rate: $\eta$.
-        steps: How many.
+        steps: Number of steps.
 
     Yields:
         The features after each step.

@@ -1,4 +1,4 @@
-r"""How the singular values of the signal-to-noise matrix grow, in closed form.
+r"""Growth of the singular values of the signal-to-noise matrix, in closed form.
 
 Each $\omega_j$ moves by itself, at a rate $\dot\omega=\omega/\sum_pc_p\omega^p$. Hence
 $c_0\log\omega+\sum_{p>0}\frac{c_p}p\omega^p=a_j+t$, and
@@ -21,7 +21,7 @@ class Law:
     r"""A law of growth.
 
     Attributes:
-        name: Of the flow.
+        name: Name of the flow.
         coefficients: $c_p$ by p; all positive, p = 0 among them.
     """
 
@@ -30,7 +30,7 @@ class Law:
 
     @property
     def exponent(self) -> float:
-        r"""Of the growth in the end: $\omega\approx  t^{1/p}$."""
+        r"""Return the exponent of the growth in the end: $\omega\approx  t^{1/p}$."""
         return 1 / max(self.coefficients)
 
     def rate(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
@@ -67,7 +67,7 @@ class Law:
         return omega * growth.exp()
 
     def _growth(self, start: Tensor, time: Tensor) -> Tensor:
-        """The root by Newton's method, kept within what single terms allow."""
+        """Solve for the root by Newton's method, kept within what single terms allow."""
         share = 1 / len(self.coefficients)
         low, high = self._single_terms(start, share * time), self._single_terms(start, time)
         here = high
@@ -84,7 +84,7 @@ class Law:
         return here
 
     def _single_terms(self, start: Tensor, time: Tensor) -> Tensor:
-        """The least growth at which one of the terms alone takes the time."""
+        """Return the least growth at which one of the terms alone takes the time."""
         grown = [
             time / c if p == 0 else torch.log1p(p * time / (c * start**p)) / p
             for p, c in self.coefficients.items()
@@ -102,7 +102,7 @@ class Law:
 
 
 def projected_law(num_classes: int, per_class: int) -> Law:
-    r"""Of the orthogonally projected gradient: $\dot\omega=\frac{\omega}{n(K+\omega^2)^2}$.
+    r"""Return the orthogonally projected law: $\dot\omega=\frac{\omega}{n(K+\omega^2)^2}$.
 
     $n(K^2\log\omega+K\omega^2+\frac14\omega^4)=a+t$ and $\omega\approx (4t/n)^{1/4}$.
     Source: MSE (9), (27).
@@ -121,7 +121,7 @@ def projected_law(num_classes: int, per_class: int) -> Law:
 
 
 def renormalised_law(num_classes: int, per_class: int) -> Law:
-    r"""Of gradient steps, each renormalised: $\dot\omega=\frac{\omega}{nK(K+\omega^2)}$.
+    r"""Return the law of renormalised gradient steps: $\dot\omega=\frac{\omega}{nK(K+\omega^2)}$.
 
     $n(K^2\log\omega+\frac K2\omega^2)=a+t$ and $\omega\approx (2t/(nK))^{1/2}$.
     Source: ours; the flow of MSE D.1.

@@ -81,7 +81,7 @@ def oblique_adjoint(
 def _correction(
     features: Float[Tensor, "d n"], direction: Float[Tensor, "d n"], num_classes: int
 ) -> Float[Tensor, "d d"]:
-    """The symmetric S whose motion SX changes the covariance as the direction does."""
+    """Return the symmetric S whose motion SX changes the covariance as the direction does."""
     change = constraint_derivative(features, direction, num_classes)
     values, vectors = torch.linalg.eigh(split(features, num_classes).covariance)
     turned = vectors.mT @ change @ vectors / (values[:, None] + values)

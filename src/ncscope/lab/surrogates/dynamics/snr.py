@@ -22,7 +22,7 @@ class Split:
     Attributes:
         mean: Global mean $\mu_G$.
         classes: Class means less the global mean, $\tilde M$.
-        within: What is left in each class, $H_W$.
+        within: Deviation of each sample from its class mean, $H_W$.
     """
 
     mean: Float[Tensor, " d"]
@@ -118,7 +118,7 @@ def snr_matrix(features: Float[Tensor, "_d _n"], num_classes: int) -> Float[Tens
 
 
 def aligned(matrix: Float[Tensor, "_d _k"]) -> Aligned:
-    """The decomposition of a signal-to-noise matrix (MSE definition 2).
+    """Decompose a signal-to-noise matrix (MSE definition 2).
 
     Singular vectors of repeated values are one choice of many. The one value that is zero because
     columns sum to zero is left out.
@@ -129,7 +129,7 @@ def aligned(matrix: Float[Tensor, "_d _k"]) -> Aligned:
 
 
 def spectral_loss(values: Float[Tensor, " m"], num_classes: int) -> SpectralLoss:
-    r"""The loss on the central path, from singular values.
+    r"""Compute the loss on the central path from singular values.
 
     $\mathcal L_{NC1}=\frac12\sum_j\frac{\omega_j^2}{(K+\omega_j^2)^2}$ and
     $\mathcal L_{NC2/3}=\frac1{2K}\sum_j\frac{K^2}{(K+\omega_j^2)^2}$.

@@ -32,7 +32,7 @@ class State:
 
 @dataclass(frozen=True)
 class Distance:
-    r"""How far a classifier is from the least-squares one of its features.
+    r"""Distance of a classifier from the least-squares classifier of its features.
 
     Attributes:
         loss: $\mathcal L$ without weight decay.
@@ -65,7 +65,7 @@ def descent_direction(state: State) -> State:
 
 
 def distance(state: State) -> Distance:
-    """Of a state from the central path, by loss and by classifier."""
+    """Measure the distance of a state from the central path, by loss and by classifier."""
     k = len(state.weight)
     reached, least = float(loss(state)), float(least_squares_loss(state.features, k))
     if reached < _ROUNDING:
@@ -84,9 +84,9 @@ def unrestricted_flow(
     at most in the place of dN, and no approximation.
 
     Args:
-        start: Where to begin; on the central path with the classifier `least_squares`.
+        start: Initial state; with the classifier `least_squares` it is on the central path.
         times: When to look, ascending, 0 or later.
-        tolerance: Of a step, relative to each entry or to the largest.
+        tolerance: Error allowed in a step, relative to each entry or to the largest.
 
     Yields:
         Time and state. $W^\top W-HH^\top$ stays as it was.

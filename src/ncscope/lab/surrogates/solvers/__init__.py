@@ -1,1 +1,1 @@
-"""How a surrogate model is minimised: the papers' plain descent, and a fast way."""
+"""Minimisers of surrogate models: the papers' plain descent, and a fast solver."""

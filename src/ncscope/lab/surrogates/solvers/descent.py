@@ -11,11 +11,11 @@ from ncscope.lab.surrogates.problem import Point, Problem
 def gradient_descent(
     problem: Problem, start: Point, rate: float, record: Collection[int]
 ) -> Iterator[tuple[int, Point]]:
-    r"""Steps of $-\eta\nabla f$, handing over the point at chosen ones.
+    r"""Step by $-\eta\nabla f$, and yield the point at chosen steps.
 
     Args:
-        problem: What to minimise.
-        start: Where to begin; left as it is.
+        problem: Problem to minimise.
+        start: Initial point, not modified.
         rate: Step size $\eta$.
         record: Steps at which to hand over, 0 being the start; the last one ends the descent.
 
@@ -44,7 +44,7 @@ _BEYOND_RETURN = 1e50
 
 @torch.no_grad()
 def _descend(problem: Problem, point: Point, rate: float, steps: int) -> None:
-    """Steps in place. No generator holds the switch of autograd, which its caller would see."""
+    """Step in place. No generator holds the switch of autograd, which its caller would see."""
     for _ in range(steps):
         for part, slope in zip(point, problem.gradient(point), strict=True):
             part.sub_(slope, alpha=rate)

@@ -17,13 +17,13 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Found:
-    """Where a solver stopped.
+    """Point at which a solver stopped.
 
     Attributes:
         point: The point.
         objective: Its objective.
         gradient_norm: Euclidean norm of the gradient there.
-        evaluations: How often objective and gradient were computed.
+        evaluations: Number of evaluations of objective and gradient.
     """
 
     point: Point
@@ -39,8 +39,8 @@ def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> Found:
     the rounding; Newton steps, which only look at the gradient, go on from there.
 
     Args:
-        problem: What to minimise.
-        start: Where to begin.
+        problem: Problem to minimise.
+        start: Initial point.
         limit: The most iterations of BFGS. If they do not suffice, no Newton step follows.
 
     Returns:
@@ -88,7 +88,7 @@ _MOST_STEPS, _ROUNDING = 10, 1e-12
 
 
 def _newton_step(evaluate: _Evaluate, flat: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """The least step that makes the linearised gradient vanish, by MINRES.
+    """Return the least step that makes the linearised gradient vanish, by MINRES.
 
     Symmetries make the Hessian singular; MINRES needs only that the gradient is in its range.
     Differences of gradients stand for its products.

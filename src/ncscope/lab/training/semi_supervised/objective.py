@@ -26,10 +26,10 @@ def few_labels_objective(
     processes the fairness and the information terms are those of each one's share of the batch.
 
     Args:
-        settings: Of the run.
+        settings: Settings of the run.
         trust: Decides on pseudo-labels, and remembers.
-        num_classes: Of the data.
-        device: Where it runs.
+        num_classes: Number of classes of the data.
+        device: Device of the run.
     """
     if settings.method == "supervised":
         return objective(settings, num_classes, device)

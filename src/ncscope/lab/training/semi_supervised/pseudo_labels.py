@@ -23,7 +23,7 @@ _BATCH = 256
 
 
 def pseudo_label_row(bench: Bench, images: Images, trust: Trust) -> Row:
-    """The pseudo-labels of unlabelled images without augmentation, by the network in training.
+    """Measure the training network's pseudo-labels of unlabelled images without augmentation.
 
     Args:
         bench: The run.

@@ -31,10 +31,10 @@ class FewLabelsBench:
     """A run laid out.
 
     Attributes:
-        settings: Of the run.
+        settings: Settings of the run.
         bench: Its data, of which the training images are the labelled ones; its learner.
         unlabelled: The images to train on without labels.
-        trust: What decides on pseudo-labels.
+        trust: Rule that decides which pseudo-labels to trust.
     """
 
     settings: FewLabels
@@ -44,11 +44,11 @@ class FewLabelsBench:
 
 
 def few_labels_prepared(settings: FewLabels, work: Work) -> FewLabelsBench:
-    """Data loaded, labelled images chosen, network built, nothing trained.
+    """Load data, choose labelled images, build the network; train nothing.
 
     Args:
-        settings: Of the run.
-        work: Where data are, and what to train on.
+        settings: Settings of the run.
+        work: Resources of the run: data folder and accelerator.
 
     Raises:
         InputError: As `prepared`; or if the classes cannot have equally many labels.
@@ -66,8 +66,8 @@ def few_labels_rows(settings: FewLabels, work: Work) -> Iterator[Row]:
     """Train, measuring held-out images and pseudo-labels at the epochs that are due.
 
     Args:
-        settings: Of the run.
-        work: Where and with what; see `resumable_rows`.
+        settings: Settings of the run.
+        work: Resources of the run; see `resumable_rows`.
 
     Yields:
         At a measured epoch a row of the moving average on held-out images, and, if unlabelled
@@ -103,13 +103,13 @@ def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Row]:
 
 
 def looked_at(run: FewLabelsBench) -> Images:
-    """The unlabelled images whose pseudo-labels rows are of.
+    """Return the unlabelled images whose pseudo-labels are measured.
 
     Where only some are wanted, random ones: their labels, of which most may be unknown, decide
     nothing.
 
     Args:
-        run: Of which.
+        run: Run that trains on the images.
 
     Raises:
         InputError: If more are wanted than there are.

@@ -62,7 +62,7 @@ class FewLabels(Training):
 
     @model_validator(mode="after")
     def _nothing_is_ignored(self) -> "FewLabels":
-        """Views are the augmentation; with unlabelled images the labelled loss is the papers'."""
+        """Check that views are the augmentation, and that the labelled loss is the papers'."""
         idle = ["augmentation"]
         if self.method != "supervised":
             idle += ["loss", "label_smoothing", "temperature", "mixing"]

@@ -18,9 +18,9 @@ class StreamBatches(Sampler[list[Draw]]):
 
     Args:
         count: Number of samples.
-        batch_size: Of the global batch; any.
+        batch_size: Size of the global batch.
         steps: Batches in an epoch.
-        seed: Of the orders, and of the augmentation.
+        seed: Seed of the orders and of the augmentation.
         rank: This process's number, from 0.
         world: Number of processes.
 
@@ -52,7 +52,7 @@ class StreamBatches(Sampler[list[Draw]]):
 
         Args:
             epoch: From 0.
-            step: Of the epoch, from 0: how many are done already.
+            step: Step of the epoch: the number of steps already done.
         """
         self._epoch, self._step = epoch, step
 

@@ -1,4 +1,4 @@
-"""Which pseudo-labels are trusted: by a constant threshold, or FreeMatch's adaptive ones."""
+"""Rules that decide which pseudo-labels to trust: a constant threshold, or FreeMatch's."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from ncscope.stats.distributed import sum_across_processes
 
 
 class PseudoLabels(NamedTuple):
-    """What a network says of weak views.
+    """Pseudo-labels of weak views.
 
     Attributes:
-        labels: Of each.
-        trusted: Which of them to train on.
+        labels: Most probable class of each view.
+        trusted: Mask of the pseudo-labels to train on.
     """
 
     labels: Int[Tensor, " n"]
@@ -28,10 +28,10 @@ class FixedThreshold(nn.Module):
     """FixMatch's: one confidence for all classes, at all times. It remembers nothing.
 
     Attributes:
-        thresholds: Of each class.
+        thresholds: Threshold of each class.
 
     Args:
-        num_classes: Of the data.
+        num_classes: Number of classes of the data.
         threshold: The least confidence that is trusted.
 
     Example:
@@ -100,7 +100,7 @@ class AdaptiveThresholds(nn.Module):
 
     @property
     def thresholds(self) -> Float[Tensor, " k"]:
-        """Of each class."""
+        """Return the threshold of each class."""
         return class_thresholds(self.confidence.clamp(*self._limits), self.probabilities)
 
     @torch.no_grad()
@@ -130,11 +130,11 @@ Trust = FixedThreshold | AdaptiveThresholds
 
 
 def trust(settings: FewLabels, num_classes: int) -> Trust:
-    """What decides which pseudo-labels are trusted, as the settings say, at its start.
+    """Return the rule that the settings ask for, in its initial state.
 
     Args:
-        settings: Of the run.
-        num_classes: Of the data.
+        settings: Settings of the run.
+        num_classes: Number of classes of the data.
     """
     if settings.method == "fixmatch":
         return FixedThreshold(num_classes, settings.threshold)

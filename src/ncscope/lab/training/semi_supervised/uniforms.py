@@ -22,7 +22,7 @@ def uniforms(keys: Sequence[Draw], count: int) -> Float[Tensor, "n count"]:
     for every image would take ten times as long as the warp that the numbers are for.
 
     Args:
-        keys: Of the images.
+        keys: Keys of the images.
         count: Numbers for each.
 
     Example:

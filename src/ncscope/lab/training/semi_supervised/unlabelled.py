@@ -13,14 +13,14 @@ UNKNOWN = -1
 
 
 def unlabelled(data: ImageData, folder: Path, download: bool) -> Images:
-    """The images to train on without labels: all training images, the labelled ones among them.
+    """Load the images to train on without labels: all training images, labelled ones included.
 
     STL-10 has 100,000 more, of which nobody knows the labels.
 
     Args:
         data: The whole set, before labelled images are chosen from it.
-        folder: Where the files of stored sets are, or go.
-        download: Whether missing files may be fetched.
+        folder: Folder of the files of stored sets.
+        download: Fetch missing files if True.
 
     Raises:
         InputError: If files are missing or broken.

@@ -53,7 +53,7 @@ class Views(Dataset[tuple[Tensor, ...]]):
     Args:
         images: The set.
         kind: See the module.
-        strengths: Of the views.
+        strengths: Strength of each view.
 
     Raises:
         InputError: Images that are photographs of all sizes.
@@ -75,11 +75,11 @@ class Views(Dataset[tuple[Tensor, ...]]):
         return len(self._images)
 
     def __getitem__(self, key: Draw) -> tuple[Tensor, ...]:
-        """The views of one image, channels before rows before columns."""
+        """Return the views of one image, channels before rows before columns."""
         return tuple(batch[0] for batch in self.__getitems__([key]))
 
     def __getitems__(self, keys: Sequence[Draw]) -> tuple[Tensor, ...]:
-        """The views of a batch of images, a tensor for each strength."""
+        """Return the views of a batch of images, a tensor for each strength."""
         if self._kind == "warp":
             return self._warped(keys)
         views = [self._augmented(key) for key in keys]
@@ -107,7 +107,7 @@ def view_loader(
     """Batches of views; ``batches.begin(epoch, step)`` says which come next.
 
     Args:
-        views: Of a set.
+        views: Views of a set of images.
         batches: Its order.
         workers: Processes that read ahead; 0 reads in this one.
     """
@@ -122,7 +122,7 @@ def view_loader(
 
 
 def _whole(batch: Any) -> Any:
-    """A batch, which is one as it comes from the set."""
+    """Return a batch that comes whole from the set."""
     return batch
 
 
@@ -130,17 +130,17 @@ class LabelledViews(Views):
     """Views of labelled images: a batch of them ends with the labels."""
 
     def __getitems__(self, keys: Sequence[Draw]) -> tuple[Tensor, ...]:
-        """The views of a batch of images, a tensor for each strength, and the labels."""
+        """Return the views of a batch of images, a tensor for each strength, and the labels."""
         labels = self._images.labels[torch.tensor([key.image for key in keys])]
         return (*super().__getitems__(keys), labels)
 
 
 @dataclass(frozen=True)
 class Warp:
-    """How far a warp may go, each way.
+    """Largest warp in each direction.
 
     Attributes:
-        degrees: Of rotation.
+        degrees: Largest rotation in degrees.
         shear: Tangent of the angle.
         zoom: Share by which the image grows or shrinks.
         shift: Share of the side.
@@ -168,7 +168,7 @@ def warp(pixels: Batch, most: Warp, numbers: Float[Tensor, "n 9"]) -> Batch:
 
     Args:
         pixels: Black is 0, and what comes in from outside is black.
-        most: How far to go.
+        most: Largest warp.
         numbers: In [0, 1), a row an image: rotation, shear, zoom, shift across and down,
             brightness, the square's centre across and down, and its side.
 
@@ -204,7 +204,7 @@ def _squares(
     down: Float[Tensor, " n"],
     share: Float[Tensor, " n"],
 ) -> Tensor:
-    """Where each image's square is."""
+    """Mark each image's square."""
     centres = torch.arange(side) + 0.5
     half = (most * share * side / 2)[:, None]
     columns, rows = ((centres - side * at[:, None]).abs() < half for at in (across, down))
@@ -237,7 +237,7 @@ def _any_magnitude() -> v2.Transform:
 
 
 def cutout(picture: UInt8[Tensor, "c h w"]) -> UInt8[Tensor, "c h w"]:
-    """A grey square, its side up to half the image's, its centre anywhere in it.
+    """Cover a random grey square, its side up to half the image's, its centre anywhere.
 
     Source: DeVries and Taylor 2017, as FixMatch B.2 uses it.
 
