@@ -35,7 +35,7 @@ class Entry:
     Attributes:
         read: From a folder, the consent to download into it, and a seed.
         native: Height and width of its images; None for photographs of all sizes.
-        mirrored: Whether a mirrored image keeps its label.
+        mirrored: A mirrored image keeps its label if True.
         policy: AutoAugment's, found on the nearest kind of images.
         statistics: Mean and deviation by channel of the training pixels from 0 to 1; None where
             they depend on the seed.
@@ -131,18 +131,18 @@ def load(
     normalisation: Literal["own", "imagenet"] = "own",
     seed: int = 0,
 ) -> ImageData:
-    """A data set by name, with its preprocessing.
+    """Load a data set by name, with its preprocessing.
 
     Args:
         name: One of ``CATALOGUE``.
-        folder: Where the files of stored sets are, or go.
-        download: Whether files that are missing may be fetched from the internet.
-        augmentation: Of the training images when they are trained on: see `Preprocessing`.
+        folder: Folder of the files of stored sets.
+        download: Fetch missing files from the internet if True.
+        augmentation: Augmentation of the training images in training: see `Preprocessing`.
         size: Height and width of the network's input. Smaller images are padded, photographs
             cropped. By default images keep theirs, and photographs are cropped to 224.
         normalisation: By the channels of the set's own training images, or of ImageNet's as VCI
             does for all its sets.
-        seed: Of generated sets, and of the halves of ``digits``; stored sets need none.
+        seed: Seed of generated sets, and of the halves of ``digits``; stored sets need none.
 
     Raises:
         InputError: A name that is not known; files that are missing or broken, with what to do;

@@ -22,13 +22,13 @@ class Split(NamedTuple):
 
 
 def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Split:
-    """The 1,797 images of 8 x 8 pixels, centred and scaled as the training set's pixels ask.
+    """Load the 1,797 images of 8 x 8 pixels, centred and scaled by the training set's pixels.
 
     All pixels share one mean and one deviation, so that an image stays an image.
 
     Args:
         test_share: Share of each class held out.
-        seed: Which samples those are.
+        seed: Seed of the choice of test samples.
         deviation: Standard deviation of the training pixels after scaling.
 
     Returns:
@@ -48,11 +48,11 @@ def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Sp
 
 
 def digit_pixels(test_share: float = 0.2, seed: int = 0) -> PixelSplit:
-    """The same images and halves as 8-bit pixels, for the pipeline of the other data sets.
+    """Load the same images and halves as 8-bit pixels, for the pipeline of the other data sets.
 
     Args:
         test_share: Share of each class held out.
-        seed: Which samples those are.
+        seed: Seed of the choice of test samples.
 
     Example:
         >>> digit_pixels().train.images.shape

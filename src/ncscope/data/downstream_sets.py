@@ -32,7 +32,7 @@ _SPLIT_SEED = 0
 
 
 def seen_as(data: ImageData, pretraining: ImageData) -> ImageData:
-    """A set's images as a network that was trained on another is to see them.
+    """Return a set's images as a network that was trained on another set is to see them.
 
     Grey or coloured, and normalised by channel, as the other's are; images of one size enlarged
     to the network's input instead of padded, photographs resized and cropped at the centre.
@@ -118,7 +118,7 @@ def read_cars(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_dtd(folder: Path, download: bool) -> PictureSplit:
-    """Describable Textures, 47 kinds, from ``dtd/dtd``; the first of its ten partitions."""
+    """Read Describable Textures, 47 kinds, from ``dtd/dtd``; the first of its ten partitions."""
     parts = ("train", "test", "val")
     base = folder / "dtd" / "dtd"
     files = [base / "labels" / f"{part}1.txt" for part in parts]
@@ -181,7 +181,7 @@ def read_sun397(folder: Path, download: bool) -> PictureSplit:
 
 
 def _listed(name: str, parts: Sequence[Any]) -> PictureSplit:
-    """What torchvision has listed: training and held-out images, and perhaps validation ones."""
+    """Return what torchvision has listed: training, held-out and perhaps validation images."""
     return PictureSplit(*(_photographs(name, part._image_files, part._labels) for part in parts))
 
 

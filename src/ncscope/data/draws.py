@@ -12,7 +12,7 @@ class Draw(NamedTuple):
     """One use of one image in training; all that is random about it follows from these numbers.
 
     Attributes:
-        seed: Of the run.
+        seed: Seed of the run.
         epoch: Counted from 0.
         image: Index in the data set.
     """
@@ -23,7 +23,7 @@ class Draw(NamedTuple):
 
 
 def stream_seed(*numbers: int) -> int:
-    """A seed of 32 bits, which is all that torch's CPU generator uses, from any integers.
+    """Return a seed of 32 bits, which is all that torch's CPU generator uses, from any integers.
 
     Example:
         >>> stream_seed(0, 1) == stream_seed(0, 1), stream_seed(0, 1) == stream_seed(1, 0)
@@ -34,7 +34,7 @@ def stream_seed(*numbers: int) -> int:
 
 
 def generator(*numbers: int) -> torch.Generator:
-    """A new CPU generator, seeded by the numbers.
+    """Return a new CPU generator, seeded by the numbers.
 
     Example:
         >>> bool(torch.rand((), generator=generator(3)) == torch.rand((), generator=generator(3)))

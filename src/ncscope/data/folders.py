@@ -25,10 +25,10 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def splits_of(folder: Path) -> list[Split]:
-    """The splits that have a subfolder of their own; none where the classes lie in the folder.
+    """Return the splits with a subfolder of their own; none where the classes lie in the folder.
 
     Args:
-        folder: As of `read_folder`.
+        folder: Folder, as in `read_folder`.
     """
     return list(_subfolders(folder))
 
@@ -37,21 +37,21 @@ def class_names(folder: Path) -> list[str]:
     """Names of the classes of all splits, in the order of their numbers.
 
     Args:
-        folder: As of `read_folder`.
+        folder: Folder, as in `read_folder`.
     """
     parts = _subfolders(folder).values() or [folder]
     return sorted({each.name for part in parts for each in part.iterdir() if each.is_dir()})
 
 
 def read_folder(folder: Path, split: Split) -> Images:
-    """The images of a split, resized and normalised as ImageNet's are.
+    """Read the images of a split, resized and normalised as ImageNet's are.
 
     Args:
         folder: It holds ``train``, ``test`` and ``val`` with a folder for each class, or these
             class folders themselves, which are then every split. Without ``test``, what is in
             ``val`` are the test images, else the validation images. Classes are numbered in the
             order of their names, those that only another split has among them.
-        split: Which of them.
+        split: Split to read.
 
     Raises:
         InputError: There is no such folder, no split of that name, or a class without images.

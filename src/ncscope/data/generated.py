@@ -62,7 +62,7 @@ def warped_digits(
         test_per_class: Held-out images of each.
         noise: Standard deviation of the pixels' noise, ink being 1.
         digits: The classes, numbered from 0 in this order.
-        seed: Of everything random.
+        seed: Seed of all draws.
 
     Example:
         >>> warped_digits(5, 2).train.images.shape
@@ -104,7 +104,7 @@ def patterns(
         test_per_class: Held-out images of each.
         clutter: $\beta$.
         noise: $\sigma$.
-        seed: Of everything random, the classes' patterns included.
+        seed: Seed of all draws, the classes' patterns included.
 
     Example:
         >>> patterns(3, 5, 2).test.labels.tolist()
@@ -128,7 +128,7 @@ def patterns(
 def _originals(
     classes: Int[Tensor, " m"], half: int, per_class: int, seed: int
 ) -> Int[Tensor, " n"]:
-    """Which digits a half is made from, class by class, each about as often."""
+    """Choose the digits that a half is made from, class by class, each about as often."""
     draws = generator(seed, 0)
     chosen = []
     for label in range(int(classes.max()) + 1):
@@ -158,7 +158,7 @@ def _worn(
 
 
 def _affine(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 3"]:
-    """Turns by up to 25 degrees, shears by 0.3, scales by 0.8 to 1.25, shifts by an eighth."""
+    """Draw turns by up to 25 degrees, shears by 0.3, scales by 0.8 to 1.25, shifts by an eighth."""
 
     def uniform(limit: float) -> Float[Tensor, " n"]:
         return limit * (2 * torch.rand(count, generator=draws) - 1)

@@ -25,19 +25,19 @@ class LabelledPictures:
 
     Attributes:
         pictures: All in memory, or what reads the one at an index.
-        labels: Of all, known without reading any picture.
+        labels: Labels of all pictures, known without reading any picture.
     """
 
     pictures: UInt8[Tensor, "n c h w"] | Callable[[int], Picture]
     labels: Int[Tensor, " n"]
 
     def picture(self, index: int) -> Picture:
-        """The one at an index."""
+        """Return the picture at an index."""
         source = self.pictures
         return source[index] if isinstance(source, Tensor) else source(index)
 
     def coloured(self, channels: int) -> "LabelledPictures":
-        """The same images in one channel, their luma, or in three.
+        """Return the same images in one channel, their luma, or in three.
 
         Args:
             channels: 1 or 3.
@@ -56,7 +56,7 @@ class Images(Dataset[Sample]):
 
     Args:
         pictures: Before preprocessing.
-        preprocessing: Of the pictures.
+        preprocessing: Preprocessing of the pictures.
     """
 
     def __init__(self, pictures: LabelledPictures, preprocessing: Preprocessing) -> None:
@@ -68,7 +68,7 @@ class Images(Dataset[Sample]):
         return len(self.labels)
 
     def __getitem__(self, key: int | Draw) -> Sample:
-        """The image, channels before rows before columns, and its label."""
+        """Return the image, channels before rows before columns, and its label."""
         index = key.image if isinstance(key, Draw) else key
         picture, label = self.picture(index), int(self.labels[index])
         if not isinstance(key, Draw) or not self.preprocessing.random:
@@ -77,14 +77,14 @@ class Images(Dataset[Sample]):
             return self.preprocessing.trained(picture), label
 
     def picture(self, index: int) -> Picture:
-        """The one at an index, before preprocessing."""
+        """Return the picture at an index, before preprocessing."""
         return self._pictures.picture(self._place(index))
 
     def _place(self, index: int) -> int:
         return index if self._positions is None else int(self._positions[index])
 
     def __getitems__(self, keys: Sequence[int | Draw]) -> list[Sample]:
-        """A batch of items, many times faster where all is in memory and nothing is random."""
+        """Return a batch of items, many times faster where all is in memory and nothing is random."""
         pixels = self._pictures.pictures
         drawn = self.preprocessing.random and isinstance(keys[0], Draw)
         if drawn or not isinstance(pixels, Tensor):
@@ -95,18 +95,18 @@ class Images(Dataset[Sample]):
         return list(zip(batch, self.labels[indices].tolist(), strict=True))
 
     def subset(self, indices: Int[Tensor, " m"]) -> "Images":
-        """The images at these indices, numbered anew."""
+        """Return the images at these indices, numbered anew."""
         chosen = Images(self._pictures, self.preprocessing)
         chosen.labels = self.labels[indices]
         chosen._positions = indices if self._positions is None else self._positions[indices]
         return chosen
 
     def balanced(self, size: int, seed: int = 0) -> "Images":
-        """As many images of each class as far as possible: see `balanced_subset`."""
+        """Choose as many images of each class as possible: see `balanced_subset`."""
         return self.subset(balanced_subset(self.labels, size, seed))
 
     def through(self, preprocessing: Preprocessing) -> "Images":
-        """The same images, grey or coloured as the preprocessing needs them, under it."""
+        """Return the same images under other preprocessing, grey or coloured as it needs them."""
         pictures = self._pictures.coloured(len(preprocessing.traits.mean))
         changed = Images(pictures, preprocessing)
         changed.labels, changed._positions = self.labels, self._positions
@@ -132,7 +132,7 @@ class ImageData:
     """A data set ready for training.
 
     Attributes:
-        name: As in the catalogue.
+        name: Name in the catalogue.
         train: Training images.
         test: Held-out images.
         num_classes: Number of classes.
@@ -150,13 +150,13 @@ class ImageData:
     measure: AccuracyMeasure = "top-1"
 
     def balanced(self, size: int, seed: int) -> "ImageData":
-        """The same set with fewer training images, equally many of each class.
+        """Return the same set with fewer training images, equally many of each class.
 
         The pixels' statistics stay those of the whole training set.
 
         Args:
             size: Training images in all.
-            seed: Of the choice.
+            seed: Seed of the choice.
 
         Raises:
             InputError: If the size is no multiple of the number of classes, or the smallest

@@ -41,7 +41,7 @@ def measuring_loader(
 
     Args:
         images: To measure.
-        batch_size: Of this process.
+        batch_size: Batch size of this process.
         rank: This process's number, from 0.
         world: Number of processes.
         workers: Processes that read ahead; 0 reads in this one.

@@ -1,4 +1,4 @@
-"""Which samples a step sees: a function of seed, epoch and step, for any number of processes."""
+"""Samples of each step: a function of seed, epoch and step, for any number of processes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ _EPOCH, _SUBSET = 0, 1  # what a random order is for
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
-    """A random order of all samples, another one each epoch.
+    """Draw a random order of all samples, another one each epoch.
 
     Example:
         >>> epoch_order(5, seed=0, epoch=3).sort().values.tolist()
@@ -32,8 +32,8 @@ class EpochBatches(Sampler[list[Draw]]):
 
     Args:
         count: Number of samples.
-        batch_size: Of the global batch.
-        seed: Of the orders, and of the augmentation.
+        batch_size: Size of the global batch.
+        seed: Seed of the orders and of the augmentation.
         rank: This process's number, from 0.
         world: Number of processes.
 
@@ -73,7 +73,7 @@ class EpochBatches(Sampler[list[Draw]]):
 
         Args:
             epoch: From 0.
-            step: Of the epoch, from 0: how many are done already.
+            step: Step of the epoch: the number of steps already done.
         """
         self._epoch, self._step = epoch, step
 
@@ -90,7 +90,7 @@ class EpochBatches(Sampler[list[Draw]]):
 
 
 def process_share(count: int, rank: int, world: int) -> range:
-    """This process's run of the samples 0 to count - 1, of equal lengths up to one.
+    """Return this process's run of the samples 0 to count - 1, of equal lengths up to one.
 
     Example:
         >>> [process_share(7, rank, world=3) for rank in range(3)]
@@ -120,15 +120,15 @@ def check_shares(counts: Mapping[str, int], world: int) -> None:
 
 
 def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tensor, " size"]:
-    """Indices, ascending, of a random subset with as many of each class as far as possible.
+    """Draw indices, ascending, of a random subset with as many samples of each class as possible.
 
     Classes too small for an equal share are taken whole, and the others share the rest; where
     that does not divide, random ones of them give one more.
 
     Args:
-        labels: Of all samples.
-        size: Of the subset.
-        seed: Of the choice.
+        labels: Labels of all samples.
+        size: Size of the subset.
+        seed: Seed of the choice.
 
     Raises:
         InputError: A subset larger than the set, or empty.
@@ -151,7 +151,7 @@ def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tens
 
 
 def _quotas(available: Int[Tensor, " k"], size: int, draws: torch.Generator) -> Int[Tensor, " k"]:
-    """How many each class gives: the same level for all that reach it."""
+    """Return the number of samples of each class: the same level for all that reach it."""
     low, high = 0, size
     while low < high:
         level = (low + high + 1) // 2

@@ -24,16 +24,16 @@ Steps = Callable[[Picture], Picture]
 
 @dataclass(frozen=True)
 class Traits:
-    """What of a data set its preprocessing depends on.
+    """Properties of a data set that its preprocessing depends on.
 
     Attributes:
         size: Height and width of the network's input.
         native: Height and width of the set's images; None for photographs of all sizes.
-        mean: Of the training set's pixels from 0 to 1, by channel.
+        mean: Mean of the training set's pixels from 0 to 1, by channel.
         deviation: Their standard deviation, by channel.
-        mirrored: Whether a mirrored image keeps its label.
+        mirrored: A mirrored image keeps its label if True.
         policy: AutoAugment's policy found on the nearest kind of images.
-        resized: Whether images smaller than the input are enlarged to it instead of padded.
+        resized: Enlarge images smaller than the input if True; pad them if False.
     """
 
     size: int
@@ -67,8 +67,8 @@ class Preprocessing:
     its code base; erasing, VCI 6.1 for its vision transformers.
 
     Args:
-        traits: Of the data set.
-        augmentation: How images are changed in training.
+        traits: Properties of the data set.
+        augmentation: Change of the images in training.
 
     Raises:
         InputError: An augmentation that does not fit the data set.
@@ -85,11 +85,11 @@ class Preprocessing:
         self._erase = v2.RandomErasing(p=0.25, value="random") if erasing else None
 
     def measured(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
-        """The input without augmentation; of several at once where they are one tensor."""
+        """Return the input without augmentation; several at once if they are one tensor."""
         return self.normalised(self._unchanged(picture))
 
     def trained(self, picture: Picture) -> Float[Tensor, "c h w"]:
-        """The input with augmentation, drawn from torch's global generator."""
+        """Return the input with augmentation, drawn from torch's global generator."""
         image = self.normalised(self._changed(picture))
         return image if self._erase is None else self._erase(image)
 

@@ -151,7 +151,7 @@ def _read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
 
 @contextmanager
 def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
-    """A root that has the files unpacked: the folder itself, or a temporary copy of it."""
+    """Yield a root that has the files unpacked: the folder itself, or a temporary copy of it."""
     if not all(file.exists() for file in files) or all(file.suffix != ".gz" for file in files):
         yield folder
         return
@@ -172,10 +172,10 @@ def require(name: str, files: Sequence[Path], folder: Path, download: bool) -> N
     """Refuse to read a set of which a file is missing, unless it may be downloaded.
 
     Args:
-        name: Of the set.
-        files: What it cannot be read without.
-        folder: Of the data sets.
-        download: Whether it may be.
+        name: Name of the set.
+        files: Files that the set cannot be read without.
+        folder: Folder of the data sets.
+        download: Downloading is allowed if True.
 
     Raises:
         InputError: If one is missing and may not.
@@ -195,14 +195,14 @@ _LOCK = ".download.lock"
 
 @contextmanager
 def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
-    """What torchvision says of broken files, or of a download, as the user's error.
+    """Turn torchvision's errors of broken files, or of a download, into the user's error.
 
     Into one folder one process downloads at a time; whoever has waited finds the files there.
 
     Args:
-        name: Of the set.
-        folder: Of the data sets.
-        download: Whether it may be downloaded.
+        name: Name of the set.
+        folder: Folder of the data sets.
+        download: Downloading is allowed if True.
     """
     try:
         with _alone_in(folder) if download else nullcontext():

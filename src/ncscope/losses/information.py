@@ -195,6 +195,6 @@ def _of_batch(
 
 
 def _heads(classes: Int[Tensor, " n"], weight: Shaped[Tensor, "k p"]) -> Float[Tensor, "n p"]:
-    """The unit head of each sample; heads of absent classes may be anything."""
+    """Return the unit head of each sample; heads of absent classes may be anything."""
     present, position = torch.unique(classes, return_inverse=True)
     return unit_rows(weight[present], "weight", present)[position]

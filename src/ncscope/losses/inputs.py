@@ -1,4 +1,4 @@
-"""What every loss asks of its batch, checked once at the boundary."""
+"""Checks that every loss makes of its batch, once, at the boundary."""
 
 from functools import reduce
 
@@ -91,8 +91,8 @@ def unit_rows(
 
     Args:
         vectors: One vector a row, any real dtype.
-        name: What the rows are, for the error.
-        numbers: What to call the rows in the error; their position by default.
+        name: Description of the rows, for the error.
+        numbers: Numbers of the rows in the error; their positions by default.
 
     Returns:
         Rows of length 1, float64.
@@ -121,7 +121,7 @@ def nothing(*tensors: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
 
 
 def loss_dtype(*tensors: Shaped[Tensor, "..."]) -> torch.dtype:
-    """The dtype a loss of these inputs is returned in: the widest of theirs, at least float32."""
+    """Return the dtype of a loss of these inputs: the widest of theirs, at least float32."""
     return reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
 
 

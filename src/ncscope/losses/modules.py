@@ -46,7 +46,7 @@ class MutualInformationLoss(_WithParameters):
         weight: Shaped[Tensor, "k p"],
         selected: Bool[Tensor, " n"] | None = None,
     ) -> Float[Tensor, ""]:
-        """The term for one batch."""
+        """Compute the term for one batch."""
         return -self.strength * head_mutual_information(features, labels, weight, selected)
 
 
@@ -75,7 +75,7 @@ class EntropyDifferenceLoss(_WithParameters):
         weight: Shaped[Tensor, "k p"],
         selected: Bool[Tensor, " n"] | None = None,
     ) -> Float[Tensor, ""]:
-        """The term for one batch."""
+        """Compute the term for one batch."""
         return self.strength * head_entropy_difference(features, labels, weight, selected)
 
 
@@ -100,7 +100,7 @@ class WithinClassCosineLoss(_WithParameters):
     def forward(
         self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]
     ) -> Float[Tensor, ""]:
-        """The term for one batch."""
+        """Compute the term for one batch."""
         return self.strength * within_class_cosine(features, labels)
 
 
@@ -130,7 +130,7 @@ class FeatureAndClassifierDecay(_WithParameters):
         weight: Shaped[Tensor, "k d"],
         bias: Shaped[Tensor, " k"] | None = None,
     ) -> Float[Tensor, ""]:
-        """The term for one batch."""
+        """Compute the term for one batch."""
         return feature_and_classifier_decay(
             features,
             weight,
@@ -154,7 +154,7 @@ class SquaredErrorLoss(_WithParameters):
     def forward(
         self, logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]
     ) -> Float[Tensor, ""]:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         return squared_error(logits, labels)
 
 
@@ -180,7 +180,7 @@ class RescaledSquaredErrorLoss(_WithParameters):
     def forward(
         self, logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]
     ) -> Float[Tensor, ""]:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         return rescaled_squared_error(logits, labels, self.factor, self.target)
 
 
@@ -205,7 +205,7 @@ class TemperatureCrossEntropyLoss(_WithParameters):
     def forward(
         self, logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]
     ) -> Float[Tensor, ""]:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         return temperature_cross_entropy(logits, labels, self.temperature)
 
 
@@ -230,5 +230,5 @@ class SmoothedCrossEntropyLoss(_WithParameters):
     def forward(
         self, logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]
     ) -> Float[Tensor, ""]:
-        """The loss of one batch."""
+        """Compute the loss of one batch."""
         return smoothed_cross_entropy(logits, labels, self.smoothing)

@@ -55,7 +55,7 @@ def build(
     head: HeadKind = "linear",
     bias: bool = True,
 ) -> nn.Module:
-    """A network of the papers, or a small one of the same kind, initialised afresh.
+    """Build a network of the papers, or a small one of the same kind, initialised afresh.
 
     Weights come from torch's global generator.
 
@@ -67,7 +67,7 @@ def build(
             the stem, and VGGs the classifier, of networks for CIFAR.
         head: ``"linear"``, or ``"simplex"`` for `FixedSimplexHead`, a classifier that is not
             trained.
-        bias: Whether a linear head has a bias; a fixed one never has.
+        bias: Give a linear head a bias if True; a fixed head never has one.
 
     Returns:
         A network that returns logits; see `tapped_layers` for what to measure in it.
@@ -91,7 +91,7 @@ def build(
 
 
 def tapped_layers(model: nn.Module) -> list[str]:
-    """What to measure in a network besides the head's input: its blocks, or its poolings.
+    """Return the layers to measure besides the head's input: the blocks, or the poolings.
 
     Args:
         model: Any module.

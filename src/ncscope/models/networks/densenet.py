@@ -34,7 +34,7 @@ def densenet(
         growth: Channels that each layer adds.
         layers: Layers of each dense block.
         stem: Channels after the first convolution.
-        saves_memory: Whether concatenations are computed again for the backward pass.
+        saves_memory: Compute concatenations again for the backward pass if True.
 
     Example:
         >>> net = densenet(10, 1, 8, growth=8, layers=(3, 3), stem=16)
@@ -69,7 +69,7 @@ class PlainDenseLayer(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h w"]:
-        """The input with the new channels after its own."""
+        """Append the new channels to the input."""
         return torch.cat([x, self.new(x)], dim=1)
 
 
@@ -87,7 +87,7 @@ class PlainDenseBlock(nn.ModuleDict):
         super().__init__({f"layer{i + 1}": layer for i, layer in enumerate(chain)})
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h w"]:
-        """The input with the channels of every layer after its own."""
+        """Append the channels of every layer to the input."""
         for layer in self.values():
             x = layer(x)
         return x

@@ -19,8 +19,8 @@ class FixedSimplexHead(nn.Module):
     Args:
         in_features: Dimension d of the features, at least K - 1.
         num_classes: Number of classes K, at least 2.
-        generator: Of the frame's orientation, a random rotation: without one the frame would lie
-            along the first axes, and the other features would not be read.
+        generator: Generator of the frame's orientation, a random rotation: without one the frame
+            would lie along the first axes, and the other features would not be read.
 
     Raises:
         InputError: The frame does not fit into d dimensions, or K is below 2.

@@ -44,7 +44,7 @@ class ResidualNet(nn.Module):
         width: Dimension of every layer's features.
         depth: Number of residual blocks.
         num_classes: Number of classes.
-        bias: Whether the classifier has a bias; the other layers always have one.
+        bias: Give the classifier a bias if True; the other layers always have one.
 
     Raises:
         InputError: A size below 1.

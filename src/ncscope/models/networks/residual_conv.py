@@ -25,8 +25,8 @@ class Stage(nn.Module):
         in_channels: Channels of the input.
         channels: Channels of the output.
         blocks: Number of residual blocks.
-        stride: Of the entry.
-        norm: Whether there is batch normalisation; without, the entry has a bias.
+        stride: Stride of the entry.
+        norm: Normalise by batch if True; without, the entry has a bias.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Stage(nn.Module):
         self.blocks = nn.Sequential(*chain)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h2 w2"]:
-        """The last block's output."""
+        """Return the last block's output."""
         maps: Tensor = self.blocks(self.entry(x))
         return maps
 
@@ -67,8 +67,8 @@ class ConvResidualNet(nn.Module):
             halves the resolution.
         num_classes: Number of classes.
         in_channels: Channels of the images.
-        first_stride: Of the first stage's entry.
-        norm: Whether there is batch normalisation.
+        first_stride: Stride of the first stage's entry.
+        norm: Normalise by batch if True.
 
     Example:
         >>> net = ConvResidualNet([(8, 2), (16, 4)], num_classes=10, in_channels=1)

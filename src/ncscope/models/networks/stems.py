@@ -8,7 +8,7 @@ SMALL_IMAGE = 64
 
 
 def is_small(image_size: int) -> bool:
-    """Whether images of that many pixels a side get CIFAR's stem rather than ImageNet's."""
+    """Return whether images of that many pixels a side get CIFAR's stem rather than ImageNet's."""
     return image_size < SMALL_IMAGE
 
 

@@ -57,7 +57,7 @@ def vgg(
 
 
 def _fitting(plan: Plan, image_size: int) -> tuple[list[int | str], int]:
-    """The plan without poolings of single pixels, and the side of the last map."""
+    """Return the plan without poolings of single pixels, and the side of the last map."""
     fitting: list[int | str] = []
     side = image_size
     for step in plan:

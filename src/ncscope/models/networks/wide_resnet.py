@@ -11,16 +11,16 @@ from ncscope.errors import InputError
 
 @dataclass(frozen=True)
 class WideStyle:
-    """What the two lines of wide residual networks do differently.
+    """Differences between the two lines of wide residual networks.
 
     Attributes:
-        slope: Of the leaky ReLU below zero; 0 for a ReLU.
-        momentum: Of the batch norms' running statistics: the share of the new batch.
+        slope: Slope of the leaky ReLU below zero; 0 for a ReLU.
+        momentum: Share of the new batch in the batch norms' running statistics.
         eps: Added to the batch norms' variance.
-        conv_bias: Whether convolutions have a bias.
-        bare_changes: Whether blocks that change the width work on the stream as it is, those of
-            the first stage apart, rather than normalised and rectified.
-        xavier_head: Whether the classifier starts from Glorot's normal distribution.
+        conv_bias: Give convolutions a bias if True.
+        bare_changes: Blocks that change the width work on the stream as it is if True, those of the
+            first stage apart, rather than normalised and rectified.
+        xavier_head: Start the classifier from Glorot's normal distribution if True.
     """
 
     slope: float
@@ -50,9 +50,9 @@ class WideBlock(nn.Module):
     Args:
         in_channels: Channels of the input.
         channels: Channels of the output.
-        stride: Of the first convolution and of $S$.
+        stride: Stride of the first convolution and of $S$.
         style: Details.
-        bare: Whether $a$ is left out.
+        bare: Leave $a$ out if True.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class WideBlock(nn.Module):
         self.shortcut = convolution(in_channels, channels, 1, stride) if changes else None
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h2 w2"]:
-        """The block's output."""
+        """Return the block's output."""
         active = self.activation(x)
         stream = x if self.shortcut is None else self.shortcut(active)
         return stream + self.branch(active)
@@ -89,7 +89,7 @@ class WideResNet(nn.Module):
         num_classes: Number of classes.
         in_channels: Channels of the images.
         stages: Number of stages, three in the paper.
-        first_stride: Of the first stage.
+        first_stride: Stride of the first stage.
         style: Details.
 
     Raises:
