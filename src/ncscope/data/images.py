@@ -84,7 +84,7 @@ class Images(Dataset[Sample]):
         return index if self._positions is None else int(self._positions[index])
 
     def __getitems__(self, keys: Sequence[int | Draw]) -> list[Sample]:
-        """Return a batch of items, many times faster where all is in memory and nothing is random."""
+        """Return a batch of items, much faster where all is in memory and nothing is random."""
         pixels = self._pictures.pictures
         drawn = self.preprocessing.random and isinstance(keys[0], Draw)
         if drawn or not isinstance(pixels, Tensor):
