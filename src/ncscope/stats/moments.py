@@ -20,6 +20,7 @@ from ncscope.stats.batch import (
     refuse_nonfinite,
     square_norms,
 )
+from ncscope.stats.locking import Locked
 
 Prior: TypeAlias = Literal["empirical", "uniform"]
 Statistic: TypeAlias = Literal["scatter", "directions"]
@@ -27,12 +28,13 @@ ALL_STATISTICS: frozenset[Statistic] = frozenset({"scatter", "directions"})
 _POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
 
 
-class ClassMoments:
+class ClassMoments(Locked):
     r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
 
     Each batch is centred by its own class means and merged by the update of Chan, Golub and
     LeVeque (1983), so a large common offset or a nearly collapsed class costs few digits: the
     relative error of a trace is about the offset over the spread, times the rounding unit.
+    Several threads may update and read the same moments.
 
     State (k classes, d dimensions):
 
@@ -73,6 +75,7 @@ class ClassMoments:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float64,
     ) -> None:
+        super().__init__()
         self.num_classes, self.dim = (
             checked_size("num_classes", num_classes),
             checked_size("dim", dim),
@@ -111,7 +114,8 @@ class ClassMoments:
         if len(features):
             present, counts, labels = compact_labels(labels, self.num_classes)
             batch = self._batch_moments(features.to(self.device), labels, present, counts)
-            self._merge_rows(present, batch)
+            with self.lock:
+                self._merge_rows(present, batch)
 
     def merge(self, other: "ClassMoments") -> None:
         """Take in the samples another accumulator has seen.
@@ -127,19 +131,21 @@ class ClassMoments:
             raise InputError(
                 expected=f"moments of {mine}", found=f"moments of {theirs}", fix="build both alike"
             )
-        present = torch.nonzero(other.counts).squeeze(1)
         state = other.state_dict()
+        present = torch.nonzero(state["counts"]).squeeze(1)
         rows = {name: value if name in _POOLED else value[present] for name, value in state.items()}
         moved = {name: value.to(self.device) for name, value in rows.items()}
-        self._merge_rows(present.to(self.device), moved)
+        with self.lock:
+            self._merge_rows(present.to(self.device), moved)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The statistics as named tensors: what to save, send or merge."""
         names = ["counts", "means", "traces"]
         names += ["unit_means", "unit_traces", "zero_vectors"] * ("directions" in self.statistics)
-        state = {name: getattr(self, name).clone() for name in names}
-        if self.scatter is not None:
-            state["scatter"] = mirrored(self.scatter)
+        with self.lock:
+            state = {name: getattr(self, name).clone() for name in names}
+            if self.scatter is not None:
+                state["scatter"] = mirrored(self.scatter)
         if self._weights is not None:
             state["scatter_weights"] = self._weights.clone()
         return state
@@ -159,9 +165,10 @@ class ClassMoments:
                 fix="build the moments alike first",
             )
         self._check_weights(state)
-        for name in state.keys() - {"scatter_weights"}:
-            value = state[name]
-            setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
+        with self.lock:
+            for name in state.keys() - {"scatter_weights"}:
+                value = state[name]
+                setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
 
     def _batch_moments(
         self,

@@ -97,17 +97,21 @@ class ClassStatistics:
 
 
 def finish(moments: ClassMoments, prior: Prior | None = None) -> ClassStatistics:
-    """Statistics of the classes present in a stream.
+    """Return the statistics of the classes present in a stream.
 
     Args:
-        moments: What was accumulated.
+        moments: Moments of the stream; threads that update them wait meanwhile.
         prior: Class prior, by default the one the moments were gathered for.
 
     Raises:
         InputError: If fewer than two classes are present, or the scatter was pooled for another
             prior, or class counts given beforehand turn out wrong.
     """
-    prior = moments.prior if prior is None else prior
+    with moments.lock:
+        return _finished(moments, moments.prior if prior is None else prior)
+
+
+def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
     present = torch.nonzero(moments.counts).squeeze(1)
     if len(present) < 2:
         found = f"{len(present)} in {int(moments.counts.sum())} samples"

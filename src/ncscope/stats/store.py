@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from ncscope.stats.locking import Locked
+
 DEFAULT_BUDGET = 2 * 2**30
 
 # Labels are kept as one more layer, of a name that none has. In memory while the features go to
@@ -19,10 +21,11 @@ DEFAULT_BUDGET = 2 * 2**30
 _LABELS = "."
 
 
-class FeatureStore:
+class FeatureStore(Locked):
     """Batches of named features, so that one forward pass serves both looks at them.
 
-    Use as a context manager: what was spilled to disk is removed on leaving.
+    Use as a context manager: what was spilled to disk is removed on leaving. Several threads may
+    append.
 
     Args:
         budget: Bytes to hold in memory; batches beyond them go to a file each layer, and their
@@ -37,6 +40,7 @@ class FeatureStore:
     """
 
     def __init__(self, budget: int = DEFAULT_BUDGET, folder: str | Path | None = None) -> None:
+        super().__init__()
         self.budget = budget
         self.bytes_in_memory = 0
         self._folder = folder
@@ -66,11 +70,12 @@ class FeatureStore:
         """
         kept = {**features, _LABELS: labels}
         cost = sum(rows.nbytes for rows in kept.values())
-        if self.bytes_in_memory + cost <= self.budget:
-            self.bytes_in_memory += cost
-            self._batches.append({name: rows.cpu() for name, rows in kept.items()})
-        else:
-            self._batches.append({name: self._write(name, rows) for name, rows in kept.items()})
+        with self.lock:
+            if self.bytes_in_memory + cost <= self.budget:
+                self.bytes_in_memory += cost
+                self._batches.append({name: rows.cpu() for name, rows in kept.items()})
+            else:
+                self._batches.append({name: self._write(name, rows) for name, rows in kept.items()})
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
         """The batches in the order they came, any number of times."""
