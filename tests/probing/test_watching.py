@@ -109,6 +109,10 @@ def test_labels_belong_to_one_pass():
         model(INPUTS)
         with pytest.raises(InputError, match="one label a sample"):
             seen.labels(LABELS[:3])
+        with pytest.raises(InputError, match="labels as a numeric array, found list"):
+            seen.labels(["cat"] * len(LABELS))
+        with pytest.raises(InputError, match=r"found label -1 at row 0; number the classes"):
+            seen.labels(LABELS - 1)
         seen.labels(LABELS)
         with pytest.raises(InputError, match="found the labels of that pass twice"):
             seen.labels(LABELS)

@@ -44,7 +44,8 @@ def measure_model(
     Args:
         model: A classifier: torchvision, timm, Hugging Face, or any module that returns logits;
             pruned, quantised, compiled or wrapped for training on several devices.
-        loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
+        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Batches without
+            samples are skipped.
         layers: Names or glob patterns of layers to measure besides the features that the head
             reads; by default the repeated blocks. Feature maps are flattened.
         head: Name of the classifier head, if it should not be looked for.
@@ -68,8 +69,8 @@ def measure_model(
         A mapping of the metrics of the head's features, with ``layers``, a report for each.
 
     Raises:
-        InputError: If the loader is empty, no head is found, a layer does not exist, or the
-            reference is no report of these layers; the message says what to pass.
+        InputError: If the loader holds no sample or no labels, no head is found, a layer does not
+            exist, or the reference is no report of these layers; the message says what to pass.
 
     Example:
         >>> import torch, ncscope

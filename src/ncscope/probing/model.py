@@ -30,6 +30,7 @@ from ncscope.probing.by_batch import with_batch_estimate
 from ncscope.probing.compute import layer_record
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.records import GeodesicRecord, ProbeRecord
+from ncscope.stats.batch import check_labels, check_range
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics
@@ -102,7 +103,8 @@ def probe_model(
             evaluation mode and is left exactly as it was: buffers that it writes get their values
             back, also by an exception.
         loader: Yields ``(inputs, labels)``, or mappings with ``labels``: one a sample, or one a
-            token of a model that gives logits for every token.
+            token of a model that gives logits for every token. Batches without samples are
+            skipped.
         options: What to measure.
         reference: Statistics of the training set by layer, in forward order, whose class means
             the nearest-mean rule then uses. Its last layer stands for the last one measured,
@@ -156,7 +158,11 @@ class LayerwiseProbe:
 
         Args:
             taps: On the head's input and the layers to measure.
-            labels: One a sample, or one a token where the model gives logits for every token.
+            labels: Class of each sample, or of each token where the model gives logits for every
+                token, of any integral type.
+
+        Raises:
+            InputError: If labels do not fit the features or the head.
         """
         if not self._plans:
             self._plans = _plan(taps.features, self._head, self._options)
@@ -167,6 +173,8 @@ class LayerwiseProbe:
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token)
             features = {name: rows[kept] for name, rows in features.items()}
+        labels = check_labels(labels, len(features[self._plans[-1].name]))
+        check_range(labels, len(self._head.weight), of_classifier=True)
         self._gatherer.update(features, labels)
 
     def result(self, head: Head | None = None) -> Probed:

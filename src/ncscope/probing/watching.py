@@ -18,6 +18,7 @@ from ncscope.models.measuring import unwrapped
 from ncscope.models.taps import Taps
 from ncscope.probing.batches import check_next_token
 from ncscope.probing.model import LayerwiseProbe, Probed, ProbeOptions, layer_names
+from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
 
@@ -119,7 +120,7 @@ class Watch:
             )
         with _outliving():
             self._probe = self._probe or self._new_probe()
-            self._probe.update(taps, self._checked(torch.as_tensor(labels)))
+            self._probe.update(taps, self._checked(as_tensor(labels, "labels")))
         self._last = taps.features
 
     @property

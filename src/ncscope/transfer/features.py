@@ -14,6 +14,7 @@ from ncscope.models.heads import find_head
 from ncscope.models.measuring import measuring, unwrapped
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.probing.batches import device_of, peek, split
+from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 
 Take = Callable[[Tensor, Tensor], None]
@@ -35,7 +36,8 @@ def head_features(
         on_batch: Called after each batch.
 
     Raises:
-        InputError: If the loader is empty, or no head with one row a sample is found.
+        InputError: If the loader holds no sample, labels do not fit the samples of a batch, or no
+            head with one row a sample is found.
 
     Cost: one forward pass, and 4nd bytes twice, while the batches are put together.
 
@@ -49,7 +51,7 @@ def head_features(
     kept: list[tuple[Tensor, Tensor]] = []
 
     def take(features: Tensor, labels: Tensor) -> None:
-        kept.append((features.float().cpu(), labels.cpu()))
+        kept.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
         on_batch()
 
     _run(model, loader, has_head, take)
