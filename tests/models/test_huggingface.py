@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.models.forward import forward
-from ncscope.models.heads import Rows, find_head
+from ncscope.models.heads import Rows
 from ncscope.models.layers import residual_blocks
 from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT, Taps
@@ -145,12 +145,14 @@ def test_the_head_is_found(
 ) -> None:
     """Traced features times the head are the logits to 1e-5, and the blocks have as many rows."""
     model, batch = make().train(), inputs()
-    head, blocks = find_head(model, batch), residual_blocks(model)
+    found, blocks = trace(model, batch), residual_blocks(model)
+    head = found.head
     assert (head.name, head.rows, head.gives_logits) == (name, rows, True)
-    with measuring(model), Taps(model, blocks, name, rows=rows) as taps:
+    with measuring(model), found.taps(model) as taps:
         logits = forward(model, batch).logits
     assert torch.equal(taps.logits, logits)
     assert len(blocks) > 1
+    assert found.layers == tuple(blocks)
     assert len({len(features) for features in taps.features.values()}) == 1
     outputs = nn.functional.linear(taps.features[HEAD_INPUT], head.weight, head.bias)
     torch.testing.assert_close(

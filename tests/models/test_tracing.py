@@ -292,6 +292,30 @@ def test_the_second_run_leaves_nothing_behind() -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
+class Padded(nn.Module):
+    """An encoder that torch runs on nested tensors, without the padding, where it can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(D, 2, 12, batch_first=True)
+        self.encoder, self.head = nn.TransformerEncoder(layer, 2), nn.Linear(D, K)
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        return self.head(self.encoder(x, src_key_padding_mask=padding)[:, 0])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_padding_stays_in_the_layers_of_an_encoder() -> None:
+    model, inputs = Padded().eval(), [drawn(N, T, D), MASK == 0]
+    report = measured(model, inputs)
+    assert list(report.layers) == ["encoder.layers.0", "encoder.layers.1", HEAD_INPUT]
+    assert report.layers["encoder.layers.0"].dim == T * D
+    message = "'encoder.layers.0' to return a plain tensor, found a nested one"
+    with ncscope.watch(model), torch.no_grad(), pytest.raises(InputError, match=message):
+        model(*inputs)
+
+
 class Shared(nn.Module):
     """One block listed three times, under another name too, and one activation for all layers."""
 

@@ -190,6 +190,12 @@ class Taps:
             raise InputError(
                 expected=f"layer {name!r} to return a tensor", found=found, fix="tap another layer"
             )
+        if tensor.is_nested:
+            raise InputError(
+                expected=f"layer {name!r} to return a plain tensor",
+                found="a nested one, without padding",
+                fix="call torch.backends.mha.set_fastpath_enabled(False) first",
+            )
         rows = dequantized(tensor.detach()).movedim(at.axis, 0)
         self._running[name] = self._read(rows, name)
 
