@@ -46,9 +46,9 @@ def trace(
     """Find a model's head, its layers and which axis of each layer's output is the batch.
 
     The model runs on the batch, which shows the head and the layers that the forward pass calls,
-    and then on the first sample, repeated twice (three times if the batch has two samples). The
-    batch axis of a layer is the axis whose length goes with the number of samples: lengths alone
-    cannot tell the samples of a sequence-first layer from as many tokens.
+    and then on copies of the first sample. The batch axis of a layer is the axis whose length
+    goes with the number of samples: lengths alone cannot tell the samples of a sequence-first
+    layer from as many tokens.
 
     Args:
         model: A classifier, as for `find_head`.
@@ -58,15 +58,15 @@ def trace(
         head: Name of the head, if known.
 
     Returns:
-        The trace. Cost: a forward pass of the batch, and one of two samples if there are layers to
-        tap or the head reads tokens.
+        The trace. Cost: a forward pass of the batch; and one of two samples (three in place of a
+        batch of two) if there are layers to tap, or if the logits are a named head's outputs on
+        tokens, scaled.
 
     Raises:
         InputError: No head is found; a pattern matches nothing; a layer is not called, or does not
             return one row a sample; or the model does not run on another number of samples.
 
     Example:
-        >>> layers = nn.Sequential(nn.LSTM(4, 3), nn.Linear(3, 2))
         >>> class Last(nn.Module):
         ...     def __init__(self):
         ...         super().__init__()
@@ -78,7 +78,7 @@ def trace(
         BatchAxis(tensor=0, axis=1)
     """
     with measuring(model):
-        with _recorded(model.modules(), lambda tensor: tensor.shape) as calls:
+        with _recorded(model.modules(), _shape) as calls:
             found, shape = head_and_shape(model, inputs, head)
         names = _names(model, layers, calls, found)
         axes = {HEAD_INPUT: BatchAxis(axis=found.axis)}
@@ -167,12 +167,9 @@ class _Rerun:
     def axis(self, name: str, shapes: list[torch.Size], tensors: list[Tensor]) -> BatchAxis:
         """Return the first tensor with one batch axis, from the shapes of the whole batch."""
         for index, (shape, tensor) in enumerate(zip(shapes, tensors, strict=False)):
-            axes = [
-                axis
-                for axis, sizes in enumerate(zip(shape, tensor.shape, strict=False))
-                if sizes == self._counts
-            ]
-            if len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
+            sizes = zip(shape, _shape(tensor), strict=False)
+            axes = [axis for axis, both in enumerate(sizes) if both == self._counts]
+            if len(shape) == tensor.ndim and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
                 # Where the logits are T x B x K, their first axis is the tokens', not this one.
                 return BatchAxis(index, abs(axes[0] - self.batch))
             if self._has_rows_of_logits(shape, tensor):
@@ -181,7 +178,7 @@ class _Rerun:
         one = "token" if self.rows == "token" else "sample"
         found = [
             " and ".join(str(tuple(size)) for size in sizes) or "no tensor"
-            for sizes in (shapes, [tensor.shape for tensor in tensors])
+            for sizes in (shapes, map(_shape, tensors))
         ]
         raise InputError(
             expected=f"layer {name!r} to return one row a {one}",
@@ -200,12 +197,17 @@ class _Rerun:
         In that order, and only in that order, the rows of the copies are equal but for rounding.
         """
         lengths = [self.whole[:-1].numel(), self.copies[:-1].numel()]
-        if self.rows != "token" or [*shape[:1], *tensor.shape[:1]] != lengths:
+        if self.rows != "token" or [*shape[:1], *_shape(tensor)[:1]] != lengths:
             return False
         rows, sizes = tensor.detach().double().flatten(1), self.copies[:2]
         here = _difference_of_copies(rows.unflatten(0, sizes), self.batch)
         turned = _difference_of_copies(rows.unflatten(0, sizes[::-1]), 1 - self.batch)
         return here < turned
+
+
+def _shape(tensor: Tensor) -> torch.Size:
+    """Return a tensor's shape; nothing for a nested tensor, which has none."""
+    return torch.Size() if tensor.is_nested else tensor.shape
 
 
 def _difference_of_copies(rows: Tensor, axis: int) -> float:

@@ -95,7 +95,8 @@ def probe_model(
 ) -> Probed:
     """Run a model over a loader and measure the layers tapped.
 
-    One pass over the loader; the first batch runs twice, once to find the head.
+    One pass over the loader. The first batch runs twice, once to find the head, and two copies of
+    its first sample run to find the batch axis of each layer.
 
     Args:
         model: A classifier; of a compiled or data-parallel one, the model inside. It runs in
@@ -109,8 +110,9 @@ def probe_model(
             whatever their names; the others are matched by name.
 
     Raises:
-        InputError: If the loader is empty, the head cannot be found, a layer does not exist, or
-            the reference lacks a layer or has it in another dimension.
+        InputError: If the loader is empty, the head cannot be found, a layer does not exist or
+            does not return one row a sample, or the reference lacks a layer or has it in another
+            dimension.
     """
     options = options or ProbeOptions()
     model = unwrapped(model)

@@ -30,7 +30,8 @@ class Watch:
     it counts its samples in; a pass without labels does not count. The passes are measured as they
     are: in evaluation mode or not, in whatever precision.
 
-    Only the first pass of all costs a second one, in evaluation mode, to find the head.
+    Only the first pass of all costs a second one, in evaluation mode, to find the head, and one of
+    two samples to find the batch axis of each layer.
 
     Args:
         model: A classifier; of a compiled or data-parallel one, the model inside. Its own call is
@@ -89,7 +90,7 @@ class Watch:
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Attach to a pass that is just beginning: a forward pre-hook of the model.
 
-        The first time of all, the head is found, with the inputs of that pass.
+        The first time of all, the model is traced with the inputs of that pass.
         """
         self.detach()
         if self._traced is None:
