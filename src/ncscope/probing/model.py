@@ -21,10 +21,10 @@ from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
 from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward
-from ncscope.models.heads import Head, find_head
-from ncscope.models.layers import match_layers, residual_blocks
+from ncscope.models.heads import Head
 from ncscope.models.measuring import measuring, unwrapped
 from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.tracing import trace
 from ncscope.probing.batches import check_next_token, device_of, peek, split, token_labels
 from ncscope.probing.by_batch import with_batch_estimate
 from ncscope.probing.compute import layer_record
@@ -96,7 +96,8 @@ def probe_model(
 ) -> Probed:
     """Run a model over a loader and measure the layers tapped.
 
-    One pass over the loader; the first batch runs twice, once to find the head.
+    One pass over the loader. The first batch runs twice, once to find the head, and two copies of
+    its first sample run to find the batch axis of each layer.
 
     Args:
         model: A classifier; of a compiled or data-parallel one, the model inside. It runs in
@@ -111,8 +112,9 @@ def probe_model(
             whatever their names; the others are matched by name.
 
     Raises:
-        InputError: If the loader is empty, the head cannot be found, a layer does not exist, or
-            the reference lacks a layer or has it in another dimension.
+        InputError: If the loader is empty, the head cannot be found, a layer does not exist or
+            does not return one row a sample, or the reference lacks a layer or has it in another
+            dimension.
     """
     options = options or ProbeOptions()
     model = unwrapped(model)
@@ -120,11 +122,10 @@ def probe_model(
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
         first, batches = peek(loader)  # inside: a loader draws its seed when it starts
         inputs, labels = split(first, device)
-        head = find_head(model, inputs, options.head)
-        check_next_token(head, inputs, labels, options.next_token)
-        names = layer_names(model, options, head)
-        with Taps(model, names, head.name, pool=options.pool, rows=head.rows) as taps:
-            probe = LayerwiseProbe(head, options, store, reference)
+        traced = trace(model, inputs, options.layers, options.head)
+        check_next_token(traced.head, inputs, labels, options.next_token)
+        with traced.taps(model, pool=options.pool) as taps:
+            probe = LayerwiseProbe(traced.head, options, store, reference)
             for batch in _with_progress(batches, loader, options.progress):
                 inputs, labels = split(batch, device)
                 forward(model, inputs)
@@ -209,13 +210,6 @@ def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) ->
     total = len(loader) if isinstance(loader, Sized) else None
     console = Console(stderr=True)
     return track(batches, "Measuring", total, console=console, disable=not show, transient=True)
-
-
-def layer_names(model: nn.Module, options: ProbeOptions, head: Head) -> list[str]:
-    """Names of the layers to tap besides the head's input."""
-    if options.layers is None:
-        return residual_blocks(model)
-    return [name for name in match_layers(model, options.layers) if name != head.name]
 
 
 def _plan(

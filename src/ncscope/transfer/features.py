@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward, logits_of
-from ncscope.models.heads import find_head
 from ncscope.models.measuring import measuring, unwrapped
-from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.models.tracing import trace
 from ncscope.probing.batches import device_of, peek, split
 from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
@@ -102,11 +102,11 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
                 inputs, labels = split(batch, device)
                 take(logits_of(forward(model, inputs)), labels)
             return
-        head = find_head(model, split(first, device)[0])
-        if head.rows == "token":
+        traced = trace(model, split(first, device)[0], layers=[])
+        if traced.head.rows == "token":
             fix = "rank models that classify whole samples"
             raise InputError(expected="a head of one row a sample", found="one a token", fix=fix)
-        with Taps(model, [], head.name, rows=head.rows) as taps:
+        with traced.taps(model) as taps:
             for batch in batches:
                 inputs, labels = split(batch, device)
                 forward(model, inputs)
