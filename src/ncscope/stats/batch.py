@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.powers import GATHERED, goes_beyond, moderated
 
 _CHUNK_BYTES = 2 * 2**20
 
@@ -111,6 +112,25 @@ def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
         raise InputError(expected="finite features", found=found, fix=fix)
 
 
+def refuse_magnitude(exponent: int, limit: int) -> None:
+    """Refuse features whose squares a stream cannot sum.
+
+    Args:
+        exponent: Exponent of 2 of their largest magnitude; 0 if it is within the limit.
+        limit: Largest exponent, of either sign.
+
+    Raises:
+        InputError: If the exponent is not 0.
+    """
+    if exponent:
+        least, most = (f"{2.0**bound:.0e}" for bound in (-limit, limit))
+        raise InputError(
+            expected=f"a batch of features of magnitude {least} to {most}",
+            found=f"magnitude {2.0**exponent:.0e}",
+            fix="scale them by a power of two (measure does so by itself)",
+        )
+
+
 class Workspace:
     """Buffers for one chunk of rows, written over and over.
 
@@ -127,12 +147,14 @@ class Workspace:
         self._raw, self._other = (
             torch.empty(rows, dim, dtype=dtype, device=device) for _ in range(2)
         )
+        self._wide = False
 
     def chunks(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
     ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
         """The rows and labels chunk by chunk; a chunk is valid until the next one is asked for."""
         rows = len(self._raw)
+        self._wide = goes_beyond(features, GATHERED[self._raw.dtype])
         for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
             yield self._raw[: len(chunk)].copy_(chunk), y
 
@@ -147,8 +169,14 @@ class Workspace:
     def directions(
         self, rows: Float[Tensor, "m d"]
     ) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"]]:
-        """Rows scaled to unit length, in place, and their lengths; a zero row stays zero."""
-        length = torch.linalg.vector_norm(rows, dim=1)
+        """Scale rows to unit length, and return their lengths; a zero row stays zero.
+
+        The rows may be written over. Squares of what came as float32 stay in float64's range.
+        """
+        if self._wide:
+            rows, length = moderated(rows)
+        else:
+            length = torch.linalg.vector_norm(rows, dim=1)
         return rows.div_(torch.where(length > 0, length, 1)[:, None]), length
 
 
