@@ -90,23 +90,27 @@ class Sources:
 
     @cached_property
     def mse(self) -> MseParts:
-        """The decomposed MSE loss.
+        """The decomposed MSE loss; NaN where a decay cannot be weighed against the features."""
+        if self.weight_decay and abs(self.stats.exponent) > GATHERED[self.stats.means.dtype]:
+            return MseParts(*[self.stats.prior.new_tensor(math.nan)] * 4)
+        return mse_parts(*self._logit_terms, self.weight_decay)
 
-        The weight is taken to the unit in which its products with the features are the logits. A
-        decay is in the units given, so that the features have to be in theirs; where they cannot
-        be, every part is NaN.
+    @property
+    def _logit_terms(
+        self,
+    ) -> tuple[ClassStatistics, Discriminants, Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
+        """Statistics and classifier in units in which their products are the logits.
+
+        A decay is one in the units given, so then the features are taken back to theirs.
         """
         stats, found = self.stats, self.discriminants
         if self.weight_decay and stats.exponent:
-            if abs(stats.exponent) > GATHERED[stats.means.dtype]:
-                return MseParts(*[stats.prior.new_tensor(math.nan)] * 4)
             stats = stats.in_unit(0)
             found = discriminants(stats)
         weight = times_power(self.present_weight, self.weight_exponent + stats.exponent)
-        bias = None
-        if self.bias is not None:
-            bias = self.bias[stats.classes].to(stats.means.dtype)
-        return mse_parts(stats, found, weight, bias, self.weight_decay)
+        if self.bias is None:
+            return stats, found, weight, None
+        return stats, found, weight, self.bias[stats.classes].to(stats.means.dtype)
 
     @cached_property
     def means_entropies(self) -> Entropies:
