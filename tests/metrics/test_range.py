@@ -9,7 +9,7 @@ import torch
 import ncscope
 from ncscope.metrics.registry import METRICS
 
-FAR = [-997, -600, -449, -300, -180, 180, 300, 449, 600, 997]
+FAR = [-997, -600, -449, -300, -150, 150, 300, 449, 600, 997]
 """Exponents of 2 up to the ends of float64: 1e-300 to 1e300."""
 SQUARED = ("within_in_signal", "within_off_signal")
 MSE = tuple(key for key, row in METRICS.items() if row.group == "mse")
@@ -231,6 +231,27 @@ def test_a_short_row_beside_others_has_its_direction(length: float) -> None:
     report = ncscope.measure(features, labels, weight)
     for key in ("cosine_within", "class_separation", "entropy_features", "mir"):
         assert report[key] == pytest.approx(whole[key], rel=1e-12)
+
+
+@pytest.mark.parametrize("length", [2.0**-530, 2.0**-900])
+def test_a_short_row_of_the_classifier_has_its_angles(length: float) -> None:
+    features, labels, weight, _ = samples()
+    whole = ncscope.measure(features, labels, weight)
+    weight[1:3] *= length
+    report = ncscope.measure(features, labels, weight)
+    for key in ("nc2_equiangular_weights", "nc2_maxangle_weights", "entropy_weights", "mir"):
+        assert report[key] == pytest.approx(whole[key], rel=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [-195, -185, -150, 150, 195])
+def test_near_collapse_at_the_end_of_the_range(exponent: int) -> None:
+    """Squares of rounding errors of means that are themselves far from one."""
+    rng = np.random.default_rng(1)
+    labels, weight = np.arange(N) % K, rng.normal(size=(K, D))
+    features = weight[labels] + 2.0**-50 * rng.normal(size=(N, D))
+    plain = ncscope.measure(features, labels, groups=["nc1", "nc2"])
+    scaled = ncscope.measure(features * 2.0**exponent, labels, groups=["nc1", "nc2"])
+    assert not changed(scaled, plain, set(plain) - set(SQUARED))
 
 
 @pytest.mark.parametrize("exponent", [-900, 900])
