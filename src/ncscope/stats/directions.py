@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.math.powers import moderated
 from ncscope.stats.locking import Locked
 
 _CHUNK_BYTES = 32 * 2**20
@@ -91,12 +92,14 @@ class DirectionMoments(Locked):
 def unit_rows(
     features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "n d"]:
-    """Rows, less the centre, scaled to unit length in float64; one without a direction is zero."""
+    """Scale rows, less the centre, to unit length in float64; one without a direction is zero."""
     rows = features.to(torch.float64)
-    rows = rows if centre is None else rows - centre.to(rows)
-    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    known = length > _floor(centre)
-    return torch.where(known, rows, 0.0) / torch.where(known, length, 1.0)
+    if centre is not None:
+        rows = rows - centre.to(rows)
+        apart = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        rows = torch.where(apart > _floor(centre), rows, 0.0)
+    rows, length = moderated(rows)
+    return rows / torch.where(length > 0, length, 1.0)[:, None]
 
 
 def zero_rows(

@@ -1,5 +1,6 @@
 """Class moments of a stream of features: one pass, any split, any merge order."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -9,6 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.powers import GATHERED, exponent_of
 from ncscope.math.symmetric import add_gram_, mirrored
 from ncscope.stats.batch import (
     Workspace,
@@ -17,6 +19,7 @@ from ncscope.stats.batch import (
     check_labels,
     check_range,
     compact_labels,
+    refuse_magnitude,
     refuse_nonfinite,
     square_norms,
 )
@@ -82,7 +85,7 @@ class ClassMoments(Locked):
         )
         self.statistics = _checked_statistics(statistics)
         self.prior: Prior = checked_prior(prior)
-        self.device, self.dtype = torch.device(device), dtype
+        self.device, self.dtype = torch.device(device), _checked_dtype(dtype)
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.means, self.traces = self._zeros(num_classes, dim), self._zeros(num_classes)
         self.class_counts = (
@@ -96,26 +99,47 @@ class ClassMoments(Locked):
         self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
-        """Take in a batch of any size; nothing changes if it is refused.
+        r"""Take in a batch of any size; nothing changes if it is refused.
 
         Args:
             features: n x d array-like, any real dtype, any device; gradients are not followed.
             labels: n integers in 0..k-1.
 
         Raises:
-            InputError: If shapes or labels do not fit, or a feature is NaN or infinite.
+            InputError: If shapes or labels do not fit, a feature is NaN or infinite, or the largest
+                magnitude is beyond $2^{\pm450}$ ($2^{\pm40}$ in float32): squares need room.
 
         Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
+        """
+        refuse_magnitude(self.take(features, labels), GATHERED[self.dtype])
+
+    def take(self, features: Any, labels: Any) -> int:
+        r"""Update, unless the features' magnitudes are out of range: then say by how much.
+
+        Args:
+            features: n x d array-like.
+            labels: n integers in 0..k-1.
+
+        Returns:
+            0 if the batch was taken in. Else nothing was, and this is the exponent e of 2 that the
+            largest magnitude has: features divided by $2^e$ are in range.
+
+        Raises:
+            InputError: As `update`.
         """
         features = as_tensor(features, "features")
         check_features(features, self.dim)
         labels = check_labels(as_tensor(labels, "labels"), len(features)).to(self.device)
         check_range(labels, self.num_classes)
-        if len(features):
-            present, counts, labels = compact_labels(labels, self.num_classes)
-            batch = self._batch_moments(features.to(self.device), labels, present, counts)
+        if not len(features):
+            return 0
+        present, counts, labels = compact_labels(labels, self.num_classes)
+        batch = self._batch_moments(features.to(self.device), labels, present, counts)
+        exponent = self._out_of_range(features, batch)
+        if not exponent:
             with self.lock:
                 self._merge_rows(present, batch)
+        return exponent
 
     def merge(self, other: "ClassMoments") -> None:
         """Take in the samples another accumulator has seen.
@@ -211,12 +235,26 @@ class ClassMoments(Locked):
                 unit, length = space.directions(chunk)
                 first["unit_means"].index_add_(0, y, unit)
                 first["zero_vectors"] += (length == 0).sum()
-        if not torch.isfinite(first["means"]).all():
-            refuse_nonfinite(features)
         for name in ("means", "unit_means"):
             if name in first:
                 first[name] /= counts[:, None]
         return first
+
+    def _out_of_range(self, features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor]) -> int:
+        """Exponent of the largest magnitude if that is out of range, else 0.
+
+        The class means and traces tell the magnitude to a factor of the square root of nd, so the
+        features are read again only where these are extreme, or all zero.
+
+        Raises:
+            InputError: If a feature is NaN or infinite.
+        """
+        limit, spread = GATHERED[self.dtype], batch["traces"].max().sqrt()
+        size = float(torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread))
+        if 2.0**-limit <= size <= 2.0**limit:
+            return 0
+        refuse_nonfinite(features)
+        return exponent_of(features, limit)
 
     def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
         """Chan's update on the classes present in the other statistics."""
@@ -294,6 +332,13 @@ def checked_prior(prior: Prior) -> Prior:
             fix="choose one of the two",
         )
     return prior
+
+
+def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in GATHERED:
+        fix = "leave it out, or pass torch.float32"
+        raise InputError(expected="dtype float64 or float32", found=str(dtype), fix=fix)
+    return dtype
 
 
 def _checked_statistics(names: Iterable[Statistic]) -> frozenset[Statistic]:
