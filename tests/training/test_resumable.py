@@ -75,6 +75,29 @@ def test_a_checkpoint_of_another_run_is_refused_in_one_line(tmp_path, other, sai
     assert "\n" not in str(caught.value)
 
 
+def test_the_checkpoint_of_another_part_is_refused(tmp_path: Path) -> None:
+    """Two parts of one layout: nothing else tells their checkpoints apart."""
+    for seed in (1, 2):
+        list(rows(classifier(), tmp_path / f"seed {seed}"))
+    other = (tmp_path / "seed 2" / "checkpoint.pt").read_bytes()
+    (tmp_path / "seed 1" / "checkpoint.pt").write_bytes(other)
+    with pytest.raises(InputError, match=r"this part, .*1, found .*2's in .*checkpoint.pt; rem"):
+        list(rows(classifier(), tmp_path / "seed 1"))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"learner": 3}, {"learner": {}}, {"learner": {"model": [1]}, "rows": []}],
+)
+def test_a_mapping_that_is_no_checkpoint_is_refused(state, tmp_path: Path) -> None:
+    list(rows(classifier(), tmp_path))
+    known = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    for added in ({}, {"part": known["part"]}, {"part": known["part"], "rows": 3}):
+        torch.save(state | added, tmp_path / "checkpoint.pt")
+        with pytest.raises(InputError, match=r"checkpoint\.pt(: no learner and rows)?; "):
+            list(rows(classifier(), tmp_path))
+
+
 def test_a_checkpoint_of_a_learner_with_other_parts_is_refused(tmp_path: Path) -> None:
     list(rows(classifier(), tmp_path))
     file = tmp_path / "checkpoint.pt"

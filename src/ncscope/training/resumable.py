@@ -71,9 +71,11 @@ class _Keeper:
         self.learner, self.device = learner, work.fabric.device
         self.first, self.alone = work.fabric.is_global_zero, work.fabric.world_size == 1
         self.checkpoints: Checkpoints | None = None
-        self.log = EventLog(None)
+        self.log, self.part = EventLog(None), ""
         if work.place is not None:
             self.checkpoints = Checkpoints(work.place / "checkpoint.pt", work.seconds)
+            # Two folders, as runs within a part may be named alike in several parts.
+            self.part = "/".join(work.place.absolute().parts[-2:])
 
     def restored(self) -> list[Row] | None:
         """The rows of the last checkpoint, the learner put back to it; None if there is none."""
@@ -115,6 +117,14 @@ class _Keeper:
             InputError: If the checkpoint is of something else.
         """
         assert self.checkpoints is not None
+        if not isinstance(state.get("learner"), dict) or not isinstance(state.get("rows"), list):
+            raise self.checkpoints.refused("no learner and rows")
+        if state.get("part") != self.part:
+            raise InputError(
+                expected=f"the checkpoint of this part, {self.part}",
+                found=f"{state.get('part', 'another')}'s in {self.checkpoints.path}",
+                fix="remove it to start this part again",
+            )
         found = _difference(_layout(state.get("learner", {})), _layout(self.learner.state()))
         if found:
             raise InputError(
@@ -147,7 +157,7 @@ class _Keeper:
         self.log.add(rows)
 
     def _write(self, checkpoints: Checkpoints, rows: list[Row], fresh: Sequence[Row]) -> None:
-        checkpoints.save({"learner": self.learner.state(), "rows": rows})
+        checkpoints.save({"part": self.part, "learner": self.learner.state(), "rows": rows})
         self.log.add(fresh)
 
     def _by_first(self, act: Callable[[], None]) -> None:
@@ -179,13 +189,14 @@ class _Keeper:
 
 
 def _layout(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What must agree for a state to be loaded: names, and shapes of tensors."""
+    """List what must agree for a state to be loaded: names, and shapes of tensors."""
+    held = {name: part for name, part in state.items() if isinstance(part, Mapping)}
     tensors = {
         f"{part}'s {name}": tuple(getattr(value, "shape", ()))
         for part in ("model", "average", "memory", "place")
-        for name, value in (state.get(part) or {}).items()
+        for name, value in held.get(part, {}).items()
     }
-    groups = [len(group["params"]) for group in state.get("optimiser", {}).get("param_groups", [])]
+    groups = [len(group["params"]) for group in held.get("optimiser", {}).get("param_groups", [])]
     return {"parts": sorted(state), "sizes of the optimiser's groups": groups} | tensors
 
 
