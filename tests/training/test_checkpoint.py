@@ -53,7 +53,7 @@ def test_a_byte_that_changed_is_seen(place, tmp_path):
 @pytest.mark.parametrize("other", [torch.zeros(3), [1, 2], 3, None, "text"])
 def test_a_file_that_holds_something_else_is_refused(other, tmp_path):
     torch.save(other, tmp_path / "checkpoint.pt")
-    with pytest.raises(InputError, match="that ncscope wrote, found .*checkpoint.pt: .*; remove"):
+    with pytest.raises(InputError, match=r"that ncscope wrote, found .*checkpoint.pt: .*; remove"):
         Checkpoints(tmp_path / "checkpoint.pt").load()
 
 

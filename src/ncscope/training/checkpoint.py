@@ -56,11 +56,11 @@ class Checkpoints:
                 changed = archive.testzip()
             state = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
-            raise self.refused(type(error).__name__) from error
+            raise self.refused(reason=type(error).__name__) from error
         if changed is not None:
-            raise self.refused(f"{changed} was changed")
+            raise self.refused(reason=changed + " was changed")
         if not isinstance(state, dict):
-            raise self.refused(type(state).__name__)
+            raise self.refused(reason=type(state).__name__)
         return state
 
     def refused(self, reason: str) -> InputError:

@@ -118,7 +118,7 @@ class _Keeper:
         """
         assert self.checkpoints is not None
         if not isinstance(state.get("learner"), dict) or not isinstance(state.get("rows"), list):
-            raise self.checkpoints.refused("no learner and rows")
+            raise self.checkpoints.refused(reason="no learner and rows")
         if state.get("part") != self.part:
             raise InputError(
                 expected=f"the checkpoint of this part, {self.part}",
