@@ -13,7 +13,7 @@ from ncscope.api.studies import load_run, report_runs, reproduce
 from ncscope.api.sweeps import sweep
 from ncscope.errors import InputError
 from ncscope.recipes.recipe import Part
-from tests.recipes import halving
+from tests.recipes import halving, tiny_linear
 
 FILES = ("config.yaml", "metrics.jsonl", "finished.json", "claims.json", "report.html")
 PLAIN = replace(halving.RECIPE, drawings=lambda config, rows: [])
@@ -152,6 +152,18 @@ def test_rows_without_their_settings_are_not_taken_for_those_of_others(folder):
     (folder / "config.yaml").unlink()
     with pytest.raises(InputError, match=r"config\.yaml beside .*finished\.json, found none; rest"):
         reproduce("halving", out=folder, resume=True, overrides={"start": 2.0})
+
+
+def test_checkpoints_of_settings_that_were_changed_are_not_gone_on_with(tmp_path, monkeypatch):
+    """The folder's settings were changed, and nothing but the checkpoints is left to show it."""
+    monkeypatch.setattr(studies, "experiment", lambda name: tiny_linear.RECIPE)
+    reproduce("tiny", out=tmp_path, overrides={"rates": [0.1]})
+    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    config["settings"]["epochs"] = 9
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    (tmp_path / "finished.json").unlink()
+    with pytest.raises(InputError, match=r"found that of .* under other settings, in .*; remove"):
+        reproduce("tiny", out=tmp_path, overrides={"rates": [0.1], "epochs": 9}, resume=True)
 
 
 def test_a_run_without_a_list_of_finished_parts_is_made_again(folder, whole):

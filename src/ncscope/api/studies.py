@@ -117,7 +117,7 @@ def load_run(folder: str | Path) -> StudyRun:
     """
     path = Path(folder)
     config = RunFolder.config_of(path)
-    if config is None or "settings" not in config:
+    if config is None or "settings" not in config or not {"model", "recipe"} & set(config):
         fix = "pass what --out was when it was run"
         found = f"{path} without one"
         raise InputError(expected="the folder of a run", found=found, fix=fix)

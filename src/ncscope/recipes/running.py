@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from shutil import rmtree
@@ -127,7 +128,8 @@ def run_study(
     with nullcontext() if folder is None else folder.writing_alone():
         if folder is not None and folder.writing:
             _prepare(folder, record, resume)
-        rows = _rows(study.parts(config), folder, work, on_row, resume)
+        own = replace(work, run=sha256(json.dumps(record, sort_keys=True).encode()).hexdigest())
+        rows = _rows(study.parts(config), folder, own, on_row, resume)
         run = StudyRun(study, labels, config, rows, study.claims(config, rows))
         return run if folder is None else _written(run, folder)
 

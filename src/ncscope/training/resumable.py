@@ -71,11 +71,13 @@ class _Keeper:
         self.learner, self.device = learner, work.fabric.device
         self.first, self.alone = work.fabric.is_global_zero, work.fabric.world_size == 1
         self.checkpoints: Checkpoints | None = None
-        self.log, self.part = EventLog(None), ""
+        self.log = EventLog(None)
+        self.owner: dict[str, str] = {}
         if work.place is not None:
             self.checkpoints = Checkpoints(work.place / "checkpoint.pt", work.seconds)
             # Two folders, as runs within a part may be named alike in several parts.
-            self.part = "/".join(work.place.absolute().parts[-2:])
+            part = "/".join(work.place.absolute().parts[-2:])
+            self.owner = {"run": work.run, "part": part}
 
     def restored(self) -> list[Row] | None:
         """The rows of the last checkpoint, the learner put back to it; None if there is none."""
@@ -119,10 +121,12 @@ class _Keeper:
         assert self.checkpoints is not None
         if not isinstance(state.get("learner"), dict) or not isinstance(state.get("rows"), list):
             raise self.checkpoints.refused(reason="no learner and rows")
-        if state.get("part") != self.part:
+        if {name: state.get(name) for name in self.owner} != self.owner:
+            these = "these" if state.get("run") == self.owner["run"] else "other"
             raise InputError(
-                expected=f"the checkpoint of this part, {self.part}",
-                found=f"{state.get('part', 'another')}'s in {self.checkpoints.path}",
+                expected=f"the checkpoint of {self.owner['part']} under these settings",
+                found=f"that of {state.get('part', 'an unnamed part')} under {these} settings, in "
+                f"{self.checkpoints.path}",
                 fix="remove it to start this part again",
             )
         found = _difference(_layout(state.get("learner", {})), _layout(self.learner.state()))
@@ -157,7 +161,7 @@ class _Keeper:
         self.log.add(rows)
 
     def _write(self, checkpoints: Checkpoints, rows: list[Row], fresh: Sequence[Row]) -> None:
-        checkpoints.save({"part": self.part, "learner": self.learner.state(), "rows": rows})
+        checkpoints.save({**self.owner, "learner": self.learner.state(), "rows": rows})
         self.log.add(fresh)
 
     def _by_first(self, act: Callable[[], None]) -> None:
