@@ -1,6 +1,7 @@
 """Features kept for a second look come back bit by bit, from memory and from disk."""
 
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -46,8 +47,8 @@ def assert_holds(store: FeatureStore, expected) -> None:
 def on_disk(folder: Path) -> list[int]:
     """Sizes of this process's open files in a folder; none of them has a name in it."""
     assert list(folder.iterdir()) == []
-    links = {link: os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
-    return [link.stat().st_size for link, to in links.items() if to.startswith(f"{folder}/")]
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [link.stat().st_size for link in links if str(link.readlink()).startswith(f"{folder}/")]
 
 
 @pytest.mark.parametrize("budget", [0, 300, 10**6])
@@ -104,6 +105,19 @@ def test_a_batch_without_rows_comes_back() -> None:
         for batch in (empty, full, empty):
             store.append(*batch)
         assert_holds(store, [empty, full, empty])
+
+
+def fill_the_disk(folder: Path) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    with FeatureStore(0, folder) as store:
+        store.append({"x": torch.ones(50, 2)}, torch.zeros(50, dtype=torch.int64))  # to byte 848
+        with pytest.raises(OSError, match="File too large"):
+            store.append({"x": torch.ones(10, 2)}, torch.zeros(10, dtype=torch.int64))
+
+
+def test_a_full_disk_is_noticed_at_once(tmp_path: Path) -> None:
+    assert code_of(forked(lambda: fill_the_disk(tmp_path))) == 0
 
 
 def spill_and_wait(folder: Path, pipe: int) -> None:

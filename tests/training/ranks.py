@@ -46,12 +46,14 @@ def forked(program: Callable[[], None]) -> int:
         child = os.fork()
     if child:
         return child
+    code = 1
     try:
         program()
+        code = 0
     except BaseException:
         traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
+    finally:
+        os._exit(code)  # never into the suite, whatever happens
 
 
 def code_of(child: int, end: float | None = None) -> int:

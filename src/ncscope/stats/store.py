@@ -87,9 +87,11 @@ class FeatureStore:
         if not rows.nbytes:
             return rows.cpu()  # nothing can be mapped
         if self._spill is None:
-            self._spill = tempfile.TemporaryFile(buffering=0, dir=self._folder)
+            self._spill = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115
         start = self._spill.seek(-(-self._spill.tell() // _ALIGNMENT) * _ALIGNMENT)
-        rows.cpu().contiguous().view(torch.uint8).numpy().tofile(self._spill)
+        left = rows.cpu().contiguous().view(torch.uint8).flatten().numpy().data
+        while left:  # NumPy's tofile does not notice that the disk is full
+            left = left[self._spill.write(left) :]
         return _OnDisk(self._spill, start, tuple(rows.shape), rows.dtype)
 
 
