@@ -240,7 +240,7 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_no_file_of_its_own(how, tmp
 def test_a_sweep_removes_what_one_that_was_killed_has_left(tmp_path):
     left = tmp_path / ".shared-of-another"
     left.touch()
-    with pytest.raises(InputError, match="a Ray cluster at 127.0.0.1:1"):
+    with pytest.raises(InputError, match=r"a Ray cluster at 127\.0\.0\.1:1"):
         sweep("xufm/ufm", [{"seed": 0}], out=tmp_path, cluster="127.0.0.1:1")
     assert left.exists()  # nothing has begun
     sweep("xufm/ufm", [{"seed": 0}], out=tmp_path, cluster="local", overrides=TINY)
