@@ -15,17 +15,21 @@ IGNORED = -100
 """The label of a token that is not to be measured, as in torch's cross-entropy."""
 
 
+class EmptyLoaderError(InputError):
+    """A loader without a sample, which is no error where another process has samples."""
+
+
 def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
     """The first batch, and all of them including it.
 
     Raises:
-        InputError: If there is none.
+        EmptyLoaderError: If there is none.
     """
     batches = iter(loader)
     first = next(batches, None)
     if first is None:
         fix = "pass a loader with at least one batch"
-        raise InputError(expected="batches to measure", found="an empty loader", fix=fix)
+        raise EmptyLoaderError(expected="batches to measure", found="an empty loader", fix=fix)
     return first, chain([first], batches)
 
 
