@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.stats.distributed import ending_together
 from ncscope.stats.moments import Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
@@ -42,6 +43,9 @@ def measure_model(
     token: its labels are B x T, and tokens labelled -100 are left out. Of one that picks a token's
     logits, such as the last, that token is measured, in every layer.
 
+    In several processes of ``torch.distributed`` each calls this with its own samples, of which a
+    process may have none, and all get the report of all samples. An error in one process ends all.
+
     Args:
         model: A classifier: torchvision, timm, Hugging Face, or any module that returns logits;
             pruned, quantised, compiled or wrapped for training on several devices.
@@ -71,9 +75,10 @@ def measure_model(
         A mapping of the metrics of the head's features, with ``layers``, a report for each.
 
     Raises:
-        InputError: If the loader holds no sample or no labels, no head is found, a layer does not
-            exist or does not return one row a sample, the model takes batches of one size only, or
-            the reference is no report of these layers; the message says what to pass.
+        InputError: If there is no sample or no labels, no head is found, a layer does not exist or
+            does not return one row a sample, the model takes batches of one size only, or the
+            reference is no report of these layers; the message says what to pass. Also if another
+            process fails; the message names its rank and says why.
 
     Example:
         >>> import torch, ncscope
@@ -98,7 +103,9 @@ def measure_model(
         memory=memory,
         progress=progress,
     )
-    probed = probe_model(model, loader, options, statistics_by_layer(reference))
+    with ending_together():
+        known = statistics_by_layer(reference)
+    probed = probe_model(model, loader, options, known)
     return ModelReport(probed.record, probed.statistics)
 
 

@@ -99,7 +99,7 @@ class NeuralCollapseCallback(TrainerCallback):
         self._loader = None
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next(key for key in metrics if key.endswith("_runtime")).removesuffix("_runtime")
-        if not self._watch.counted:
+        if not self._watch.counted_anywhere():
             raise InputError(
                 expected=f"{self.labels!r} among the inputs of the model",
                 found="none in the whole evaluation",

@@ -18,11 +18,16 @@ IGNORED = -100
 """The label of a token that is not to be measured, as in torch's cross-entropy."""
 
 
+class EmptyLoaderError(InputError):
+    """A loader without a sample, which is no error where another process has samples."""
+
+
 def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
     """Return the first batch, and all batches including it; batches without samples are skipped.
 
     Raises:
-        InputError: If there is no sample, or a batch is no batch: see `split`.
+        EmptyLoaderError: If there is no sample.
+        InputError: If a batch is no batch: see `split`.
     """
     if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
         found, fix = type(loader).__name__, "pass a DataLoader or a list of (inputs, labels)"
@@ -34,7 +39,7 @@ def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
         skipped += 1
     found = f"{skipped} batches without samples" if skipped else "an empty loader"
     fix = "pass a loader with at least one sample; a generator can be read only once"
-    raise InputError(expected="batches to measure", found=found, fix=fix)
+    raise EmptyLoaderError(expected="batches to measure", found=found, fix=fix)
 
 
 def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:

@@ -15,8 +15,15 @@ from ncscope.models.forward import forward
 from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace
-from ncscope.stats.distributed import merge_across_processes
-from ncscope.stats.moments import ClassMoments
+from ncscope.probing.batches import device_of
+from ncscope.stats.distributed import (
+    common_description,
+    ending_together,
+    merge_across_processes,
+    nothing_to_measure,
+    values_of_all_processes,
+)
+from ncscope.stats.moments import ClassMoments, Statistic
 from ncscope.stats.statistics import ClassStatistics, finish
 
 Bases = Mapping[str, Float[Tensor, "_d _r"]]
@@ -71,17 +78,24 @@ def _statistics(
 ) -> dict[str, ClassStatistics]:
     """Of the layers' features, or, with their scatter, of the features' coordinates in bases."""
     moments: dict[str, ClassMoments] = {}
-    for features, labels in _batches(model, loader, layers):
-        for name, own in features.items():
-            seen = own if bases is None else own.to(bases[name].dtype) @ bases[name]
-            if name not in moments:
-                moments[name] = ClassMoments(
-                    num_classes,
-                    seen.shape[1],
-                    statistics=() if bases is None else ("scatter",),
-                    device=seen.device,
-                )
-            moments[name].update(seen, labels)
+    kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
+    with ending_together():
+        for features, labels in _batches(model, loader, layers):
+            for name, own in features.items():
+                seen = own if bases is None else own.to(bases[name].dtype) @ bases[name]
+                if name not in moments:
+                    size = num_classes, seen.shape[1]
+                    moments[name] = ClassMoments(*size, statistics=kinds, device=seen.device)
+                moments[name].update(seen, labels)
+    form = {"layers": list(moments), "dims": [own.dim for own in moments.values()]}
+    shared = common_description(values_of_all_processes(form if moments else None))
+    if shared is None:
+        raise nothing_to_measure()
+    if not moments:
+        for name, dim in zip(shared["layers"], shared["dims"], strict=True):
+            moments[name] = ClassMoments(
+                num_classes, dim, statistics=kinds, device=device_of(model)
+            )
     return {name: finish(merge_across_processes(own)) for name, own in moments.items()}
 
 

@@ -20,6 +20,7 @@ from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import check_next_token
 from ncscope.probing.model import LayerwiseProbe, Probed, ProbeOptions
 from ncscope.stats.batch import as_tensor
+from ncscope.stats.distributed import values_of_all_processes
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
 
@@ -121,34 +122,38 @@ class Watch:
                 found="none" if taps is None else "the labels of that pass twice",
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
+        assert self._traced is not None
         with _outliving():
             self._probe = self._probe or self._new_probe()
-            self._probe.update(taps, self._checked(as_tensor(labels, "labels")))
+            self._probe.update(taps, self._checked(as_tensor(labels, "labels")), self._traced.head)
         self._last = taps.features
 
-    @property
-    def counted(self) -> bool:
-        """Whether anything was counted in since the last call of `probed`."""
-        return self._probe is not None
+    def counted_anywhere(self) -> bool:
+        """Return whether any process has counted in anything since the last call of `probed`.
+
+        Every process must ask.
+        """
+        return any(values_of_all_processes(self._probe is not None))
 
     def probed(self) -> Probed:
         """Measure everything counted in since the last call, by this process and all others.
 
-        The head is taken as it is by now.
+        The head is taken as it is by now. A process that has counted in nothing must ask as well.
 
         Raises:
-            InputError: If nothing was counted in, or fewer than two classes.
+            InputError: If no process has counted in anything, or fewer than two classes; or if
+                another process fails.
         """
-        probe, traced = self._probe, self._traced
-        if probe is None or traced is None:
-            raise InputError(
-                expected="forward passes of the watched model, and their labels",
-                found="none",
-                fix="run the model, pass the labels of each batch, and ask, inside the context",
-            )
         with _outliving():
+            if not self.counted_anywhere():
+                raise InputError(
+                    expected="forward passes of the watched model, and their labels",
+                    found="none",
+                    fix="run the model, pass the labels of each batch, and ask, inside the context",
+                )
+            probe = self._probe or self._new_probe()
             try:
-                return probe.result(_by_now(traced.head))
+                return probe.result(None if self._traced is None else _by_now(self._traced.head))
             finally:
                 self.forget()
 
@@ -162,9 +167,8 @@ class Watch:
         return self._taps
 
     def _new_probe(self) -> LayerwiseProbe:
-        assert self._traced is not None
         store = self._gathered.enter_context(FeatureStore(self._options.memory))
-        return LayerwiseProbe(self._traced.head, self._options, store, self._reference)
+        return LayerwiseProbe(self._model, self._options, store, self._reference)
 
     def _checked(self, labels: Tensor) -> Tensor:
         """Labels on the model's device; those of the first pass are held against its inputs."""
