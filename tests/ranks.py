@@ -1,4 +1,4 @@
-"""Two processes that Fabric takes for those of one launch, forked: no start of Python is paid."""
+"""Processes that work together as those of one launch, forked: no start of Python is paid."""
 
 import os
 import signal
@@ -10,7 +10,12 @@ from collections.abc import Callable
 
 
 def in_two_processes(program: Callable[[int], None], seconds: float = 60.0) -> list[int]:
-    """Run a function of the rank in both, killing what has not ended in time.
+    """Run a function of the rank in two processes: see `in_processes`."""
+    return in_processes(2, program, seconds)
+
+
+def in_processes(count: int, program: Callable[[int], None], seconds: float = 60.0) -> list[int]:
+    """Run a function of the rank in each process, killing what has not ended in time.
 
     Returns:
         The exit codes: 0, 1 for an exception, which is printed, or -9 for what was killed.
@@ -18,32 +23,49 @@ def in_two_processes(program: Callable[[int], None], seconds: float = 60.0) -> l
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    children = [_forked(program, rank, port) for rank in (0, 1)]
+
+    def launched(rank: int) -> None:
+        # What Fabric reads.
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0"}
+        os.environ |= {"LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+        program(rank)
+
+    children = [forked(lambda rank=rank: launched(rank)) for rank in range(count)]
     end = time.monotonic() + seconds
-    return [_code(child, end) for child in children]
+    return [code_of(child, end) for child in children]
 
 
-def _forked(program: Callable[[int], None], rank: int, port: int) -> int:
+def forked(program: Callable[[], None]) -> int:
+    """Start a copy of this process that runs a function and ends.
+
+    Returns:
+        The number of the process.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of any fork
         child = os.fork()
     if child:
         return child
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0"}
-    os.environ |= {"LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    code = 1
     try:
-        program(rank)
+        program()
+        code = 0
     except BaseException:
         traceback.print_exc()
-        os._exit(1)
-    os._exit(0)
+    finally:
+        os._exit(code)  # never into the suite, whatever happens
 
 
-def _code(child: int, end: float) -> int:
+def code_of(child: int, end: float | None = None) -> int:
+    """Wait for a forked process, and kill it at the end of the time, if there is one.
+
+    Returns:
+        The exit code; minus the number of the signal that ended it.
+    """
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > end:
+        if end is not None and time.monotonic() > end:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.01)

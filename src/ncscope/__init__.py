@@ -8,10 +8,12 @@ choose a checkpoint, ``ncscope.integrations`` for other libraries, and ``ncscope
 the extra ``lab``: surrogate models, theorems and the papers' experiments.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# A name that type checkers know. `typing` itself would be most of what an import of ncscope loads,
+# and the command would have nothing to catch Control-C with until then.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ncscope.api.information import batch_information, information_between
     from ncscope.api.measure import measure, measure_moments
     from ncscope.api.model import measure_model
@@ -55,7 +57,9 @@ _HOMES = {
 _MODULES = ("integrations", "lab", "losses", "transfer")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+
     if name in _MODULES:
         return import_module(f"ncscope.{name}")
     if name not in _HOMES:

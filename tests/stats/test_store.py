@@ -1,11 +1,16 @@
 """Features kept for a second look come back bit by bit, from memory and from disk."""
 
+import os
+import resource
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
 from ncscope.stats.store import FeatureStore
+
+from ..training.ranks import code_of, forked
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8]
 
@@ -39,6 +44,13 @@ def assert_holds(store: FeatureStore, expected) -> None:
             assert torch.equal(rows[name], wanted[name])
 
 
+def on_disk(folder: Path) -> list[int]:
+    """Sizes of this process's open files in a folder; none of them has a name in it."""
+    assert list(folder.iterdir()) == []
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [link.stat().st_size for link in links if str(link.readlink()).startswith(f"{folder}/")]
+
+
 @pytest.mark.parametrize("budget", [0, 300, 10**6])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_batches_come_back_any_number_of_times(dtype, budget: int, tmp_path: Path) -> None:
@@ -49,8 +61,8 @@ def test_batches_come_back_any_number_of_times(dtype, budget: int, tmp_path: Pat
         assert_holds(store, expected)
         assert_holds(store, expected)
         assert store.bytes_in_memory <= budget
-        assert bool(list(tmp_path.iterdir())) == (budget < bytes_of(expected))
-    assert list(tmp_path.iterdir()) == []
+        assert bool(on_disk(tmp_path)) == (budget < bytes_of(expected))
+    assert on_disk(tmp_path) == []
 
 
 def test_memory_holds_up_to_the_budget(tmp_path: Path) -> None:
@@ -58,21 +70,20 @@ def test_memory_holds_up_to_the_budget(tmp_path: Path) -> None:
         for _ in range(3):
             store.append({"x": torch.zeros(10, 1)}, torch.zeros(10, dtype=torch.int64))
         assert store.bytes_in_memory == 240
-        files = [path for path in tmp_path.rglob("*") if path.is_file()]
-        assert sorted(path.stat().st_size for path in files) == [40, 80]
+        assert on_disk(tmp_path) == [64 + 80]  # 40 bytes of features, 80 of labels after them
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_exception_removes_the_files(error: type[BaseException], tmp_path: Path) -> None:
+def test_an_exception_frees_the_disk(error: type[BaseException], tmp_path: Path) -> None:
     def spill_and_fail() -> None:
         with FeatureStore(0, tmp_path) as store:
             store.append({"x": torch.ones(4, 2)}, torch.zeros(4, dtype=torch.int64))
-            assert any(path.is_file() for path in tmp_path.rglob("*"))
+            assert on_disk(tmp_path) == [64 + 32]
             raise error
 
     with pytest.raises(error):
         spill_and_fail()
-    assert list(tmp_path.iterdir()) == []
+    assert on_disk(tmp_path) == []
 
 
 def test_writing_to_what_comes_back_does_not_change_what_is_kept(tmp_path: Path) -> None:
@@ -85,3 +96,44 @@ def test_writing_to_what_comes_back_does_not_change_what_is_kept(tmp_path: Path)
 def test_an_empty_store_has_no_batches() -> None:
     with FeatureStore() as store:
         assert list(store) == []
+
+
+def test_a_batch_without_rows_comes_back() -> None:
+    empty = {"x": torch.ones(0, 2)}, torch.zeros(0, dtype=torch.int64)
+    full = {"x": torch.ones(3, 2)}, torch.arange(3)
+    with FeatureStore(0) as store:
+        for batch in (empty, full, empty):
+            store.append(*batch)
+        assert_holds(store, [empty, full, empty])
+
+
+def fill_the_disk(folder: Path) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    with FeatureStore(0, folder) as store:
+        store.append({"x": torch.ones(50, 2)}, torch.zeros(50, dtype=torch.int64))  # to byte 848
+        with pytest.raises(OSError, match="File too large"):
+            store.append({"x": torch.ones(10, 2)}, torch.zeros(10, dtype=torch.int64))
+
+
+def test_a_full_disk_is_noticed_at_once(tmp_path: Path) -> None:
+    assert code_of(forked(lambda: fill_the_disk(tmp_path))) == 0
+
+
+def spill_and_wait(folder: Path, pipe: int) -> None:
+    with FeatureStore(0, folder) as store:
+        store.append({"x": torch.ones(4, 2)}, torch.zeros(4, dtype=torch.int64))
+        os.write(pipe, bytes(on_disk(folder)))
+        signal.pause()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_kill_leaves_nothing_on_the_disk(how: signal.Signals, tmp_path: Path) -> None:
+    spilled, pipe = os.pipe()
+    child = forked(lambda: spill_and_wait(tmp_path, pipe))
+    os.close(pipe)  # or a child that fails would leave the parent reading
+    assert os.read(spilled, 1) == bytes([96])
+    os.close(spilled)
+    os.kill(child, how)
+    assert code_of(child) == -how
+    assert list(tmp_path.iterdir()) == []

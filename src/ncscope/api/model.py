@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.stats.distributed import ending_together
 from ncscope.stats.moments import Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
@@ -33,20 +34,26 @@ def measure_model(
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
 
-    One pass over the loader; the first batch runs twice, once to find the head: the linear layer
-    whose output is the logits. The model runs in evaluation mode and is left exactly as it was:
+    One pass over the loader. The first batch runs twice, once to find the head: the linear layer
+    whose output is the logits. Two copies of the first sample run too, to find which axis of each
+    layer's output is the batch. The model runs in evaluation mode and is left exactly as it was:
     weights, buffers, training flags, hooks and random states.
 
     A model that gives logits for every token, such as a language model, is measured token by
     token: its labels are B x T, and tokens labelled -100 are left out. Of one that picks a token's
     logits, such as the last, that token is measured, in every layer.
 
+    In several processes of ``torch.distributed`` each calls this with its own samples, of which a
+    process may have none, and all get the report of all samples. An error in one process ends all.
+
     Args:
         model: A classifier: torchvision, timm, Hugging Face, or any module that returns logits;
             pruned, quantised, compiled or wrapped for training on several devices.
-        loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
+        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Batches without
+            samples are skipped.
         layers: Names or glob patterns of layers to measure besides the features that the head
-            reads; by default the repeated blocks. Feature maps are flattened.
+            reads; by default the repeated blocks. Feature maps are flattened. Each call of a layer
+            is a layer of the report: the second call of ``block`` is ``block#2``.
         head: Name of the classifier head, if it should not be looked for.
         groups: Groups of metrics of the head's features, by default all.
         layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
@@ -68,8 +75,10 @@ def measure_model(
         A mapping of the metrics of the head's features, with ``layers``, a report for each.
 
     Raises:
-        InputError: If the loader is empty, no head is found, a layer does not exist, or the
-            reference is no report of these layers; the message says what to pass.
+        InputError: If there is no sample or no labels, no head is found, a layer does not exist or
+            does not return one row a sample, the model takes batches of one size only, or the
+            reference is no report of these layers; the message says what to pass. Also if another
+            process fails; the message names its rank and says why.
 
     Example:
         >>> import torch, ncscope
@@ -94,7 +103,9 @@ def measure_model(
         memory=memory,
         progress=progress,
     )
-    probed = probe_model(model, loader, options, statistics_by_layer(reference))
+    with ending_together():
+        known = statistics_by_layer(reference)
+    probed = probe_model(model, loader, options, known)
     return ModelReport(probed.record, probed.statistics)
 
 

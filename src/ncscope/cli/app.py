@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Add --debug to any command to see the traceback of an error. Exit codes: 0 done, 1 an "
-    "error of the program or a statement that fails, 2 bad input, 130 interrupted.",
+    "error of the program or a statement that fails, 2 bad input, 130 interrupted, 143 terminated.",
 )
 
 

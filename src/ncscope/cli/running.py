@@ -42,7 +42,7 @@ def _run(words: list[str], debug: bool) -> int:
         message = error.format_message() or "no command given"
         command = "ncscope" if error.ctx is None else error.ctx.command_path
         return _fail(f"{message} See {command} --help.", 2, debug)
-    except (typer.Abort, Interrupted) as error:
+    except (typer.Abort, Interrupted, KeyboardInterrupt) as error:
         return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)
     except InputError as error:
         return _fail(str(error), 2, debug)

@@ -11,6 +11,7 @@ from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.directions import Batches
 from ncscope.stats.distributed import (
     batches_of_all_processes,
+    ending_together,
     merge_across_processes,
     several_processes,
     sum_across_processes,
@@ -78,11 +79,11 @@ class LayerGatherer:
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
         """The second look: each layer's decisions over the stored features."""
         assert self.store is not None
-        counts: dict[str, DecisionCounts] = {}
-        for features, labels in self.store:
-            for name, decide in deciders.items():
-                found = decide(features[name], labels)
-                counts[name] = counts[name] + found if name in counts else found
+        counts = {name: _no_decisions(decide) for name, decide in deciders.items()}
+        with ending_together():
+            for features, labels in self.store:
+                for name, decide in deciders.items():
+                    counts[name] = counts[name] + decide(features[name], labels)
         return {name: own.over_all_processes(self.device) for name, own in counts.items()}
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
@@ -92,12 +93,18 @@ class LayerGatherer:
         first, last = self.comparable[0], self.comparable[-1]
         device = self.pair.counts.device
         hits = torch.zeros(len(positions), dtype=torch.int64, device=device)
-        for features, labels in self.store:
-            h0, h1 = features[first].to(device), features[last].to(device)
-            hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
+        with ending_together():
+            for features, labels in self.store:
+                h0, h1 = features[first].to(device), features[last].to(device)
+                hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
         total = sum_across_processes(hits).to(torch.float64)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
+
+
+def _no_decisions(decide: Decider) -> DecisionCounts:
+    by_head = None if decide.head is None else 0
+    return DecisionCounts(0, 0, by_head, by_head)
 
 
 class _Stored:

@@ -1,17 +1,17 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.metrics.information import (
     DatasetInformation,
     dataset_information,
@@ -21,16 +21,41 @@ from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
 from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward
-from ncscope.models.heads import Head, find_head
-from ncscope.models.layers import match_layers, residual_blocks
+from ncscope.models.heads import Head
+from ncscope.models.layers import named_layer
 from ncscope.models.measuring import measuring, unwrapped
-from ncscope.models.taps import HEAD_INPUT, Taps
-from ncscope.probing.batches import check_next_token, device_of, peek, split, token_labels
+from ncscope.models.taps import Taps
+from ncscope.models.tracing import trace
+from ncscope.probing.batches import (
+    EmptyLoaderError,
+    check_next_token,
+    device_of,
+    peek,
+    split,
+    token_labels,
+)
 from ncscope.probing.by_batch import with_batch_estimate
 from ncscope.probing.compute import layer_record
 from ncscope.probing.gather import LayerGatherer
+from ncscope.probing.plans import (
+    Layout,
+    Plan,
+    layout_of,
+    matrix_of,
+    plans_in,
+    plans_of,
+    share_head,
+)
 from ncscope.probing.records import GeodesicRecord, ProbeRecord
+from ncscope.stats.batch import check_labels, check_range
 from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.distributed import (
+    common_description,
+    ending_together,
+    nothing_to_measure,
+    several_processes,
+    values_of_all_processes,
+)
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET, FeatureStore
@@ -95,46 +120,61 @@ def probe_model(
 ) -> Probed:
     """Run a model over a loader and measure the layers tapped.
 
-    One pass over the loader; the first batch runs twice, once to find the head.
+    One pass over the loader. The first batch runs twice, once to find the head, and two copies of
+    its first sample run to find the batch axis of each layer. Several processes measure their
+    samples together, however many each has; a process without samples takes the layers and the head
+    from another. An error in one process ends all.
 
     Args:
         model: A classifier; of a compiled or data-parallel one, the model inside. It runs in
             evaluation mode and is left exactly as it was: buffers that it writes get their values
             back, also by an exception.
         loader: Yields ``(inputs, labels)``, or mappings with ``labels``: one a sample, or one a
-            token of a model that gives logits for every token.
+            token of a model that gives logits for every token. Batches without samples are
+            skipped.
         options: What to measure.
         reference: Statistics of the training set by layer, in forward order, whose class means
             the nearest-mean rule then uses. Its last layer stands for the last one measured,
             whatever their names; the others are matched by name.
 
     Raises:
-        InputError: If the loader is empty, the head cannot be found, a layer does not exist, or
-            the reference lacks a layer or has it in another dimension.
+        InputError: If the loaders of all processes are empty, the head cannot be found, a layer
+            does not exist or does not return one row a sample, the reference lacks a layer or has
+            it in another dimension, the layers differ between processes, or another process fails.
     """
     options = options or ProbeOptions()
     model = unwrapped(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
-        first, batches = peek(loader)  # inside: a loader draws its seed when it starts
-        inputs, labels = split(first, device)
-        head = find_head(model, inputs, options.head)
-        check_next_token(head, inputs, labels, options.next_token)
-        names = layer_names(model, options, head)
-        with Taps(model, names, head.name, pool=options.pool, rows=head.rows) as taps:
-            probe = LayerwiseProbe(head, options, store, reference)
-            for batch in _with_progress(batches, loader, options.progress):
-                inputs, labels = split(batch, device)
-                forward(model, inputs)
-                probe.update(taps, labels)
+        probe = LayerwiseProbe(model, options, store, reference)
+        with ending_together(), _empty_beside_others():
+            first, batches = peek(loader)  # inside: a loader draws its seed when it starts
+            inputs, labels = split(first, device)
+            traced = trace(model, inputs, options.layers, options.head)
+            check_next_token(traced.head, inputs, labels, options.next_token)
+            with traced.taps(model, pool=options.pool) as taps:
+                for batch in _with_progress(batches, loader, options.progress):
+                    inputs, labels = split(batch, device)
+                    forward(model, inputs)
+                    probe.update(taps, labels, traced.head)
         return probe.result()
+
+
+@contextmanager
+def _empty_beside_others() -> Iterator[None]:
+    """Let the loader of one process be empty where other processes may have samples."""
+    try:
+        yield
+    except EmptyLoaderError:
+        if not several_processes():
+            raise
 
 
 class LayerwiseProbe:
     """One measurement in the making: the layers of a model, batch by batch.
 
     Args:
-        head: The model's classifier head.
+        model: The classifier.
         options: What to measure.
         store: Where to keep features for the second look, open until the result is there.
         reference: As in `probe_model`.
@@ -142,59 +182,93 @@ class LayerwiseProbe:
 
     def __init__(
         self,
-        head: Head,
+        model: nn.Module,
         options: ProbeOptions,
         store: FeatureStore,
         reference: Mapping[str, ClassStatistics] | None = None,
     ) -> None:
-        self._head, self._options, self._store = head, options, store
+        self._model, self._options, self._store = model, options, store
         self._reference = reference
-        self._plans: list[_Plan] = []
+        self._head = ""
+        self._plans: list[Plan] = []
 
-    def update(self, taps: Taps, labels: Tensor) -> None:
+    def update(self, taps: Taps, labels: Tensor, head: Head) -> None:
         """Take in the forward pass that the taps have just seen.
 
         Args:
             taps: On the head's input and the layers to measure.
-            labels: One a sample, or one a token where the model gives logits for every token.
+            labels: Class of each sample, or of each token where the model gives logits for every
+                token, of any integral type.
+            head: The model's classifier head.
+
+        Raises:
+            InputError: If labels do not fit the features or the head.
         """
         if not self._plans:
-            self._plans = _plan(taps.features, self._head, self._options)
-            self._gatherer = _gatherer(self._plans, taps.features, self._options, self._store)
-            self._known = _matched(self._reference, self._plans, self._gatherer)
+            options = self._options
+            plans = plans_of(taps.features, head, options.groups, options.layer_groups)
+            dims = [taps.features[plan.tapped].shape[1] for plan in plans]
+            self._begin(head.name, plans, dims)
         features = {plan.name: taps.features[plan.tapped] for plan in self._plans}
-        if self._head.rows == "token":
+        if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token)
             features = {name: rows[kept] for name, rows in features.items()}
+        labels = check_labels(labels, len(features[self._plans[-1].name]))
+        check_range(labels, len(head.weight), of_classifier=True)
         self._gatherer.update(features, labels)
 
     def result(self, head: Head | None = None) -> Probed:
-        """Everything computed from what was gathered, by this process and by all others.
+        """Compute everything from what this process and all others have gathered.
 
         To be asked for once: afterwards, what was gathered is everybody's.
 
         Args:
             head: The head with the weights that it has by now; by default those that it had.
+
+        Raises:
+            InputError: If no process has gathered anything, their layers differ, or one fails.
         """
-        last = self._plans[-1] if head is None else replace(self._plans[-1], **_matrix(head))
-        plans = [*self._plans[:-1], last]
-        return _measured(self._gatherer, plans, self._options, self._known)
+        if head is not None and self._plans:
+            self._plans[-1] = replace(self._plans[-1], **matrix_of(head))
+        if several_processes():
+            self._join()
+        return _measured(self._gatherer, self._plans, self._options, self._known)
 
+    def _begin(self, head: str, plans: list[Plan], dims: Sequence[int]) -> None:
+        self._head, self._plans = head, plans
+        self._gatherer = _gatherer(plans, dims, self._options, self._store)
+        self._known = _matched(self._reference, plans, self._gatherer)
 
-@dataclass(frozen=True)
-class _Plan:
-    """One layer to measure: where its features come from, and what to make of them."""
+    def _join(self) -> None:
+        """Agree with the other processes on the layers; without samples, take theirs."""
+        layouts = values_of_all_processes(self._layout())
+        shared = common_description(layouts)
+        if shared is None:
+            raise nothing_to_measure()
+        if None not in layouts:
+            return
+        empty = not self._plans
+        with ending_together():
+            if empty:
+                self._begin_empty(Layout(**shared))
+        common_description(values_of_all_processes(self._layout()))
+        first = next(rank for rank, layout in enumerate(layouts) if layout is not None)
+        share_head(self._plans[-1], first, receives=empty)
 
-    name: str
-    tapped: str
-    groups: Collection[str] | None
-    weight: Float[Tensor, "k d"] | None = None
-    bias: Float[Tensor, " k"] | None = None
+    def _begin_empty(self, layout: Layout) -> None:
+        device = device_of(named_layer(self._model, layout.head))
+        groups, layer_groups = self._options.groups, self._options.layer_groups
+        plans = plans_in(layout, device, groups, layer_groups)
+        self._begin(layout.head, plans, layout.dims)
 
-    @property
-    def needs(self) -> Needs:
-        return needs_of(self.groups, self.weight is not None)
+    def _layout(self) -> dict[str, Any] | None:
+        """Describe what is measured; None without samples."""
+        if not self._plans:
+            return None
+        dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
+        prior, batch = self._options.prior, self._options.information_batch
+        return asdict(layout_of(self._plans, dims, self._head, prior, batch))
 
 
 def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) -> Iterable[Any]:
@@ -203,48 +277,21 @@ def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) ->
     return track(batches, "Measuring", total, console=console, disable=not show, transient=True)
 
 
-def layer_names(model: nn.Module, options: ProbeOptions, head: Head) -> list[str]:
-    """Names of the layers to tap besides the head's input."""
-    if options.layers is None:
-        return residual_blocks(model)
-    return [name for name in match_layers(model, options.layers) if name != head.name]
-
-
-def _plan(
-    features: Mapping[str, Float[Tensor, "b _d"]], head: Head, options: ProbeOptions
-) -> list[_Plan]:
-    """The layers in forward order; a last layer that is itself the head's input counts once."""
-    names = [name for name in features if name != HEAD_INPUT]
-    last = HEAD_INPUT
-    if names and torch.equal(features[names[-1]], features[HEAD_INPUT]):
-        last = names.pop()
-    before = [_Plan(name, name, options.layer_groups) for name in names]
-    return [*before, _Plan(last, HEAD_INPUT, options.groups, **_matrix(head))]
-
-
-def _matrix(head: Head) -> dict[str, Any]:
-    """Weight and bias as the head has them: in float64 they would double with many classes."""
-    return {"weight": head.weight, "bias": head.bias}
-
-
 def _gatherer(
-    plans: Sequence[_Plan],
-    features: Mapping[str, Float[Tensor, "b _d"]],
-    options: ProbeOptions,
-    store: FeatureStore,
+    plans: Sequence[Plan], dims: Sequence[int], options: ProbeOptions, store: FeatureStore
 ) -> LayerGatherer:
     head = plans[-1].weight
     assert head is not None
     moments = {
         plan.name: ClassMoments(
             len(head),
-            features[plan.tapped].shape[1],
+            dim,
             statistics=plan.needs.statistics,
             prior=options.prior,
             class_counts=options.class_counts,
             device=head.device,
         )
-        for plan in plans
+        for plan, dim in zip(plans, dims, strict=True)
     }
     looks = any(plan.needs.decisions or plan.needs.information for plan in plans)
     return LayerGatherer(moments, store if looks else None)
@@ -252,7 +299,7 @@ def _gatherer(
 
 def _matched(
     reference: Mapping[str, ClassStatistics] | None,
-    plans: Sequence[_Plan],
+    plans: Sequence[Plan],
     gatherer: LayerGatherer,
 ) -> dict[str, ClassStatistics]:
     """The reference of every layer that looks at decisions: the last by role, others by name.
@@ -281,7 +328,7 @@ def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> Cla
 
 def _measured(
     gatherer: LayerGatherer,
-    plans: Sequence[_Plan],
+    plans: Sequence[Plan],
     options: ProbeOptions,
     known: Mapping[str, ClassStatistics],
 ) -> Probed:
@@ -289,15 +336,17 @@ def _measured(
     stats = gatherer.finish()
     decisions = _decisions(gatherer, plans, stats | dict(known))
     looked = _information(gatherer, plans[-1], stats)
-    records = tuple(
-        layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
-        for plan in plans
-    )
+    with ending_together():
+        records = tuple(
+            layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
+            for plan in plans
+        )
     last, batch_size = plans[-1], options.information_batch
     if batch_size is not None and last.weight is not None and last.needs.information:
         features = gatherer.stored(last.name)
         weight = last.weight.to(torch.float64)
-        estimated = with_batch_estimate(records[-1], features, weight, batch_size)
+        with ending_together():
+            estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
     record = ProbeRecord(
         layers=records,
@@ -309,7 +358,7 @@ def _measured(
 
 
 def _sources(
-    plan: _Plan,
+    plan: Plan,
     stats: Mapping[str, ClassStatistics],
     decisions: Mapping[str, DecisionCounts],
     looked: Mapping[str, DatasetInformation],
@@ -326,7 +375,7 @@ def _sources(
 
 
 def _information(
-    gatherer: LayerGatherer, last: _Plan, stats: Mapping[str, ClassStatistics]
+    gatherer: LayerGatherer, last: Plan, stats: Mapping[str, ClassStatistics]
 ) -> dict[str, DatasetInformation]:
     """The second look's entropies of the head's input against the head."""
     if last.weight is None or not last.needs.information:
@@ -337,11 +386,12 @@ def _information(
     mean = stats[last.name].global_mean
     batches = gatherer.stored(last.name)
     weight = last.weight.to(torch.float64)
-    return {last.name: dataset_information(batches, counts, weight, mean)}
+    with ending_together():
+        return {last.name: dataset_information(batches, counts, weight, mean)}
 
 
 def _decisions(
-    gatherer: LayerGatherer, plans: Sequence[_Plan], means_of: Mapping[str, ClassStatistics]
+    gatherer: LayerGatherer, plans: Sequence[Plan], means_of: Mapping[str, ClassStatistics]
 ) -> dict[str, DecisionCounts]:
     """The second look, with the class means of the training set where they are given."""
     if gatherer.store is None:
@@ -354,7 +404,7 @@ def _decisions(
     return gatherer.decisions(deciders)
 
 
-def _decider(plan: _Plan, means_of: ClassStatistics, device: torch.device) -> Decider:
+def _decider(plan: Plan, means_of: ClassStatistics, device: torch.device) -> Decider:
     classes, means = means_of.classes.to(device), means_of.means.to(device)
     return Decider(classes, means, plan.weight, plan.bias)
 
@@ -365,13 +415,15 @@ def _geodesic_record(
     if gatherer.pair is None or gatherer.store is None:
         return None
     ends = stats[gatherer.comparable[0]], stats[gatherer.comparable[-1]]
-    line = geodesic(*ends, gatherer.pair)
+    accuracies = gatherer.accuracy_on_line(LINE)
     positions: list[float] = LINE.tolist()
-    return GeodesicRecord(
-        t=positions,
-        pfc1=[float(line.pfc1(t)) for t in positions],
-        pfc2=[float(line.pfc2(t)) for t in positions],
-        pfc3=gatherer.accuracy_on_line(LINE),
-        alignment=float(line.alignment()),
-        transport_cost=float(line.transport_cost()),
-    )
+    with ending_together():
+        line = geodesic(*ends, gatherer.pair)
+        return GeodesicRecord(
+            t=positions,
+            pfc1=[float(line.pfc1(t)) for t in positions],
+            pfc2=[float(line.pfc2(t)) for t in positions],
+            pfc3=accuracies,
+            alignment=float(line.alignment()),
+            transport_cost=float(line.transport_cost()),
+        )

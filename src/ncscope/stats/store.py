@@ -1,15 +1,18 @@
 """Features kept for a second look: in memory up to a budget, memory-mapped on disk beyond it."""
 
+import math
+import mmap
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import quote
+from typing import IO
 
-import numpy as np
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
+
+from ncscope.stats.locking import Locked
 
 DEFAULT_BUDGET = 2 * 2**30
 
@@ -18,16 +21,20 @@ DEFAULT_BUDGET = 2 * 2**30
 # would grow as if it kept those.
 _LABELS = "."
 
+_ALIGNMENT = 64
+"""Bytes: every tensor in the file begins at a multiple of them, whatever the types before it."""
 
-class FeatureStore:
+
+class FeatureStore(Locked):
     """Batches of named features, so that one forward pass serves both looks at them.
 
-    Use as a context manager: what was spilled to disk is removed on leaving.
+    Use as a context manager: leaving frees the disk space. The file on disk has no name, so that
+    the system frees its space also where the process is killed, by any signal. Several threads may
+    append.
 
     Args:
-        budget: Bytes to hold in memory; batches beyond them go to a file each layer, and their
-            labels to one.
-        folder: Where to put those files; by default the system's temporary folder.
+        budget: Bytes to hold in memory; batches beyond the budget go to one file on disk.
+        folder: Folder whose disk holds that file; by default the system's temporary folder.
 
     Example:
         >>> with FeatureStore(budget=0) as store:
@@ -37,10 +44,11 @@ class FeatureStore:
     """
 
     def __init__(self, budget: int = DEFAULT_BUDGET, folder: str | Path | None = None) -> None:
+        super().__init__()
         self.budget = budget
         self.bytes_in_memory = 0
         self._folder = folder
-        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        self._spill: IO[bytes] | None = None
         self._batches: list[dict[str, Tensor | _OnDisk]] = []
 
     def __enter__(self) -> "FeatureStore":
@@ -54,7 +62,7 @@ class FeatureStore:
     ) -> None:
         self._batches.clear()
         if self._spill is not None:
-            self._spill.cleanup()
+            self._spill.close()
 
     def append(
         self, features: Mapping[str, Shaped[Tensor, "n _d"]], labels: Int[Tensor, " n"]
@@ -66,11 +74,12 @@ class FeatureStore:
         """
         kept = {**features, _LABELS: labels}
         cost = sum(rows.nbytes for rows in kept.values())
-        if self.bytes_in_memory + cost <= self.budget:
-            self.bytes_in_memory += cost
-            self._batches.append({name: rows.cpu() for name, rows in kept.items()})
-        else:
-            self._batches.append({name: self._write(name, rows) for name, rows in kept.items()})
+        with self.lock:
+            if self.bytes_in_memory + cost <= self.budget:
+                self.bytes_in_memory += cost
+                self._batches.append({name: rows.cpu() for name, rows in kept.items()})
+            else:
+                self._batches.append({name: self._write(rows) for name, rows in kept.items()})
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
         """The batches in the order they came, any number of times."""
@@ -79,27 +88,33 @@ class FeatureStore:
             labels = loaded.pop(_LABELS)
             yield loaded, labels
 
-    def _write(self, name: str, rows: Shaped[Tensor, "n ..."]) -> "_OnDisk":
+    def _write(self, rows: Shaped[Tensor, "n ..."]) -> "Tensor | _OnDisk":
+        if not rows.nbytes:
+            return rows.cpu()  # nothing can be mapped
         if self._spill is None:
-            self._spill = tempfile.TemporaryDirectory(prefix="ncscope-", dir=self._folder)
-        path = Path(self._spill.name) / f"{quote(name, safe=' ')}.bin"
-        raw = rows.cpu().contiguous().view(torch.uint8).numpy()
-        with path.open("ab") as file:
-            start = file.tell()
-            raw.tofile(file)
-        return _OnDisk(path, start, tuple(rows.shape), rows.dtype)
+            self._spill = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115
+        start = self._spill.seek(-(-self._spill.tell() // _ALIGNMENT) * _ALIGNMENT)
+        left = rows.cpu().contiguous().view(torch.uint8).flatten().numpy().data
+        while left:  # NumPy's tofile does not notice that the disk is full
+            left = left[self._spill.write(left) :]
+        return _OnDisk(self._spill, start, tuple(rows.shape), rows.dtype)
 
 
 class _OnDisk:
-    """One batch of one layer inside a file."""
+    """Position of one layer's batch in the file on disk."""
 
-    def __init__(self, path: Path, start: int, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-        self.path, self.start, self.shape, self.dtype = path, start, shape, dtype
+    def __init__(
+        self, file: IO[bytes], start: int, shape: tuple[int, ...], dtype: torch.dtype
+    ) -> None:
+        self.file, self.start, self.shape, self.dtype = file, start, shape, dtype
 
     def load(self) -> Tensor:
-        size = int(np.prod(self.shape)) * self.dtype.itemsize
-        mapped = np.memmap(self.path, np.uint8, "c", offset=self.start, shape=(size,))
-        return torch.from_numpy(mapped).view(self.dtype).view(self.shape)
+        count = math.prod(self.shape)
+        offset = self.start % mmap.ALLOCATIONGRANULARITY  # a map begins at a multiple of that
+        length, start = offset + count * self.dtype.itemsize, self.start - offset
+        mapped = mmap.mmap(self.file.fileno(), length, access=mmap.ACCESS_COPY, offset=start)
+        rows = torch.frombuffer(mapped, dtype=self.dtype, count=count, offset=offset)
+        return rows.view(self.shape)
 
 
 def _load(rows: "Tensor | _OnDisk") -> Tensor:

@@ -39,6 +39,7 @@ FIXED = {
     "training.looks": 20,
     "training.batch_size": 8,
 }
+TINY = {"settings": "first", "first_steps": 200}
 OFTEN = Work(seconds=0.0)  # the place is saved after every step
 
 
@@ -186,7 +187,7 @@ def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_pa
 
 
 def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
-    fixed = {"settings": "first", "first_steps": 200}
+    fixed = TINY
     command = [Path(sys.executable).with_name("ncscope"), "sweep", "xufm/ufm"]
     command += ["--over", "seed=0,1,2", "--set", "settings=first", "--set", "first_steps=200"]
     command += ["--out", tmp_path / "sweep", "--cluster", cluster]
@@ -207,3 +208,40 @@ def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
         assert (tmp_path / "sweep" / f"seed={seed}" / "metrics.jsonl").read_bytes() == own
     with pytest.raises(InputError, match=r"a machine with 4 cores and 0 GPUs.* found at most 2"):
         sweep("xufm/ufm", [{"seed": 9}], out=tmp_path / "x", cluster=cluster, work=Work(workers=3))
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_sweep_that_is_ended_leaves_no_process_and_no_file_of_its_own(how, tmp_path):
+    command = [Path(sys.executable).with_name("ncscope"), "sweep", "xufm/ufm"]
+    command += ["--over", "seed=0,1", "--set", "settings=first", "--set", "first_steps=100000"]
+    command += ["--out", tmp_path / "sweep", "--cluster", "local"]
+    started = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while not list(tmp_path.glob("sweep/*/config.yaml")):
+        assert started.poll() is None
+        time.sleep(0.1)
+    assert list(tmp_path.glob("sweep/.shared*")) != []
+    below = descendants(started.pid)
+    started.send_signal(how)
+    assert started.wait(60) == (143 if how == signal.SIGTERM else -how)
+    end = time.monotonic() + 60
+    while any(map(alive, below)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert [process for process in below if alive(process)] == []
+    assert list(tmp_path.glob("sweep/.shared*")) == []
+
+
+def test_a_sweep_removes_what_one_that_was_killed_has_left(tmp_path):
+    left = tmp_path / ".shared-of-another"
+    left.touch()
+    with pytest.raises(InputError, match=r"a Ray cluster at 127\.0\.0\.1:1"):
+        sweep("xufm/ufm", [{"seed": 0}], out=tmp_path, cluster="127.0.0.1:1")
+    assert left.exists()  # nothing has begun
+    sweep("xufm/ufm", [{"seed": 0}], out=tmp_path, cluster="local", overrides=TINY)
+    assert list(tmp_path.glob(".shared*")) == []

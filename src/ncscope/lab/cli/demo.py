@@ -56,6 +56,7 @@ def _epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
         TextColumn("loss {task.fields[loss]:.4f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("Training and measuring", total=epochs, loss=float("nan"))
         yield lambda end: progress.update(task, completed=end.epoch, loss=end.loss)

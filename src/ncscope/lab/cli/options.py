@@ -132,10 +132,10 @@ def as_yaml(value: str) -> Any:
     Raises:
         InputError: If it is none.
     """
-    from yaml import YAMLError, safe_load
+    from ncscope.files import parse_yaml
 
     try:
-        return safe_load(value)
-    except YAMLError as error:
+        return parse_yaml(value)
+    except ValueError as error:
         fix = "for example 3, 0.1, true, [1, 2]"
         raise InputError(expected="a value after =", found=repr(value), fix=fix) from error

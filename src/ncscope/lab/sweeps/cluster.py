@@ -50,6 +50,8 @@ def run_on_cluster(
     if find_spec("ray") is None:
         raise missing_library(name="ray")
     _answers(address)
+    for left in folder.glob(".shared-*"):  # where a sweep and its driver were both killed
+        left.unlink()
     token = write_text(folder / f".shared-{uuid4().hex}", "")
     request = {
         "address": address,
@@ -59,7 +61,7 @@ def run_on_cluster(
     try:
         return _followed(request, board)
     finally:
-        token.unlink()
+        token.unlink(missing_ok=True)  # the driver removes it as well, if it ends by itself
 
 
 def _answers(address: str) -> None:

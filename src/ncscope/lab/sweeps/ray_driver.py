@@ -50,6 +50,8 @@ def main() -> None:
         say({"refused": fields})
     finally:
         ray.shutdown()
+        # Whoever started this program may have been killed, and cannot remove the file.
+        Path(request["token"]).unlink(missing_ok=True)
 
 
 def _join(address: str) -> None:

@@ -12,12 +12,18 @@ from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.variability import nc1, nc1_quotient
 from ncscope.models.forward import forward
-from ncscope.models.heads import find_head
-from ncscope.models.layers import match_layers
 from ncscope.models.measuring import measuring
-from ncscope.models.taps import Taps
-from ncscope.stats.distributed import merge_across_processes
-from ncscope.stats.moments import ClassMoments
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.models.tracing import Trace, trace
+from ncscope.probing.batches import device_of
+from ncscope.stats.distributed import (
+    common_description,
+    ending_together,
+    merge_across_processes,
+    nothing_to_measure,
+    values_of_all_processes,
+)
+from ncscope.stats.moments import ClassMoments, Statistic
 from ncscope.stats.statistics import ClassStatistics, finish
 
 Bases = Mapping[str, Float[Tensor, "_d _r"]]
@@ -41,16 +47,16 @@ def between_class_metrics(
 
     Returns:
         By layer, in forward order: ``nc1``, ``nc1_quotient`` and the metrics of class means of the
-        group ``nc2``. Cost: three forward passes less all but one batch of the third, and
-        $O(ndK)$ a layer; $O(dK)$ memory.
+        group ``nc2``. Cost: two forward passes, in each of which the first batch runs twice,
+        and $O(ndK)$ a layer; $O(dK)$ memory.
 
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
     """
     with measuring(model):
-        wide = _statistics(model, loader, match_layers(model, layers), num_classes, None)
+        wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
-        narrow = _statistics(model, loader, list(wide), num_classes, bases)
+        narrow = _statistics(model, loader, layers, num_classes, bases)
     return {name: _metrics(wide[name], narrow[name]) for name in wide}
 
 
@@ -72,17 +78,24 @@ def _statistics(
 ) -> dict[str, ClassStatistics]:
     """Compute statistics of the layers' features, or of the features' coordinates in bases."""
     moments: dict[str, ClassMoments] = {}
-    for features, labels in _batches(model, loader, layers):
-        for name, own in features.items():
-            seen = own if bases is None else own.to(bases[name].dtype) @ bases[name]
-            if name not in moments:
-                moments[name] = ClassMoments(
-                    num_classes,
-                    seen.shape[1],
-                    statistics=() if bases is None else ("scatter",),
-                    device=seen.device,
-                )
-            moments[name].update(seen, labels)
+    kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
+    with ending_together():
+        for features, labels in _batches(model, loader, layers):
+            for name, own in features.items():
+                seen = own if bases is None else own.to(bases[name].dtype) @ bases[name]
+                if name not in moments:
+                    size = num_classes, seen.shape[1]
+                    moments[name] = ClassMoments(*size, statistics=kinds, device=seen.device)
+                moments[name].update(seen, labels)
+    form = {"layers": list(moments), "dims": [own.dim for own in moments.values()]}
+    shared = common_description(values_of_all_processes(form if moments else None))
+    if shared is None:
+        raise nothing_to_measure()
+    if not moments:
+        for name, dim in zip(shared["layers"], shared["dims"], strict=True):
+            moments[name] = ClassMoments(
+                num_classes, dim, statistics=kinds, device=device_of(model)
+            )
     return {name: finish(merge_across_processes(own)) for name, own in moments.items()}
 
 
@@ -91,10 +104,10 @@ def _batches(
 ) -> Iterator[tuple[dict[str, Float[Tensor, "b _d"]], Int[Tensor, " b"]]]:
     """Yield the layers' features and the labels, batch by batch."""
     device = next(model.parameters()).device
-    head = None
+    traced: Trace | None = None
     for inputs, labels in loader:
         images = inputs.to(device)
-        head = head or find_head(model, images).name
-        with Taps(model, layers, head) as taps:
+        traced = traced or trace(model, images, layers)
+        with traced.taps(model) as taps:
             forward(model, images)
-        yield {name: taps.features[name] for name in taps.features if name in layers}, labels
+        yield {name: rows for name, rows in taps.features.items() if name != HEAD_INPUT}, labels

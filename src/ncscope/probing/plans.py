@@ -1,0 +1,157 @@
+"""Which layers a measurement consists of, and what processes that measure together must share."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.metrics.evaluate import Needs, needs_of
+from ncscope.models.heads import Head
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.stats.distributed import share_of_first, type_name
+
+Groups = Collection[str] | None
+"""Groups of metrics; None for all."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One layer to measure: name of the tap, groups of metrics, and the head that reads it."""
+
+    name: str
+    tapped: str
+    groups: Groups
+    weight: Float[Tensor, "k d"] | None = None
+    bias: Float[Tensor, " k"] | None = None
+
+    @property
+    def needs(self) -> Needs:
+        """Statistics that the metrics need."""
+        return needs_of(self.groups, self.weight is not None)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Form of a measurement, which processes that measure together must share.
+
+    Attributes:
+        head: Name of the head in the model.
+        classes: Number of classes.
+        head_type: Type of the head's weight.
+        bias: Whether the head has a bias.
+        layers: Names of the layers in forward order; the last feeds the head.
+        dims: Feature dimension of each layer.
+        needs: Statistics that each layer's metrics need.
+        prior: Class prior.
+        information_batch: Samples a batch of the batch estimate, or None.
+    """
+
+    head: str
+    classes: int
+    head_type: str
+    bias: bool
+    layers: list[str]
+    dims: list[int]
+    needs: list[list[str]]
+    prior: str
+    information_batch: int | None
+
+
+def plans_of(
+    features: Mapping[str, Float[Tensor, "b _d"]], head: Head, groups: Groups, layer_groups: Groups
+) -> list[Plan]:
+    """Plan the layers in forward order; a last layer that is the head's input counts once.
+
+    Args:
+        features: Features of the layers of one forward pass, and of the head's input.
+        head: The model's head.
+        groups: Groups of metrics of the head's input.
+        layer_groups: Groups of metrics of the other layers.
+    """
+    names = [name for name in features if name != HEAD_INPUT]
+    last = HEAD_INPUT
+    if names and torch.equal(features[names[-1]], features[HEAD_INPUT]):
+        last = names.pop()
+    before = [Plan(name, name, layer_groups) for name in names]
+    return [*before, Plan(last, HEAD_INPUT, groups, **matrix_of(head))]
+
+
+def plans_in(
+    layout: Layout, device: torch.device, groups: Groups, layer_groups: Groups
+) -> list[Plan]:
+    """Plan the layers that another process measures, with a head whose values are yet to come.
+
+    Args:
+        layout: Form of the measurement.
+        device: Device of the head in this process.
+        groups: Groups of metrics of the head's input.
+        layer_groups: Groups of metrics of the other layers.
+    """
+    *before, last = layout.layers
+    dtype = getattr(torch, layout.head_type)
+    weight = torch.empty(layout.classes, layout.dims[-1], dtype=dtype, device=device)
+    bias = torch.empty(layout.classes, dtype=dtype, device=device) if layout.bias else None
+    plans = [Plan(name, name, layer_groups) for name in before]
+    return [*plans, Plan(last, HEAD_INPUT, groups, weight, bias)]
+
+
+def layout_of(
+    plans: Sequence[Plan],
+    dims: Sequence[int],
+    head: str,
+    prior: str,
+    information_batch: int | None,
+) -> Layout:
+    """Describe a measurement.
+
+    Args:
+        plans: Layers to measure.
+        dims: Feature dimension of each.
+        head: Name of the head.
+        prior: Class prior.
+        information_batch: Samples a batch of the batch estimate, or None.
+    """
+    weight, bias = plans[-1].weight, plans[-1].bias
+    assert weight is not None
+    return Layout(
+        head=head,
+        classes=len(weight),
+        head_type=type_name(weight.dtype),
+        bias=bias is not None,
+        layers=[plan.name for plan in plans],
+        dims=list(dims),
+        needs=[_needs_in_words(plan.needs) for plan in plans],
+        prior=prior,
+        information_batch=information_batch,
+    )
+
+
+def share_head(plan: Plan, rank: int, receives: bool) -> None:
+    """Hand the head of one process to those that have none of their own.
+
+    Args:
+        plan: Layer that feeds the head.
+        rank: Rank of the process that has the head.
+        receives: Whether this process takes the head over; the others keep theirs.
+    """
+    for tensor in (plan.weight, plan.bias):
+        if tensor is not None:
+            # A copy: the head may share the memory of the model's own parameters.
+            share_of_first([tensor if receives else _copy(tensor)], rank)
+
+
+def matrix_of(head: Head) -> dict[str, Any]:
+    """Weight and bias as the head has them: in float64 they would double with many classes."""
+    return {"weight": head.weight, "bias": head.bias}
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _needs_in_words(needs: Needs) -> list[str]:
+    looks = {"decisions": needs.decisions, "information": needs.information}
+    return [*sorted(needs.statistics), *(name for name, wanted in looks.items() if wanted)]

@@ -1,0 +1,312 @@
+"""Several real processes measure what one does, however the samples are shared out, or all end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import ncscope
+from ncscope.errors import InputError
+from ncscope.lab.papers.xufm.between_class import between_class_metrics
+from ncscope.models.networks.residual import ResidualNet
+from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.watching import Watch
+
+from ..training.ranks import in_processes
+
+LABELS = torch.arange(60) % 4
+INPUTS = torch.randn(60, 6, generator=torch.Generator().manual_seed(0)).double()
+INPUTS = INPUTS + 2 * torch.eye(6)[LABELS]
+GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information")
+OPTIONS = ProbeOptions(
+    layers=["stem", "blocks.*"], groups=GROUPS, layer_groups=("nc1", "pfc"), information_batch=20
+)
+LIGHT = ProbeOptions(layers=["stem", "blocks.0"], groups=("nc1", "nc4"), layer_groups=("nc4",))
+Batches = list[tuple[Tensor, Tensor]]
+
+
+def network(width: int = 8, depth: int = 3) -> nn.Module:
+    torch.manual_seed(1)
+    return ResidualNet(6, width, depth, 4).double()
+
+
+def batches(rows: slice, size: int = 16) -> Batches:
+    inputs, labels = INPUTS[rows], LABELS[rows]
+    return list(zip(inputs.split(size), labels.split(size), strict=True)) if len(labels) else []
+
+
+def on_ranks(count: int, folder: Path, program: Callable[[int], Any]) -> list[Any]:
+    """What a function of the rank returns on each rank, in types of JSON."""
+
+    def joined(rank: int) -> None:
+        meeting = f"file://{folder}/meeting"
+        patience = timedelta(seconds=60)
+        dist.init_process_group("gloo", meeting, patience, world_size=count, rank=rank)
+        (folder / f"{rank}.json").write_text(json.dumps(program(rank)))
+        dist.destroy_process_group()
+
+    assert in_processes(count, joined) == [0] * count
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(count)]
+
+
+def flat(value: Any, name: str = "") -> dict[str, float]:
+    """The numbers in a record, by their path."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {key: number for at, v in items for key, number in flat(v, f"{name}/{at}").items()}
+    return {name: value} if isinstance(value, int | float) else {}
+
+
+def plain(record: Any) -> dict[str, float]:
+    return flat(json.loads(json.dumps(asdict(record))))
+
+
+def assert_same(found: list[dict[str, float]], expected: dict[str, float]) -> None:
+    assert len(expected) > 10
+    for own in found:
+        assert own == pytest.approx(expected, rel=1e-10, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        (slice(60), slice(0)),
+        (slice(0), slice(60)),
+        (slice(7), slice(7, 60), slice(0)),
+        (slice(0), slice(1), slice(0), slice(1, 60)),
+    ],
+    ids=["last empty", "first empty", "three", "four, two empty"],
+)
+def test_samples_may_be_shared_out_in_any_way(shares: tuple[slice, ...], tmp_path: Path) -> None:
+    def program(rank: int) -> Any:
+        return plain(probe_model(network(), batches(shares[rank], 5 + rank), OPTIONS).record)
+
+    expected = probe_model(network(), batches(slice(60)), OPTIONS).record
+    assert_same(on_ranks(len(shares), tmp_path, program), plain(expected))
+
+
+def test_a_process_without_samples_spills_and_has_the_reference(tmp_path: Path) -> None:
+    training = ncscope.measure_model(network(), batches(slice(40)), progress=False)
+
+    def measured(loader: Batches) -> dict[str, float]:
+        report = ncscope.measure_model(
+            network(),
+            loader,
+            layer_groups=None,
+            prior="uniform",
+            class_counts=torch.bincount(LABELS[40:55]),
+            reference=training,
+            memory=0,
+            progress=False,
+        )
+        return {f"{name} {key}": v for name, at in report.layers.items() for key, v in at.items()}
+
+    found = on_ranks(2, tmp_path, lambda rank: measured(batches(slice(40, 40 + 15 * rank))))
+    assert_same(found, measured(batches(slice(40, 55))))
+
+
+class Tokens(nn.Module):
+    """A language model of two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = nn.Embedding(5, 6).double(), nn.Linear(6, 5).double()
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return self.head(self.embed(input_ids))
+
+
+def test_a_process_may_have_tokens_none_of_which_is_measured(tmp_path: Path) -> None:
+    ids = torch.randint(5, (8, 7), generator=torch.Generator().manual_seed(3))
+    options = ProbeOptions(layers=["embed"], next_token=True, memory=0, groups=("nc4", "nc1"))
+
+    def program(rank: int) -> Any:
+        labels = ids if rank == 1 else torch.full_like(ids, -100)
+        batch = {"input_ids": ids, "labels": labels}
+        return plain(probe_model(Tokens(), [batch], options).record)
+
+    expected = probe_model(Tokens(), [{"input_ids": ids, "labels": ids}], options).record
+    assert_same(on_ranks(2, tmp_path, program), plain(expected))
+
+
+def test_a_watch_that_has_seen_nothing_joins_in_with_the_head_as_it_is_by_now(
+    tmp_path: Path,
+) -> None:
+    def watched(shares: list[Batches], moved: float) -> list[dict[str, float]]:
+        model, found = network(), []
+        with Watch(model, LIGHT) as seen:
+            for loader in shares:
+                for inputs, labels in loader:
+                    model(inputs)
+                    seen.labels(labels)
+                model.classifier.weight.data += moved
+                found.append(plain(seen.probed().record))
+            with pytest.raises(InputError, match="expected forward passes"):
+                seen.probed()
+        return found
+
+    def program(rank: int) -> Any:
+        none = batches(slice(0))
+        mine, theirs = batches(slice(60)), batches(slice(30, 60))
+        return watched([none, batches(slice(30)), none] if rank else [mine, none, theirs], 0.1)
+
+    shares = [slice(60), slice(30), slice(30, 60)]
+    expected = watched([batches(rows) for rows in shares], 0.1)
+    for found in on_ranks(2, tmp_path, program):
+        for own, one in zip(found, expected, strict=True):
+            assert_same([own], one)
+
+
+def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path: Path) -> None:
+    def program(rank: int) -> Any:
+        return between_class_metrics(network(), batches(slice(60 * rank)), ["blocks.*"], 4)
+
+    expected = flat(between_class_metrics(network(), batches(slice(60)), ["blocks.*"], 4))
+    assert_same([flat(own) for own in on_ranks(2, tmp_path, program)], expected)
+
+
+def faulty() -> nn.Module:
+    """A classifier whose third pass goes wrong."""
+    passes = []
+
+    def count(*_: Any) -> None:
+        passes.append(1)
+        if len(passes) == 3:
+            msg = "out of\nluck"
+            raise RuntimeError(msg)
+
+    model = network()
+    model.register_forward_pre_hook(count)
+    return model
+
+
+def interrupted(whole: Batches) -> Iterator[Any]:
+    yield whole[0]
+    os.kill(os.getpid(), signal.SIGINT)
+    yield from whole[1:]
+
+
+def breaking(whole: Batches) -> Iterator[Any]:
+    yield from whole[:2]
+    raise OSError(5, "broken disk")
+
+
+def mislabelled(whole: Batches) -> Batches:
+    return [(inputs, labels + 2) for inputs, labels in whole]
+
+
+def said_of(
+    model: nn.Module, loader: Iterable[Any], options: ProbeOptions = LIGHT, **more: Any
+) -> str:
+    """What a measurement says when it fails; nothing if it does not."""
+    try:
+        probe_model(model, loader, options, **more)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def scenarios(rank: int) -> list[str]:
+    """What goes wrong on rank 1 alone, or everywhere, one after another in one process group."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    own = batches(slice(rank * 20, rank * 20 + 20), 6)
+    one, empty = rank == 1, batches(slice(0))
+    known = probe_model(network(), own, LIGHT).statistics
+    less = {name: found for name, found in known.items() if name != "stem"}
+    fewer = ProbeOptions(layers=LIGHT.layers, groups=("nc1",))
+    only = ProbeOptions(layers=["stem"], groups=LIGHT.groups)
+    return [
+        said_of(network(), breaking(own) if one else own),
+        said_of(network(), mislabelled(own) if one else own),
+        said_of(faulty() if one else network(), own),
+        said_of(network(), interrupted(own) if one else own),
+        said_of(network(), empty),
+        said_of(network(width=16 if one else 8), own),
+        said_of(network(), own, only if one else LIGHT),
+        said_of(network(), empty if one else own, fewer if one else LIGHT),
+        said_of(nn.Linear(6, 4) if one else network(), empty if one else own),
+        said_of(network(), empty if one else own, reference=less if one else known),
+        said_of(network(), [(i, torch.zeros_like(y)) for i, y in own]),
+        said_of(network(), mislabelled(own) if rank != 1 else own),
+        said_of(network(), own),
+    ]
+
+
+ELSEWHERE = "InputError: expected no error in any of 3 processes, found on rank 1: {}"
+FAILURES = [
+    ("OSError: [Errno 5] broken disk", ELSEWHERE.format("OSError: [Errno 5] broken disk")),
+    (
+        "InputError: expected labels in 0..3, found",
+        ELSEWHERE.format("expected labels in 0..3"),
+    ),
+    ("RuntimeError: out of\nluck", ELSEWHERE.format("RuntimeError: out of luck")),
+    ("KeyboardInterrupt: ", ELSEWHERE.format("KeyboardInterrupt")),
+    *[("InputError: expected batches to measure, found none in any process",) * 2],
+    *[("InputError: expected the same dims in every process, found 8 on rank 0 and 16 on",) * 2],
+    *[("InputError: expected the same layers in every process, found",) * 2],
+    *[("InputError: expected the same needs in every process, found",) * 2],
+    ("InputError: expected the name of a layer", ELSEWHERE.format("expected the name of a layer")),
+    (
+        "InputError: expected a reference of dimension 8 for layer 'stem'",
+        ELSEWHERE.format("expected a reference of dimension 8"),
+    ),
+    *[("InputError: expected at least two classes with samples, found 1 in 60 samples",) * 2],
+    (
+        "InputError: expected no error in any of 3 processes, found on rank 0: expected labels in",
+        "InputError: expected labels in 0..3, found",
+    ),
+    ("", ""),
+]
+
+
+def test_an_error_in_one_process_ends_all_of_them_with_a_line_each(tmp_path: Path) -> None:
+    found = on_ranks(3, tmp_path, scenarios)
+    for failure, *said in zip(FAILURES, *found, strict=True):
+        for rank, text in enumerate(said):
+            expected = failure[0] if rank == 1 else failure[1]
+            assert text.startswith(expected), (rank, text)
+            assert bool(text) == bool(expected)
+            assert rank == 1 or "\n" not in text
+
+
+def vanishing(whole: Batches) -> Iterator[Any]:
+    yield whole[0]
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def measure_beside_the_dead(folder: Path, rank: int) -> None:
+    dist.init_process_group("gloo", f"file://{folder}/meeting", world_size=3, rank=rank)
+    own = batches(slice(20 * rank, 20 * rank + 20))
+    text = said_of(network(), vanishing(own) if rank == 1 else own)
+    (folder / f"{rank}.txt").write_text(text)
+
+
+def test_processes_do_not_wait_for_one_that_is_killed(tmp_path: Path) -> None:
+    codes = in_processes(3, partial(measure_beside_the_dead, tmp_path), seconds=20)
+    assert codes == [0, -signal.SIGKILL, 0]
+    for rank in (0, 2):
+        assert (tmp_path / f"{rank}.txt").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_processes_of_torchs_own_launcher_measure_what_one_does(count: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}"]
+    command += ["--local-addr=127.0.0.1", "--standalone", "--module"]
+    command += ["tests.probing.launched", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=300, capture_output=True)
+    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(count)]
+    assert_same(found, plain(probe_model(network(), batches(slice(60)), OPTIONS).record))
