@@ -77,7 +77,7 @@ def _statistics(
     num_classes: int,
     bases: Bases | None,
 ) -> dict[str, ClassStatistics]:
-    """Of the layers' features, or, with their scatter, of the features' coordinates in bases."""
+    """Gather statistics of the features, or, with scatter, of their coordinates in bases."""
     moments: dict[str, ClassMoments] = {}
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
     with ending_together():
