@@ -26,6 +26,10 @@ settings.load_profile("suite")
 torch.set_num_threads(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz", default=5000, help="Examples of the fuzzer, of all its tests.")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is imported and collected stays to the end: no search for garbage looks at it."""

@@ -1,8 +1,9 @@
-"""Writing files whole or not at all."""
+"""Writing files whole or not at all, and parsing YAML."""
 
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -35,3 +36,23 @@ def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse YAML, and raise one kind of error for any text that is none.
+
+    Args:
+        text: Any text.
+
+    Raises:
+        ValueError: If it is no YAML, or nested too deep.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    # PyYAML lets through what its constructors meet: `!!int ''` is an IndexError, `!!bool x` a
+    # KeyError, `!!timestamp x` an AttributeError, and a list as a merged key a TypeError.
+    except (yaml.YAMLError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        message = " ".join(str(error).split())
+        raise ValueError(message) from error

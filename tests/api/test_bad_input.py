@@ -196,3 +196,10 @@ def test_features_given_are_left_as_they_were() -> None:
 def test_an_identifier_is_not_taken_for_a_class() -> None:
     with pytest.raises(ncscope.InputError, match="label 1099511627776"):
         ncscope.measure([[0.0], [1.0], [2.0]], [0, 1, 2**40])
+
+
+@pytest.mark.parametrize("measure", [ncscope.measure, ncscope.batch_information])
+def test_advice_names_arguments_that_a_call_has(measure) -> None:
+    with pytest.raises(InputError, match="expected a weight of shape") as caught:
+        measure(np.ones((4, 2)), [0, 1, 1, 2**40], np.ones(3))
+    assert "pass num_classes" not in str(caught.value)

@@ -67,6 +67,9 @@ def test_help_of_a_model_says_what_it_is_and_names_its_options(model, capsys):
         ("train xufm/ufm --set every", "expected FIELD=VALUE after --set, found 'every'"),
         ("train xufm/ufm --set eveyr=1", "found 'eveyr'; the nearest is every"),
         ("train xufm/ufm --set bias_decays=[", "expected a value after =, found"),
+        ("train xufm/ufm --set seed=2001-99-99", "expected a value after =, found"),
+        ("train xufm/ufm --set seed=!!int", "expected a value after =, found"),
+        (f"train xufm/ufm --set seed={'[' * 600}", "expected a value after =, found"),
         ("report nowhere", "expected the folder of a run, found nowhere without one"),
     ],
 )

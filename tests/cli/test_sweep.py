@@ -101,6 +101,15 @@ def test_a_file_that_is_no_list_of_settings_is_refused(capsys, tmp_path):
     assert "found something else; write a line such as - {seed: 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["[" * 600, "- {seed: 2001-99-99}", "- {seed: !!int ''}"])
+def test_a_file_that_cannot_be_parsed_is_one_line(text, capsys, tmp_path):
+    (tmp_path / "list.yaml").write_text(text)
+    assert ran("sweep", "xufm/ufm", "--list", tmp_path / "list.yaml") == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "expected a list of settings in " in err
+
+
 def test_every_option_reaches_the_sweep(monkeypatch, tmp_path):
     seen = {}
 

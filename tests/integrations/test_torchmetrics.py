@@ -12,6 +12,8 @@ from torchmetrics.utilities.checks import check_forward_full_state_property
 import ncscope
 from ncscope.integrations.torchmetrics import HEADLINES, NeuralCollapse
 
+from ..threads import at_once
+
 K, D, N = 4, 6, 60
 GENERATOR = torch.Generator().manual_seed(0)
 WEIGHT, BIAS = torch.randn(K, D, generator=GENERATOR), torch.randn(K, generator=GENERATOR)
@@ -121,6 +123,37 @@ def test_copies_pickles_and_saved_states_go_on_alike(keep):
         other.reset()
         other.update(FEATURES[:20], LABELS[:20])
         assert_measures(other, slice(20))
+    assert_measures(metric)
+
+
+def parts(calls):
+    """A thread for each quarter of the samples, that makes these calls with batches of eight."""
+
+    def work(rows):
+        for few in rows.split(8):
+            calls(FEATURES[few], LABELS[few], *HEAD)
+
+    return [lambda rows=rows: work(rows) for rows in torch.arange(N).split(N // 4)]
+
+
+@both
+@pytest.mark.parametrize("way", ["update", "forward"])
+def test_several_threads_count_every_sample(keep, way):
+    metric = empty(keep)
+    at_once(*parts(getattr(metric, way)))
+    assert_measures(metric)
+
+
+@both
+def test_threads_that_compute_meanwhile_leave_nothing_stale_behind(keep):
+    metric = empty(keep)
+
+    def look(*batch):
+        metric.update(*batch)
+        metric.compute()
+        pickle.loads(pickle.dumps(metric)).compute()
+
+    at_once(*parts(look))
     assert_measures(metric)
 
 

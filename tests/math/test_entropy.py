@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from ncscope.math.entropy import (
+    _Bracket,
+    _estimate,
     _Lanczos,
     entropy_of_spectrum,
     estimated_entropy,
@@ -132,6 +134,28 @@ def test_few_probes_know_how_little_they_know(count):
     square = sum(score**2 for score in scores) / len(scores)
     assert square**0.5 < 1.15
     assert max(map(abs, scores)) < 4
+
+
+PROBES = [1.0, 2.0, 4.0, 3.0, 5.0]  # variance 2.5
+PARTS = {  # of the error: sketch's bracket, quadratic forms, their bracket, one eigenvalue's share
+    "nothing": ((2.0, 2.0), [3.0] * 5, 0.0, 0.0, 0.0),
+    "sampling": ((2.0, 2.0), PROBES, 0.0, 0.0, (2.5 / 5 * 4 / 2) ** 0.5),
+    "an eigenvalue that all met alike": ((2.0, 2.0), [3.0] * 5, 0.0, 0.1, 0.1 * (2 / 5) ** 0.5),
+    "the bracket of the probes": ((2.0, 2.0), [3.0] * 5, 0.6, 0.0, 0.3),
+    "the bracket of the sketch": ((2.4, 1.6), [3.0] * 5, 0.0, 0.0, 0.4),
+    "both brackets": ((2.4, 1.6), [3.0] * 5, 0.6, 0.0, 0.7),
+    "all": ((2.4, 1.6), PROBES, 0.6, 0.1, (1.0 + 0.01 * 2 / 5 + 0.49) ** 0.5),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_error_of_an_estimate_by_hand(name):
+    sketch, forms, width, missed, error = PARTS[name]
+    upper, lower = [x + width / 2 for x in forms], [x - width / 2 for x in forms]
+    found = _estimate(_Bracket(*sketch), upper, lower, missed, depth=7, size=90)
+    assert found.mean == pytest.approx(5.0, rel=1e-14)  # 2 of the sketch, 3 of the probes
+    assert found.standard_error == pytest.approx(error, rel=1e-14, abs=1e-15)
+    assert (found.probes, found.depth, found.size) == (5, 7, 90)
 
 
 def test_a_seed_gives_the_same_estimate():

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from ncscope.models.forward import forward
-from ncscope.models.heads import Rows, find_head
+from ncscope.models.heads import Rows
 from ncscope.models.layers import residual_blocks
 from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.tracing import trace
 
 # Importing the library takes longer than all of the tests.
 pytestmark = [
@@ -143,12 +145,14 @@ def test_the_head_is_found(
 ) -> None:
     """Traced features times the head are the logits to 1e-5, and the blocks have as many rows."""
     model, batch = make().train(), inputs()
-    head, blocks = find_head(model, batch), residual_blocks(model)
+    found, blocks = trace(model, batch), residual_blocks(model)
+    head = found.head
     assert (head.name, head.rows, head.gives_logits) == (name, rows, True)
-    with measuring(model), Taps(model, blocks, name, rows=rows) as taps:
+    with measuring(model), found.taps(model) as taps:
         logits = forward(model, batch).logits
     assert torch.equal(taps.logits, logits)
     assert len(blocks) > 1
+    assert found.layers == tuple(blocks)
     assert len({len(features) for features in taps.features.values()}) == 1
     outputs = nn.functional.linear(taps.features[HEAD_INPUT], head.weight, head.bias)
     torch.testing.assert_close(
@@ -170,3 +174,53 @@ def test_the_last_token_before_the_padding_is_chosen(side: str) -> None:
         before = model.transformer.ln_f(taps.features["transformer.h.1"])
     assert torch.equal(taps.features[HEAD_INPUT], states[range(N), last])
     torch.testing.assert_close(before, taps.features[HEAD_INPUT])
+
+
+SHARED = "albert.encoder.albert_layer_groups.0.albert_layers.0"
+# Models whose layers are sequence-first, or share their weights, with their default layers.
+UNUSUAL = {
+    "XLNet": (
+        text("XLNetForSequenceClassification", d_model=16, n_layer=3, n_head=2, d_inner=24),
+        [f"transformer.layer.{i}" for i in range(3)],
+    ),
+    "ALBERT": (
+        text("AlbertForSequenceClassification", embedding_size=8, **TINY),
+        [SHARED, f"{SHARED}#2"],
+    ),
+    "Perceiver": (
+        text(
+            "PerceiverForSequenceClassification",
+            d_latents=16,
+            d_model=16,
+            num_latents=N,
+            num_blocks=2,
+            num_self_attends_per_block=2,
+            num_self_attention_heads=2,
+            num_cross_attention_heads=2,
+            max_position_embeddings=9,
+        ),
+        [
+            "perceiver.encoder.cross_attention",
+            *(f"perceiver.encoder.self_attends.{call}" for call in ("0", "1", "0#2", "1#2")),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("tokens", [N, 9])
+@pytest.mark.parametrize(("make", "layers"), UNUSUAL.values(), ids=UNUSUAL)
+def test_default_layers_are_the_hidden_states(
+    make: Callable[[], nn.Module], layers: list[str], tokens: int
+) -> None:
+    """Batch-first, as the library returns them, also with as many tokens as samples."""
+    model = make()
+    batch = {name: value[:, :tokens] for name, value in sentences().items()}
+    found = trace(model, batch)
+    with measuring(model), found.taps(model) as taps:
+        states = forward(model, batch | {"output_hidden_states": True}).hidden_states
+    assert list(taps.features) == [*layers, HEAD_INPUT]
+    # Perceiver repeats a state between its blocks of layers.
+    changed = [b for a, b in pairwise(states) if a.shape != b.shape or not torch.equal(a, b)]
+    outputs = [states[0], *changed][-len(layers) :]
+    for layer, output in zip(layers, outputs, strict=True):
+        torch.testing.assert_close(taps.features[layer], output.flatten(1))

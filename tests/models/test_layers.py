@@ -106,6 +106,42 @@ def test_blocks(model: nn.Module, expected: list[str]) -> None:
     assert residual_blocks(model) == expected
 
 
+def shared(times: int) -> nn.Module:
+    """An encoder that lists one block several times."""
+    block = Block()
+    return nn.Sequential(nn.ModuleDict({"layers": nn.ModuleList([block] * times)}))
+
+
+def two_names() -> nn.Module:
+    """A block with a name in each of two containers, beside another."""
+    model, block = nn.Module(), Block()
+    model.one, model.two = nn.Sequential(block), nn.Sequential(block, Block())
+    return model
+
+
+def test_a_module_of_two_names_is_one_block() -> None:
+    model = two_names()
+    assert residual_blocks(model) == ["one.0", "two.1"]
+    assert match_layers(model, ["*.0"]) == ["one.0"]
+    assert match_layers(model, ["two.*"]) == ["two.0", "two.1"]
+
+
+def test_a_block_that_is_called_several_times_is_repeated() -> None:
+    model = shared(times=3)
+    calls = dict.fromkeys(model.modules(), 3)
+    assert residual_blocks(model) == []
+    assert residual_blocks(model, calls) == ["0.layers.0"]
+    assert residual_blocks(model, dict.fromkeys(calls, 1)) == []
+
+
+def test_modules_that_are_never_called_are_looked_through() -> None:
+    model = nn.Sequential(Stage(1), Stage(1))
+    blocks = [stage.blocks[0] for stage in model]
+    called = dict.fromkeys([*blocks, *(stage.downsample for stage in model)], 1)
+    assert residual_blocks(model, called) == ["0.blocks.0", "1.blocks.0"]
+    assert residual_blocks(nn.Sequential(Block(), Block()), {}) == []
+
+
 @pytest.mark.parametrize(
     ("arch", "count", "first"),
     [

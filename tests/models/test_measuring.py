@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from ncscope.models.heads import find_head
-from ncscope.models.layers import match_layers
 from ncscope.models.measuring import measuring
-from ncscope.models.taps import Taps
+from ncscope.models.tracing import trace
 
 
 def mixed_model() -> nn.Module:
@@ -48,6 +47,7 @@ def trace_of(model: nn.Module) -> dict[str, object]:
         ],
         "torch": torch.get_rng_state(),
         "python": random.getstate(),
+        "fast path": torch.backends.mha.get_fastpath_enabled(),
     }
 
 
@@ -64,8 +64,7 @@ def assert_comparable(trace: dict[str, object]) -> None:
 def measure(model: nn.Module) -> None:
     """What a probe does, and what a loader and a transform draw."""
     with measuring(model):
-        head = find_head(model, images())
-        with Taps(model, match_layers(model, ["*"]), head.name):
+        with trace(model, images(), ["*"]).taps(model):
             for batch in DataLoader(images(), batch_size=4, shuffle=True):
                 model(batch)
         random.random()

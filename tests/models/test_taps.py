@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.residual import ResidualNet
-from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps
 
 
 def conv_net() -> nn.Sequential:
@@ -229,18 +229,57 @@ def test_tuple_outputs_and_keyword_inputs() -> None:
 @pytest.mark.parametrize(
     ("layers", "head", "message"),
     [
-        (["twice"], "head", "layer 'twice' to run once in a forward pass"),
         (["unused"], "head", "no call of 'unused'"),
         ([], "unused", "no call of 'unused'"),
         ([], "twice", "head 'twice' to run once"),
     ],
 )
-def test_layers_that_run_twice_or_never(layers: list[str], head: str, message: str) -> None:
+def test_heads_that_run_twice_and_layers_that_never_do(
+    layers: list[str], head: str, message: str
+) -> None:
     model = Recurrent()
     with Taps(model, layers, head) as taps, pytest.raises(InputError, match=message):
         model(torch.randn(3, 5, 4))
     with pytest.raises(InputError, match="a forward pass to read from"):
         _ = taps.features
+
+
+def test_each_call_of_a_layer_has_features() -> None:
+    model, x = Recurrent(), torch.randn(3, 5, 4)
+    with Taps(model, ["twice"], "head") as taps:
+        for _ in range(2):
+            model(x)
+    assert list(taps.features) == ["twice", "twice#2", HEAD_INPUT]
+    first, second = taps.features["twice"], taps.features["twice#2"]
+    torch.testing.assert_close(second, model.twice(first).detach())
+    assert torch.equal(second, taps.features[HEAD_INPUT])
+
+
+@pytest.mark.parametrize(
+    ("calls", "message"),
+    [
+        (["twice"], "to call the tapped layers as often as the first, found another .*'twice#2'"),
+        (["twice", "twice#2", "twice#3"], "every tapped layer to run, found no call of 'twice#3'"),
+    ],
+)
+def test_every_pass_makes_the_calls_that_were_traced(calls: list[str], message: str) -> None:
+    model, axes = Recurrent(), dict.fromkeys(calls, BatchAxis())
+    with (
+        Taps(model, ["twice"], "head", axes=axes),
+        pytest.raises(InputError, match=message),
+    ):
+        model(torch.randn(3, 5, 4))
+
+
+def test_calls_outside_a_forward_pass_are_not_read() -> None:
+    """Checkpointing runs the layers again in the backward pass."""
+    model, x = Recurrent(), torch.randn(3, 5, 4)
+    with Taps(model, ["twice"], "head", pool=True) as taps:
+        model(x)
+        before = taps.features
+        model.head(model.twice(torch.randn(2, 3, 3, 6)))  # in a pass, a map that is refused
+        assert taps.features is before
+        assert len(before) == 3
 
 
 class BatchSecond(nn.Module):
@@ -259,6 +298,17 @@ def test_rows_must_be_samples() -> None:
         pytest.raises(InputError, match="'tokens' to return one row a sample, found 7 rows for a"),
     ):
         model(torch.randn(3, 7, 4))
+
+
+def test_samples_along_another_axis() -> None:
+    model, x = BatchSecond(), torch.randn(3, 7, 4)
+    axes = {"tokens": BatchAxis(axis=1)}
+    for pool in (False, True):
+        with Taps(model, ["tokens"], "head", pool=pool, axes=axes) as taps:
+            model(x)
+        tokens = model.tokens(x).detach()
+        expected = tokens.mean(dim=1) if pool else tokens.flatten(1)
+        torch.testing.assert_close(taps.features["tokens"], expected)
 
 
 class NoTensor(nn.Module):

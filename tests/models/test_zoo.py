@@ -9,6 +9,7 @@ from ncscope.models.heads import find_head
 from ncscope.models.layers import residual_blocks
 from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.tracing import trace
 
 timm = pytest.importorskip("timm")
 torchvision = pytest.importorskip("torchvision")
@@ -84,12 +85,14 @@ def check_backbone(model: nn.Module, x: Tensor, name: str) -> None:
     # Some heads start at zero, which would make every comparison true.
     nn.init.normal_(model.get_submodule(name).weight)
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    head, blocks = find_head(model, x), residual_blocks(model)
+    found, blocks = trace(model, x), residual_blocks(model)
+    head = found.head
     assert head.name == name
     assert head.gives_logits
-    with measuring(model), Taps(model, blocks, name) as taps:
+    with measuring(model), found.taps(model) as taps:
         logits = model(x)
     assert all(module.training for module in model.modules())
+    assert found.layers == tuple(blocks)
     assert list(taps.features) == [*blocks, HEAD_INPUT]
     assert all(rows.shape[0] == 2 and rows.ndim == 2 for rows in taps.features.values())
     outputs = nn.functional.linear(taps.features[HEAD_INPUT], head.weight, head.bias)
@@ -109,6 +112,29 @@ def test_timm(arch: str, size: int, options: dict, head: str) -> None:
 @pytest.mark.parametrize(("arch", "size", "options", "head"), TORCHVISION + slow(TORCHVISION_SLOW))
 def test_torchvision(arch: str, size: int, options: dict, head: str) -> None:
     check_backbone(from_torchvision(arch, **options), images(size), head)
+
+
+@pytest.mark.slow
+def test_modules_that_layers_share() -> None:
+    """Convolutional encodings of positions, which the blocks of a stage have in common."""
+    model, x = from_timm("coat_tiny"), images(224)
+    found = trace(model, x)
+    with measuring(model), found.taps(model) as taps:
+        model(x)
+    assert {"crpe1", "crpe1#2", "crpe2#4"} < set(taps.features)
+    assert set(taps.features) == set(found.axes)
+
+
+@pytest.mark.slow
+def test_layers_that_return_parts_of_samples_beside_samples() -> None:
+    """TNT's blocks return the pixels of 2 x 196 patches, and then the patches of 2 images."""
+    model, x = from_timm("tnt_s_patch16_224"), images(224)
+    found = trace(model, x)
+    with measuring(model), found.taps(model) as taps:
+        model(x)
+    assert found.layers == tuple(f"blocks.{i}" for i in range(12))
+    assert {axis.tensor for axis in found.axes.values()} == {0, 1}
+    assert taps.features["blocks.0"].shape == (2, 197 * 384)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ncscope.errors import InputError
 from ncscope.models.residual import ResidualNet
@@ -76,6 +77,40 @@ def test_the_first_pass_is_read_with_its_mask():
     assert plain["pfc1"] == pytest.approx(pooled["pfc1"])  # the head's input is the same average
 
 
+class SequenceFirst(nn.Module):
+    """A block with shared weights on T x B x d, run again in the backward pass if checkpointed."""
+
+    def __init__(self, checkpointed: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.block = nn.Sequential(nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.Tanh()))
+        self.head, self.checkpointed = nn.Linear(6, 4), checkpointed
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.transpose(0, 1)
+        for _ in range(2):
+            x = (
+                checkpoint(self.block, x, use_reentrant=False)
+                if self.checkpointed
+                else self.block(x)
+            )
+        return self.head(x[-1])
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_sequence_first_layers_of_as_many_tokens_as_samples(checkpointed: bool):
+    inputs, labels = torch.randn(8, 8, 6, generator=GENERATOR), torch.arange(8) % 4
+    options = ProbeOptions(layers=["block"], groups=("nc1",))
+    expected = probe_model(SequenceFirst(), [(inputs, labels)], options)
+    model = SequenceFirst(checkpointed)
+    with Watch(model, options) as seen:
+        model(inputs).sum().backward()
+        seen.labels(labels)
+        probed = seen.probed()
+    assert [layer.layer for layer in probed.record.layers] == ["block", "block#2", "head input"]
+    assert probed.record == expected.record
+
+
 def test_passes_without_labels_do_not_count():
     model = network().eval()
     with Watch(model, HEAD) as seen:
@@ -109,6 +144,10 @@ def test_labels_belong_to_one_pass():
         model(INPUTS)
         with pytest.raises(InputError, match="one label a sample"):
             seen.labels(LABELS[:3])
+        with pytest.raises(InputError, match="labels as a numeric array, found list"):
+            seen.labels(["cat"] * len(LABELS))
+        with pytest.raises(InputError, match=r"found label -1 at row 0; number the classes"):
+            seen.labels(LABELS - 1)
         seen.labels(LABELS)
         with pytest.raises(InputError, match="found the labels of that pass twice"):
             seen.labels(LABELS)

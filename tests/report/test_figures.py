@@ -3,9 +3,11 @@
 import io
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import ncscope
 from ncscope.probing.records import ProbeRecord, Snapshot
 from ncscope.report.figures import plot_probe, run_figure
 
@@ -78,3 +80,11 @@ def test_global_settings_stay_as_they_are(snapshots: list[Snapshot]) -> None:
 def test_figure_of_no_run_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one snapshot"):
         run_figure([])
+
+
+@pytest.mark.parametrize("factor", [0.0, 2.0**-600, 2.0**-500, 2.0**511, 2.0**512, 2.0**600])
+def test_spectra_of_any_size_can_be_drawn(factor: float) -> None:
+    features = np.random.default_rng(0).normal(size=(30, 4)) * factor
+    report = ncscope.measure(features, np.arange(30) % 3, groups=["spectra"])
+    for form in ("svg", "png"):
+        report.plot().savefig(io.BytesIO(), format=form)

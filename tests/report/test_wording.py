@@ -107,6 +107,12 @@ def test_spectrum_leaves_out_what_a_logarithm_cannot_show() -> None:
     )
 
 
+def test_spectrum_leaves_out_what_has_no_room_for_a_margin() -> None:
+    curve = drawable("total", [1e305, 1e295])
+    assert curve.values == [1e295]
+    assert curve.omitted == "Not drawn of the 2 values of “total”: 1 above 10³⁰⁰."
+
+
 def test_long_spectrum_is_thinned_and_keeps_its_ends() -> None:
     curve = drawable("total", [1 / place for place in range(1, 5001)])
     assert len(curve.index) <= 240

@@ -187,3 +187,40 @@ def test_reduced_float32_products_are_not_trusted():
     finally:
         matmul.fp32_precision = before
     assert not scores._float32_is_reduced("cpu")
+
+
+@pytest.mark.parametrize(
+    ("rows_by", "weight_by"),
+    [(1e-20, 1e-24), (1e-30, 1e25), (1e-38, 1.0), (1e-40, 1e3), (1.0, 1e-42), (1e19, 1e19)],
+)
+def test_float32_rows_near_the_ends_of_float32(rows_by: float, weight_by: float) -> None:
+    """Products that float32 loses to underflow, and partial sums that it loses to overflow."""
+    generator = torch.Generator().manual_seed(0)
+    rows = (torch.randn(4000, D, generator=generator, dtype=torch.float64) * rows_by).float()
+    weight = torch.randn(K, D, generator=generator, dtype=torch.float64) * weight_by
+    weight[1] = weight[0] * (1 + 1e-4)
+    weight[2:] *= 1e-3
+    chosen = (rows.double() @ weight.T).argmax(1)
+    scores = LinearScores(weight, torch.zeros(K).double(), torch.zeros(D).double())
+    assert torch.equal(scores.argmax(rows), chosen)
+    means = weight / weight_by * rows_by
+    nearest = (rows.double()[:, None] - means).square().sum(2).argmin(1)
+    assert torch.equal(nearest_mean_scores(means, float32_centre(means)).argmax(rows), nearest)
+
+
+def test_a_partial_sum_beyond_float32() -> None:
+    """A score's first products overflow together to minus infinity; the whole sum is the best."""
+    generator = torch.Generator().manual_seed(1099)
+    torch.randint(2, 40, (1,), generator=generator)
+    rows = (torch.randn(64, 18, generator=generator) * 10**18.6).float()
+    weight = torch.randn(3, 18, generator=generator).double() * 10**18.9
+    chosen = (rows.double() @ weight.T).argmax(1)
+    scores = LinearScores(weight, torch.zeros(3).double(), torch.zeros(18).double())
+    assert torch.equal(scores.argmax(rows), chosen)
+
+
+@pytest.mark.parametrize("exponent", [-300, 300])
+def test_the_centre_keeps_its_digits_at_any_scale(exponent: int) -> None:
+    means = torch.randn(K, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert torch.equal(float32_centre(means * 2.0**exponent), float32_centre(means) * 2.0**exponent)
+    assert torch.equal(float32_centre(means), means.mean(0).float().double())

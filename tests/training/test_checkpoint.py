@@ -37,6 +37,26 @@ def test_a_pickle_is_refused_unread(tmp_path, monkeypatch):
     assert not Path("sprung").exists()
 
 
+@pytest.mark.parametrize("place", range(0, 4000, 400))
+def test_a_byte_that_changed_is_seen(place, tmp_path):
+    """torch reads such numbers without a word: it checks no checksums."""
+    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
+    numbers = torch.arange(1000.0)
+    checkpoints.save({"numbers": numbers})
+    content = bytearray(checkpoints.path.read_bytes())
+    content[content.find(numbers.numpy().tobytes()) + place] ^= 4
+    checkpoints.path.write_bytes(content)
+    with pytest.raises(InputError, match=r"that ncscope wrote, found .*checkpoint.pt: .*; remove"):
+        checkpoints.load()
+
+
+@pytest.mark.parametrize("other", [torch.zeros(3), [1, 2], 3, None, "text"])
+def test_a_file_that_holds_something_else_is_refused(other, tmp_path):
+    torch.save(other, tmp_path / "checkpoint.pt")
+    with pytest.raises(InputError, match=r"that ncscope wrote, found .*checkpoint.pt: .*; remove"):
+        Checkpoints(tmp_path / "checkpoint.pt").load()
+
+
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
     checkpoints.save({"epoch": 1})

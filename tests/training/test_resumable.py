@@ -35,8 +35,8 @@ def measured(learns: Learner, end: EpochEnd) -> list[Row]:
     return [{"step": end.step, "epoch": end.epoch, "weight": weight}]
 
 
-def rows(learns: Learner, place: Path, seconds: float = 0.0) -> Iterator[Row]:
-    work = Work(place=place, seconds=seconds)
+def rows(learns: Learner, place: Path, seconds: float = 0.0, run: str = "") -> Iterator[Row]:
+    work = Work(place=place, seconds=seconds, run=run)
 
     def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
         def batches(epoch: int, first: int):
@@ -73,6 +73,39 @@ def test_a_checkpoint_of_another_run_is_refused_in_one_line(tmp_path, other, sai
     with pytest.raises(InputError, match=said) as caught:
         list(rows(classifier(**other), tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_the_checkpoint_of_another_part_is_refused(tmp_path: Path) -> None:
+    """Two parts of one layout: nothing else tells their checkpoints apart."""
+    for seed in (1, 2):
+        list(rows(classifier(), tmp_path / f"seed {seed}"))
+    other = (tmp_path / "seed 2" / "checkpoint.pt").read_bytes()
+    (tmp_path / "seed 1" / "checkpoint.pt").write_bytes(other)
+    with pytest.raises(InputError, match=r"seed 1 under .*, found that of .*seed 2 under these"):
+        list(rows(classifier(), tmp_path / "seed 1"))
+
+
+def test_a_checkpoint_under_other_settings_is_refused(tmp_path: Path) -> None:
+    """It may be of one layout, and hold a learning rate that is now another."""
+    stopped = rows(classifier(), tmp_path, run="a")
+    next(stopped)
+    with pytest.raises(InputError, match=r"found that of .* under other settings, in .*; remove"):
+        list(rows(classifier(), tmp_path, run="b"))
+    assert [row["epoch"] for row in rows(classifier(), tmp_path, run="a") if row] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"learner": 3}, {"learner": {}}, {"learner": {"model": [1]}, "rows": []}],
+)
+def test_a_mapping_that_is_no_checkpoint_is_refused(state, tmp_path: Path) -> None:
+    list(rows(classifier(), tmp_path))
+    known = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    owner = {"part": known["part"], "run": known["run"]}
+    for added in ({}, owner, owner | {"rows": 3}):
+        torch.save(state | added, tmp_path / "checkpoint.pt")
+        with pytest.raises(InputError, match=r"checkpoint\.pt(: no learner and rows)?; "):
+            list(rows(classifier(), tmp_path))
 
 
 def test_a_checkpoint_of_a_learner_with_other_parts_is_refused(tmp_path: Path) -> None:

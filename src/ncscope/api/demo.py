@@ -53,15 +53,17 @@ def run_demo(
         on_epoch: Called after every epoch.
 
     Raises:
-        InputError: If the folder cannot be written, before any training.
+        InputError: Before any training, if the folder cannot be written or another process writes
+            to it.
     """
     config = config or recipe.DemoConfig()
     folder = RunFolder(out)
     settings = config.model_dump()
-    folder.save_config(settings)
-    snapshots = recipe.run(config, on_epoch)
-    claims = recipe.claims(snapshots)
-    folder.save_snapshots(snapshots)
-    folder.save_claims(claims)
-    page = folder.save_page(run_page(TITLE, snapshots, claims, settings, LEAD))
+    with folder.writing_alone():
+        folder.save_config(settings)
+        snapshots = recipe.run(config, on_epoch)
+        claims = recipe.claims(snapshots)
+        folder.save_snapshots(snapshots)
+        folder.save_claims(claims)
+        page = folder.save_page(run_page(TITLE, snapshots, claims, settings, LEAD))
     return DemoRun(snapshots, claims, page)

@@ -41,7 +41,7 @@ def checked_samples(
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)
     known = _rows_of(head, rows.shape[1], largest) if num_classes is None else num_classes
-    if known is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
+    if head is None and known is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
         fix = "number the classes from 0, or pass num_classes"
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)

@@ -29,7 +29,8 @@ def measure(
     r"""Measure neural collapse in features.
 
     Args:
-        features: n x d array-like: NumPy, torch (any device and float type), memmap.
+        features: n x d array-like of any magnitude: NumPy, torch (any device and float type),
+            memmap, data frame. What is sparse or masked is refused.
         labels: n integers in 0..K-1.
         weight: Classifier weight K x d; without it the metrics that need it are absent.
         bias: Classifier bias, K; None for a classifier without one.

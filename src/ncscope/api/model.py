@@ -34,8 +34,9 @@ def measure_model(
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
 
-    One pass over the loader; the first batch runs twice, once to find the head: the linear layer
-    whose output is the logits. The model runs in evaluation mode and is left exactly as it was:
+    One pass over the loader. The first batch runs twice, once to find the head: the linear layer
+    whose output is the logits. Two copies of the first sample run too, to find which axis of each
+    layer's output is the batch. The model runs in evaluation mode and is left exactly as it was:
     weights, buffers, training flags, hooks and random states.
 
     A model that gives logits for every token, such as a language model, is measured token by
@@ -48,9 +49,11 @@ def measure_model(
     Args:
         model: A classifier: torchvision, timm, Hugging Face, or any module that returns logits;
             pruned, quantised, compiled or wrapped for training on several devices.
-        loader: Yields ``(inputs, labels)``, or mappings with ``labels``.
+        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Batches without
+            samples are skipped.
         layers: Names or glob patterns of layers to measure besides the features that the head
-            reads; by default the repeated blocks. Feature maps are flattened.
+            reads; by default the repeated blocks. Feature maps are flattened. Each call of a layer
+            is a layer of the report: the second call of ``block`` is ``block#2``.
         head: Name of the classifier head, if it should not be looked for.
         groups: Groups of metrics of the head's features, by default all.
         layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
@@ -72,7 +75,8 @@ def measure_model(
         A mapping of the metrics of the head's features, with ``layers``, a report for each.
 
     Raises:
-        InputError: If there is no sample, no head is found, a layer does not exist, or the
+        InputError: If there is no sample or no labels, no head is found, a layer does not exist or
+            does not return one row a sample, the model takes batches of one size only, or the
             reference is no report of these layers; the message says what to pass. Also if another
             process fails; the message names its rank and says why.
 

@@ -10,9 +10,10 @@ from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.recipes.catalogue import experiment, simulation
 from ncscope.recipes.recipe import Recipe, Scale
-from ncscope.recipes.running import OnRow, StudyRun, finished_parts, run_study
+from ncscope.recipes.running import OnRow, StudyRun, run_study
 from ncscope.recipes.settings import overridden, settings
 from ncscope.report.study_page import study_page
+from ncscope.training.finished import KeptRows
 from ncscope.training.run_folder import RunFolder
 from ncscope.training.work import Work
 
@@ -38,7 +39,7 @@ def simulate(
 
     Raises:
         InputError: If there is no such model or setting, a value is out of bounds, or the folder
-            cannot be written or holds a run.
+            cannot be written, holds a run, or is written to by another process.
 
     Example:
         >>> run = simulate("ufm", num_classes=3, dim=4, per_class=2, steps=10)
@@ -75,8 +76,8 @@ def reproduce(
 
     Raises:
         InputError: If there is no such experiment or field, a value is out of bounds, the folder
-            cannot be written, it holds a run and ``resume`` is not set, or that run had other
-            settings.
+            cannot be written or another process writes to it, it holds a run and ``resume`` is not
+            set, or that run had other settings or is damaged beyond what can be run again.
     """
     recipe, config = configured(name, scale, overrides)
     labels = {"recipe": name, "scale": scale}
@@ -111,21 +112,55 @@ def load_run(folder: str | Path) -> StudyRun:
         folder: Where it wrote. Parts that are not finished are shown as far as they have come.
 
     Raises:
-        InputError: If the folder holds no such run.
+        InputError: If the folder holds no such run, or the run is damaged; the message names the
+            file or the part.
     """
     path = Path(folder)
     config = RunFolder.config_of(path)
-    if config is None or "settings" not in config:
+    if config is None or "settings" not in config or not {"model", "recipe"} & set(config):
         fix = "pass what --out was when it was run"
         found = f"{path} without one"
         raise InputError(expected="the folder of a run", found=found, fix=fix)
+    # Looked for before the record of finished parts is read, which is complete by the time that
+    # claims are written.
+    claimed = (path / "claims.json").exists()
+    kept = RunFolder.kept_of(path)
+    if kept is None:
+        raise InputError(
+            expected=f"{path / 'finished.json'}, which counts and hashes the rows of the run",
+            found="none",
+            fix=_RUN_AGAIN,
+        )
+    _refuse_damaged(path, kept)
     labels = {key: str(value) for key, value in config.items() if key != "settings"}
     known = simulation(labels["model"]) if "model" in labels else experiment(labels["recipe"])
     own = settings(known.config, config["settings"])
-    rows = RunFolder.rows_of(path)
-    ended = all(part.name in finished_parts(path) for part in known.parts(own))
-    claims = known.claims(own, rows) if ended else []
-    return StudyRun(known, labels, own, rows, claims, ended=ended)
+    parts = [part.name for part in known.parts(own)]
+    missing = [name for name in parts if name not in kept.parts]
+    if claimed and missing:
+        raise InputError(
+            expected=f"part {missing[0]!r} among the finished parts in {path / 'finished.json'}, "
+            "as the run has ended",
+            found=f"{len(kept.parts)} of {len(parts)} parts there",
+            fix=_RUN_AGAIN,
+        )
+    if missing:
+        return StudyRun(known, labels, own, kept.rows, [], ended=False)
+    rows = [row for name in parts for row in kept.parts[name]]
+    return StudyRun(known, labels, own, rows, known.claims(own, rows))
+
+
+def _refuse_damaged(path: Path, kept: KeptRows) -> None:
+    """Raise InputError if the rows of a finished part are not as the run wrote them."""
+    for name, difference in kept.damaged.items():
+        raise InputError(
+            expected=f"the rows of part {name!r} in {path / 'metrics.jsonl'} as the run wrote them",
+            found=difference,
+            fix=_RUN_AGAIN,
+        )
+
+
+_RUN_AGAIN = "run the same command with --resume to make them anew"
 
 
 def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:

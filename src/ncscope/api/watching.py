@@ -50,9 +50,10 @@ def watch(
 
     Inside the context, ``labels(...)`` after a pass counts its samples in, and ``report()``
     measures what was counted in since the last report. In evaluation mode the result is that of
-    `measure_model` on the same batches, without a forward pass of its own but one, of the first
-    batch, to find the head. Passes in training mode are measured as they are: with dropout, with
-    batch statistics, and with weights that move from pass to pass.
+    `measure_model` on the same batches. The only forward passes of its own are one of the first
+    batch, to find the head, and one of two samples, to find each layer's batch axis. Passes in
+    training mode are measured as they are: with dropout, with batch statistics, and with weights
+    that move from pass to pass.
 
     Args:
         model: A classifier, called by itself inside the context.
@@ -73,7 +74,8 @@ def watch(
         those that are given labels.
 
     Raises:
-        InputError: In the forward pass, if no head is found or a layer does not exist.
+        InputError: In the forward pass, if no head is found, a layer does not exist or does not
+            return one row a sample.
 
     Example:
         >>> import torch, ncscope

@@ -159,15 +159,15 @@ def assignments(given: Sequence[str] | None, option: str, example: str) -> dict[
 
 
 def as_yaml(value: str) -> Any:
-    """A value as YAML has it.
+    """Parse a value as YAML.
 
     Raises:
-        InputError: If it is none.
+        InputError: If it is no YAML.
     """
-    from yaml import YAMLError, safe_load
+    from ncscope.files import parse_yaml
 
     try:
-        return safe_load(value)
-    except YAMLError as error:
+        return parse_yaml(value)
+    except ValueError as error:
         fix = "for example 3, 0.1, true, [1, 2]"
         raise InputError(expected="a value after =", found=repr(value), fix=fix) from error

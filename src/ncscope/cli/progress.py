@@ -39,7 +39,7 @@ def row_bar() -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
-    """A live bar of the epochs; what it yields is called after each."""
+    """Show a live bar of the epochs in a terminal; what it yields is called after each."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -47,6 +47,7 @@ def epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
         TextColumn("loss {task.fields[loss]:.4f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("Training and measuring", total=epochs, loss=float("nan"))
         yield lambda end: progress.update(task, completed=end.epoch, loss=end.loss)

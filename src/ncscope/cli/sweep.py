@@ -129,16 +129,16 @@ def _values(text: str) -> list[Any]:
 
 
 def _entries(file: Path | None) -> list[dict[str, Any]]:
-    """The entries of a list of settings; of no list, one that sets nothing."""
+    """Read the entries of a list of settings; without a list, one that sets nothing."""
     if file is None:
         return [{}]
-    from yaml import YAMLError, safe_load
+    from ncscope.files import parse_yaml
 
     expected = f"a list of settings in {file}"
     fix = "write a line such as - {seed: 0, steps: 100} for each run"
     try:
-        entries = safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        entries = parse_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         said = " ".join(str(error).split())
         raise InputError(expected=expected, found=said, fix=fix) from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

@@ -26,7 +26,8 @@ class NeuralCollapseCallback(TrainerCallback):
     """Measure a classifier in the forward passes of every evaluation, and log the metrics.
 
     Whatever evaluates, the schedule of a run or a call of ``trainer.evaluate``, is measured:
-    nothing runs twice but the first batch of the run, in which the head is found. Metrics are
+    nothing runs twice but the first batch of the run, in which the head is found (and two copies
+    of its first sample, which show the batch axis of each layer). Metrics are
     logged as ``eval_nc1``, those of other layers as ``eval_bert.encoder.layer.0/nc2_etf``, with the
     prefix of the evaluation, and returned by ``trainer.evaluate``. Several processes measure their
     samples together; samples that a loader repeats to fill up a batch count twice.

@@ -27,7 +27,8 @@ class NeuralCollapseCallback(Callback):
     """Measure the network of a `LightningModule` as it trains, and log the metrics.
 
     Validation samples are measured in the forward passes that the validation steps make: nothing
-    runs twice but the first batch of the run, in which the head is found. The training set is
+    runs twice but the first batch of the run, in which the head is found (and two copies of its
+    first sample, which show the batch axis of each layer). The training set is
     measured by ``"pass"``, a pass of its own over the training loader in evaluation mode at the end
     of the epoch, or by ``"steps"``, from the passes of the training steps: free of a second pass,
     but in training mode and of weights that moved meanwhile.

@@ -1,6 +1,9 @@
 """Neural collapse as a metric of torchmetrics."""
 
+import copy
+import functools
 import math
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -49,7 +52,8 @@ class NeuralCollapse(Metric):
     are the state, and ``compute`` returns what `measure` does.
 
     Sums are in float64 whatever the metric or a model around it is converted to. Where fewer than
-    two classes were seen, as in a single batch may be, every value is NaN.
+    two classes were seen, as in a single batch may be, every value is NaN. Several threads may use
+    the metric: it serves one call after another.
 
     Args:
         num_classes: Number of classes k.
@@ -102,6 +106,7 @@ class NeuralCollapse(Metric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self._lock = threading.RLock()  # a call of the metric updates, computes and resets it
         self.num_classes = checked_size("num_classes", num_classes)
         self.dim, self.groups = checked_size("dim", dim), groups
         self.keep_features, self.prior = keep_features, checked_prior(prior)
@@ -151,9 +156,10 @@ class NeuralCollapse(Metric):
     @property
     def moments(self) -> Float[Tensor, " s"]:
         """The state of the moments as one vector, as `Packing` has it; made when asked for."""
-        if self._vector is None:
-            self._vector = self._packing.packed(self._class_moments())
-        return self._vector
+        with self._lock:
+            if self._vector is None:
+                self._vector = self._packing.packed(self._class_moments())
+            return self._vector
 
     @moments.setter
     def moments(self, vector: Float[Tensor, " s"]) -> None:
@@ -172,6 +178,38 @@ class NeuralCollapse(Metric):
             key: torch.tensor(value, dtype=torch.float64, device=self.device)
             for key, value in values.items()
         }
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Take in a batch as `update` does, and compute the values of the batch alone."""
+        with self._lock:
+            return super().forward(*args, **kwargs)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            super().reset()
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Take in what another metric has seen, before what this one has."""
+        if isinstance(incoming_state, Metric):  # no thread waits for two locks
+            incoming_state = copy.deepcopy(incoming_state)
+        with self._lock:
+            super().merge_state(incoming_state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a copy or a pickle, without the lock, which has neither."""
+        with self._lock:
+            state = super().__getstate__()
+            grown = {
+                k: copy.copy(v) for k, v in state.items() if isinstance(v, list | ClassMoments)
+            }
+        del state["_lock"]
+        return state | grown
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over the state of a copy or a pickle, with a new lock."""
+        self._lock = threading.RLock()
+        super().__setstate__(state)
 
     def plot(
         self,
@@ -262,6 +300,22 @@ class NeuralCollapse(Metric):
         gathered |= {"decisions", "information"} if self.keep_features else set()
         rows = [row for row in select(self.groups) if row.needs <= gathered]
         return [key for row in rows for key in (row.key, *row.aliases)]
+
+    def _wrap_update(self, update: Callable[..., None]) -> Callable[..., None]:
+        return self._one_at_a_time(super()._wrap_update(update))
+
+    def _wrap_compute(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        return self._one_at_a_time(super()._wrap_compute(compute))
+
+    def _one_at_a_time(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Run a method with all that torchmetrics does around it under the lock."""
+
+        @functools.wraps(method)
+        def locked(*args: Any, **kwargs: Any) -> Any:
+            with self._lock:
+                return method(*args, **kwargs)
+
+        return locked
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
         """Gather from everybody; a process without samples sends none, of the same type."""

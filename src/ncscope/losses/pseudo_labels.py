@@ -7,6 +7,7 @@ confidences above a constant. FreeMatch (Wang et al. 2023) keeps moving averages
 network says, and takes a threshold for each class from them.
 """
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -61,9 +62,9 @@ def consistency_loss(
     Source: FixMatch (4), FreeMatch (8), INFO 6.1. Range $[0,\infty)$; 0 where none is trusted.
 
     Args:
-        logits: On the strong views.
-        pseudo_labels: From the weak views.
-        mask: The samples that are trusted.
+        logits: Logits on the strong views.
+        pseudo_labels: Pseudo-labels from the weak views.
+        mask: True for the samples that are trusted.
 
     Example:
         >>> import torch
@@ -71,6 +72,8 @@ def consistency_loss(
         >>> consistency_loss(torch.zeros(2, 4), labels, mask)  # log 4 / 2
         tensor(0.6931)
     """
+    if len(logits) == 0:
+        return nothing(logits)
     return (F.cross_entropy(logits, pseudo_labels, reduction="none") * mask).mean()
 
 
@@ -88,6 +91,12 @@ def fairness_loss(
     Classes that no trusted view is given to have $\bar h(c)=0$. Their terms are left out; public
     code sets $b_c=0$ there and adds $a_c\log10^{-12}$, another value with the same gradients.
 
+    The $\tilde h(c)$ of a class that is never a pseudo-label decays to 0, while $\tilde p(c)$ stays
+    positive: $a_c$ tends to 1, and is 1 once $\tilde p(c)/\tilde h(c)$ is out of range. Several
+    classes with $\tilde h=0$ share $a$ in proportion to $\tilde p$; a class with $\tilde p=0$ has
+    no share. Public code sets $a_c=0$ where $1/\tilde h(c)$ is infinite, and the gradient for that
+    class changes its sign there.
+
     As printed, and as in public code, the cross-entropy is made large, not small: with $\bar h$ a
     constant, the gradient for $\log\bar p_c$ is $a_c-b_c$, so
     descent raises the classes whose mean output is large for the number of views given to them,
@@ -95,9 +104,9 @@ def fairness_loss(
 
     Args:
         probabilities: $\tilde p$, the moving average of the softmax outputs on weak views.
-        histogram: $\tilde h$, the moving average of the pseudo-labels' histogram, positive.
+        histogram: $\tilde h$, the moving average of the pseudo-labels' histogram.
         strong: Softmax outputs on the strong views.
-        mask: The samples that are trusted.
+        mask: True for the samples that are trusted.
 
     Returns:
         The loss; exactly 0, with zero gradients, if none is trusted.
@@ -113,6 +122,15 @@ def fairness_loss(
         return nothing(strong)
     shares = F.one_hot(chosen.argmax(dim=1), strong.shape[1]).to(strong).mean(dim=0)
     met = shares > 0
-    running = probabilities / histogram
+    running = _quotient(probabilities, histogram)
     batch = chosen.mean(dim=0)[met] / shares[met]
     return ((running / running.sum())[met] * (batch / batch.sum()).log()).sum()
+
+
+def _quotient(
+    probabilities: Float[Tensor, " k"], histogram: Float[Tensor, " k"]
+) -> Float[Tensor, " k"]:
+    r"""Compute $\tilde p/\tilde h$ up to a factor, or its limit at $\tilde h=0$."""
+    least = histogram.where(probabilities > 0, torch.inf).min()
+    # least / histogram lies in [0, 1]; the quotient itself overflows long before histogram is 0
+    return probabilities * torch.where(histogram > least, least / histogram, 1.0)

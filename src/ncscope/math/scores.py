@@ -1,7 +1,9 @@
 """Which linear score is largest: float64's answer at float32's price."""
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -45,8 +47,9 @@ class LinearScores:
         The product runs in float32 when the features have no more digits than that. A feature is
         settled if its two best scores differ by more than twice the worst rounding error,
         $\epsilon_{32}(d+4)\lVert h-o\rVert\max_c\lVert w_c\rVert+2\epsilon_{32}\max_c|\beta_c|$
-        (Higham 2002, section 3.1, with the rounding of the inputs added); the few others are
-        scored again in float64. The answer is float64's, whatever the input.
+        (Higham 2002, section 3.1, with the rounding of the inputs added) and what underflow may
+        cost, and no partial sum can overflow; the few others are scored again in float64. The
+        answer is float64's, whatever the input.
 
         Args:
             features: One sample a row, any real type.
@@ -61,13 +64,13 @@ class LinearScores:
             return torch.cat([choose(chunk) for chunk in features.split(rows)])
 
     def _quick(self, chunk: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
-        weight, offset, relative, absolute = self._in_float32
+        weight, offset, bounds = self._in_float32
         centred = chunk.to(weight.dtype) - self._centre.to(weight.dtype)
         best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)
-        bound = relative * torch.linalg.vector_norm(centred, dim=1) + absolute
-        winner = best.indices[:, 0]
-        certain = best.values[:, 0] - best.values[:, 1] > 2 * bound
-        certain &= best.values[:, 0].isfinite() & bound.isfinite()  # no overflow in float32
+        length = torch.linalg.vector_norm(centred, dim=1).to(torch.float64)
+        bound = bounds.relative * length + bounds.absolute
+        winner, gap = best.indices[:, 0], best.values.to(torch.float64).diff().neg()[:, 0]
+        certain = (gap > 2 * bound) & (bounds.longest * length < bounds.room)
         doubtful = torch.nonzero(~certain).squeeze(1)
         if len(doubtful):
             winner[doubtful] = self._exact(chunk[doubtful])
@@ -86,8 +89,8 @@ class LinearScores:
         return winner
 
     @cached_property
-    def _in_float32(self) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"], float, float]:
-        """Weight and offset for the quick product, and its relative and absolute error."""
+    def _in_float32(self) -> "tuple[Float[Tensor, 'k d'], Float[Tensor, ' k'], _Bounds]":
+        """Weight and offset for the quick product, and how wrong that may be."""
         weight = self._weight
         if weight.dtype != torch.float32 or self._shift is not None:
             weight = torch.empty_like(weight, dtype=torch.float32)
@@ -96,10 +99,43 @@ class LinearScores:
             if weight is not self._weight:
                 weight[first : first + len(block)] = block
             longest = max(longest, float(torch.linalg.vector_norm(block, dim=1).max()))
-        eps = torch.finfo(torch.float32).eps
-        relative = eps * (weight.shape[1] + 4) * longest
-        absolute = float(2 * eps * self._offset.abs().max())
-        return weight, self._offset.to(torch.float32), relative, absolute
+        bounds = _Bounds.of(longest, float(self._offset.abs().max()), weight.shape[1])
+        return weight, self._offset.to(torch.float32), bounds
+
+
+class _Bounds(NamedTuple):
+    """Worst errors of a score in float32, and what keeps it from overflow.
+
+    Attributes:
+        relative: Error for each unit of the feature's length.
+        absolute: Error besides.
+        longest: Length of the longest weight.
+        room: Largest product of lengths without overflow; none if negative.
+    """
+
+    relative: float
+    absolute: float
+    longest: float
+    room: float
+
+    @classmethod
+    def of(cls, longest: float, largest: float, dim: int) -> "_Bounds":
+        """Errors of rounding and of underflow.
+
+        Underflow takes up to the smallest normal number, tiny, off each product, each coordinate
+        of the weight and of the centred feature, and each square in that feature's length.
+
+        Args:
+            longest: Length of the longest weight.
+            largest: Largest offset.
+            dim: Feature dimension.
+        """
+        info, root = torch.finfo(torch.float32), math.sqrt(dim)
+        relative = info.eps * (dim + 4) * longest + root * info.tiny
+        unseen = root * math.sqrt(info.tiny)  # length of a feature all of whose squares vanish
+        absolute = 2 * info.eps * largest + relative * unseen
+        absolute += (dim + 4) * info.tiny * (1 + longest)
+        return cls(relative, absolute, longest, info.max / 4 - largest)
 
 
 def nearest_mean_scores(means: Float[Tensor, "k d"], centre: Float[Tensor, " d"]) -> LinearScores:
@@ -128,9 +164,13 @@ def head_scores(
 
 
 def float32_centre(vectors: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
-    """The mean of the rows, or near it, in float32: float32 rows minus it round only once."""
-    largest = torch.finfo(torch.float32).max
-    return vectors.mean(0).clamp(-largest, largest).to(torch.float32).to(vectors.dtype)
+    """Return the mean of the rows with float32's digits: float32 rows minus it round only once.
+
+    The digits do not depend on the scale, so that scores of scaled rows are scaled scores.
+    """
+    mean = vectors.mean(0)
+    split = mean * (2.0**29 + 1)  # Veltkamp's: 53 - 29 digits are left
+    return split - (split - mean)
 
 
 def _in_float64(

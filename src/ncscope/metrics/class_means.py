@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import sum_over_pairs
+from ncscope.math.powers import moderated
 from ncscope.math.symmetric import frobenius_of_gram
 
 
@@ -41,7 +42,8 @@ def angles(vectors: Float[Tensor, "k d"]) -> Angles:
     if a vector is zero. Cost: $K^2d$ operations, in blocks.
     """
     k = len(vectors)
-    inverse = 1 / torch.linalg.vector_norm(vectors, dim=1)
+    vectors, length = moderated(vectors)
+    inverse = 1 / length
     pairs = k * (k - 1) / 2
     mean = ((inverse @ vectors).square().sum() - k) / (2 * pairs)
 

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.powers import in_unit
 from ncscope.math.symmetric import Eigen
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
@@ -85,8 +87,10 @@ def evaluate(
         Values by key, aliases included, and notes: classes without samples, ranks and cuts, and
         for each NaN or infinity why.
     """
+    sources = sources.in_range
+    unit = sources.stats.exponent
     rows = [row for row in select(groups) if row.needs <= sources.gathered]
-    values = {row.key: float(row.compute(sources)) for row in rows}
+    values = {row.key: in_unit(float(row.compute(sources)), row.degree * unit) for row in rows}
     values = {key: value if math.isfinite(value) else math.nan for key, value in values.items()}
     notes = absence_notes(sources)
     if any("scatter" in row.needs for row in rows):
@@ -109,7 +113,9 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     r"""Eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and the SNR singular values, descending.
 
     Source: VCI fig. 2; MSE definition 2. Of $\Sigma_B$ the $\min(d,K-1)$ that can differ from 0.
+    An eigenvalue beyond the range of float64 is NaN.
     """
+    sources = sources.in_range
     found, stats = sources.discriminants, sources.stats
     assert stats.within is not None
     inside, total = found.canonical.within, found.canonical.total
@@ -117,12 +123,15 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     assert total is not None
     whole = len(inside.spectrum) == stats.dim
     within = inside.spectrum if whole else torch.linalg.eigvalsh(stats.within).flip(0).clamp(min=0)
-    return {
-        "between": found.between.spectrum[: full_rank(stats)],
-        "within": within,
-        "total": total.spectrum,
-        "snr_singular_values": snr_singular_values(stats, found),
-    }
+    between = found.between.spectrum[: full_rank(stats)]
+    squared = {"between": between, "within": within, "total": total.spectrum}
+    if stats.exponent:
+        squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
+    return {**squared, "snr_singular_values": snr_singular_values(stats, found)}
+
+
+def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
+    return values.new_tensor([in_unit(value, exponent) for value in values.tolist()])
 
 
 def absence_notes(sources: Sources) -> list[str]:
@@ -144,8 +153,8 @@ def _rank_notes(sources: Sources) -> list[str]:
     total = found.canonical.total
     assert total is not None
     return [
-        _rank_note("between-class scatter", found.between, full_rank(stats)),
-        _rank_note("total scatter", total, stats.dim),
+        _rank_note("between-class scatter", found.between, full_rank(stats), 2 * stats.exponent),
+        _rank_note("total scatter", total, stats.dim, 2 * stats.exponent),
     ]
 
 
@@ -177,5 +186,7 @@ def _how(entropies: Entropies) -> str:
     )
 
 
-def _rank_note(name: str, eigen: Eigen, full: int) -> str:
-    return f"{name}: {eigen.rank} of {full} directions kept, eigenvalues above {eigen.cut:.1e}"
+def _rank_note(name: str, eigen: Eigen, full: int, exponent: int) -> str:
+    # a Decimal has room for every power of two
+    cut = Decimal(eigen.cut) * Decimal(2) ** exponent if exponent else eigen.cut
+    return f"{name}: {eigen.rank} of {full} directions kept, eigenvalues above {cut:.1e}"

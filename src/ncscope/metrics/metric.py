@@ -32,6 +32,7 @@ class Metric:
         undefined: When the value is NaN, in words; empty if never.
         aliases: Other names under which the same value is reported.
         also: Other groups that contain it.
+        degree: Power of the features' unit that the value carries; 0 if it has no unit.
     """
 
     key: str
@@ -50,3 +51,4 @@ class Metric:
     undefined: str = ""
     aliases: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    degree: int = 0

@@ -1,13 +1,14 @@
 """What the metrics of one layer are computed from, with shared intermediates made once."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.powers import EVALUATED, GATHERED, exponent_of, times_power
 from ncscope.metrics.class_means import Angles, angles
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.information import DatasetInformation, Entropies, means_entropies
@@ -18,7 +19,7 @@ from ncscope.stats.statistics import ClassStatistics
 
 @dataclass(frozen=True)
 class Sources:
-    """One layer's statistics, the classifier on top of it, and what the second look counted.
+    r"""One layer's statistics, the classifier on top of it, and what the second look counted.
 
     Attributes:
         stats: Statistics of the classes present.
@@ -28,6 +29,7 @@ class Sources:
         decisions: Counts of the second look; None if there was none.
         information: Entropies of the second look; None if there was none.
         weight_decay: Decay on the classifier, for the MSE decomposition.
+        weight_exponent: The unit of the weight, e: the classifier's is $2^e$ times it.
     """
 
     stats: ClassStatistics
@@ -36,6 +38,7 @@ class Sources:
     decisions: DecisionCounts | None = None
     information: DatasetInformation | None = None
     weight_decay: float = 0.0
+    weight_exponent: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a weight decay that no loss has."""
@@ -45,6 +48,18 @@ class Sources:
                 found=str(self.weight_decay),
                 fix="pass the decay on the classifier, 0 for none",
             )
+
+    @cached_property
+    def in_range(self) -> "Sources":
+        """The same sources, features and weight in units in which metrics can be computed."""
+        stats, beyond = self.stats.in_range(), 0
+        if self.weight is not None:
+            beyond = exponent_of(self.weight, EVALUATED[stats.means.dtype])
+        if stats is self.stats and not beyond:
+            return self
+        weight = self.weight if self.weight is None else times_power(self.weight, -beyond)
+        unit = self.weight_exponent + beyond
+        return replace(self, stats=stats, weight=weight, weight_exponent=unit)
 
     @cached_property
     def discriminants(self) -> Discriminants:
@@ -75,13 +90,27 @@ class Sources:
 
     @cached_property
     def mse(self) -> MseParts:
-        """The decomposed MSE loss."""
-        bias = None
-        if self.bias is not None:
-            bias = self.bias[self.stats.classes].to(self.stats.means.dtype)
-        return mse_parts(
-            self.stats, self.discriminants, self.present_weight, bias, self.weight_decay
-        )
+        """The decomposed MSE loss; NaN where a decay cannot be weighed against the features."""
+        if self.weight_decay and abs(self.stats.exponent) > GATHERED[self.stats.means.dtype]:
+            return MseParts(*[self.stats.prior.new_tensor(math.nan)] * 4)
+        return mse_parts(*self._logit_terms, self.weight_decay)
+
+    @property
+    def _logit_terms(
+        self,
+    ) -> tuple[ClassStatistics, Discriminants, Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
+        """Statistics and classifier in units in which their products are the logits.
+
+        A decay is one in the units given, so then the features are taken back to theirs.
+        """
+        stats, found = self.stats, self.discriminants
+        if self.weight_decay and stats.exponent:
+            stats = stats.in_unit(0)
+            found = discriminants(stats)
+        weight = times_power(self.present_weight, self.weight_exponent + stats.exponent)
+        if self.bias is None:
+            return stats, found, weight, None
+        return stats, found, weight, self.bias[stats.classes].to(stats.means.dtype)
 
     @cached_property
     def means_entropies(self) -> Entropies:

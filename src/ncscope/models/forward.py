@@ -1,6 +1,6 @@
 """Calling any classifier and reading its logits, whatever it takes and returns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxtyping import Float
@@ -77,14 +77,25 @@ def first_tensor(value: object) -> Tensor | None:
         >>> first_tensor((None, [torch.tensor(3), torch.tensor(4)]))
         tensor(3)
     """
+    return next(tensors_in(value), None)
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """Yield the tensors in a value, depth first.
+
+    Example:
+        >>> import torch
+        >>> list(tensors_in((None, {"a": [torch.tensor(3)], "b": torch.tensor(4)})))
+        [tensor(3), tensor(4)]
+    """
     if isinstance(value, Tensor):
-        return value
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        return None
-    found = (first_tensor(item) for item in value)
-    return next((tensor for tensor in found if tensor is not None), None)
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for item in value:
+            yield from tensors_in(item)
 
 
 def _find_logits(output: object) -> Tensor | None:

@@ -32,6 +32,8 @@ class Head:
         rows: What the head is applied to: one vector a ``"sample"``; every ``"token"``, and the
             logits are those of all tokens, as in language models; or every token, and the logits
             are those of one ``"chosen token"`` a sample, such as the last.
+        axis: Axis of the input that is the first of the logits: 1 for a head on the tokens of a
+            sequence-first layer, T x B x d, else 0.
     """
 
     name: str
@@ -40,10 +42,11 @@ class Head:
     bias: Float[Tensor, " k"] | None
     gives_logits: bool = True
     rows: Rows = "sample"
+    axis: int = 0
 
 
 def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head:
-    """The linear layer whose output is the model's logits.
+    """Find the linear layer whose output is the model's logits.
 
     The model runs once, in evaluation mode, under hooks. The head is the innermost module with a
     weight matrix whose output equals the logits up to a reshape: an ``nn.Linear``, plain,
@@ -74,16 +77,23 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
         >>> head.name, head.weight.shape
         ('3', torch.Size([2, 3]))
     """
+    return head_and_shape(model, inputs, name)[0]
+
+
+def head_and_shape(
+    model: nn.Module, inputs: object, name: str | None = None
+) -> tuple[Head, torch.Size]:
+    """Find the head, as `find_head`, and return the shape of the logits too."""
     with measuring(model):
         logits, calls = _trace(model, inputs)
         call = _innermost(calls, logits) if name is None else _named(model, calls, name)
         _check_called_once(call, calls)
         _check_linear(call)
-    rows = _rows_giving(call, logits)
-    gives = rows is not None
-    rows = rows or _rows_of_scaled(call, logits)
+    reading = _reading(call, logits)
+    rows, axis = reading or (_rows_of_scaled(call, logits), 0)
     bias = None if call.bias is None else call.bias.clone()
-    return Head(call.name, call.module, call.weight.clone(), bias, gives, rows)
+    gives = reading is not None
+    return Head(call.name, call.module, call.weight.clone(), bias, gives, rows, axis), logits.shape
 
 
 def chosen_tokens(
@@ -113,17 +123,26 @@ def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[LinearCall]]:
     return logits, calls
 
 
-def _rows_giving(call: LinearCall, logits: Tensor) -> Rows | None:
-    """Of which rows the call's outputs are the logits; None if they are not."""
+def _reading(call: LinearCall, logits: Tensor) -> tuple[Rows, int] | None:
+    """Return what a row of the call's input is and its batch axis; None if it gives no logits."""
     if not call.by_token:
         kind: Rows = "sample" if logits.ndim == 2 else "token"
-        return kind if _equal(call.output, logits.flatten(0, -2)) else None
+        return (kind, 0) if _equal(call.output, logits.flatten(0, -2)) else None
+    for axis, output in enumerate((call.output, call.turned)):
+        if output is not None and call.lengths[axis] == len(logits):
+            rows = _token_rows(output, logits[: len(output)])
+            if rows is not None:
+                return rows, axis
+    return None
+
+
+def _token_rows(output: Float[Tensor, "b t c"], logits: Tensor) -> Rows | None:
+    """Return whether the logits are all tokens' outputs, one token's a sample, or neither."""
     if logits.ndim == 3:
-        return "token" if _equal(call.output, logits[: len(call.output)]) else None
-    if call.output.shape[2] != logits.shape[1]:
+        return "token" if _equal(output, logits) else None
+    if output.shape[2] != logits.shape[1]:
         return None
-    chosen = chosen_tokens(call.output, logits[: len(call.output)])
-    return "chosen token" if chosen.any(dim=1).all() else None
+    return "chosen token" if chosen_tokens(output, logits).any(dim=1).all() else None
 
 
 def _rows_of_scaled(call: LinearCall, logits: Tensor) -> Rows:
@@ -145,7 +164,7 @@ def _equal(output: Tensor, logits: Tensor) -> bool:
 
 def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
     """The one module with the logits as output that has no other such module inside it."""
-    matches = [call for call in calls if _rows_giving(call, logits) is not None]
+    matches = [call for call in calls if _reading(call, logits) is not None]
     names = {call.name for call in matches}
     inner = [name for name in names if not any(_inside(other, name) for other in names)]
     if not inner:

@@ -1,7 +1,7 @@
 """Layers by name: exact names, patterns, and the blocks a network is a chain of."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -17,6 +17,7 @@ STAGE_SHARE = 0.75
 CHAINS = (nn.Sequential, nn.ModuleList)
 
 Named = tuple[str, nn.Module]
+Calls = Mapping[nn.Module, int]
 
 
 def named_layer(model: nn.Module, name: str) -> nn.Module:
@@ -54,42 +55,53 @@ def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         >>> match_layers(nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())), ["1.*", "0"])
         ['0', '1.0']
     """
-    names = [name for name, _ in model.named_modules() if name]
+    modules = [item for item in model.named_modules(remove_duplicate=False) if item[0]]
+    names = [name for name, _ in modules]
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in names):
             raise _unknown(pattern, names)
-    return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
+    first: dict[nn.Module, str] = {}
+    for name, module in modules:
+        if any(_matches(name, pattern) for pattern in patterns):
+            first.setdefault(module, name)
+    return list(first.values())
 
 
-def residual_blocks(model: nn.Module) -> list[str]:
-    """Names of the repeated blocks that a network is a chain of: its default layers.
+def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
+    """Return the names of the repeated blocks that a network is a chain of: its default layers.
 
     Found by structure alone. A *chain* is an ``nn.Sequential``, an ``nn.ModuleList``, or a
     module whose children are several blocks of one class; chains are looked through. A *block*
     is any other module with children that holds at least two weight matrices or kernels and
     whose class is met at least twice; the outermost are taken. Classes that keep three quarters
     of their weights in chains of such modules are stages, and the members of the chains are
-    taken instead. In a network without any, modules with one weight matrix count as blocks.
+    taken instead. In a network without any, a block called several times in a forward pass, such
+    as a layer with shared weights, is taken; without any still, modules with one weight matrix
+    count as blocks.
 
     The name says what is meant, not what is checked: Inception modules are found too, though
     nothing is added to their input. Where structure misleads, choose with `match_layers`.
 
     Args:
         model: Any module.
+        calls: Number of calls of each module in a forward pass, if known: a module without any is
+            no block, and is looked through.
 
     Returns:
-        Names in the model's order; empty for a plain chain of layers, like VGG.
+        Names in the model's order, one for a module that has several; empty for a plain chain of
+        layers, like VGG.
 
     Example:
         >>> from ncscope.models.residual import ResidualNet
         >>> residual_blocks(ResidualNet(4, 8, depth=2, num_classes=3))
         ['blocks.0', 'blocks.1']
     """
-    for least in (2, 1):
-        found = _outermost_repeated(model, least)
+    once = {module: 1 for module in model.modules() if calls is None or module in calls}
+    for least, counts in ((2, once), (2, calls or once), (1, once)):
+        found = _outermost_repeated(model, least, counts)
         if found:
-            order = {name: place for place, (name, _) in enumerate(model.named_modules())}
-            return sorted(found, key=order.__getitem__)
+            order = {module: place for place, module in enumerate(model.modules())}
+            return [name for name, module in sorted(found, key=lambda block: order[block[1]])]
     return []
 
 
@@ -104,41 +116,42 @@ def _matches(name: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def _outermost_repeated(model: nn.Module, least: int) -> list[str]:
+def _outermost_repeated(model: nn.Module, least: int, calls: Calls) -> list[Named]:
     level = [("", model)]
     while level:
-        members = [found for name, module in level for found in _members(name, module, least)]
-        by_class = defaultdict(list)
-        for member in members:
-            by_class[type(member[1])].append(member)
-        repeated = [alike for alike in by_class.values() if len(alike) > 1]
+        members = [
+            found for name, module in level for found in _members(name, module, least, calls)
+        ]
+        by_class: dict[type, dict[nn.Module, str]] = defaultdict(dict)
+        for name, module in members:
+            by_class[type(module)].setdefault(module, name)
+        repeated = [alike for alike in by_class.values() if sum(map(calls.__getitem__, alike)) > 1]
         if repeated:
-            return [block for alike in repeated for block in _blocks(alike, least)]
+            return [block for alike in repeated for block in _blocks(alike, least, calls)]
         level = members
     return []
 
 
-def _blocks(alike: list[Named], least: int) -> list[str]:
-    """The names of modules of one class, or, if they are stages, of the blocks in them."""
-    chained = [
-        member
-        for name, module in alike
+def _blocks(alike: Mapping[nn.Module, str], least: int, calls: Calls) -> list[Named]:
+    """Return modules of one class, or, if they are stages, the blocks in them."""
+    chained = {
+        block: path
+        for module, name in alike.items()
         for child, container in module.named_children()
         if _is_chain(container)
-        for member in _members(f"{name}.{child}", container, least)
-    ]
-    share = sum(_size(block) for _, block in chained) / sum(_size(module) for _, module in alike)
-    if share < STAGE_SHARE:
-        return [name for name, _ in alike]
-    return [name for name, _ in chained]
+        for path, block in _members(f"{name}.{child}", container, least, calls)
+    }
+    share = sum(map(_size, chained)) / sum(map(_size, alike))
+    blocks = alike if share < STAGE_SHARE else chained
+    return [(name, block) for block, name in blocks.items()]
 
 
-def _members(name: str, module: nn.Module, least: int) -> Iterator[Named]:
-    """Children that could be blocks, those of chains in the place of the chains."""
+def _members(name: str, module: nn.Module, least: int, calls: Calls) -> Iterator[Named]:
+    """Yield children that could be blocks; chains and modules never called are looked through."""
     for child_name, child in module.named_children():
         path = f"{name}.{child_name}" if name else child_name
-        if _is_chain(child):
-            yield from _members(path, child, least)
+        if _is_chain(child) or child not in calls:
+            yield from _members(path, child, least, calls)
         elif _is_composite(child) and _matrices(child) >= least:
             yield path, child
 

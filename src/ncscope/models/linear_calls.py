@@ -27,6 +27,8 @@ class LinearCall:
         output: Output: B x K, or B x T x K of the same samples; a copy.
         quantized: Whether the weight is quantised: such a module may round its input too.
         output_step: What the output is a multiple of, where the module rounds it; else 0.
+        turned: Output of the first samples if the input was sequence-first, T x B x d; a copy.
+        lengths: First two axes of the input: B and T, or T and B.
     """
 
     name: str
@@ -37,6 +39,8 @@ class LinearCall:
     output: Float[Tensor, "*rows k"]
     quantized: bool = False
     output_step: float = 0.0
+    turned: Tensor | None = None
+    lengths: tuple[int, ...] = ()
 
     @property
     def by_token(self) -> bool:
@@ -82,7 +86,8 @@ def _recorder(name: str, calls: list[LinearCall]) -> Any:
             bias = None if bias is None else dequantized(bias).detach()
             step = result.q_scale() if result.is_quantized else 0.0
             rounded, matrix = matrix is not weight, matrix.detach().flatten(1)
-            calls.append(LinearCall(name, module, matrix, bias, *rows, rounded, step))
+            both = _turned(dequantized(result)), tuple(features.shape[:2])
+            calls.append(LinearCall(name, module, matrix, bias, *rows, rounded, step, *both))
 
     return record
 
@@ -125,6 +130,11 @@ def _rows(weight: Tensor, features: Tensor, output: Tensor) -> tuple[Tensor, Ten
         first = features[:TRACED_SAMPLES], output[:TRACED_SAMPLES]
         return _copied(first[0].flatten(1, -2)), _copied(first[1].flatten(1, -2))
     return None
+
+
+def _turned(output: Tensor) -> Tensor | None:
+    """Copy the outputs of the first samples of a sequence-first tensor, T x B x K."""
+    return _copied(output[:, :TRACED_SAMPLES].transpose(0, 1)) if output.ndim == 3 else None
 
 
 def _copied(tensor: Tensor) -> Tensor:

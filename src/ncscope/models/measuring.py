@@ -18,7 +18,8 @@ def measuring(model: nn.Module) -> Iterator[None]:
     loader draws its seed from them, and a run measured must train as a run not measured.
     NumPy's global state and generators of the caller's own are left to the caller.
 
-    Modules that were compiled run as they were before, so that hooks in them are called.
+    Modules that were compiled run as they were before, so that hooks in them are called. Torch's
+    own transformer layers run without their fast path, in which samples lose their padding.
 
     The flags are set one by one: a module whose ``eval`` does more (merging adapters, say) is
     not asked to do it.
@@ -38,6 +39,9 @@ def measuring(model: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(_random_states())
         stack.callback(_restore_flags, flags)
+        fast_path = torch.backends.mha.get_fastpath_enabled()
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
+        torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(torch.no_grad())
         if any(_compiled(module) for module, _ in flags):
             stack.enter_context(torch.compiler.set_stance("force_eager"))

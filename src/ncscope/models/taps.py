@@ -1,8 +1,10 @@
 """Reading the features of named layers while a model runs."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ncscope.errors import InputError
-from ncscope.models.forward import first_tensor, logits_of
+from ncscope.models.forward import first_tensor, logits_of, tensors_in
 from ncscope.models.heads import Rows, chosen_tokens
 from ncscope.models.layers import named_layer
 from ncscope.models.linear_calls import dequantized
@@ -19,16 +21,40 @@ from ncscope.models.linear_calls import dequantized
 HEAD_INPUT = "head input"
 
 
+class BatchAxis(NamedTuple):
+    """Tensor to read of a layer's output, and the axis along which its samples lie.
+
+    Attributes:
+        tensor: Index of the tensor in the output, counted depth first.
+        axis: Index of the axis; with tokens as rows, the axis that is the logits' first.
+    """
+
+    tensor: int = 0
+    axis: int = 0
+
+
+def call_name(layer: str, number: int) -> str:
+    """Return the name of a layer's call: the layer's own for the first, ``layer#2`` for the second.
+
+    Example:
+        >>> call_name("encoder.block", 1), call_name("encoder.block", 2)
+        ('encoder.block', 'encoder.block#2')
+    """
+    return layer if number == 1 else f"{layer}#{number}"
+
+
 class Taps:
     """Features of layers, the head's input and the logits, after each forward pass.
 
     Features are copies, detached: a layer may work in place on what the one before returned (a
     ReLU on a batch norm's output). They stay readable after the context has ended.
 
+    A layer that a forward pass calls several times, such as a block with shared weights, has
+    features for each call: under its own name, then under ``name#2``, ``name#3`` and so on.
+
     Args:
         model: The model that will run. Its own call is what is watched.
-        layers: Names of submodules whose outputs to read. Of an output that is not a tensor, the
-            first tensor is read.
+        layers: Names of submodules whose outputs to read.
         head: Name of the head, as `find_head` reports it.
         pool: Average maps (B x C x H x W, or more) over their spatial dimensions, and sequences
             (B x T x d) over their tokens: those that the model's ``attention_mask`` keeps, if it
@@ -36,12 +62,15 @@ class Taps:
         rows: What a row of the features is, as `find_head` reports it: a sample; every token; or
             the one token a sample whose outputs the logits are, in the head's input and in every
             layer with the same tokens.
+        axes: Batch axis of every call, as `trace` finds it, which each pass must then make. By
+            default of the first tensor of every output, and of the head's input, the first axis.
 
     Raises:
         InputError: On entry, for a name the model does not have. In the forward pass, for a layer
-            that runs twice or not at all, returns no tensor or not one row a sample (a token), or,
-            with ``pool``, a map that looks channels-last; and for a sample whose logits are no
-            token's outputs, or those of several tokens with other features.
+            that does not run, or not as often as ``axes`` says, returns no tensor or not one row a
+            sample (a token), or, with ``pool``, a map that looks channels-last; for a head that
+            runs twice; and for a sample whose logits are no token's outputs, or those of several
+            tokens with other features.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -59,14 +88,18 @@ class Taps:
         *,
         pool: bool = False,
         rows: Rows = "sample",
+        axes: Mapping[str, BatchAxis] | None = None,
     ) -> None:
         self._model = model
         self._layers = tuple(dict.fromkeys(layers))
         self._head = head
         self._pool = pool
         self._rows = rows
+        self._axes = axes or {}
         self._handles: list[RemovableHandle] = []
         self._mask: Tensor | None = None
+        self._inside = False
+        self._calls: Counter[str] = Counter()
         self._running: dict[str, Tensor] = {}
         self._outputs: Tensor | None = None
         self._features: Mapping[str, Tensor] | None = None
@@ -122,34 +155,49 @@ class Taps:
         self._handles.clear()
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The start of a forward pass; called by whoever attaches when one has just started."""
+        """Start a forward pass; called by whoever attaches when a pass has just started."""
         self._mask = kwargs.get("attention_mask")
+        self._inside = True
+        self._calls.clear()
         self._running, self._outputs = {}, None
         self._features = self._logits = None
 
-    def _output_hook(self, name: str) -> Any:
+    def _output_hook(self, layer: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            self._keep(name, output)
+            if self._inside:  # not in a checkpoint that the backward pass runs again
+                self._calls[layer] += 1
+                self._keep(call_name(layer, self._calls[layer]), output)
 
         return keep
 
     def _keep_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._inside:
+            return
+        if HEAD_INPUT in self._running:
+            raise InputError(
+                expected=f"head {self._head!r} to run once in a forward pass",
+                found="a second call",
+                fix="wrap the model so that it calls its head once",
+            )
         self._keep(HEAD_INPUT, (args, kwargs))
 
     def _keep(self, name: str, value: object) -> None:
-        if name in self._running:
-            layer = f"head {self._head!r}" if name == HEAD_INPUT else f"layer {name!r}"
-            fix = "tap the block around it, or give each call a module of its own"
-            raise InputError(
-                expected=f"{layer} to run once in a forward pass", found="a second call", fix=fix
-            )
-        tensor = first_tensor(value)
-        if tensor is None or tensor.ndim < 1:
-            found = type(value).__name__ if tensor is None else "a scalar"
+        at = self._axes.get(name, BatchAxis())
+        tensor = next(islice(tensors_in(value), at.tensor, None), None)
+        if tensor is None or tensor.ndim <= at.axis:
+            shape = None if tensor is None else tuple(tensor.shape)
+            found = type(value).__name__ if shape is None else f"a tensor of shape {shape}"
             raise InputError(
                 expected=f"layer {name!r} to return a tensor", found=found, fix="tap another layer"
             )
-        self._running[name] = self._read(dequantized(tensor.detach()), name)
+        if tensor.is_nested:
+            raise InputError(
+                expected=f"layer {name!r} to return a plain tensor",
+                found="a nested one, without padding",
+                fix="call torch.backends.mha.set_fastpath_enabled(False) first",
+            )
+        rows = dequantized(tensor.detach()).movedim(at.axis, 0)
+        self._running[name] = self._read(rows, name)
 
     def _read(self, tensor: Tensor, name: str) -> Tensor:
         """Rows of their own; sequences whole until it is known which token was chosen."""
@@ -163,10 +211,15 @@ class Taps:
 
     def _keep_outputs(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         outputs = first_tensor(output)
-        assert outputs is not None
-        self._outputs = dequantized(outputs.detach()).flatten(1, -2).clone()
+        if not self._inside or outputs is None:
+            return
+        rows = dequantized(outputs.detach()).movedim(
+            self._axes.get(HEAD_INPUT, BatchAxis()).axis, 0
+        )
+        self._outputs = rows.flatten(1, -2).clone()
 
     def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        self._inside = False
         self._check_all_ran()
         logits = dequantized(logits_of(output).detach())
         if self._outputs is not None:
@@ -177,12 +230,20 @@ class Taps:
         self._logits = logits
 
     def _check_all_ran(self) -> None:
-        missing = [name for name in (*self._layers, HEAD_INPUT) if name not in self._running]
+        calls = dict.fromkeys((*self._layers, *self._axes, HEAD_INPUT))
+        missing = [name for name in calls if name not in self._running]
         if missing:
             names = _listed(self._head if name == HEAD_INPUT else name for name in missing)
             fix = "leave out modules that the model does not call (in evaluation mode)"
             raise InputError(
                 expected="every tapped layer to run", found=f"no call of {names}", fix=fix
+            )
+        more = [name for name in self._running if self._axes and name not in calls]
+        if more:
+            raise InputError(
+                expected="every forward pass to call the tapped layers as often as the first",
+                found=f"another call, {more[0]!r}",
+                fix="leave the layer out of layers=[...]",
             )
 
     def _choose_tokens(self, outputs: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]) -> None:

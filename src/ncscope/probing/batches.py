@@ -1,15 +1,18 @@
 """Batches of any kind as inputs and labels, and which rows of features the labels are of."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
+from ncscope.models.forward import first_tensor
 from ncscope.models.heads import Head
+from ncscope.stats.batch import as_tensor
 
 IGNORED = -100
 """The label of a token that is not to be measured, as in torch's cross-entropy."""
@@ -20,33 +23,42 @@ class EmptyLoaderError(InputError):
 
 
 def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """The first batch, and all of them including it.
+    """Return the first batch, and all batches including it; batches without samples are skipped.
 
     Raises:
-        EmptyLoaderError: If there is none.
+        EmptyLoaderError: If there is no sample.
+        InputError: If a batch is no batch: see `split`.
     """
-    batches = iter(loader)
-    first = next(batches, None)
-    if first is None:
-        fix = "pass a loader with at least one batch"
-        raise EmptyLoaderError(expected="batches to measure", found="an empty loader", fix=fix)
-    return first, chain([first], batches)
+    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+        found, fix = type(loader).__name__, "pass a DataLoader or a list of (inputs, labels)"
+        raise InputError(expected="an iterable of batches", found=found, fix=fix)
+    batches, skipped = iter(loader), 0
+    for first in batches:
+        if _has_samples(first):
+            return first, chain([first], filter(_has_samples, batches))
+        skipped += 1
+    found = f"{skipped} batches without samples" if skipped else "an empty loader"
+    fix = "pass a loader with at least one sample; a generator can be read only once"
+    raise EmptyLoaderError(expected="batches to measure", found=found, fix=fix)
 
 
 def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
-    """Inputs and labels of a batch, on the model's device.
+    """Return inputs and labels of a batch, on the model's device.
 
     Raises:
-        InputError: If it is neither a pair nor a mapping with labels.
+        InputError: If the batch is neither a pair nor a mapping with labels, the labels are no
+            numbers, there is one label alone, or there are labels and no inputs.
     """
-    if isinstance(batch, Mapping) and "labels" in batch:
-        inputs: Any = {name: value for name, value in batch.items() if name != "labels"}
-        return _moved(inputs, device), torch.as_tensor(batch["labels"]).to(device)
-    if isinstance(batch, tuple | list) and len(batch) == 2:
-        return _moved(batch[0], device), torch.as_tensor(batch[1]).to(device)
-    fix = "wrap the loader"
-    expected = "batches of (inputs, labels), or mappings with 'labels'"
-    raise InputError(expected=expected, found=type(batch).__name__, fix=fix)
+    inputs, given = _parts(batch)
+    labels = _numbers(given)
+    if labels.ndim == 0:
+        fix = "pass a DataLoader, which makes batches of the samples"
+        found = "a single label"
+        raise InputError(expected="a label for each sample of a batch", found=found, fix=fix)
+    if isinstance(inputs, Tensor) and inputs.shape[:1] == (0,) and len(labels):
+        expected = f"inputs of {len(labels)} samples, as many as labels"
+        raise InputError(expected=expected, found="none", fix="pass matching inputs and labels")
+    return _moved(inputs, device), labels.to(device)
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -107,6 +119,47 @@ def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) 
             found="those of the tokens that it is shown",
             fix="pass next_token=True for a model that predicts the next token",
         )
+
+
+def _parts(batch: Any) -> tuple[Any, Any]:
+    """Return the inputs and the labels of a batch as the loader yields it."""
+    if isinstance(batch, Mapping) and "labels" in batch:
+        return {name: value for name, value in batch.items() if name != "labels"}, batch["labels"]
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        return batch[0], batch[1]
+    found, fix = type(batch).__name__, "wrap the loader, or pass [(inputs, labels)] for one batch"
+    if isinstance(batch, Mapping):
+        found, fix = f"{found} with keys {', '.join(map(str, batch))}", "name the labels 'labels'"
+    elif isinstance(batch, tuple | list):
+        found = f"{found} of {len(batch)}"
+    expected = "batches of (inputs, labels), or mappings with 'labels'"
+    raise InputError(expected=expected, found=found, fix=fix)
+
+
+def _numbers(labels: Any) -> Tensor:
+    """Return labels as a tensor; advise what holds for all batches if they are no numbers."""
+    fix = "let the data set number its classes, with the same number in every batch"
+    if labels is None:
+        raise InputError(expected="a label for each sample", found="None as labels", fix=fix)
+    try:
+        return as_tensor(labels, "labels")
+    except InputError as error:
+        found = error.found
+        if isinstance(labels, list | tuple | np.ndarray) and len(labels):
+            kinds = sorted({type(label).__name__ for label in labels})
+            found = f"{type(labels).__name__} of {', '.join(kinds)}"
+        raise InputError(expected=error.expected, found=found, fix=fix) from error
+
+
+def _has_samples(batch: Any) -> bool:
+    """Return whether a batch holds inputs or labels."""
+    inputs, labels = _parts(batch)
+    first = first_tensor(inputs)
+    if first is not None:
+        empty = first.shape[:1] == (0,)
+    else:
+        empty = isinstance(inputs, Sized) and len(inputs) == 0
+    return not empty or _numbers(labels).shape[:1] != (0,)
 
 
 def _moved(inputs: Any, device: torch.device) -> Any:

@@ -12,10 +12,9 @@ from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.variability import nc1, nc1_quotient
 from ncscope.models.forward import forward
-from ncscope.models.heads import find_head
-from ncscope.models.layers import match_layers
 from ncscope.models.measuring import measuring
-from ncscope.models.taps import Taps
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import device_of
 from ncscope.stats.distributed import (
     common_description,
@@ -48,16 +47,16 @@ def between_class_metrics(
 
     Returns:
         By layer, in forward order: ``nc1``, ``nc1_quotient`` and the metrics of class means of the
-        group ``nc2``. Cost: three forward passes less all but one batch of the third, and
-        $O(ndK)$ a layer; $O(dK)$ memory.
+        group ``nc2``. Cost: two forward passes, in each of which the first batch runs twice,
+        and $O(ndK)$ a layer; $O(dK)$ memory.
 
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
     """
     with measuring(model):
-        wide = _statistics(model, loader, match_layers(model, layers), num_classes, None)
+        wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
-        narrow = _statistics(model, loader, list(wide), num_classes, bases)
+        narrow = _statistics(model, loader, layers, num_classes, bases)
     return {name: _metrics(wide[name], narrow[name]) for name in wide}
 
 
@@ -105,10 +104,10 @@ def _batches(
 ) -> Iterator[tuple[dict[str, Float[Tensor, "b _d"]], Int[Tensor, " b"]]]:
     """The layers' features and the labels, batch by batch."""
     device = next(model.parameters()).device
-    head = None
+    traced: Trace | None = None
     for inputs, labels in loader:
         images = inputs.to(device)
-        head = head or find_head(model, images).name
-        with Taps(model, layers, head) as taps:
+        traced = traced or trace(model, images, layers)
+        with traced.taps(model) as taps:
             forward(model, images)
-        yield {name: taps.features[name] for name in taps.features if name in layers}, labels
+        yield {name: rows for name, rows in taps.features.items() if name != HEAD_INPUT}, labels

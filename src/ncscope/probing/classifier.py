@@ -27,7 +27,7 @@ def checked_weight(
     """The classifier's weight in float64.
 
     Raises:
-        InputError: If it is not K x d or not finite.
+        InputError: If it is not K x d, not real or not finite.
     """
     return _checked("weight", weight, (num_classes, dim), device)
 
@@ -36,7 +36,7 @@ def checked_bias(bias: Any, num_classes: int, device: torch.device | str) -> Flo
     """The classifier's bias in float64.
 
     Raises:
-        InputError: If its length is not K or it is not finite.
+        InputError: If its length is not K, or it is not real or not finite.
     """
     return _checked("bias", bias, (num_classes,), device)
 
@@ -50,6 +50,9 @@ def _checked(name: str, value: Any, shape: tuple[int, ...], device: torch.device
             fix = f"transpose it (shape is {meaning})"
         found = f"shape {tuple(tensor.shape)}"
         raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
+    if tensor.is_complex():
+        found, fix = f"dtype {tensor.dtype}", "pass its real part, if that is what classifies"
+        raise InputError(expected=f"a real {name}", found=found, fix=fix)
     if not torch.isfinite(tensor).all():
         fix = "check that training did not diverge"
         raise InputError(expected=f"a finite {name}", found="NaN or Inf in it", fix=fix)

@@ -26,6 +26,9 @@ def layer_record(
     stats = sources.stats
     values, notes = evaluate(sources, groups)
     pictures = wants_spectra(groups) and stats.within is not None
+    drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}
+    if any(math.isnan(value) for line in drawn.values() for value in line):
+        notes.append("spectra: eigenvalues beyond the range of float64 are NaN")
     small = stats.k <= _LARGEST_PICTURE
     return LayerRecord(
         layer=layer,
@@ -34,7 +37,7 @@ def layer_record(
         num_classes=stats.num_classes,
         num_samples=stats.num_samples,
         dim=stats.dim,
-        spectra={n: v.tolist() for n, v in spectra(sources).items()} if pictures else {},
+        spectra=drawn,
         gram=_without_nan(cosines(stats.frame)) if pictures and small else None,
     )
 

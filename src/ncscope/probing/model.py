@@ -21,10 +21,11 @@ from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
 from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward
-from ncscope.models.heads import Head, find_head
-from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.heads import Head
+from ncscope.models.layers import named_layer
 from ncscope.models.measuring import measuring, unwrapped
 from ncscope.models.taps import Taps
+from ncscope.models.tracing import trace
 from ncscope.probing.batches import (
     EmptyLoaderError,
     check_next_token,
@@ -46,6 +47,7 @@ from ncscope.probing.plans import (
     share_head,
 )
 from ncscope.probing.records import GeodesicRecord, ProbeRecord
+from ncscope.stats.batch import check_labels, check_range
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.distributed import (
     common_description,
@@ -118,16 +120,18 @@ def probe_model(
 ) -> Probed:
     """Run a model over a loader and measure the layers tapped.
 
-    One pass over the loader; the first batch runs twice, once to find the head. Several processes
-    measure their samples together, however many each has; where one has none, it takes the layers
-    and the head from another. An error in one of them ends all.
+    One pass over the loader. The first batch runs twice, once to find the head, and two copies of
+    its first sample run to find the batch axis of each layer. Several processes measure their
+    samples together, however many each has; a process without samples takes the layers and the head
+    from another. An error in one process ends all.
 
     Args:
         model: A classifier; of a compiled or data-parallel one, the model inside. It runs in
             evaluation mode and is left exactly as it was: buffers that it writes get their values
             back, also by an exception.
         loader: Yields ``(inputs, labels)``, or mappings with ``labels``: one a sample, or one a
-            token of a model that gives logits for every token.
+            token of a model that gives logits for every token. Batches without samples are
+            skipped.
         options: What to measure.
         reference: Statistics of the training set by layer, in forward order, whose class means
             the nearest-mean rule then uses. Its last layer stands for the last one measured,
@@ -135,8 +139,8 @@ def probe_model(
 
     Raises:
         InputError: If the loaders of all processes are empty, the head cannot be found, a layer
-            does not exist, the reference lacks a layer or has it in another dimension, the layers
-            differ between processes, or another process fails.
+            does not exist or does not return one row a sample, the reference lacks a layer or has
+            it in another dimension, the layers differ between processes, or another process fails.
     """
     options = options or ProbeOptions()
     model = unwrapped(model)
@@ -146,14 +150,13 @@ def probe_model(
         with ending_together(), _empty_beside_others():
             first, batches = peek(loader)  # inside: a loader draws its seed when it starts
             inputs, labels = split(first, device)
-            head = find_head(model, inputs, options.head)
-            check_next_token(head, inputs, labels, options.next_token)
-            names = layer_names(model, options, head)
-            with Taps(model, names, head.name, pool=options.pool, rows=head.rows) as taps:
+            traced = trace(model, inputs, options.layers, options.head)
+            check_next_token(traced.head, inputs, labels, options.next_token)
+            with traced.taps(model, pool=options.pool) as taps:
                 for batch in _with_progress(batches, loader, options.progress):
                     inputs, labels = split(batch, device)
                     forward(model, inputs)
-                    probe.update(taps, labels, head)
+                    probe.update(taps, labels, traced.head)
         return probe.result()
 
 
@@ -194,8 +197,12 @@ class LayerwiseProbe:
 
         Args:
             taps: On the head's input and the layers to measure.
-            labels: One a sample, or one a token where the model gives logits for every token.
+            labels: Class of each sample, or of each token where the model gives logits for every
+                token, of any integral type.
             head: The model's classifier head.
+
+        Raises:
+            InputError: If labels do not fit the features or the head.
         """
         if not self._plans:
             options = self._options
@@ -207,6 +214,8 @@ class LayerwiseProbe:
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token)
             features = {name: rows[kept] for name, rows in features.items()}
+        labels = check_labels(labels, len(features[self._plans[-1].name]))
+        check_range(labels, len(head.weight), of_classifier=True)
         self._gatherer.update(features, labels)
 
     def result(self, head: Head | None = None) -> Probed:
@@ -266,13 +275,6 @@ def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) ->
     total = len(loader) if isinstance(loader, Sized) else None
     console = Console(stderr=True)
     return track(batches, "Measuring", total, console=console, disable=not show, transient=True)
-
-
-def layer_names(model: nn.Module, options: ProbeOptions, head: Head) -> list[str]:
-    """Names of the layers to tap besides the head's input."""
-    if options.layers is None:
-        return residual_blocks(model)
-    return [name for name in match_layers(model, options.layers) if name != head.name]
 
 
 def _gatherer(

@@ -1,11 +1,14 @@
 """From features at hand to one layer's plain record."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.errors import InputError
+from ncscope.math.powers import times_power
 from ncscope.metrics.evaluate import needs_of
 from ncscope.metrics.information import dataset_information, takes_long
 from ncscope.metrics.sources import Sources
@@ -15,6 +18,8 @@ from ncscope.stats.batch import check_range
 from ncscope.stats.decisions import Decider
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
+
+_FARTHEST = 1000
 
 
 def measure_samples(
@@ -45,7 +50,8 @@ def measure_samples(
         reference: Statistics whose class means the nearest-mean rule uses; by default their own.
 
     Returns:
-        The record, and the statistics behind it.
+        The record, and the statistics behind it. Features whose squares leave float64 are scaled
+        by a power of two first, in a copy.
     """
     needs = needs_of(groups, weight is not None)
     counts = None
@@ -60,17 +66,45 @@ def measure_samples(
         class_counts=counts,
         device=features.device,
     )
-    moments.update(features, labels)
-    stats = finish(moments)
+    exponent = moments.take(features, labels)
+    if exponent:
+        features = _in_unit(features, exponent)
+        moments.update(features, labels)
+    stats = replace(finish(moments), exponent=exponent)
     decisions = information = None
     if needs.decisions:
         means_of = reference or stats
-        device = features.device
+        _check_unit(means_of.exponent - exponent)
+        unit, device = max(exponent, means_of.exponent), features.device
         classes, means = means_of.classes.to(device), means_of.means.to(device)
-        decisions = Decider(classes, means, weight, bias)(features, labels)
+        means = times_power(means, means_of.exponent - unit)
+        decide = Decider(classes, means, weight, bias, exponent=unit)
+        decisions = decide(_in_unit(features, unit - exponent), labels)
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
     if needs.information and weight is not None and asked:
         batches = [(features, labels)]
         information = dataset_information(batches, moments.counts, weight, stats.global_mean)
     sources = Sources(stats, weight, bias, decisions, information, weight_decay)
     return layer_record(layer, sources, groups), stats
+
+
+def _check_unit(change: int) -> None:
+    """Refuse a reference that float64 cannot compare with the features.
+
+    Args:
+        change: Exponent of 2 of the reference's magnitude over the features'.
+
+    Raises:
+        InputError: If one of the two would vanish.
+    """
+    if abs(change) > _FARTHEST:
+        raise InputError(
+            expected="a reference of features of about the same magnitude",
+            found=f"one of 2^{change} times the features'",
+            fix="measure the same layer of the same model on the training set",
+        )
+
+
+def _in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n d"]:
+    """Divide features by a power of two."""
+    return times_power(features.to(torch.float64), -exponent) if exponent else features

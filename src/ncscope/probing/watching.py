@@ -12,12 +12,14 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.buffers import kept_buffers
-from ncscope.models.heads import Head, find_head
+from ncscope.models.heads import Head
 from ncscope.models.linear_calls import dequantized
 from ncscope.models.measuring import unwrapped
 from ncscope.models.taps import Taps
+from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import check_next_token
-from ncscope.probing.model import LayerwiseProbe, Probed, ProbeOptions, layer_names
+from ncscope.probing.model import LayerwiseProbe, Probed, ProbeOptions
+from ncscope.stats.batch import as_tensor
 from ncscope.stats.distributed import values_of_all_processes
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
@@ -30,7 +32,8 @@ class Watch:
     it counts its samples in; a pass without labels does not count. The passes are measured as they
     are: in evaluation mode or not, in whatever precision.
 
-    Only the first pass of all costs a second one, in evaluation mode, to find the head.
+    Only the first pass of all costs a second one, in evaluation mode, to find the head, and one of
+    two samples to find the batch axis of each layer.
 
     Args:
         model: A classifier; of a compiled or data-parallel one, the model inside. Its own call is
@@ -58,7 +61,7 @@ class Watch:
         self._model = unwrapped(model)
         self._options, self._reference = options or ProbeOptions(), reference
         self._hooks, self._gathered = ExitStack(), ExitStack()
-        self._head: Head | None = None
+        self._traced: Trace | None = None
         self._taps: Taps | None = None
         self._probe: LayerwiseProbe | None = None
         self._unchecked: Any = None
@@ -80,23 +83,24 @@ class Watch:
 
     def attach(self) -> None:
         """See the forward passes from now on."""
-        if self._head is None:
+        if self._traced is None:
             finder = self._model.register_forward_pre_hook(self.begin, with_kwargs=True)
             self._hooks.callback(finder.remove)
         else:
-            self._tap(self._head)
+            self._tap(self._traced)
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Attach to a pass that is just beginning: a forward pre-hook of the model.
 
-        The first time of all, the head is found, with the inputs of that pass.
+        The first time of all, the model is traced with the inputs of that pass.
         """
         self.detach()
-        if self._head is None:
+        if self._traced is None:
             self._unchecked = _named_inputs(module, args, kwargs)
+            layers, head = self._options.layers, self._options.head
             with _outliving(), kept_buffers(self._model):
-                self._head = find_head(self._model, self._unchecked, self._options.head)
-        self._tap(self._head).begin(module, args, kwargs)
+                self._traced = trace(self._model, self._unchecked, layers, head)
+        self._tap(self._traced).begin(module, args, kwargs)
 
     def detach(self) -> None:
         """See no more passes. What was gathered stays."""
@@ -118,10 +122,10 @@ class Watch:
                 found="none" if taps is None else "the labels of that pass twice",
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
-        assert self._head is not None
+        assert self._traced is not None
         with _outliving():
             self._probe = self._probe or self._new_probe()
-            self._probe.update(taps, self._checked(torch.as_tensor(labels)), self._head)
+            self._probe.update(taps, self._checked(as_tensor(labels, "labels")), self._traced.head)
         self._last = taps.features
 
     def counted_anywhere(self) -> bool:
@@ -149,7 +153,7 @@ class Watch:
                 )
             probe = self._probe or self._new_probe()
             try:
-                return probe.result(None if self._head is None else _by_now(self._head))
+                return probe.result(None if self._traced is None else _by_now(self._traced.head))
             finally:
                 self.forget()
 
@@ -158,11 +162,9 @@ class Watch:
         self._probe = None
         self._gathered.close()
 
-    def _tap(self, head: Head) -> Taps:
-        names = layer_names(self._model, self._options, head)
-        taps = Taps(self._model, names, head.name, pool=self._options.pool, rows=head.rows)
-        self._taps = self._hooks.enter_context(taps)
-        return taps
+    def _tap(self, traced: Trace) -> Taps:
+        self._taps = self._hooks.enter_context(traced.taps(self._model, pool=self._options.pool))
+        return self._taps
 
     def _new_probe(self) -> LayerwiseProbe:
         store = self._gathered.enter_context(FeatureStore(self._options.memory))
@@ -170,10 +172,11 @@ class Watch:
 
     def _checked(self, labels: Tensor) -> Tensor:
         """Labels on the model's device; those of the first pass are held against its inputs."""
-        assert self._head is not None
-        labels = labels.to(self._head.weight.device)
+        assert self._traced is not None
+        head = self._traced.head
+        labels = labels.to(head.weight.device)
         if self._unchecked is not None:
-            check_next_token(self._head, self._unchecked, labels, self._options.next_token)
+            check_next_token(head, self._unchecked, labels, self._options.next_token)
             self._unchecked = None
         return labels
 

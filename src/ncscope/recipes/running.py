@@ -5,7 +5,10 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -17,9 +20,9 @@ from ncscope.errors import InputError
 from ncscope.probing.records import Row
 from ncscope.recipes.recipe import Claim, Part, Study
 from ncscope.report.drawing import Drawing
-from ncscope.report.rows import part_of
 from ncscope.report.study_page import RunView, study_page
 from ncscope.report.summary import Summary
+from ncscope.training.finished import PartMark, mark_of
 from ncscope.training.reproducible import reproducible
 from ncscope.training.run_folder import RunFolder
 from ncscope.training.work import Work, first_process
@@ -117,17 +120,18 @@ def run_study(
         on_row: See `OnRow`.
 
     Raises:
-        InputError: If the folder cannot be written, or holds a run that is not to be gone on with.
+        InputError: If the folder cannot be written, another process writes to it, or it holds a
+            run that is not to be gone on with.
     """
     record = {**labels, "settings": config.model_dump(mode="json")}
     folder = None if out is None else RunFolder(out, writing=first_process())
-    if folder is not None and folder.writing:
-        _prepare(folder, record, resume)
-        if not resume:
-            rmtree(folder.path / "checkpoints", ignore_errors=True)  # of no run that is known
-    rows = _rows(study.parts(config), folder, work, on_row, resume)
-    run = StudyRun(study, labels, config, rows, study.claims(config, rows))
-    return run if folder is None else _written(run, folder)
+    with nullcontext() if folder is None else folder.writing_alone():
+        if folder is not None and folder.writing:
+            _prepare(folder, record, resume)
+        own = replace(work, run=sha256(json.dumps(record, sort_keys=True).encode()).hexdigest())
+        rows = _rows(study.parts(config), folder, own, on_row, resume)
+        run = StudyRun(study, labels, config, rows, study.claims(config, rows))
+        return run if folder is None else _written(run, folder)
 
 
 def rendered(drawing: Drawing, suffix: str) -> bytes:
@@ -163,16 +167,25 @@ def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None
         found = f"one with a run in it, {folder.path}"
         fix = "pass --resume to go on with it, or another --out"
         raise InputError(expected="an output folder without a run", found=found, fix=fix)
+    finished = RunFolder.finished_of(folder.path) if resume else None
     if earlier is not None and earlier != record:
         expected = f"the settings of the run in {folder.path}"
         found = f"another {_difference(earlier, record)}"
         raise InputError(expected=expected, found=found, fix="pass another --out")
+    if earlier is None:  # what lies there is of no run that is known
+        folder.remove(*_RESULTS, "finished.json", "metrics.jsonl")
+        rmtree(folder.path / "checkpoints", ignore_errors=True)
     folder.save_config(record)
+    folder.save_finished({} if finished is None else finished.parts)
+
+
+_RESULTS = ("claims.json", "report.html")
+"""Files that a run writes when all of its parts have ended."""
 
 
 def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """Where two configs part, by name."""
-    for key in sorted({*earlier, *record}):
+    for key in sorted({*earlier, *record}, key=str):
         was, now = earlier.get(key), record.get(key)
         if was != now and isinstance(was, Mapping) and isinstance(now, Mapping):
             return _difference(was, now)
@@ -184,30 +197,46 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 def _rows(
     parts: Sequence[Part], folder: RunFolder | None, work: Work, on_row: OnRow, resume: bool
 ) -> list[Row]:
-    """The rows of all parts; resumed, those of a finished part are read back, not made again."""
+    """Run all parts; resumed, read back the rows of a finished part in place of running it.
+
+    Rows are in the order of the parts, whichever of them are finished, and every save holds the
+    rows of all finished parts.
+    """
     work.meet()  # what is read next must be there, and nobody may go on writing
-    kept = finished_parts(folder.path) if folder is not None and resume else {}
-    finished = [part.name for part in parts if part.name in kept]
-    done, total, rows = 0, sum(part.yields for part in parts), list[Row]()
+    there = RunFolder.kept_of(folder.path) if folder is not None and resume else None
+    kept = {} if there is None else there.parts
+    rows = {part.name: list(kept.get(part.name, ())) for part in parts}
+    marks = {name: mark_of(own) for name, own in rows.items() if name in kept}
+    if folder is not None and resume:
+        if len(marks) < len(parts):
+            folder.remove(*_RESULTS)
+        _save(folder, rows, marks)
+    done, total = 0, sum(part.yields for part in parts)
     with reproducible(0):
         for part in parts:
-            if part.name in finished:
-                rows += kept[part.name]
+            if part.name in kept:
                 done += part.yields
                 on_row(part.name, done, total)
                 continue
             before = done
             for row in _saved(part, rows, folder, work):
                 if row:
-                    rows.append(row)
+                    rows[part.name].append(row)
                 if not (row and part.trains):
                     done += 1
                 on_row(_now(part, done - before), done, total)
             if folder is not None:
-                finished.append(part.name)
-                folder.save_rows(rows)
-                folder.save_finished(finished)
-    return rows
+                marks[part.name] = mark_of(rows[part.name])
+                _save(folder, rows, marks)
+    return list(chain.from_iterable(rows.values()))
+
+
+def _save(
+    folder: RunFolder, rows: Mapping[str, Sequence[Row]], marks: Mapping[str, PartMark]
+) -> None:
+    """Save the rows of all parts, then the marks of the finished ones, in the parts' order."""
+    folder.save_rows(chain.from_iterable(rows.values()))
+    folder.save_finished({name: marks[name] for name in rows if name in marks})
 
 
 def _now(part: Part, done: int) -> str:
@@ -215,24 +244,17 @@ def _now(part: Part, done: int) -> str:
 
 
 def _saved(
-    part: Part, before: Sequence[Row], folder: RunFolder | None, work: Work
+    part: Part, rows: Mapping[str, Sequence[Row]], folder: RunFolder | None, work: Work
 ) -> Iterator[Row]:
-    """A part's rows, the file of rows following along; they are in it once the part has ended."""
+    """Yield a part's rows, and save the rows of all parts now and then."""
     saved = time.monotonic()
     name: Row = {"part": part.name}
     own = work if folder is None else replace(work, place=folder.place(part.name))
     for row in part.run(own):
         yield _as_read(name | row) if row else {}
         if folder is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-            folder.save_rows(before)
+            folder.save_rows(chain.from_iterable(rows.values()))
             saved = time.monotonic()
-
-
-def finished_parts(folder: Path) -> dict[str, list[Row]]:
-    """The rows of the parts that a run in this folder has ended, by name."""
-    rows = RunFolder.rows_of(folder)
-    parts = {name: part_of(rows, name) for name in RunFolder.finished_of(folder)}
-    return {name: own for name, own in parts.items() if own}
 
 
 def _as_read(row: Row) -> Row:

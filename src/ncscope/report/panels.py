@@ -110,14 +110,15 @@ def spectra_panel(axes: Axes, record: LayerRecord) -> None:
     """Eigenvalues of the covariances against index, both axes logarithmic."""
     names = [name for name in ("total", "within", "between") if record.spectra.get(name)]
     colours = {"between": ACCENT, "within": SECOND, "total": SOFT}
-    for name in names:
-        curve = drawable(name, record.spectra[name])
+    curves = {name: drawable(name, record.spectra[name]) for name in names}
+    for name, curve in curves.items():
         axes.plot(
             curve.index, curve.values, "o-", color=colours[name], markersize=3, linewidth=0.9,
             label=CURVES[name],
         )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    if any(drawn.values for drawn in curves.values()):  # a logarithmic axis refuses to be empty
+        axes.set_xscale("log")
+        axes.set_yscale("log")
     axes.set_xlabel("index")
     axes.set_title("Covariance eigenvalues")
     axes.legend()

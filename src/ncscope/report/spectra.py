@@ -12,6 +12,7 @@ CURVES = {
 }
 
 _NOISE_FLOOR = 1e-12
+_LARGEST = 1e300  # beyond, the margin that matplotlib leaves overflows
 _POINTS = 240
 
 
@@ -34,8 +35,8 @@ def drawable(name: str, values: Sequence[float]) -> Spectrum:
     """The values that a logarithmic axis can show.
 
     Zeros, negatives and what lies below 1e-12 of the largest are rounding noise on such an
-    axis; they are counted in a sentence and not drawn. Long spectra are thinned evenly in the
-    logarithm of the index.
+    axis; they are counted in a sentence and not drawn, nor are values above 1e300. Long spectra
+    are thinned evenly in the logarithm of the index.
 
     Args:
         name: Key of the spectrum.
@@ -47,9 +48,7 @@ def drawable(name: str, values: Sequence[float]) -> Spectrum:
     finite = [value for value in values if math.isfinite(value)]
     floor = _NOISE_FLOOR * max(finite, default=0.0)
     shown = [
-        (place, value)
-        for place, value in enumerate(values, start=1)
-        if math.isfinite(value) and value > floor
+        (place, value) for place, value in enumerate(values, start=1) if floor < value <= _LARGEST
     ]
     kept = [shown[place] for place in _thinned(len(shown))]
     return Spectrum(
@@ -73,11 +72,14 @@ def _thinned(count: int) -> list[int]:
 
 def _omission(name: str, values: Sequence[float], shown: int) -> str:
     infinite = sum(map(math.isinf, values))
+    huge = sum(_LARGEST < value < math.inf for value in values)
     undefined = sum(map(math.isnan, values))
-    noise = len(values) - shown - infinite - undefined
+    noise = len(values) - shown - infinite - huge - undefined
     parts = []
     if noise:
         parts.append(f"{noise} at or below 10⁻¹² of the largest, zero to rounding")
+    if huge:
+        parts.append(f"{huge} above 10³⁰⁰")
     if infinite:
         parts.append(f"{infinite} infinite")
     if undefined:

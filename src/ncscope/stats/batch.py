@@ -10,6 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.powers import GATHERED, goes_beyond, moderated
 
 _CHUNK_BYTES = 2 * 2**20
 
@@ -111,6 +112,25 @@ def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
         raise InputError(expected="finite features", found=found, fix=fix)
 
 
+def refuse_magnitude(exponent: int, limit: int) -> None:
+    """Refuse features whose squares a stream cannot sum.
+
+    Args:
+        exponent: Exponent of 2 of their largest magnitude; 0 if it is within the limit.
+        limit: Largest exponent, of either sign.
+
+    Raises:
+        InputError: If the exponent is not 0.
+    """
+    if exponent:
+        least, most = (f"{2.0**bound:.0e}" for bound in (-limit, limit))
+        raise InputError(
+            expected=f"a batch of features of magnitude {least} to {most}",
+            found=f"magnitude {2.0**exponent:.0e}",
+            fix="scale them by a power of two (measure does so by itself)",
+        )
+
+
 class Workspace:
     """Buffers for one chunk of rows, written over and over.
 
@@ -127,12 +147,14 @@ class Workspace:
         self._raw, self._other = (
             torch.empty(rows, dim, dtype=dtype, device=device) for _ in range(2)
         )
+        self._wide = False
 
     def chunks(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
     ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
         """The rows and labels chunk by chunk; a chunk is valid until the next one is asked for."""
         rows = len(self._raw)
+        self._wide = goes_beyond(features, GATHERED[self._raw.dtype])
         for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
             yield self._raw[: len(chunk)].copy_(chunk), y
 
@@ -147,8 +169,14 @@ class Workspace:
     def directions(
         self, rows: Float[Tensor, "m d"]
     ) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"]]:
-        """Rows scaled to unit length, in place, and their lengths; a zero row stays zero."""
-        length = torch.linalg.vector_norm(rows, dim=1)
+        """Scale rows to unit length, and return their lengths; a zero row stays zero.
+
+        The rows may be written over. Squares of what came as float32 stay in float64's range.
+        """
+        if self._wide:
+            rows, length = moderated(rows)
+        else:
+            length = torch.linalg.vector_norm(rows, dim=1)
         return rows.div_(torch.where(length > 0, length, 1)[:, None]), length
 
 
@@ -168,31 +196,118 @@ def compact_labels(
     return present, counts[present], index[labels]
 
 
-def _readable(value: Any) -> Any:
-    """Lists as float64, and arrays in the byte order and with the strides that torch can read."""
-    if isinstance(value, list | tuple):
-        value = np.asarray(value)
-    if not isinstance(value, np.ndarray):
-        return value
-    value = value.astype(value.dtype.newbyteorder("="), copy=False)
-    return value.copy() if min(value.strides, default=0) < 0 else value
-
-
 def as_tensor(value: Any, name: str) -> Tensor:
-    """Any array-like as a tensor on its own device, without a copy where there need be none.
+    """Return any numeric array-like as a plain tensor, without a copy where there need be none.
+
+    Args:
+        value: Tensor on any device, NumPy array, data frame, memmap, or nested list. Quantised and
+            float8 numbers are converted, and long doubles to float64.
+        name: What the value is, for messages.
+
+    Returns:
+        A dense tensor without gradient or names, of a float, integer, boolean or complex type.
 
     Raises:
-        InputError: If it is no numeric array.
+        InputError: If the value is no numeric array, or has entries that are masked or missing.
     """
     if isinstance(value, Tensor):
-        return value.detach()
+        return _plain(value, name)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            return torch.as_tensor(_readable(value))
+            return _plain(torch.as_tensor(_readable(value, name)), name)
+    except InputError:
+        raise
     except (TypeError, ValueError, RuntimeError) as error:
-        found = f"{type(value).__name__} ({error})"
-        fix = "pass NumPy or torch"
-        if name == "labels":
-            fix = "pass class indices: np.unique(labels, return_inverse=True)[1] if they are names"
-        raise InputError(expected=f"{name} as a numeric array", found=found, fix=fix) from error
+        found = f"{type(value).__name__} ({' '.join(str(error).split())})"
+        raise _not_numeric(name, found) from error
+
+
+def _readable(value: Any, name: str) -> Any:
+    """Arrays of a type, in the byte order and with the strides that torch can read."""
+    if hasattr(value, "toarray"):  # of SciPy or CuPy
+        found, fix = f"a sparse {type(value).__name__}", f"pass {name}.toarray()"
+        raise InputError(expected=f"{name} as a dense array", found=found, fix=fix)
+    if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
+        return torch.stack([as_tensor(part, name) for part in value])
+    for part in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            raise _masked(name, f"{np.ma.getmaskarray(part).sum()} of {part.size} masked")
+    if hasattr(value, "__cuda_array_interface__"):
+        return value
+    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if kind not in "biufc" or (kind == "c" and size > 16):
+        given = isinstance(value, np.ndarray) or array.ndim > 0
+        raise _not_numeric(name, f"dtype {array.dtype}" if given else type(value).__name__)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if kind == "f" and size > 8:
+        array = _in_float64(array, name)
+    return array.copy() if min(array.strides, default=0) < 0 else array
+
+
+def _in_float64(
+    array: np.ndarray[Any, np.dtype[Any]], name: str
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Long doubles in float64, refused if one is beyond its range."""
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = array.astype(np.float64)
+    if ((narrow == 0) != (array == 0)).any() or (np.isinf(narrow) != np.isinf(array)).any():
+        expected, fix = f"{name} in the range of float64", "scale them first"
+        raise InputError(expected=expected, found="larger or smaller long doubles", fix=fix)
+    return narrow
+
+
+_AS_FLOAT32 = frozenset(dtype for name, dtype in vars(torch).items() if name.startswith("float8_"))
+_CONVERTED = dict.fromkeys(_AS_FLOAT32, torch.float32) | {
+    torch.uint16: torch.int32,  # torch computes little with these three
+    torch.uint32: torch.int64,
+    torch.uint64: torch.float64,
+}
+_PLAIN = frozenset(
+    {
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8),
+        *(torch.bool, torch.complex32, torch.complex64, torch.complex128),
+    }
+)
+
+
+def _plain(value: Tensor, name: str) -> Tensor:
+    """A tensor that every operation takes.
+
+    Raises:
+        InputError: If it has no values, or not one for every place.
+    """
+    if isinstance(value, torch.masked.MaskedTensor):
+        raise _masked(name, "a MaskedTensor")
+    if value.is_nested:
+        found, fix = "a nested tensor", "cut or pad its parts to one length and stack them"
+        raise InputError(expected=f"{name} as a dense tensor", found=found, fix=fix)
+    if value.layout != torch.strided:
+        found, fix = f"layout {value.layout}", f"pass {name}.to_dense()"
+        raise InputError(expected=f"{name} as a dense tensor", found=found, fix=fix)
+    if value.is_meta or type(value).__name__ == "FakeTensor":
+        found, fix = "a tensor without values (meta device)", "load or compute its values first"
+        raise InputError(expected=f"{name} with values", found=found, fix=fix)
+    value = value.detach().resolve_neg()
+    value = value.dequantize() if value.is_quantized else value
+    named: Any = value  # as tensors could be before torch 2.15
+    if any(getattr(named, "names", ())):
+        value = named.rename(None)
+    value = value.to(_CONVERTED.get(value.dtype, value.dtype))
+    if value.dtype not in _PLAIN:
+        raise _not_numeric(name, f"dtype {value.dtype}")
+    return value
+
+
+def _masked(name: str, found: str) -> InputError:
+    fix = "drop what is masked, and pass the rest as a plain array"
+    return InputError(expected=f"{name} without masked entries", found=found, fix=fix)
+
+
+def _not_numeric(name: str, found: str) -> InputError:
+    fix = "pass NumPy or torch"
+    if name == "labels":
+        fix = "pass class indices: np.unique(labels, return_inverse=True)[1] if they are names"
+    return InputError(expected=f"{name} as a numeric array", found=found, fix=fix)

@@ -1,11 +1,13 @@
 """The second look at the features: what the nearest class mean and the classifier decide."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.math.powers import GATHERED, exponent_of, largest_magnitude, times_power
 from ncscope.math.scores import float32_centre, head_scores, nearest_mean_scores
 from ncscope.stats.distributed import sum_across_processes
 
@@ -57,6 +59,7 @@ class Decider:
         weight: $W$ of any float type, a row for every class, present or not; None for no
             classifier.
         bias: $b$, or None.
+        exponent: The unit of features and means, e: the classifier reads $2^e$ times them.
     """
 
     def __init__(
@@ -65,10 +68,14 @@ class Decider:
         means: Float[Tensor, "k d"],
         weight: Float[Tensor, "heads d"] | None = None,
         bias: Float[Tensor, " heads"] | None = None,
+        *,
+        exponent: int = 0,
     ) -> None:
         self.classes, centre = classes, float32_centre(means)
         self.nearest = nearest_mean_scores(means, centre)
-        self.head = None if weight is None else head_scores(weight, bias, centre)
+        self.head = None
+        if weight is not None:
+            self.head = head_scores(*_in_range(weight, bias, exponent), centre)
 
     def __call__(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
@@ -82,6 +89,29 @@ class Decider:
         chosen = self.head.argmax(features)
         correct, differ = int((chosen == labels).sum()), int((chosen != nearest).sum())
         return DecisionCounts(len(labels), hits, correct, differ)
+
+
+def _in_range(
+    weight: Float[Tensor, "heads d"], bias: Float[Tensor, " heads"] | None, exponent: int
+) -> tuple[Float[Tensor, "heads d"], Float[Tensor, " heads"] | None]:
+    """Weight and bias whose products and sums stay in range, both divided by one power of two.
+
+    Which score is largest does not depend on it.
+
+    Args:
+        weight: $W$.
+        bias: $b$.
+        exponent: Exponent of 2 that the weight is to be multiplied by.
+    """
+    limit = GATHERED[torch.float64]
+    divided = exponent_of(weight, limit)
+    if bias is None:
+        return times_power(weight, -divided), None
+    # Where the bias would leave the range, the logits drown in its rounding.
+    largest = math.frexp(largest_magnitude(bias))[1]
+    divided = max(divided, largest - exponent - limit)
+    scaled = times_power(bias.to(torch.float64), -exponent - divided)
+    return times_power(weight, -divided), scaled
 
 
 def _sum(a: int | None, b: int | None) -> int | None:

@@ -6,12 +6,16 @@ non-zero spectrum is that of $J=\sum_c\ell_c\ell_c^\top\otimes S_c$, $rd\times r
 samples there are.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+
+from ncscope.math.powers import moderated
+from ncscope.stats.locking import Locked
 
 _CHUNK_BYTES = 32 * 2**20
 _BLOCK_BYTES = 256 * 2**20
@@ -21,10 +25,11 @@ _ROUNDING = 32.0
 Batches: TypeAlias = Iterable[tuple[Shaped[Tensor, "_b _d"], Int[Tensor, " _b"]]]
 
 
-class DirectionMoments:
+class DirectionMoments(Locked):
     r"""$S_c=\sum_{y_i=c}\hat h_i\hat h_i^\top$ of a stream; additive over batches.
 
-    State: ``counts`` (k), ``second`` (k x d x d).
+    State: ``counts`` (k), ``second`` (k x d x d). Several threads may update it, one after
+    another: a batch is summed in place, since a second k x d x d tensor would double the memory.
 
     Args:
         num_classes: Number of classes; labels are 0..k-1.
@@ -50,6 +55,7 @@ class DirectionMoments:
         centre: Float[Tensor, " d"] | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
+        super().__init__()
         self.centre = centre
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.second = torch.zeros(num_classes, dim, dim, dtype=torch.float64, device=device)
@@ -58,20 +64,24 @@ class DirectionMoments:
 
     def update(self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
         """Take in a batch. Cost: $2nd^2$ operations in float64."""
-        start = int(self.counts.sum())
-        for rows, y in _sorted_chunks(features, labels, self.centre, self.second.device):
-            for c, members in _by_class(rows, y):
-                self.second[c].addmm_(members.mT, members)
-            self.counts += torch.bincount(y, minlength=len(self.counts))
-        self._note_zeros(features, start)
+        with self.lock:
+            start = int(self.counts.sum())
+            for rows, y in _sorted_chunks(features, labels, self.centre, self.second.device):
+                for c, members in _by_class(rows, y):
+                    self.second[c].addmm_(members.mT, members)
+                self.counts += torch.bincount(y, minlength=len(self.counts))
+            self._note_zeros(features, start)
 
     def merge(self, other: "DirectionMoments") -> None:
         """Take in the samples another accumulator has seen; its rows are counted after these."""
-        start = int(self.counts.sum())
-        self.counts += other.counts.to(self.counts.device)
-        self.second += other.second.to(self.second.device)
-        self.zero_rows = (self.zero_rows + [start + row for row in other.zero_rows])[:_NAMED_ROWS]
-        self.zeros += other.zeros
+        other = copy.copy(other)  # under the other's lock alone: two merges cannot wait in a ring
+        with self.lock:
+            start = int(self.counts.sum())
+            named = [start + row for row in other.zero_rows]
+            self.counts += other.counts.to(self.counts.device)
+            self.second += other.second.to(self.second.device)
+            self.zero_rows = (self.zero_rows + named)[:_NAMED_ROWS]
+            self.zeros += other.zeros
 
     def _note_zeros(self, features: Shaped[Tensor, "n d"], start: int) -> None:
         found = zero_rows(features, self.centre)
@@ -82,12 +92,14 @@ class DirectionMoments:
 def unit_rows(
     features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "n d"]:
-    """Rows, less the centre, scaled to unit length in float64; one without a direction is zero."""
+    """Scale rows, less the centre, to unit length in float64; one without a direction is zero."""
     rows = features.to(torch.float64)
-    rows = rows if centre is None else rows - centre.to(rows)
-    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    known = length > _floor(centre)
-    return torch.where(known, rows, 0.0) / torch.where(known, length, 1.0)
+    if centre is not None:
+        rows = rows - centre.to(rows)
+        apart = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        rows = torch.where(apart > _floor(centre), rows, 0.0)
+    rows, length = moderated(rows)
+    return rows / torch.where(length > 0, length, 1.0)[:, None]
 
 
 def zero_rows(

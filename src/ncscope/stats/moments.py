@@ -1,5 +1,6 @@
 """Class moments of a stream of features: one pass, any split, any merge order."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -9,6 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.powers import GATHERED, exponent_of
 from ncscope.math.symmetric import add_gram_, mirrored
 from ncscope.stats.batch import (
     Workspace,
@@ -17,9 +19,11 @@ from ncscope.stats.batch import (
     check_labels,
     check_range,
     compact_labels,
+    refuse_magnitude,
     refuse_nonfinite,
     square_norms,
 )
+from ncscope.stats.locking import Locked
 
 Prior: TypeAlias = Literal["empirical", "uniform"]
 Statistic: TypeAlias = Literal["scatter", "directions"]
@@ -27,12 +31,13 @@ ALL_STATISTICS: frozenset[Statistic] = frozenset({"scatter", "directions"})
 _POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
 
 
-class ClassMoments:
+class ClassMoments(Locked):
     r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
 
     Each batch is centred by its own class means and merged by the update of Chan, Golub and
     LeVeque (1983), so a large common offset or a nearly collapsed class costs few digits: the
     relative error of a trace is about the offset over the spread, times the rounding unit.
+    Several threads may update and read the same moments.
 
     State (k classes, d dimensions):
 
@@ -73,13 +78,14 @@ class ClassMoments:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float64,
     ) -> None:
+        super().__init__()
         self.num_classes, self.dim = (
             checked_size("num_classes", num_classes),
             checked_size("dim", dim),
         )
         self.statistics = _checked_statistics(statistics)
         self.prior: Prior = checked_prior(prior)
-        self.device, self.dtype = torch.device(device), dtype
+        self.device, self.dtype = torch.device(device), _checked_dtype(dtype)
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.means, self.traces = self._zeros(num_classes, dim), self._zeros(num_classes)
         self.class_counts = (
@@ -93,25 +99,47 @@ class ClassMoments:
         self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
-        """Take in a batch of any size; nothing changes if it is refused.
+        r"""Take in a batch of any size; nothing changes if it is refused.
 
         Args:
             features: n x d array-like, any real dtype, any device; gradients are not followed.
             labels: n integers in 0..k-1.
 
         Raises:
-            InputError: If shapes or labels do not fit, or a feature is NaN or infinite.
+            InputError: If shapes or labels do not fit, a feature is NaN or infinite, or the largest
+                magnitude is beyond $2^{\pm450}$ ($2^{\pm40}$ in float32): squares need room.
 
         Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
+        """
+        refuse_magnitude(self.take(features, labels), GATHERED[self.dtype])
+
+    def take(self, features: Any, labels: Any) -> int:
+        r"""Update, unless the features' magnitudes are out of range: then say by how much.
+
+        Args:
+            features: n x d array-like.
+            labels: n integers in 0..k-1.
+
+        Returns:
+            0 if the batch was taken in. Else nothing was, and this is the exponent e of 2 that the
+            largest magnitude has: features divided by $2^e$ are in range.
+
+        Raises:
+            InputError: As `update`.
         """
         features = as_tensor(features, "features")
         check_features(features, self.dim)
         labels = check_labels(as_tensor(labels, "labels"), len(features)).to(self.device)
         check_range(labels, self.num_classes)
-        if len(features):
-            present, counts, labels = compact_labels(labels, self.num_classes)
-            batch = self._batch_moments(features.to(self.device), labels, present, counts)
-            self._merge_rows(present, batch)
+        if not len(features):
+            return 0
+        present, counts, labels = compact_labels(labels, self.num_classes)
+        batch = self._batch_moments(features.to(self.device), labels, present, counts)
+        exponent = self._out_of_range(features, batch)
+        if not exponent:
+            with self.lock:
+                self._merge_rows(present, batch)
+        return exponent
 
     def merge(self, other: "ClassMoments") -> None:
         """Take in the samples another accumulator has seen.
@@ -127,19 +155,21 @@ class ClassMoments:
             raise InputError(
                 expected=f"moments of {mine}", found=f"moments of {theirs}", fix="build both alike"
             )
-        present = torch.nonzero(other.counts).squeeze(1)
         state = other.state_dict()
+        present = torch.nonzero(state["counts"]).squeeze(1)
         rows = {name: value if name in _POOLED else value[present] for name, value in state.items()}
         moved = {name: value.to(self.device) for name, value in rows.items()}
-        self._merge_rows(present.to(self.device), moved)
+        with self.lock:
+            self._merge_rows(present.to(self.device), moved)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The statistics as named tensors: what to save, send or merge."""
         names = ["counts", "means", "traces"]
         names += ["unit_means", "unit_traces", "zero_vectors"] * ("directions" in self.statistics)
-        state = {name: getattr(self, name).clone() for name in names}
-        if self.scatter is not None:
-            state["scatter"] = mirrored(self.scatter)
+        with self.lock:
+            state = {name: getattr(self, name).clone() for name in names}
+            if self.scatter is not None:
+                state["scatter"] = mirrored(self.scatter)
         if self._weights is not None:
             state["scatter_weights"] = self._weights.clone()
         return state
@@ -159,9 +189,10 @@ class ClassMoments:
                 fix="build the moments alike first",
             )
         self._check_weights(state)
-        for name in state.keys() - {"scatter_weights"}:
-            value = state[name]
-            setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
+        with self.lock:
+            for name in state.keys() - {"scatter_weights"}:
+                value = state[name]
+                setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
 
     def _batch_moments(
         self,
@@ -204,12 +235,26 @@ class ClassMoments:
                 unit, length = space.directions(chunk)
                 first["unit_means"].index_add_(0, y, unit)
                 first["zero_vectors"] += (length == 0).sum()
-        if not torch.isfinite(first["means"]).all():
-            refuse_nonfinite(features)
         for name in ("means", "unit_means"):
             if name in first:
                 first[name] /= counts[:, None]
         return first
+
+    def _out_of_range(self, features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor]) -> int:
+        """Exponent of the largest magnitude if that is out of range, else 0.
+
+        The class means and traces tell the magnitude to a factor of the square root of nd, so the
+        features are read again only where these are extreme, or all zero.
+
+        Raises:
+            InputError: If a feature is NaN or infinite.
+        """
+        limit, spread = GATHERED[self.dtype], batch["traces"].max().sqrt()
+        size = float(torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread))
+        if 2.0**-limit <= size <= 2.0**limit:
+            return 0
+        refuse_nonfinite(features)
+        return exponent_of(features, limit)
 
     def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
         """Chan's update on the classes present in the other statistics."""
@@ -287,6 +332,13 @@ def checked_prior(prior: Prior) -> Prior:
             fix="choose one of the two",
         )
     return prior
+
+
+def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in GATHERED:
+        fix = "leave it out, or pass torch.float32"
+        raise InputError(expected="dtype float64 or float32", found=str(dtype), fix=fix)
+    return dtype
 
 
 def _checked_statistics(names: Iterable[Statistic]) -> frozenset[Statistic]:

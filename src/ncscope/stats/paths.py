@@ -7,12 +7,14 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.stats.batch import compact_labels
+from ncscope.stats.locking import Locked
 
 
-class CrossMoments:
+class CrossMoments(Locked):
     r"""Per class $\sum_i\langle h^0_i-\mu^0_c,h^1_i-\mu^1_c\rangle$ of two layers, in one pass.
 
-    State: ``counts`` (k), ``first`` and ``last`` class means (k x d), ``cross`` (k).
+    State: ``counts`` (k), ``first`` and ``last`` class means (k x d), ``cross`` (k). Several
+    threads may update it.
 
     Args:
         num_classes: Number of classes; labels are 0..k-1.
@@ -28,6 +30,7 @@ class CrossMoments:
     """
 
     def __init__(self, num_classes: int, dim: int, device: torch.device | str = "cpu") -> None:
+        super().__init__()
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.first = torch.zeros(num_classes, dim, dtype=torch.float64, device=device)
         self.last = torch.zeros_like(self.first)
@@ -47,23 +50,29 @@ class CrossMoments:
         )
         cross = torch.zeros(len(present), dtype=self.cross.dtype, device=self.cross.device)
         cross.index_add_(0, index, (centred[0] * centred[1]).sum(1))
-        self._merge_rows(present, counts, means[0], means[1], cross)
+        with self.lock:
+            self._merge_rows(present, counts, means[0], means[1], cross)
 
     def merge(self, other: "CrossMoments") -> None:
         """Take in the samples another accumulator of the same shape has seen."""
-        present = torch.nonzero(other.counts).squeeze(1)
-        rows = (other.counts, other.first, other.last, other.cross)
+        state = other.state_dict()
+        present = torch.nonzero(state["counts"]).squeeze(1)
+        rows = (state[name] for name in ("counts", "first", "last", "cross"))
         counts, first, last, cross = (value[present].to(self.cross.device) for value in rows)
-        self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
+        with self.lock:
+            self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What was gathered, as named tensors."""
-        return {name: getattr(self, name).clone() for name in ("counts", "first", "last", "cross")}
+        """Return what was gathered, as named tensors."""
+        names = ("counts", "first", "last", "cross")
+        with self.lock:
+            return {name: getattr(self, name).clone() for name in names}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Put back what `state_dict` of an accumulator of the same shape returned."""
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
+        with self.lock:
+            for name, value in state.items():
+                getattr(self, name).copy_(value)
 
     def _merge_rows(
         self,

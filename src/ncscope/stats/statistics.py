@@ -1,6 +1,6 @@
 """Finished statistics of the classes present, in the notation of the papers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
 from ncscope.math.symmetric import mirrored
 from ncscope.stats.moments import ClassMoments, Prior
 
@@ -29,6 +30,8 @@ class ClassStatistics:
         unit_means: $\frac1{n_c}\sum\hat h_i$; None if directions were not gathered.
         unit_class_traces: $\frac1{n_c}\sum\lVert\hat h_i-\bar{\hat h}_c\rVert^2$; likewise.
         zero_vectors: Number of features without a direction.
+        exponent: The unit of means, traces and scatter, e: they are those of the features divided
+            by $2^e$. It is 0 unless the features' squares leave float64.
     """
 
     classes: Int[Tensor, " k"]
@@ -41,6 +44,7 @@ class ClassStatistics:
     unit_means: Float[Tensor, "k d"] | None
     unit_class_traces: Float[Tensor, " k"] | None
     zero_vectors: int
+    exponent: int = 0
 
     @property
     def k(self) -> int:
@@ -85,6 +89,31 @@ class ClassStatistics:
         r"""$\operatorname{Tr}\Sigma_B$."""
         return self.prior @ torch.linalg.vector_norm(self.centred, dim=1).square()
 
+    def in_unit(self, exponent: int) -> "ClassStatistics":
+        """The same statistics in another unit, exactly.
+
+        Args:
+            exponent: Exponent of 2 of the unit.
+        """
+        change = self.exponent - exponent
+        if change == 0:
+            return self
+        return replace(
+            self,
+            means=times_power(self.means, change),
+            class_traces=times_power(self.class_traces, 2 * change),
+            within=None if self.within is None else times_power(self.within, 2 * change),
+            exponent=exponent,
+        )
+
+    def in_range(self) -> "ClassStatistics":
+        """The same statistics in a unit in which their squares can be computed with."""
+        spread = self.class_traces.max().sqrt()
+        beyond = exponent_beyond(
+            float(self._longest_mean.maximum(spread)), EVALUATED[self.means.dtype]
+        )
+        return self.in_unit(self.exponent + beyond)
+
     @cached_property
     def _longest_mean(self) -> Float[Tensor, ""]:
         return torch.linalg.vector_norm(self.means, dim=1).max()
@@ -97,17 +126,21 @@ class ClassStatistics:
 
 
 def finish(moments: ClassMoments, prior: Prior | None = None) -> ClassStatistics:
-    """Statistics of the classes present in a stream.
+    """Return the statistics of the classes present in a stream.
 
     Args:
-        moments: What was accumulated.
+        moments: Moments of the stream; threads that update them wait meanwhile.
         prior: Class prior, by default the one the moments were gathered for.
 
     Raises:
         InputError: If fewer than two classes are present, or the scatter was pooled for another
             prior, or class counts given beforehand turn out wrong.
     """
-    prior = moments.prior if prior is None else prior
+    with moments.lock:
+        return _finished(moments, moments.prior if prior is None else prior)
+
+
+def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
     present = torch.nonzero(moments.counts).squeeze(1)
     if len(present) < 2:
         found = f"{len(present)} in {int(moments.counts.sum())} samples"

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from ncscope.stats.locking import Locked
+
 DEFAULT_BUDGET = 2 * 2**30
 
 # Labels are kept as one more layer, of a name that none has. In memory while the features go to
@@ -23,11 +25,12 @@ _ALIGNMENT = 64
 """Bytes: every tensor in the file begins at a multiple of them, whatever the types before it."""
 
 
-class FeatureStore:
+class FeatureStore(Locked):
     """Batches of named features, so that one forward pass serves both looks at them.
 
     Use as a context manager: leaving frees the disk space. The file on disk has no name, so that
-    the system frees its space also where the process is killed, by any signal.
+    the system frees its space also where the process is killed, by any signal. Several threads may
+    append.
 
     Args:
         budget: Bytes to hold in memory; batches beyond the budget go to one file on disk.
@@ -41,6 +44,7 @@ class FeatureStore:
     """
 
     def __init__(self, budget: int = DEFAULT_BUDGET, folder: str | Path | None = None) -> None:
+        super().__init__()
         self.budget = budget
         self.bytes_in_memory = 0
         self._folder = folder
@@ -70,11 +74,12 @@ class FeatureStore:
         """
         kept = {**features, _LABELS: labels}
         cost = sum(rows.nbytes for rows in kept.values())
-        if self.bytes_in_memory + cost <= self.budget:
-            self.bytes_in_memory += cost
-            self._batches.append({name: rows.cpu() for name, rows in kept.items()})
-        else:
-            self._batches.append({name: self._write(rows) for name, rows in kept.items()})
+        with self.lock:
+            if self.bytes_in_memory + cost <= self.budget:
+                self.bytes_in_memory += cost
+                self._batches.append({name: rows.cpu() for name, rows in kept.items()})
+            else:
+                self._batches.append({name: self._write(rows) for name, rows in kept.items()})
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
         """The batches in the order they came, any number of times."""

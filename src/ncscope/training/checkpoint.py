@@ -5,6 +5,7 @@ import shutil
 import time
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 
@@ -42,21 +43,37 @@ class Checkpoints:
         self._saved = time.monotonic()
 
     def load(self) -> dict[str, Any] | None:
-        """The state, on the CPU; None if there is none.
+        """Load the state, on the CPU; None if there is none.
 
         Raises:
-            InputError: If the file is no checkpoint of tensors and plain values.
+            InputError: If the file is no checkpoint of tensors and plain values, or was changed.
         """
         if not self.path.exists():
             return None
         try:
-            return torch.load(self.path, map_location="cpu", weights_only=True)
+            # torch checks no checksums: it would read numbers that the disk has changed.
+            with ZipFile(self.path) as archive:
+                changed = archive.testzip()
+            state = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
-            raise InputError(
-                expected="a checkpoint that ncscope wrote",
-                found=f"{self.path}: {type(error).__name__}",
-                fix="remove it to start this part of the run again",
-            ) from error
+            raise self.refused(reason=type(error).__name__) from error
+        if changed is not None:
+            raise self.refused(reason=changed + " was changed")
+        if not isinstance(state, dict):
+            raise self.refused(reason=type(state).__name__)
+        return state
+
+    def refused(self, reason: str) -> InputError:
+        """Return the error that says why the file is no checkpoint.
+
+        Args:
+            reason: A few words.
+        """
+        return InputError(
+            expected="a checkpoint that ncscope wrote",
+            found=f"{self.path}: {reason}",
+            fix="remove it to start this part of the run again",
+        )
 
     def clean(self) -> None:
         """Remove what a save that was killed left behind; nobody else may be saving."""

@@ -72,8 +72,12 @@ class _Keeper:
         self.first, self.alone = work.fabric.is_global_zero, work.fabric.world_size == 1
         self.checkpoints: Checkpoints | None = None
         self.log = EventLog(None)
+        self.owner: dict[str, str] = {}
         if work.place is not None:
             self.checkpoints = Checkpoints(work.place / "checkpoint.pt", work.seconds)
+            # Two folders, as runs within a part may be named alike in several parts.
+            part = "/".join(work.place.absolute().parts[-2:])
+            self.owner = {"run": work.run, "part": part}
 
     def restored(self) -> list[Row] | None:
         """The rows of the last checkpoint, the learner put back to it; None if there is none."""
@@ -115,6 +119,16 @@ class _Keeper:
             InputError: If the checkpoint is of something else.
         """
         assert self.checkpoints is not None
+        if not isinstance(state.get("learner"), dict) or not isinstance(state.get("rows"), list):
+            raise self.checkpoints.refused(reason="no learner and rows")
+        if {name: state.get(name) for name in self.owner} != self.owner:
+            these = "these" if state.get("run") == self.owner["run"] else "other"
+            raise InputError(
+                expected=f"the checkpoint of {self.owner['part']} under these settings",
+                found=f"that of {state.get('part', 'an unnamed part')} under {these} settings, in "
+                f"{self.checkpoints.path}",
+                fix="remove it to start this part again",
+            )
         found = _difference(_layout(state.get("learner", {})), _layout(self.learner.state()))
         if found:
             raise InputError(
@@ -147,7 +161,7 @@ class _Keeper:
         self.log.add(rows)
 
     def _write(self, checkpoints: Checkpoints, rows: list[Row], fresh: Sequence[Row]) -> None:
-        checkpoints.save({"learner": self.learner.state(), "rows": rows})
+        checkpoints.save({**self.owner, "learner": self.learner.state(), "rows": rows})
         self.log.add(fresh)
 
     def _by_first(self, act: Callable[[], None]) -> None:
@@ -179,13 +193,14 @@ class _Keeper:
 
 
 def _layout(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What must agree for a state to be loaded: names, and shapes of tensors."""
+    """List what must agree for a state to be loaded: names, and shapes of tensors."""
+    held = {name: part for name, part in state.items() if isinstance(part, Mapping)}
     tensors = {
         f"{part}'s {name}": tuple(getattr(value, "shape", ()))
         for part in ("model", "average", "memory", "place")
-        for name, value in (state.get(part) or {}).items()
+        for name, value in held.get(part, {}).items()
     }
-    groups = [len(group["params"]) for group in state.get("optimiser", {}).get("param_groups", [])]
+    groups = [len(group["params"]) for group in held.get("optimiser", {}).get("param_groups", [])]
     return {"parts": sorted(state), "sizes of the optimiser's groups": groups} | tensors
 
 

@@ -2,7 +2,9 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,9 +12,23 @@ from urllib.parse import quote
 import yaml
 
 from ncscope.errors import InputError
-from ncscope.files import write_bytes, write_text
+from ncscope.files import parse_yaml, write_bytes, write_text
 from ncscope.probing.records import Row, Snapshot
 from ncscope.training.disk import writing
+from ncscope.training.finished import (
+    FinishedParts,
+    KeptRows,
+    PartMark,
+    checked_rows,
+    json_lines,
+)
+from ncscope.training.lock import only_writer
+
+_SCALARS = (str, int, float)
+_MADE_AGAIN = ("metrics.jsonl", "finished.json")
+"""Files whose content a resumed run can make again."""
+_IN_RUNS = (*_MADE_AGAIN, "config.yaml", "snapshots.jsonl", "claims.json", "report.html")
+_IN_SWEEPS = ("sweep.yaml", "table.csv")
 
 
 class RunFolder:
@@ -29,66 +45,111 @@ class RunFolder:
 
     def __init__(self, path: str | Path, writing: bool = True) -> None:
         self.path, self.writing = Path(path), writing
+        self._config = ""
         if not writing:
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.path / ".writable", "")
-            (self.path / ".writable").unlink()
+            (self.path / ".writable").unlink(missing_ok=True)  # by another process, perhaps
         except OSError as error:
             fix = "pass --out with a folder that can be written"
             found = f"{self.path}: {error.strerror}"
             raise InputError(expected="a writable output folder", found=found, fix=fix) from error
 
+    @contextmanager
+    def writing_alone(self) -> Iterator[None]:
+        """Lock the folder, and remove what saves that were killed left in it.
+
+        Raises:
+            InputError: If another process writes to the folder; it names that process.
+        """
+        if not self.writing:
+            yield
+            return
+        with only_writer(self.path):
+            for pattern in (*_IN_RUNS, *_IN_SWEEPS, ".writable", "figures/"):
+                for stale in self.path.glob(f"{pattern}*.part"):
+                    stale.unlink()
+            yield
+
     def save_config(self, config: Mapping[str, Any]) -> None:
         """Write config.yaml."""
-        self._save("config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+        text = yaml.safe_dump(dict(config), sort_keys=False)
+        self._save("config.yaml", text)
+        self._config = sha256(text.encode()).hexdigest()
 
     def save_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
         """Write metrics.jsonl, a flat line a layer, and snapshots.jsonl, everything measured."""
         flat = (line for snapshot in snapshots for line in _lines(snapshot))
-        self._save_lines("metrics.jsonl", flat)
+        self._save("metrics.jsonl", json_lines(flat))
         whole = (
             {"step": s.step, "epoch": s.epoch, "split": s.split, "probe": s.probe.as_dict()}
             for s in snapshots
         )
-        self._save_lines("snapshots.jsonl", whole)
+        self._save("snapshots.jsonl", json_lines(whole))
 
     @staticmethod
     def config_of(path: Path) -> dict[str, Any] | None:
-        """What config.yaml in a folder says; None if there is none.
+        """Read config.yaml in a folder; None if there is none.
 
         Raises:
             InputError: If it is not what a run writes.
         """
-        return _parsed(path / "config.yaml", yaml.safe_load)
+        return read_yaml(path / "config.yaml")
 
     @staticmethod
-    def rows_of(path: Path) -> list[Row]:
-        """What metrics.jsonl in a folder holds, null as NaN; nothing if there is none.
+    def finished_of(path: Path) -> FinishedParts | None:
+        """Read the record of finished parts in a folder; None if there is none.
 
         Raises:
-            InputError: If it is not what a run writes.
+            InputError: If finished.json is not what a run writes, or config.yaml is not what the
+                rows of the finished parts were measured under.
         """
-        lines = _parsed(path / "metrics.jsonl", _json_lines) or []
-        return [{k: math.nan if v is None else v for k, v in line.items()} for line in lines]
+        file, config = path / "finished.json", path / "config.yaml"
+        finished: FinishedParts | None = _parsed(file, FinishedParts.model_validate_json)
+        if finished is None:
+            return None
+        if not config.exists():
+            fix = "restore it, or pass another folder"
+            raise InputError(expected=f"config.yaml beside {file}", found="none", fix=fix)
+        if sha256(config.read_bytes()).hexdigest() != finished.config:
+            raise InputError(
+                expected=f"{config} as the run wrote it",
+                found="that it was changed",
+                fix=f"restore it; or, if it is {file.name} that was changed, remove that, and run "
+                "the same command with --resume",
+            )
+        return finished
 
     @staticmethod
-    def finished_of(path: Path) -> list[str]:
-        """Names of the parts whose rows are all in metrics.jsonl.
+    def kept_of(path: Path) -> KeptRows | None:
+        """Read the rows in a folder, and check those of finished parts; None without their record.
 
         Raises:
-            InputError: If finished.json is not what a run writes.
+            InputError: If metrics.jsonl or finished.json is not what a run writes, or config.yaml
+                was changed.
         """
-        return _parsed(path / "finished.json", json.loads) or []
+        finished = RunFolder.finished_of(path)
+        if finished is None:
+            return None
+        # Read after the record, as rows are written before the record says that they are there.
+        return checked_rows(_parsed(path / "metrics.jsonl", _rows) or [], finished.parts)
 
     def save_rows(self, rows: Iterable[Row]) -> None:
         """Write metrics.jsonl: a row a line, NaN and infinities as null."""
-        self._save_lines("metrics.jsonl", rows)
+        self._save("metrics.jsonl", json_lines(rows))
 
-    def save_finished(self, parts: Sequence[str]) -> None:
-        """Say which parts are done; their rows must be saved first."""
-        self._save("finished.json", json.dumps(list(parts)) + "\n")
+    def save_finished(self, marks: Mapping[str, PartMark]) -> None:
+        """Write finished.json; the config, and the rows of these parts, must be saved first."""
+        parts = {name: mark.model_dump() for name, mark in marks.items()}
+        self._save("finished.json", json.dumps({"config": self._config, "parts": parts}) + "\n")
+
+    def remove(self, *names: str) -> None:
+        """Remove files of an earlier run, as far as they are there."""
+        if self.writing:
+            for name in names:
+                (self.path / name).unlink(missing_ok=True)
 
     def place(self, part: str) -> Path:
         """The folder, yet to be made, for what a part needs to go on where it was stopped."""
@@ -111,10 +172,6 @@ class RunFolder:
         """Write report.html."""
         return self._save("report.html", page)
 
-    def _save_lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        text = "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
-        self._save(name, text)
-
     def _save(self, name: str, text: str) -> Path:
         file = self.path / name
         if self.writing:
@@ -123,38 +180,54 @@ class RunFolder:
         return file
 
 
-def _parsed(file: Path, parse: Callable[[str], Any]) -> Any:
-    """What a file of a run says; None if there is none."""
+def read_yaml(file: Path) -> dict[str, Any] | None:
+    """Read a YAML file of a run or a sweep; None if there is none.
+
+    Args:
+        file: The file, which holds a mapping.
+
+    Raises:
+        InputError: If it does not.
+    """
+    return _parsed(file, lambda content: _mapping(parse_yaml(content.decode())))
+
+
+def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
+    """Read and parse a file of a run; None if there is none."""
     if not file.exists():
         return None
+    content = file.read_bytes()
     try:
-        found = parse(file.read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError) as error:
-        raise _not_ours(file) from error
-    if not isinstance(found, dict | list):
-        raise _not_ours(file)
+        return parse(content)
+    except (ValueError, RecursionError) as error:
+        fix = "restore it, or pass another folder"
+        if file.name in _MADE_AGAIN:
+            fix = "restore it, or remove it and run the same command with --resume"
+        found = f"{file}, damaged"
+        raise InputError(expected="a file that ncscope wrote", found=found, fix=fix) from error
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        message = "no mapping"
+        raise ValueError(message)
     return found
 
 
-def _not_ours(file: Path) -> InputError:
-    fix = "restore it, or pass another folder"
-    return InputError(expected="a file that ncscope wrote", found=f"{file}, damaged", fix=fix)
+def _rows(content: bytes) -> list[Row]:
+    """Parse metrics.jsonl, null as NaN."""
+    return [_row(json.loads(line)) for line in content.decode().splitlines()]
 
 
-def _json_lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+def _row(line: Any) -> Row:
+    row = {k: math.nan if v is None else v for k, v in _mapping(line).items()}
+    if isinstance(row.get("part"), str) and all(isinstance(v, _SCALARS) for v in row.values()):
+        return row
+    message = "no row of a part"
+    raise ValueError(message)
 
 
 def _lines(snapshot: Snapshot) -> Iterable[dict[str, Any]]:
     for record in snapshot.probe.layers:
         when = {"step": snapshot.step, "epoch": snapshot.epoch, "split": snapshot.split}
         yield when | {"layer": record.layer} | dict(record.metrics)
-
-
-def _finite(value: Any) -> Any:
-    """The value with NaN and infinities as null, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

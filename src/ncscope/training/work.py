@@ -26,6 +26,7 @@ class Work:
         nodes: How many machines; Fabric's launcher, or a cluster's, is run on each.
         workers: Processes that read images ahead, for each device; batches are the same for any.
         seconds: How long a part may work without saving its place.
+        run: Hash of the settings of the run; a checkpoint under other settings is refused.
     """
 
     place: Path | None = None
@@ -36,6 +37,7 @@ class Work:
     nodes: int = 1
     workers: int = 0
     seconds: float = 60.0
+    run: str = ""
 
     def meet(self) -> None:
         """Launch the processes, if there are to be several, and wait for all of them."""

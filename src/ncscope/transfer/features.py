@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward, logits_of
-from ncscope.models.heads import find_head
 from ncscope.models.measuring import measuring, unwrapped
-from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.taps import HEAD_INPUT
+from ncscope.models.tracing import trace
 from ncscope.probing.batches import device_of, peek, split
+from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 
 Take = Callable[[Tensor, Tensor], None]
@@ -35,7 +36,8 @@ def head_features(
         on_batch: Called after each batch.
 
     Raises:
-        InputError: If the loader is empty, or no head with one row a sample is found.
+        InputError: If the loader holds no sample, labels do not fit the samples of a batch, or no
+            head with one row a sample is found.
 
     Cost: one forward pass, and 4nd bytes twice, while the batches are put together.
 
@@ -49,7 +51,7 @@ def head_features(
     kept: list[tuple[Tensor, Tensor]] = []
 
     def take(features: Tensor, labels: Tensor) -> None:
-        kept.append((features.float().cpu(), labels.cpu()))
+        kept.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
         on_batch()
 
     _run(model, loader, has_head, take)
@@ -100,11 +102,11 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
                 inputs, labels = split(batch, device)
                 take(logits_of(forward(model, inputs)), labels)
             return
-        head = find_head(model, split(first, device)[0])
-        if head.rows == "token":
+        traced = trace(model, split(first, device)[0], layers=[])
+        if traced.head.rows == "token":
             fix = "rank models that classify whole samples"
             raise InputError(expected="a head of one row a sample", found="one a token", fix=fix)
-        with Taps(model, [], head.name, rows=head.rows) as taps:
+        with traced.taps(model) as taps:
             for batch in batches:
                 inputs, labels = split(batch, device)
                 forward(model, inputs)

@@ -14,10 +14,11 @@ def softmax(logits: Array) -> Array:
 
 @dataclass
 class FreeMatch:
-    """FreeMatch (5)-(7), (10)."""
+    """FreeMatch (5)-(7), (10); the average of the confidence is clipped as USB does it."""
 
     classes: int
     decay: float
+    limits: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         self.tau = 1 / self.classes
@@ -31,6 +32,7 @@ class FreeMatch:
         old, new = self.decay, 1 - self.decay
         guesses = [int(np.argmax(row)) for row in q]
         self.tau = old * self.tau + new * sum(max(row) for row in q) / len(q)
+        self.tau = min(max(self.tau, self.limits[0]), self.limits[1])
         for c in range(self.classes):
             self.p[c] = old * self.p[c] + new * sum(row[c] for row in q) / len(q)
             self.h[c] = old * self.h[c] + new * guesses.count(c) / len(q)

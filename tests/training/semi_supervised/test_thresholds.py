@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ncscope.losses.pseudo_labels import fairness_loss
 from ncscope.training.semi_supervised.thresholds import AdaptiveThresholds, trust
 from tests.training.semi_supervised import restated
 from tests.training.semi_supervised.runs import short
@@ -38,15 +39,71 @@ def test_the_mask_may_come_before_the_update() -> None:
     assert [mask.tolist() for mask in masks] == [[True, False], [True, True]]
 
 
-@pytest.mark.parametrize(("limits", "tau"), [((0.0, 0.5), 0.5), ((0.9, 0.95), 0.9)])
-def test_the_global_threshold_stays_within_limits(limits: tuple[float, float], tau: float) -> None:
+LIMITS = [(0.0, 0.5), (0.9, 0.95), (0.45, 0.62)]
+HIGH, LOW = [[0.9, 0.1], [0.8, 0.2]], [[0.55, 0.45], [0.4, 0.6]]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_the_average_of_the_confidence_stays_within_limits(limits: tuple[float, float]) -> None:
     least, most = limits
     settings = short(memory=0.5, least_threshold=least, most_threshold=most)
     deciding = trust(settings, 2)
     assert isinstance(deciding, AdaptiveThresholds)
+    state = restated.FreeMatch(2, decay=0.5, limits=limits)
+    for q in (HIGH, HIGH, HIGH, LOW, LOW, LOW, LOW):
+        found = deciding(torch.tensor(q))
+        state.update(np.array(q))
+        assert float(deciding.confidence) == pytest.approx(state.tau)
+        assert deciding.thresholds.tolist() == pytest.approx(state.thresholds())
+        assert found.trusted.tolist() == state.mask(np.array(q))
+        assert least - 1e-6 <= float(deciding.thresholds.max()) <= most + 1e-6
+
+
+def test_a_clipped_average_falls_as_soon_as_the_confidence_does() -> None:
+    deciding = AdaptiveThresholds(2, decay=0.5, limits=(0.0, 0.6))
+    for _ in range(20):
+        deciding(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    assert float(deciding.confidence) == pytest.approx(0.6)
+    deciding(torch.tensor([[0.5, 0.5], [0.5, 0.5]]))
+    assert float(deciding.confidence) == pytest.approx(0.55)  # not (1 + 0.5) / 2, clipped to 0.6
+
+
+def test_the_limits_hold_before_the_first_step() -> None:
+    deciding = AdaptiveThresholds(10, limits=(0.9, 0.95), mask_first=True)
+    assert deciding.thresholds.tolist() == pytest.approx([0.9] * 10)
+    even = torch.full((1, 10), 0.1).index_fill(1, torch.tensor([0]), 0.5)
+    assert deciding(even / even.sum()).trusted.tolist() == [False]
+
+
+def test_no_samples_leave_the_averages_as_they_are() -> None:
+    deciding = AdaptiveThresholds(2, decay=0.5)
     deciding(torch.tensor(STEPS[0]))
-    assert deciding.thresholds.tolist() == pytest.approx([tau, 0.6 * tau])
-    assert float(deciding.confidence) == pytest.approx(0.625)  # the average itself is free
+    before = {name: value.clone() for name, value in deciding.state_dict().items()}
+    found = deciding(torch.zeros(0, 2))
+    assert len(found.labels) == len(found.trusted) == 0
+    for name, value in deciding.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize(
+    ("decay", "steps"), [(0.5, 200), pytest.param(0.999, 150_000, marks=pytest.mark.slow)]
+)
+def test_a_class_met_once_after_a_long_time_has_a_finite_loss(decay: float, steps: int) -> None:
+    deciding = AdaptiveThresholds(3, decay=decay)
+    q = torch.tensor([[0.8, 0.15, 0.05], [0.2, 0.75, 0.05]])
+    for _ in range(steps):
+        deciding(q)
+    p, h = deciding.probabilities, deciding.histogram
+    assert (p[2] / h[2]).isinf()  # the histogram has decayed out of range
+    strong = torch.tensor([[0.1, 0.2, 0.7], [0.8, 0.1, 0.1]], requires_grad=True)
+    loss = fairness_loss(p, h, strong, torch.ones(2, dtype=torch.bool))
+    loss.backward()
+    means = strong.detach().mean(0)  # over the shares, which are equal
+    assert float(loss.detach()) == pytest.approx(float((means[2] / (means[0] + means[2])).log()))
+    assert strong.grad.isfinite().all()
+    assert (strong.grad[:, 2] > 0).all()  # a - b, and all of a is the third class's
+    assert (strong.grad[:, 0] < 0).all()
 
 
 def logits(seed: int) -> Tensor:

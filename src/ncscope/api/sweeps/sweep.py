@@ -19,7 +19,7 @@ from ncscope.recipes.recipe import Scale
 from ncscope.recipes.running import StudyRun
 from ncscope.report.study_page import study_page
 from ncscope.report.sweep import SweepTable, SweptRun, sweep_csv, sweep_table
-from ncscope.training.run_folder import RunFolder
+from ncscope.training.run_folder import RunFolder, read_yaml
 from ncscope.training.work import Work
 
 
@@ -80,24 +80,27 @@ def sweep(
 
     Raises:
         InputError: Before anything runs, if there is no such experiment or field, a value is out
-            of bounds, the folder cannot be written or holds another sweep, or there is no such
-            cluster. What goes wrong in a run is in ``failures``, and the others go on.
+            of bounds, the folder cannot be written, is written to by another process or holds
+            another sweep, or there is no such cluster. What goes wrong in a run is in
+            ``failures``, and the others go on.
     """
     means = _absolute(work or Work())
     plan = planned(name, scale, overrides, runs, Path(out).absolute())
-    _prepare(plan, resume)
-    board = Board([run.name for run in plan.runs], on_change)
-    board.put({run.name: Position("ended") for run in plan.runs if _finished(plan, run)})
-    orders = [
-        Order(run.name, name, scale, run.overrides, plan.place(run), means)
-        for run in plan.runs
-        if not _finished(plan, run)
-    ]
-    if cluster is None or not orders:
-        failures = run_here(orders, board)
-    else:
-        failures = run_on_cluster(cluster, orders, plan.folder, board)
-    return _written(plan, failures)
+    with RunFolder(plan.folder).writing_alone():
+        _prepare(plan, resume)
+        ended = {run.name for run in plan.runs if _ended(plan, run)}
+        board = Board([run.name for run in plan.runs], on_change)
+        board.put({run: Position("ended") for run in ended})
+        orders = [
+            Order(run.name, name, scale, run.overrides, plan.place(run), means)
+            for run in plan.runs
+            if run.name not in ended
+        ]
+        if cluster is None or not orders:
+            failures = run_here(orders, board)
+        else:
+            failures = run_on_cluster(cluster, orders, plan.folder, board)
+        return _written(plan, failures)
 
 
 def _absolute(work: Work) -> Work:
@@ -111,18 +114,19 @@ def _absolute(work: Work) -> Work:
 
 def _prepare(plan: Plan, resume: bool) -> None:
     """Write sweep.yaml; what an earlier sweep left is there only to resume."""
-    RunFolder(plan.folder)
     if RunFolder.config_of(plan.folder) is not None:
         found = f"one of a single run, {plan.folder}"
         raise InputError(expected="the folder of a sweep", found=found, fix="pass another --out")
     file = plan.folder / "sweep.yaml"
     begun = any(plan.folder.glob("*/config.yaml"))
-    earlier = _parsed(file) if begun else None
+    earlier = read_yaml(file) if begun else None
     asked = yaml.safe_dump(plan.record, sort_keys=False)
     there = [run for run in plan.runs if RunFolder.config_of(plan.place(run)) is not None]
     if (earlier is not None or there) and not resume:
         fix = "pass --resume to go on with it, or another --out"
-        found = f"one with {'a sweep' if earlier else there[0].name} in it, {plan.folder}"
+        found = (
+            f"one with {'a sweep' if earlier is not None else there[0].name} in it, {plan.folder}"
+        )
         raise InputError(expected="an output folder without runs", found=found, fix=fix)
     if earlier is not None and earlier != yaml.safe_load(asked):
         wanted = yaml.safe_load(asked)
@@ -136,34 +140,28 @@ def _prepare(plan: Plan, resume: bool) -> None:
     write_text(file, asked)
 
 
-def _parsed(file: Path) -> dict[str, Any] | None:
-    """What an earlier sweep asked for; None if there was none."""
-    if not file.exists():
-        return None
+def _ended(plan: Plan, run: Run) -> bool:
+    """Return whether a run has written its report, which it writes last, and is undamaged."""
+    place = plan.place(run)
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError):
-        found = None
-    if not isinstance(found, dict):
-        fix = "restore it, or pass another --out"
-        raise InputError(expected="what ncscope wrote", found=f"{file}, damaged", fix=fix)
-    return found
-
-
-def _finished(plan: Plan, run: Run) -> bool:
-    """Whether it has ended: its report is what a run writes last."""
-    return (plan.place(run) / "report.html").exists()
+        return (place / "report.html").exists() and load_run(place).ended
+    except InputError:
+        return False  # run again, which mends the damage or says what it is
 
 
 def _written(plan: Plan, failures: Mapping[str, str]) -> Sweep:
     """The table and the report, in the sweep's folder."""
     recipe, _ = configured(plan.recipe, plan.scale, plan.fixed)
-    places = {run.name: plan.place(run) for run in plan.runs}
-    runs = {
-        name: load_run(place)
-        for name, place in places.items()
-        if RunFolder.config_of(place) is not None
-    }
+    runs = dict[str, StudyRun]()
+    for run in plan.runs:
+        place = plan.place(run)
+        if not (place / "config.yaml").exists():
+            continue
+        try:
+            runs[run.name] = load_run(place)
+        except InputError:
+            if run.name not in failures:  # else the failure says what is wrong with the folder
+                raise
     swept = [_swept(run, runs.get(run.name), failures.get(run.name, "")) for run in plan.runs]
     table = sweep_table(swept, recipe.columns)
     write_text(plan.folder / "table.csv", sweep_csv(swept, recipe.columns))

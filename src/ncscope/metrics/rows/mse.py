@@ -3,6 +3,10 @@
 from ncscope.metrics.metric import Metric
 
 _MSE = frozenset({"scatter", "head"})
+_BEYOND = (
+    "the value is beyond the range of float64, or there is weight decay and features are beyond "
+    "1e-135..1e135"
+)
 
 ROWS = (
     Metric(
@@ -16,6 +20,7 @@ ROWS = (
         _MSE,
         zero="the logits are the one-hot labels",
         log_scale=True,
+        undefined=_BEYOND,
     ),
     Metric(
         "mse_nc1",
@@ -27,6 +32,7 @@ ROWS = (
         _MSE,
         zero="the least-squares classifier loses nothing to variability",
         log_scale=True,
+        undefined=_BEYOND,
     ),
     Metric(
         "mse_nc23",
@@ -38,6 +44,7 @@ ROWS = (
         _MSE,
         zero="the least-squares classifier fits the class means",
         log_scale=True,
+        undefined=_BEYOND,
     ),
     Metric(
         "mse_off_path",
@@ -50,5 +57,6 @@ ROWS = (
         _MSE,
         zero="the classifier is the least-squares one",
         log_scale=True,
+        undefined=_BEYOND,
     ),
 )

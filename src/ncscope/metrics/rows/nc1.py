@@ -7,6 +7,7 @@ _SCATTER = frozenset({"scatter"})
 _DIRECTIONS = frozenset({"directions"})
 _COINCIDE = "the class means coincide"
 _ZERO_ROW = "a feature is the zero vector and has no direction"
+_BEYOND = "the value is beyond the range of float64"
 _ON_MEAN = "every feature sits on its class mean"
 
 ROWS = (
@@ -107,6 +108,8 @@ ROWS = (
         _SCATTER,
         zero="no variation along the between-class directions",
         log_scale=True,
+        undefined=_BEYOND,
+        degree=2,
     ),
     Metric(
         "within_off_signal",
@@ -118,6 +121,8 @@ ROWS = (
         _SCATTER,
         zero="no variation outside the between-class directions",
         log_scale=True,
+        undefined=_BEYOND,
+        degree=2,
     ),
     Metric(
         "cdnv",

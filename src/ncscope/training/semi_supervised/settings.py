@@ -37,10 +37,10 @@ class FewLabels(Training):
         False, description="Trust by the averages of the step before; public code updates first."
     )
     least_threshold: float = Field(
-        0.0, ge=0, le=1, description="Of freematch, of the global one; 0.9 for SVHN in the paper."
+        0.0, ge=0, le=1, description="Of freematch: least global one; 0.9 for SVHN in the paper."
     )
     most_threshold: float = Field(
-        1.0, ge=0, le=1, description="Of freematch, of the global one; 0.95 is optional in USB."
+        1.0, ge=0, le=1, description="Of freematch: largest global one; 0.95 is optional in USB."
     )
     unlabelled_weight: float = Field(1.0, ge=0, description="Of the loss on unlabelled images.")
     fairness_weight: float = Field(

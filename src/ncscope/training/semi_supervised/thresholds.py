@@ -59,7 +59,8 @@ class AdaptiveThresholds(nn.Module):
     $\tilde p_t=m\tilde p_{t-1}+(1-m)\frac1n\sum_iq_i$,
     $\tilde h_t=m\tilde h_{t-1}+(1-m)\operatorname{Hist}_n(\hat q)$.
     Source: FreeMatch (5), (6), (10); TorchSSL starts at $1/C$, too. Batch means are those of all
-    processes together.
+    processes together; a batch without samples changes nothing. With ``limits``, $\tau_t$ is
+    clipped after each update, as in USB: the next step goes on from the clipped average.
 
     Attributes:
         confidence: $\tau$.
@@ -69,7 +70,7 @@ class AdaptiveThresholds(nn.Module):
     Args:
         num_classes: $C$.
         decay: $m$.
-        limits: Least and largest global threshold; the averages themselves are free.
+        limits: Least and largest $\tau$.
         mask_first: Trust by the averages as they were before the batch.
 
     Example:
@@ -100,7 +101,8 @@ class AdaptiveThresholds(nn.Module):
 
     @property
     def thresholds(self) -> Float[Tensor, " k"]:
-        """Of each class."""
+        """The threshold of each class."""
+        # clipped here too for the time before the first update, when confidence is 1/C
         return class_thresholds(self.confidence.clamp(*self._limits), self.probabilities)
 
     @torch.no_grad()
@@ -121,9 +123,11 @@ class AdaptiveThresholds(nn.Module):
         count = confidence.new_tensor([len(confidence)])
         sums = [confidence.sum()[None], probabilities.sum(dim=0), given.sum(dim=0), count]
         total = sum_across_processes(torch.cat(sums))
-        means = (total[:-1] / total[-1]).split([1, *2 * [probabilities.shape[1]]])
+        weight = (1 - self._decay) * (total[-1] > 0).to(total)
+        means = (total[:-1] / total[-1].clamp(min=1)).split([1, *2 * [probabilities.shape[1]]])
         for average, mean in zip(self.buffers(), means, strict=True):
-            average.lerp_(mean.reshape(average.shape), 1 - self._decay)
+            average.lerp_(mean.reshape(average.shape), weight)
+        self.confidence.clamp_(*self._limits)
 
 
 Trust = FixedThreshold | AdaptiveThresholds

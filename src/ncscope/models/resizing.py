@@ -1,0 +1,76 @@
+"""Another number of samples in place of a batch, whatever its inputs are made of."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+# A tensor; or a list of numbers or words, such as the lengths of sequences.
+Leaf: TypeAlias = Tensor | list[Any] | tuple[Any, ...]
+
+
+def repeated_first_sample(inputs: object, count: int, times: int) -> Iterator[object]:
+    """Yield the inputs with the first sample repeated in place of all, in each way they can be cut.
+
+    Samples lie along the first axis or along the second, where that is as long as the batch.
+    Tensors of one shape are cut alike. A tensor without such an axis is left whole, and may be so
+    if only its second axis is as long. All first axes come first.
+
+    Args:
+        inputs: Batch without the labels, nested in lists, tuples and mappings.
+        count: Number of samples in it.
+        times: Number of copies of the first sample in their place.
+
+    Example:
+        >>> x = torch.arange(9).reshape(3, 3)
+        >>> [cut["x"].tolist() for cut in repeated_first_sample({"x": x, "scale": 2}, 3, times=2)]
+        [[[0, 1, 2], [0, 1, 2]], [[0, 0], [3, 3], [6, 6]]]
+    """
+    shapes = list(dict.fromkeys(_shape(leaf) for leaf in _leaves(inputs)))
+    for axes in product(*(_axes(shape, count) for shape in shapes)):
+        if any(axis is not None for axis in axes):
+            yield _cut(inputs, dict(zip(shapes, axes, strict=True)), times)
+
+
+def _axes(shape: tuple[int, ...], count: int) -> list[int | None]:
+    axes: list[int | None] = [axis for axis in (0, 1) if shape[axis : axis + 1] == (count,)]
+    return axes if axes[:1] == [0] else [*axes, None]
+
+
+def _cut(value: Any, axes: Mapping[tuple[int, ...], int | None], times: int) -> Any:
+    if _is_leaf(value):
+        axis = axes[_shape(value)]
+        return value if axis is None else _repeated(value, axis, times)
+    if isinstance(value, Mapping):
+        return {name: _cut(item, axes, times) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [_cut(item, axes, times) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def _repeated(leaf: Leaf, axis: int, times: int) -> Leaf:
+    if isinstance(leaf, Tensor):
+        return torch.cat([leaf.narrow(axis, 0, 1)] * times, dim=axis)
+    return leaf[:1] * times
+
+
+def _leaves(value: Any) -> Iterator[Leaf]:
+    if _is_leaf(value):
+        yield value
+    elif isinstance(value, Mapping | tuple | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _leaves(item)
+
+
+def _is_leaf(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return not value.is_nested
+    scalars = isinstance(value, tuple | list) and len(value) > 0
+    return scalars and all(isinstance(item, int | float | str) for item in value)
+
+
+def _shape(leaf: Leaf) -> tuple[int, ...]:
+    return tuple(leaf.shape) if isinstance(leaf, Tensor) else (len(leaf),)

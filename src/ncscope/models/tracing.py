@@ -1,0 +1,244 @@
+"""Run a model on its first batch: its head, its layers, and the batch axis of what each returns."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.models.buffers import kept_buffers
+from ncscope.models.forward import first_tensor, forward, logits_of, tensors_in
+from ncscope.models.heads import Head, Rows, head_and_shape
+from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.measuring import measuring
+from ncscope.models.resizing import repeated_first_sample
+from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A model's head, the layers to tap, and the batch axis of what each call of them returns.
+
+    Attributes:
+        head: The classifier head.
+        layers: Names of the modules to tap.
+        axes: Batch axis of the head's input and of every call of a layer, by the names that `Taps`
+            gives them.
+    """
+
+    head: Head
+    layers: tuple[str, ...]
+    axes: Mapping[str, BatchAxis]
+
+    def taps(self, model: nn.Module, *, pool: bool = False) -> Taps:
+        """Return taps on the layers and the head of the model that was traced."""
+        head = self.head
+        return Taps(model, self.layers, head.name, pool=pool, rows=head.rows, axes=self.axes)
+
+
+def trace(
+    model: nn.Module, inputs: object, layers: Sequence[str] | None = None, head: str | None = None
+) -> Trace:
+    """Find a model's head, its layers and which axis of each layer's output is the batch.
+
+    The model runs on the batch, which shows the head and the layers that the forward pass calls,
+    and then on copies of the first sample. The batch axis of a layer is the axis whose length
+    goes with the number of samples: lengths alone cannot tell the samples of a sequence-first
+    layer from as many tokens.
+
+    Args:
+        model: A classifier, as for `find_head`.
+        inputs: The first batch, without the labels. Where a tensor in it has several axes as long
+            as the batch, the first axes are tried first: the logits show which are the samples.
+        layers: Names or patterns of layers; None for the repeated blocks, see `residual_blocks`.
+        head: Name of the head, if known.
+
+    Returns:
+        The trace. Cost: a forward pass of the batch; and one of two samples (three in place of a
+        batch of two) if there are layers to tap, or if the logits are a named head's outputs on
+        tokens, scaled.
+
+    Raises:
+        InputError: No head is found; a pattern matches nothing; a layer is not called, or does not
+            return one row a sample; or the model does not run on another number of samples.
+
+    Example:
+        >>> class Last(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.recurrent, self.head = nn.LSTM(4, 3), nn.Linear(3, 2)
+        ...
+        ...     def forward(self, x):
+        ...         return self.head(self.recurrent(x.transpose(0, 1))[0][-1])
+        >>> trace(Last(), torch.zeros(5, 5, 4), ["recurrent"]).axes["recurrent"]
+        BatchAxis(tensor=0, axis=1)
+    """
+    with measuring(model):
+        with _recorded(model.modules(), _shape) as calls:
+            found, shape = head_and_shape(model, inputs, head)
+        names = _names(model, layers, calls, found)
+        axes = {HEAD_INPUT: BatchAxis(axis=found.axis)}
+        modules = {name: named_layer(model, name) for name in names}
+        by_head = found.rows != "token" or found.gives_logits
+        if names or not by_head:
+            tapped = [*modules.values(), found.module]
+            other = _rerun(model, inputs, found, shape, tapped)
+            for name, module in modules.items():
+                axes |= other.axes(name, module, calls.get(module, []))
+            if not by_head:
+                one, copies = (made[found.module][0].given for made in (calls, other.calls))
+                axes[HEAD_INPUT] = other.axis(HEAD_INPUT, [one], [copies])
+    return Trace(found, tuple(names), axes)
+
+
+class _Call(NamedTuple):
+    """What is kept of one call of a module: of the first tensor given, and of those returned."""
+
+    given: Any
+    returned: list[Any]
+
+
+_Calls: TypeAlias = Mapping[nn.Module, list[_Call]]
+
+
+@contextmanager
+def _recorded(modules: Iterable[nn.Module], keep: Callable[[Tensor], Any]) -> Iterator[_Calls]:
+    """Record the calls of modules that are made inside, of each tensor what ``keep`` returns."""
+    calls: dict[nn.Module, list[_Call]] = defaultdict(list)
+
+    def record(
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
+        given = first_tensor((args, kwargs))
+        returned = [keep(tensor) for tensor in tensors_in(output)]
+        calls[module].append(_Call(None if given is None else keep(given), returned))
+
+    with ExitStack() as hooks:
+        for module in dict.fromkeys(modules):
+            hooks.callback(module.register_forward_hook(record, with_kwargs=True).remove)
+        yield calls
+
+
+def _names(model: nn.Module, layers: Sequence[str] | None, calls: _Calls, head: Head) -> list[str]:
+    """Return the names of the layers asked for but the head's, or of the repeated blocks."""
+    if layers is None:
+        return residual_blocks(model, {module: len(made) for module, made in calls.items()})
+    return [name for name in match_layers(model, layers) if name != head.name]
+
+
+@dataclass(frozen=True)
+class _Rerun:
+    """A run on copies of the first sample.
+
+    Attributes:
+        calls: Tensors of each call in it.
+        whole: Shape of the logits of the whole batch.
+        copies: Shape of the logits of the copies.
+        batch: Batch axis of the logits: 1 for those of tokens, T x B x K, else 0.
+        rows: What the head is applied to.
+    """
+
+    calls: _Calls
+    whole: torch.Size
+    copies: torch.Size
+    batch: int
+    rows: Rows
+
+    def axes(self, layer: str, module: nn.Module, calls: list[_Call]) -> dict[str, BatchAxis]:
+        """Return the batch axis of each call of a layer in the run on the whole batch."""
+        again = self.calls.get(module, [])
+        if len(calls) != len(again):
+            many, few = self._counts
+            raise InputError(
+                expected=f"layer {layer!r} to run as often whatever the number of samples",
+                found=f"{len(calls)} calls on {many} and {len(again)} on {few}",
+                fix="tap the block around it, or leave it out of layers=[...]",
+            )
+        axes = {}
+        for number, (one, other) in enumerate(zip(calls, again, strict=True), start=1):
+            name = call_name(layer, number)
+            axes[name] = self.axis(name, one.returned, other.returned)
+        return axes
+
+    def axis(self, name: str, shapes: list[torch.Size], tensors: list[Tensor]) -> BatchAxis:
+        """Return the first tensor with one batch axis, from the shapes of the whole batch."""
+        for index, (shape, tensor) in enumerate(zip(shapes, tensors, strict=False)):
+            sizes = zip(shape, _shape(tensor), strict=False)
+            axes = [axis for axis, both in enumerate(sizes) if both == self._counts]
+            if len(shape) == tensor.ndim and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
+                # Where the logits are T x B x K, their first axis is the tokens', not this one.
+                return BatchAxis(index, abs(axes[0] - self.batch))
+            if self._has_rows_of_logits(shape, tensor):
+                return BatchAxis(index)
+        many, few = self._counts
+        one = "token" if self.rows == "token" else "sample"
+        found = [
+            " and ".join(str(tuple(size)) for size in sizes) or "no tensor"
+            for sizes in (shapes, map(_shape, tensors))
+        ]
+        raise InputError(
+            expected=f"layer {name!r} to return one row a {one}",
+            found=f"{found[0]} of {many} samples, {found[1]} of {few}",
+            fix="tap the block around it, or leave it out of layers=[...]",
+        )
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """Number of samples in the batch, and of the copies."""
+        return self.whole[self.batch], self.copies[self.batch]
+
+    def _has_rows_of_logits(self, shape: torch.Size, tensor: Tensor) -> bool:
+        """Return whether there is a row for each token, in the order of the logits.
+
+        In that order, and only in that order, the rows of the copies are equal but for rounding.
+        """
+        lengths = [self.whole[:-1].numel(), self.copies[:-1].numel()]
+        if self.rows != "token" or [*shape[:1], *_shape(tensor)[:1]] != lengths:
+            return False
+        rows, sizes = tensor.detach().double().flatten(1), self.copies[:2]
+        here = _difference_of_copies(rows.unflatten(0, sizes), self.batch)
+        turned = _difference_of_copies(rows.unflatten(0, sizes[::-1]), 1 - self.batch)
+        return here < turned
+
+
+def _shape(tensor: Tensor) -> torch.Size:
+    """Return a tensor's shape; nothing for a nested tensor, which has none."""
+    return torch.Size() if tensor.is_nested else tensor.shape
+
+
+def _difference_of_copies(rows: Tensor, axis: int) -> float:
+    return float((rows - rows.narrow(axis, 0, 1)).abs().max())
+
+
+def _rerun(
+    model: nn.Module, inputs: object, head: Head, logits: torch.Size, modules: Iterable[nn.Module]
+) -> _Rerun:
+    """Run the model on copies of the first sample.
+
+    Which inputs have samples along which axis shows in the logits: their number becomes that of
+    the copies.
+    """
+    failure: Exception | None = None
+    for batch in range(len(logits) - 1):
+        count = logits[batch]
+        times = 3 if count == 2 else 2  # one sample alone may lose its axis in a squeeze
+        wanted = torch.Size([*logits[:batch], times, *logits[batch + 1 :]])
+        for copies in repeated_first_sample(inputs, count, times):
+            try:
+                with kept_buffers(model), _recorded(modules, lambda tensor: tensor) as calls:
+                    shape = logits_of(forward(model, copies)).shape
+            except Exception as error:
+                failure = failure or error
+                continue
+            if shape == wanted:
+                return _Rerun(calls, logits, shape, batch, head.rows)
+    raise InputError(
+        expected="a model that also runs on copies of the first sample, to find the batch axis of "
+        "its layers",
+        found="no logits for each copy" if failure is None else str(failure).strip().split("\n")[0],
+        fix="pass layers=[] to measure the head's input alone",
+    ) from failure

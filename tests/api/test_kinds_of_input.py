@@ -1,0 +1,264 @@
+"""Arrays of unusual kinds: read to their precision, or refused in one line; nothing is lost."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import ncscope
+from ncscope import ClassMoments, InputError
+from ncscope.integrations.torchmetrics import NeuralCollapse
+
+pytestmark = [
+    pytest.mark.usefixtures("unchecked_signatures"),
+    pytest.mark.filterwarnings("ignore:The PyTorch API of (Masked|nested)"),
+    pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta"),
+    pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor"),
+    pytest.mark.filterwarnings("ignore:the matrix subclass"),
+]
+
+Kind = Callable[[np.ndarray], Any]
+N, K, D = 12, 3, 4
+RNG = np.random.default_rng(0)
+# powers of two: every type of number has them
+PLAIN: Mapping[str, np.ndarray] = {
+    "features": 2.0 ** RNG.integers(0, 4, size=(N, D)),
+    "labels": np.arange(N) % K,
+    "weight": 2.0 ** RNG.integers(0, 4, size=(K, D)),
+    "bias": 2.0 ** RNG.integers(0, 3, size=K),
+}
+NAMES = tuple(PLAIN)
+
+
+class DataFrame:
+    """What pandas, polars and others offer."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def to_numpy(self) -> np.ndarray:
+        return self.values
+
+
+class Arraylike:
+    """What JAX, TensorFlow, xarray and others offer."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.values
+
+
+def tensor(values: np.ndarray) -> Tensor:
+    return torch.tensor(values)
+
+
+def quantised(values: np.ndarray) -> Tensor:
+    return torch.quantize_per_tensor(tensor(values).float(), 0.5, 3, torch.qint8)
+
+
+def quantised_by_row(values: np.ndarray) -> Tensor:
+    scale, zero = torch.full((len(values),), 0.5), torch.arange(len(values))
+    return torch.quantize_per_channel(tensor(values).float(), scale, zero, 0, torch.qint8)
+
+
+def negative_view(values: np.ndarray) -> Tensor:
+    imaginary = torch.complex(torch.zeros(values.shape).double(), -tensor(values).double())
+    view = imaginary.conj().imag
+    assert view.is_neg()
+    return view
+
+
+def unmasked(values: np.ndarray) -> np.ma.MaskedArray:
+    return np.ma.array(values, mask=np.zeros(values.shape, dtype=bool))
+
+
+def masked(values: np.ndarray) -> np.ma.MaskedArray:
+    mask = np.zeros(values.shape, dtype=bool)
+    mask.flat[1] = True
+    return np.ma.array(values, mask=mask)
+
+
+def of_type(dtype: str) -> Kind:
+    return lambda values: values.astype(dtype)
+
+
+def of_torch_type(dtype: torch.dtype) -> Kind:
+    return lambda values: tensor(values).float().to(dtype)
+
+
+FLOAT8 = {
+    name: dtype
+    for name, dtype in vars(torch).items()
+    if name.startswith("float8_") and isinstance(dtype, torch.dtype)
+}
+READ: dict[str, Kind] = {
+    **{name: of_torch_type(dtype) for name, dtype in FLOAT8.items()},
+    **{name: of_type(name) for name in ("uint16", "uint32", "uint64", "longdouble", ">f8")},
+    "uint16 tensor": lambda values: tensor(values.astype("uint16")),
+    "uint64 tensor": lambda values: tensor(values.astype("uint64")),
+    "quantised": quantised,
+    "quantised by row": quantised_by_row,
+    "gradient": lambda values: torch.tensor(values.astype(float), requires_grad=True),
+    "parameter": lambda values: torch.nn.Parameter(tensor(values.astype(float))),
+    "negative view": negative_view,
+    "masked array, nothing masked": unmasked,
+    "masked arrays, nothing masked": lambda values: [*unmasked(values)],
+    "list of tensors": lambda values: [*tensor(values)],
+    "list of tensors with gradients": lambda values: [
+        *tensor(values.astype(float)).requires_grad_()
+    ],
+    "list of bfloat16": lambda values: [*tensor(values).bfloat16()],
+    "list of arrays": lambda values: [*values],
+    "tuple": lambda values: tuple(values.tolist()),
+    "matrix": lambda values: np.asmatrix(values) if values.ndim == 2 else values,
+    "memory view": memoryview,
+    "data frame": DataFrame,
+    "array-like": Arraylike,
+}
+if hasattr(torch.Tensor, "rename"):  # before torch 2.15
+    READ["named"] = lambda values: tensor(values).rename(*"nd"[: values.ndim])
+
+REFUSED: dict[str, tuple[Kind, str]] = {
+    "COO": (lambda values: tensor(values).to_sparse(), r"pass {}\.to_dense\(\)"),
+    "SciPy CSR": (scipy.sparse.csr_matrix, r"sparse csr_matrix; pass {}\.toarray\(\)"),
+    "SciPy COO": (scipy.sparse.coo_array, r"sparse coo_array; pass {}\.toarray\(\)"),
+    "MKL-DNN": (lambda values: tensor(values).float().to_mkldnn(), r"pass {}\.to_dense\(\)"),
+    "meta": (lambda values: tensor(values).to("meta"), "{} with values"),
+    "fake": (lambda values: FakeTensorMode().from_tensor(tensor(values)), "{} with values"),
+    "masked tensor": (
+        lambda values: torch.masked.masked_tensor(tensor(values), tensor(values) >= 0),
+        "{} without masked entries",
+    ),
+    "masked array": (masked, r"{} without masked entries, found 1 of \d+ masked"),
+    "list of masked arrays": (
+        lambda values: [masked(values), masked(values)],
+        r"{} without masked entries, found 1 of \d+ masked",
+    ),
+    "nested": (
+        lambda values: torch.nested.nested_tensor([*tensor(values[:, None])]),
+        "found a nested tensor",
+    ),
+    "nested, jagged": (
+        lambda values: torch.nested.nested_tensor([*tensor(values[:, None])], layout=torch.jagged),
+        "found a nested tensor",
+    ),
+    "complex": (lambda values: values + 1j, "found dtype torch.complex128"),
+    "complex tensor": (lambda values: tensor(values) + 1j, r"found dtype torch\.complex\d+"),
+    "complex of long doubles": (of_type("clongdouble"), "numeric array, found dtype c"),
+    "objects": (of_type("object"), "{} as a numeric array, found dtype object"),
+    "words": (of_type("str"), "{} as a numeric array, found dtype <U"),
+    "dates": (
+        lambda values: values.astype("int64").astype("datetime64[s]"),
+        "{} as a numeric array, found dtype datetime64",
+    ),
+    "structured": (
+        lambda values: np.zeros(len(values), dtype=[("a", float), ("b", float)]),
+        "{} as a numeric array, found dtype",
+    ),
+    "four bits": (
+        lambda values: torch.zeros(values.shape, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+        r"numeric array, found dtype torch\.float4",
+    ),
+    "lists of unequal length": (lambda _: [[1.0, 2.0], [1.0]], "{} as a numeric array"),
+    "tensors of unequal length": (
+        lambda _: [torch.ones(2), torch.ones(3)],
+        "{} as a numeric array, found list",
+    ),
+    "huge integers": (lambda _: [10**30] * 3, "{} as a numeric array"),
+    "None in a list": (lambda values: [None] * len(values), "{} as a numeric array"),
+    "mapping": (lambda values: {"values": values}, "{} as a numeric array, found dict"),
+    "generator": (lambda values: (row for row in values), "numeric array, found generator"),
+    "0-d": (lambda _: np.float64(3), r"shape \(\)"),
+    "0-d tensor": (lambda _: torch.tensor(3.0), r"shape \(\)"),
+}
+LAYOUTS = {
+    "CSR": lambda values: tensor(values).to_sparse_csr(),
+    "CSC": lambda values: tensor(values).to_sparse_csc(),
+    "BSR": lambda values: tensor(values).to_sparse_bsr((1, 2)),
+    "BSC": lambda values: tensor(values).to_sparse_bsc((1, 2)),
+}
+
+
+def measured(arrays: Mapping[str, Any]) -> dict[str, float]:
+    return dict(ncscope.measure(**arrays))
+
+
+def streamed(arrays: Mapping[str, Any]) -> dict[str, float]:
+    moments = ClassMoments(K, D)
+    moments.update(arrays["features"], arrays["labels"])
+    return dict(ncscope.measure_moments(moments, arrays["weight"], arrays["bias"]))
+
+
+def in_torchmetrics(arrays: Mapping[str, Any], *, keep_features: bool) -> dict[str, float]:
+    metric = NeuralCollapse(K, D, keep_features=keep_features)
+    metric.update(**arrays)
+    return {key: float(value) for key, value in metric.compute().items()}
+
+
+ROUTES: dict[str, Callable[[Mapping[str, Any]], dict[str, float]]] = {
+    "measure": measured,
+    "moments": streamed,
+    "torchmetrics": lambda arrays: in_torchmetrics(arrays, keep_features=False),
+    "torchmetrics, features kept": lambda arrays: in_torchmetrics(arrays, keep_features=True),
+}
+each_route = pytest.mark.parametrize("route", ROUTES)
+each_name = pytest.mark.parametrize("name", NAMES)
+
+
+@each_route
+@each_name
+@pytest.mark.parametrize("kind", READ)
+def test_is_read_as_its_numbers(kind: str, name: str, route: str) -> None:
+    if (kind, name) == ("float8_e8m0fnu", "labels"):  # a type without zero
+        with pytest.raises(InputError, match=r"integer labels, found label \S+ at row 0"):
+            ROUTES[route]({**PLAIN, name: READ[kind](PLAIN[name])})
+        return
+    found = ROUTES[route]({**PLAIN, name: READ[kind](PLAIN[name])})
+    np.testing.assert_equal(found, ROUTES[route](PLAIN))
+
+
+@each_route
+@each_name
+@pytest.mark.parametrize("kind", REFUSED)
+def test_is_refused_in_one_line(kind: str, name: str, route: str) -> None:
+    make, message = REFUSED[kind]
+    assert_refused(route, name, make(PLAIN[name]), message)
+
+
+@each_route
+@pytest.mark.parametrize("name", ["features", "weight"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_sparse_layout_is_refused_in_one_line(layout: str, name: str, route: str) -> None:
+    assert_refused(route, name, LAYOUTS[layout](PLAIN[name]), r"pass {}\.to_dense\(\)")
+
+
+def assert_refused(route: str, name: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message.format(name)) as caught:
+        ROUTES[route]({**PLAIN, name: value})
+    text = str(caught.value)
+    assert text.startswith("expected ")
+    assert "\n" not in text
+    assert len(text) < 300
+
+
+def test_long_doubles_that_float64_does_not_have() -> None:
+    features = PLAIN["features"].astype(np.longdouble)
+    if np.finfo(np.longdouble).maxexp == 1024:  # a platform whose long doubles are float64
+        return
+    for power in (5000, -5000):
+        far = np.ldexp(features, power)
+        with pytest.raises(InputError, match=r"range of float64.*long doubles"):
+            ncscope.measure(far, PLAIN["labels"])
+
+
+def test_unsigned_integers_above_those_with_a_sign() -> None:
+    features = PLAIN["features"] * 2.0**60
+    found = ncscope.measure(features.astype("uint64"), PLAIN["labels"])
+    assert dict(found) == dict(ncscope.measure(features, PLAIN["labels"]))

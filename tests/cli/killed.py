@@ -1,0 +1,64 @@
+"""A program that runs a recipe, kills it with SIGKILL at random moments, and resumes it.
+
+Every attempt is a forked child, so that an attempt costs no start of Python.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from ncscope.api import studies
+from ncscope.recipes import running
+from ncscope.training.work import Work
+from tests.recipes import tiny_linear
+
+
+def forked(folder: Path) -> int:
+    """Start a process that runs, or resumes, and saves rows and checkpoints after every step."""
+    child = os.fork()
+    if child == 0:
+        try:
+            studies.reproduce("tiny", out=folder, resume=True, work=Work(seconds=0.0))
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def ended(child: int) -> int:
+    return os.waitpid(child, 0)[1]
+
+
+def left(folder: Path) -> str:
+    """Name how far a killed run has come, by the last file that it wrote."""
+    found = [file for file in folder.rglob("*") if file.is_file() and file.suffix != ".part"]
+    newest = max(found, key=lambda file: file.stat().st_mtime_ns, default=folder)
+    return str(newest.relative_to(folder))
+
+
+def main(folder: Path, kills: int) -> None:
+    torch.set_num_threads(1)
+    studies.experiment = lambda name: tiny_linear.RECIPE
+    running._SECONDS_BETWEEN_SAVES = 0.0
+    assert ended(forked(folder / "first")) == 0  # imports what is imported late
+    studies.reproduce("tiny", out=folder / "whole", work=Work(seconds=0.0))
+    start = time.monotonic()
+    assert ended(forked(folder / "timed")) == 0
+    length, moments = time.monotonic() - start, random.Random(0)
+    for kill in range(kills):
+        run = folder / f"killed {kill}"
+        child = forked(run)
+        time.sleep(moments.uniform(0.01, 0.95) * length)
+        os.kill(child, signal.SIGKILL)
+        print(f"kill {kill}: status {ended(child)} after {left(run)}")
+        assert ended(forked(run)) == 0, run
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,182 @@
+"""Loaders of every kind: their samples are measured, or one line says what is wrong with them."""
+
+from collections import UserDict
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import ncscope
+from ncscope import InputError
+from ncscope.models.residual import ResidualNet
+from ncscope.transfer.features import head_features, head_moments
+
+from ..closeness import assert_agree
+
+K, N = 5, 40
+X = torch.randn(N, 6, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(N) % K
+EMPTY = (X[:0], Y[:0])
+FIRST, LAST = (X[:20], Y[:20]), (X[20:], Y[20:])
+
+
+def model() -> ResidualNet:
+    torch.manual_seed(0)
+    return ResidualNet(in_features=6, width=4, depth=2, num_classes=K)
+
+
+class ByName(nn.Module):
+    """A model that takes its input by name, as those of Hugging Face do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = model()
+
+    def forward(self, pixels: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.net(pixels)}
+
+
+def measured(batches: object, network: nn.Module | None = None) -> ncscope.ModelReport:
+    return ncscope.measure_model(network or model(), batches, progress=False)
+
+
+def once() -> Iterator[tuple[Tensor, Tensor]]:
+    yield from (EMPTY, FIRST, LAST)
+
+
+def first_as(labels: object) -> list[tuple[Tensor, object]]:
+    return [(FIRST[0], labels), LAST]
+
+
+def last_as(labels: object) -> list[tuple[Tensor, object]]:
+    return [FIRST, (LAST[0], labels)]
+
+
+def named(mapping: type, *batches: tuple[Tensor, Tensor]) -> list[object]:
+    return [mapping({"pixels": x, "labels": y}) for x, y in batches]
+
+
+TAKEN = {
+    "an empty batch first": [EMPTY, EMPTY, FIRST, LAST],
+    "an empty batch between": [FIRST, EMPTY, LAST],
+    "an empty batch last": [FIRST, LAST, EMPTY],
+    "empty lists": [(X[:0], []), FIRST, ([], []), LAST],
+    "a generator": once(),
+    "bytes, then int64": first_as(FIRST[1].to(torch.uint8)),
+    "int64, then bytes": last_as(LAST[1].to(torch.uint8)),
+    "float, then int64": first_as(FIRST[1].float()),
+    "int64, then float": last_as(LAST[1].double()),
+    "int64, then a list": last_as(LAST[1].tolist()),
+    "int64, then a tuple of tensors": last_as(tuple(LAST[1])),
+    "a NumPy array, then int64": first_as(FIRST[1].numpy().astype("<i2")),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_the_samples_of_a_loader_are_measured(name: str) -> None:
+    expected, found = measured([FIRST, LAST]), measured(TAKEN[name])
+    assert found.num_samples == N
+    assert_agree(found, dict(expected))
+    assert found.probe.geodesic == expected.probe.geodesic
+
+
+@pytest.mark.parametrize("mapping", [dict, UserDict])
+def test_the_samples_of_mappings_are_measured(mapping: type) -> None:
+    found = measured(named(mapping, EMPTY, FIRST, LAST, EMPTY), ByName())
+    assert_agree(found, dict(measured([FIRST, LAST])))
+
+
+def test_the_encodings_of_a_tokenizer_are_measured() -> None:
+    BatchEncoding = pytest.importorskip("transformers").BatchEncoding
+    assert_agree(measured(named(BatchEncoding, FIRST, LAST), ByName()), dict(measured([(X, Y)])))
+
+
+def exhausted() -> Iterable[object]:
+    batches = once()
+    list(batches)
+    return batches
+
+
+def words(labels: Tensor) -> list[str]:
+    return [str(int(label)) for label in labels]
+
+
+REFUSED = {
+    "no batch": ([], "found an empty loader"),
+    "a generator that was read": (exhausted(), "can be read only once"),
+    "a loader of an empty set": (DataLoader(TensorDataset(*EMPTY)), "found an empty loader"),
+    "empty batches alone": ([EMPTY, ([], []), EMPTY], "found 3 batches without samples"),
+    "no loader": (None, "found NoneType; pass a DataLoader"),
+    "a number": (3, "found int; pass a DataLoader"),
+    "a data set": (TensorDataset(X, Y), r"found a single label; .* DataLoader"),
+    "a data set of numbers": (TensorDataset(X[:, 0], Y), r"found a single label; .* DataLoader"),
+    "one pair": ((X, Y), r"found Tensor; .*\[\(inputs, labels\)\]"),
+    "None": ([None], "found NoneType"),
+    "None later": ([FIRST, None], "found NoneType"),
+    "None between empty batches": ([EMPTY, None, FIRST], "found NoneType"),
+    "a word": (["ab"], "found str"),
+    "three parts": ([(X, Y, Y)], "found tuple of 3"),
+    "one part": ([[X]], "found list of 1"),
+    "no labels": ([{"pixels": X, "label": Y}], "found dict with keys pixels, label"),
+    "labels None": ([(X, None)], "found None as labels"),
+    "labels None by name": ([{"input": X, "labels": None}], "found None as labels"),
+    "a list of None": ([(X, [None] * N)], "found list of NoneType; .*same number in every batch"),
+    "words": ([(X, words(Y))], "found list of str; .*same number in every batch"),
+    "words later": ([FIRST, (X, words(Y))], "found list of str; .*same number in every batch"),
+    "words of NumPy": (
+        [(X, np.array(words(Y)))],
+        "found ndarray of str_; .*same number in every batch",
+    ),
+    "ragged": ([(X, [[1], [2, 3]])], "labels as a numeric array, found list of list;"),
+    "ragged later": ([FIRST, (X, [[1], [2, 3]])], "labels as a numeric array, found list of list;"),
+    "truth values later": ([FIRST, (X, Y > 2)], "found dtype torch.bool"),
+    "scores later": ([FIRST, (X, Y / 7)], "found label 0.14"),
+    "a column": ([(X, Y[:, None])], r"labels\[:, 0\]"),
+    "a column later": ([FIRST, (X, Y[:, None])], r"labels\[:, 0\]"),
+    "one-hot later": ([FIRST, (X, nn.functional.one_hot(Y))], r"labels.argmax\(1\)"),
+    "labels without inputs": ([(X[:0], Y)], r"inputs of 40 samples, .* found none"),
+    "labels without inputs later": ([FIRST, (X[:0], Y)], r"inputs of 40 samples, .* found none"),
+    "inputs without labels": ([(X, Y[:0])], r"labels of shape \(0,\) for 40 rows"),
+    "inputs without labels later": ([FIRST, (X, [])], r"labels of shape \(0,\) for 40 rows"),
+}
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_measured_is_refused_in_one_line(name: str) -> None:
+    batches, message = REFUSED[name]
+    with pytest.raises(InputError, match=message) as caught:
+        measured(batches)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+@pytest.mark.parametrize("labels", [Y + 1, Y - 1])
+def test_a_label_without_a_row_of_the_head_is_refused_with_what_can_be_done(labels: Tensor) -> None:
+    for batches in ([(X, labels)], [FIRST, (X, labels)]):
+        with pytest.raises(InputError, match=r"labels in 0\.\.4, found label .*from 0") as caught:
+            measured(batches)
+        assert "num_classes" not in str(caught.value)  # measure_model has no such argument
+
+
+def test_the_features_of_a_loader_with_empty_batches() -> None:
+    features, labels = head_features(model(), TAKEN["an empty batch first"])
+    expected, _ = head_features(model(), [FIRST, LAST])
+    assert torch.equal(features, expected)
+    assert torch.equal(labels, Y)
+    outputs, _ = head_features(nn.Flatten(), [EMPTY, FIRST, LAST], has_head=False)
+    assert torch.equal(outputs, X)
+    moments = head_moments(model(), [EMPTY, FIRST, EMPTY, LAST], K)
+    assert torch.equal(moments.counts, torch.bincount(Y))
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_features_and_labels_are_matched_batch_by_batch() -> None:
+    shifted = [(X[:20], Y[:19]), (X[20:], Y[19:])]  # as many in all
+    with pytest.raises(InputError, match=r"labels of shape \(19,\) for 20 rows"):
+        head_features(model(), shifted)
+    with pytest.raises(InputError, match="3 batches without samples"):
+        head_features(model(), [EMPTY] * 3)

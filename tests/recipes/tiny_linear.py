@@ -1,0 +1,93 @@
+"""A recipe of two linear classifiers that train in milliseconds, with claims and a figure."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import matplotlib as mpl
+import torch
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from ncscope.probing.records import Row
+from ncscope.recipes.recipe import Claim, Part, Recipe
+from ncscope.report import panels
+from ncscope.report.drawing import Drawing
+from ncscope.training.loop import EpochEnd, supervised, train
+from ncscope.training.optimisation import Optimisation, learner
+from ncscope.training.resumable import AfterStep, resumable_rows
+from ncscope.training.work import Work
+
+
+class Linear(BaseModel):
+    """Its settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epochs: int = Field(4, ge=1, description="Epochs of each classifier.")
+    rates: tuple[float, ...] = Field((0.1, 0.3), description="Learning rate of each classifier.")
+
+
+def parts(config: Linear) -> list[Part]:
+    return [
+        Part(f"rate {rate}", config.epochs, partial(_rows, config.epochs, rate), trains=True)
+        for rate in config.rates
+    ]
+
+
+def _rows(epochs: int, rate: float, work: Work) -> Iterator[Row]:
+    drawn = torch.Generator().manual_seed(0)
+    samples = torch.randn(32, 3, generator=drawn), torch.arange(32) % 2
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    learns = learner(model, Optimisation(epochs=epochs, learning_rate=rate))
+
+    def batches(epoch: int, first: int) -> Iterable[tuple[Tensor, ...]]:
+        return list(zip(*(part.split(8) for part in samples), strict=True))[first:]
+
+    def measured(end: EpochEnd) -> list[Row]:
+        when: Row = {"step": end.step, "epoch": end.epoch, "split": "train"}
+        return [
+            when | {"layer": name, "norm": float(weight.detach().double().norm())}
+            for name, weight in model.named_parameters()
+        ]
+
+    def ends(after_step: AfterStep) -> Iterator[EpochEnd]:
+        loss = supervised(nn.functional.cross_entropy)
+        return train(work.fabric, learns, batches, loss, epochs, after_step=after_step)
+
+    return resumable_rows(learns, ends, measured, epochs, work)
+
+
+def claims(config: Linear, rows: Sequence[Row]) -> list[Claim]:
+    """Claims whose evidence shows every row, its place among the rows, and the settings."""
+    total = sum(place * float(row["norm"]) for place, row in enumerate(rows))
+    ends = [float(row["norm"]) for row in rows if row["epoch"] == config.epochs]
+    return [
+        Claim(claim="The rows have a sum.", held=total > 0, evidence=f"{total!r}"),
+        Claim(claim="The weights end small.", held=max(ends) < 1, evidence=f"{ends}"),
+    ]
+
+
+def drawings(config: Linear, rows: Sequence[Row]) -> list[Drawing]:
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(2, 1))
+        axes = figure.subplots()
+        axes.plot([float(row["norm"]) for row in rows])
+        axes.set_axis_off()
+    return [Drawing("norms", f"Norms at rates {config.rates}.", figure)]
+
+
+RECIPE = Recipe(
+    id="tiny/linear",
+    title="Two linear classifiers",
+    lead="They train.",
+    source="None",
+    config=Linear,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("epoch", "norm"),
+    scales={"paper": Linear(), "small": Linear()},
+    cost={"paper": "milliseconds", "small": "milliseconds"},
+)
