@@ -10,6 +10,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.files import write_bytes
+from ncscope.tensor_files import load_tensors
 from ncscope.training.disk import writing
 
 
@@ -50,13 +51,14 @@ class Checkpoints:
         if not self.path.exists():
             return None
         try:
-            return torch.load(self.path, map_location="cpu", weights_only=True)
+            state: dict[str, Any] = load_tensors(self.path, mapped=False)
         except Exception as error:
             raise InputError(
                 expected="a checkpoint that ncscope wrote",
                 found=f"{self.path}: {type(error).__name__}",
                 fix="remove it to start this part of the run again",
             ) from error
+        return state
 
     def clean(self) -> None:
         """Remove what a save that was killed left behind; nobody else may be saving."""
