@@ -52,11 +52,11 @@ def check_stored(path: Path, entries: Mapping[str, Any]) -> None:
     sizes = _record_sizes(path)
     for name, value in entries.items():
         if not isinstance(value, Tensor):
-            found, fix = f"{type(value).__name__} under {name!r}", "save tensors of numbers"
+            found, fix = f"{type(value).__name__} under {name!r:.80}", "save tensors of numbers"
             raise InputError(expected=f"tensors in {path.name}", found=found, fix=fix)
         found, fix = _lacking(value, sizes)
         if found:
-            expected = f"all numbers of {name!r} in {path.name}"
+            expected = f"all numbers of {name!r:.80} in {path.name}"
             raise InputError(expected=expected, found=found, fix=fix)
 
 

@@ -268,8 +268,11 @@ WEIGHTS: dict[str, tuple[bytes, str]] = {
         "",
     ),
     "nested in itself": (b"}q\x00" + text("model") + b"h\x00s", "a mapping that contains itself"),
-    "no names": (b"}" + integer(1) + tensor(300, 60, 5, "0", "DoubleStorage") + b"s", "under 1;"),
-    "a list": (b"}" + text("a") + b"]s", "found list under 'a'"),
+    "no names": (
+        b"}" + integer(1) + tensor(300, 60, 5, "0", "DoubleStorage") + b"s",
+        "found 1 as a name",
+    ),
+    "a list": (b"}" + text("a") + b"]s", "something else under 'a'"),
 }
 
 

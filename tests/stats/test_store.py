@@ -85,3 +85,15 @@ def test_writing_to_what_comes_back_does_not_change_what_is_kept(tmp_path: Path)
 def test_an_empty_store_has_no_batches() -> None:
     with FeatureStore() as store:
         assert list(store) == []
+
+
+def test_layers_of_any_name_go_to_disk(tmp_path: Path) -> None:
+    names = ["x" * 300, "a/b", "a\0b", "..", "\udcff", "a", "A"]
+    with FeatureStore(0, tmp_path) as store:
+        for _ in range(2):
+            kept = {name: torch.full((2, 1), float(place)) for place, name in enumerate(names)}
+            store.append(kept, torch.tensor([0, 1]))
+        for rows, _ in store:
+            assert {name: float(own.sum()) / 2 for name, own in rows.items()} == {
+                name: place for place, name in enumerate(names)
+            }

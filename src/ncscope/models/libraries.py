@@ -298,7 +298,9 @@ def bare_weights(content: Mapping[str, Any]) -> Weights:
     content = _innermost(content)
     for name, value in content.items():
         if not (isinstance(name, str) and isinstance(value, Tensor)):
-            found, fix = f"{type(value).__name__} under {name!r}", "save model.state_dict()"
+            key = repr(name)[:80]
+            found = f"something else under {key}" if isinstance(name, str) else f"{key} as a name"
+            fix = "save model.state_dict()"
             raise InputError(expected="weights by name", found=found, fix=fix)
     return {_bare(name): value for name, value in content.items()}
 

@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import quote
 
 import numpy as np
 import torch
@@ -42,6 +41,7 @@ class FeatureStore:
         self._folder = folder
         self._spill: tempfile.TemporaryDirectory[str] | None = None
         self._batches: list[dict[str, Tensor | _OnDisk]] = []
+        self._files: dict[str, int] = {}  # layers by number: names can be too long for a file's
 
     def __enter__(self) -> "FeatureStore":
         return self
@@ -82,7 +82,7 @@ class FeatureStore:
     def _write(self, name: str, rows: Shaped[Tensor, "n ..."]) -> "_OnDisk":
         if self._spill is None:
             self._spill = tempfile.TemporaryDirectory(prefix="ncscope-", dir=self._folder)
-        path = Path(self._spill.name) / f"{quote(name, safe=' ')}.bin"
+        path = Path(self._spill.name) / f"{self._files.setdefault(name, len(self._files))}.bin"
         raw = rows.cpu().contiguous().view(torch.uint8).numpy()
         with path.open("ab") as file:
             start = file.tell()
