@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ncscope.cli.app import app
 from ncscope.cli.progress import epoch_bar
+from ncscope.cli.terminal import Terminal
 
 
 @app.command()
@@ -27,7 +27,7 @@ def demo(
     from ncscope.report.tables import run_table
 
     config = configured(seed=seed, epochs=epochs)
-    console = Console()
+    console = Terminal()
     with epoch_bar(config.epochs) as advance:
         run = run_demo(out, config, advance)
     console.print(run_table(run.snapshots))

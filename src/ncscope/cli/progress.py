@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -12,6 +11,9 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+
+from ncscope.cli.terminal import Terminal
+from ncscope.errors import printable
 
 if TYPE_CHECKING:
     from ncscope.training.loop import EpochEnd
@@ -21,19 +23,19 @@ if TYPE_CHECKING:
 def row_bar() -> Iterator[Callable[[str, int, int], None]]:
     """A live bar of the measurements; what it yields is called after each."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
     from ncscope.training.work import first_process
 
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     hidden = not (console.is_terminal and first_process())
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("Starting", total=None)
         yield lambda part, done, total: progress.update(
-            task, description=part, completed=done, total=total
+            task, description=printable(part), completed=done, total=total
         )
 
 
@@ -41,13 +43,13 @@ def row_bar() -> Iterator[Callable[[str, int, int], None]]:
 def epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
     """Show a live bar of the epochs in a terminal; what it yields is called after each."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("loss {task.fields[loss]:.4f}"),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("Training and measuring", total=epochs, loss=float("nan"))
         yield lambda end: progress.update(task, completed=end.epoch, loss=end.loss)

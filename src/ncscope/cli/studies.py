@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
 from ncscope.cli.app import app
 from ncscope.cli.options import (
@@ -19,6 +18,7 @@ from ncscope.cli.options import (
 from ncscope.cli.progress import row_bar
 from ncscope.cli.results import show
 from ncscope.cli.resuming import resumable
+from ncscope.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from ncscope.training.work import Work
@@ -76,7 +76,7 @@ def report(
     from ncscope.api.studies import report_runs
 
     page = report_runs(runs, out)
-    Console().print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
+    Terminal().print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
 
 
 def _experiment(
@@ -113,4 +113,4 @@ def list_experiments() -> None:
     from ncscope.report.rows import recipes_table
 
     recipes = [(name, shows, experiment(name).cost) for name, shows in EXPERIMENTS.items()]
-    Console().print(recipes_table(recipes))
+    Terminal().print(recipes_table(recipes))
