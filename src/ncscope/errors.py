@@ -1,5 +1,6 @@
 """The one error a user is meant to see: what was expected, what was found, the likely fix."""
 
+import unicodedata
 from collections.abc import Mapping
 
 EXTRAS: Mapping[str, str] = {
@@ -33,8 +34,34 @@ def distribution(library: str) -> str:
     return _DISTRIBUTIONS.get(library, library)
 
 
+def printable(text: str, keep: str = "") -> str:
+    r"""Replace what steers a terminal, or hides, by a visible escape.
+
+    File, layer and class names come from outside. Control characters, line breaks, marks of the
+    writing direction and the stray bytes of a name that is not UTF-8 become ``\x1b``, ``\u202e``,
+    ``\udcff`` and the like.
+
+    Args:
+        text: Any text.
+        keep: Characters to leave as they are, for example line breaks.
+
+    Example:
+        >>> print(printable("red: \x1b[31m"))
+        red: \x1b[31m
+    """
+    if text.isprintable():
+        return text
+    shown = (
+        char
+        if char in keep or char.isprintable() or unicodedata.category(char) == "Zs"
+        else char.encode("unicode_escape").decode()
+        for char in text
+    )
+    return "".join(shown)
+
+
 class InputError(ValueError):
-    """Bad input, explained in one sentence.
+    """Bad input, explained in one sentence, which stands on one line and is `printable`.
 
     Args:
         expected: What the call needed, e.g. ``"labels in 0..9"``.
@@ -52,7 +79,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, *, expected: str, found: str, fix: str) -> None:
-        super().__init__(f"expected {expected}, found {found}; {fix}")
+        sentence = f"expected {expected}, found {found}; {fix}"
+        super().__init__(printable(" ".join(sentence.split())))
         self.expected, self.found, self.fix = expected, found, fix
 
 

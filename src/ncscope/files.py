@@ -1,9 +1,13 @@
 """Writing files whole or not at all, and parsing YAML."""
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
+
+_LONGEST_NAME, _ADDED = 255, len("12345678.part")
+"""Bytes that file systems allow in a name, and that the name of a file being written has more."""
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -15,20 +19,33 @@ def write_bytes(path: Path, content: bytes) -> Path:
     """Write a file; a reader, or a crash, sees the old content or the new, never a part.
 
     Raises:
-        OSError: If the folder is missing or read-only, or the disk is full.
+        OSError: If the folder is missing or read-only, or the disk is full; it names the path.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        _write_whole(path, content)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+    return path
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    target = Path(os.path.realpath(path))  # a link stays, and what it leads to is replaced
+    if target.exists() and not target.is_file():  # a rename would put a file in its place
+        raise OSError(errno.EINVAL, "a folder or a device of that name")
+    prefix = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - _ADDED])
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
+        Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    return path
 
 
 def _umask() -> int:

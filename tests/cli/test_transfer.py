@@ -191,6 +191,15 @@ def test_features_in_files(run):
     assert accuracies == [each.accuracy for each in known.checkpoints]
 
 
+def test_features_that_do_not_fit_into_memory_in_double_precision(run, monkeypatch):
+    np.savez("a.npz", **samples(0))
+    needed = 2 * 8 * 60 * 5
+    monkeypatch.setattr("ncscope.memory.available_memory", lambda: needed - 1)
+    code, out, err = run("--models", "a.npz", "--json")
+    assert (code, out) == (2, "")
+    assert "expected 4,800 bytes of memory for two copies in float64 of a.npz, found 4,799" in err
+
+
 @pytest.mark.slow
 def test_without_a_word_results_go_to_a_folder(run):
     np.savez("a.npz", **samples(0))

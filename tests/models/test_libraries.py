@@ -44,3 +44,13 @@ def test_weights_of_another_model_are_refused():
     assert refused.value.fix == "name the model that was saved"
     with pytest.raises(InputError, match="pass small-resnet@FILE"):
         open_model("small-resnet", None, SHAPE, weights_from="small-resnet@FILE")
+
+
+def test_weights_of_more_outputs_than_fit_into_memory_are_refused(monkeypatch):
+    whole = MADE["small-resnet"](7).state_dict()
+    free = 4 * (whole["classifier.weight"].shape[1] + 1) * 10**6
+    monkeypatch.setattr("ncscope.memory.available_memory", lambda: free)
+    head = {name: value for name, value in whole.items() if name.startswith("classifier")}
+    rows = {name: value[:1].expand(10**6 + 1, *value.shape[1:]) for name, value in head.items()}
+    with pytest.raises(InputError, match="a head of small-resnet with 1,000,001 outputs"):
+        open_model("small-resnet", None, SHAPE, weights=whole | rows)

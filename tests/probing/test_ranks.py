@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -280,6 +282,36 @@ def test_an_error_in_one_process_ends_all_of_them_with_a_line_each(tmp_path: Pat
             assert text.startswith(expected), (rank, text)
             assert bool(text) == bool(expected)
             assert rank == 1 or "\n" not in text
+
+
+STEPS = (
+    "gather.FeatureStore.__iter__",
+    "gather.nearest_hits_on_line",
+    "model.dataset_information",
+    "model.with_batch_estimate",
+    "model.layer_record",
+    "model.geodesic",
+    "model.LayerwiseProbe._begin_empty",
+)
+
+
+def broken_steps(rank: int) -> list[str]:
+    """What a measurement says where a step after the pass over the loader fails on rank 1."""
+    options = replace(LIGHT, groups=("nc4", "information"), information_batch=6)
+    said = []
+    for step in STEPS:
+        share = 0 if step.endswith("_begin_empty") and rank == 1 else 20
+        broken = patch(f"ncscope.probing.{step}", side_effect=MemoryError("full"))
+        with broken if rank == 1 else nullcontext():
+            said.append(said_of(network(), batches(slice(share)), options))
+    return said
+
+
+def test_a_step_that_fails_in_one_process_ends_all_of_them(tmp_path: Path) -> None:
+    own = "MemoryError: full"
+    for rank, said in enumerate(on_ranks(2, tmp_path, broken_steps)):
+        expected = own if rank else "InputError: expected no error in any of 2 processes, found on"
+        assert [text.startswith(expected) for text in said] == [True] * len(STEPS), said
 
 
 def vanishing(whole: Batches) -> Iterator[Any]:

@@ -92,6 +92,25 @@ def test_held_out_samples_of_ones_own(checkpoints):
         rank_checkpoints(features, labels, **given | {"test_labels": labels[:5]})
 
 
+@pytest.mark.parametrize("scale", [2.0**460, 2.0**-460, 2.0**-700])
+def test_no_score_depends_on_the_scale_of_the_features(checkpoints, scale):
+    features, labels = checkpoints
+    samples = [(features["noise 3"] * size, labels) for size in (1.0, scale)]
+    plain, scaled = (ranked("it", rows, rows, pretraining=None).scores for rows in samples)
+    assert scaled == plain
+
+
+def test_features_beyond_squares_are_refused(checkpoints):
+    features, labels = checkpoints
+    with pytest.raises(InputError, match=r"at most 3e\+144 for a logistic probe of it, found one"):
+        rank_checkpoints({"it": 1e200 * features["noise 3"]}, labels)
+    for size in (1e-200, 1e200):
+        moments = ClassMoments(3, 6)
+        moments.update(size * features["noise 3"], labels)
+        with pytest.raises(InputError, match="between 3e-145 and 3e"):
+            rank_checkpoints({"it": features["noise 3"]}, labels, pretraining={"it": moments})
+
+
 def test_a_fifth_of_each_class_is_held_out():
     labels = torch.arange(40) % 4
     mask = hold_out(labels, seed=3)
@@ -199,6 +218,8 @@ def test_bad_input_is_refused(checkpoints):
     alone = torch.tensor([0, 0, 0, 1, 1, 2])  # after a fifth is held out, of 0 alone there are two
     with pytest.raises(InputError, match="two training samples or more of two classes of few"):
         rank_checkpoints({"few": features["noise 0"][:6]}, alone)
+    with pytest.raises(InputError, match="two samples or more of two classes of few, found 0 such"):
+        rank_checkpoints({"few": features["noise 0"][:6]}, torch.arange(6))
     wide = {"test_features": {"it": features["noise 0"][:, :3]}, "test_labels": labels}
     with pytest.raises(InputError, match="held-out features of dimension 6 of it"):
         rank_checkpoints({"it": features["noise 0"]}, labels, **wide)

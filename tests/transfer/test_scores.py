@@ -1,10 +1,12 @@
 """LogME and the H-score against slow restatements on the samples themselves."""
 
+import mpmath
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
+from ncscope.errors import InputError
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import vci
 from ncscope.stats.moments import ClassMoments
@@ -51,6 +53,83 @@ def test_log_me_does_not_see_rotation_and_scale(scale):
     turn = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64))[0]
     plain, turned = (log_me(statistics(f, labels)) for f in (features, scale * features @ turn))
     torch.testing.assert_close(turned, plain, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [2.0**440, 2.0**-440])
+def test_a_power_of_two_changes_no_digit_of_log_me(scale):
+    features, labels = blobs(60, 6, 3, seed=0)
+    features[:, 0] *= 1e9
+    plain, scaled = (log_me(statistics(rows, labels)) for rows in (features, scale * features))
+    assert torch.equal(plain, scaled)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+@pytest.mark.parametrize("score", [log_me, h_score])
+def test_what_squares_cannot_hold_is_said(score, scale):
+    features, labels = blobs(60, 6, 3, seed=0)
+    with pytest.raises(InputError, match=r"between 3e-145 and 3e\+144 in size, found class means"):
+        score(statistics(scale * features, labels))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e7, 1e12, 1e100])
+def test_log_me_sees_a_column_beside_noise_of_any_scale(scale):
+    """Against the same formula in 250 digits, by an inverse and a determinant."""
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 2
+    noise, blur = torch.randn(2, 60, generator=draws, dtype=torch.float64)
+    features = torch.stack([scale * noise, labels + 0.1 * blur], 1)
+    with mpmath.workdps(250):
+        rows = mpmath.matrix(features.tolist())
+        second = rows.T * rows
+        known = [
+            -best_profile(rows, second, [mpmath.mpf(int(y == c)) for y in labels]) / 2
+            for c in (0, 1)
+        ]
+    assert float(log_me(statistics(features, labels))) == pytest.approx(np.mean(known), abs=1e-7)
+
+
+def best_profile(rows, second, target):
+    """1 + log 2 pi + log s + log det(1 + F'F / ratio) / n at its least, in many digits."""
+    n, y = rows.rows, mpmath.matrix(target)
+    pulled = rows.T * y
+
+    def profile(log_ratio):
+        ratio = mpmath.exp(log_ratio)
+        ridge = second + ratio * mpmath.eye(2)
+        left = (y.T * y)[0] - (pulled.T * mpmath.lu_solve(ridge, pulled))[0]
+        loss = mpmath.log(left / n) + mpmath.log(mpmath.det(ridge / ratio)) / n
+        return float(1 + mpmath.log(2 * mpmath.pi) + loss)
+
+    centre = float(mpmath.log(mpmath.det(second)) - mpmath.log(second[0, 0]))
+    grid = [centre + step for step in np.arange(-20, 500 if second[0, 0] > 1e50 else 60, 1.0)]
+    start = min(grid, key=profile)
+    return minimize_scalar(profile, bounds=(start - 1, start + 1), options={"xatol": 1e-9}).fun
+
+
+def test_a_column_too_small_to_be_squared_counts_as_zero():
+    features, labels = blobs(60, 6, 3, seed=0)
+    found = []
+    for size in (1e-160, 0.0):
+        rows = features.clone()
+        rows[:, 0] *= size
+        found.append(log_me(statistics(rows, labels)))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("samples", [12, 200])
+def test_labels_that_are_a_linear_function_are_left_over_but_for_rounding(samples):
+    """One-hot features: every class's labels are one of them."""
+    labels = torch.arange(samples) % 4
+    found = float(log_me(statistics(torch.eye(4, dtype=torch.float64)[labels], labels)))
+    eps, share = torch.finfo(torch.float64).eps, 1 / 4
+
+    def profile(log_ratio):
+        ratio = np.exp(log_ratio)  # to the size of a class
+        left = share * (eps + ratio / (1 + ratio))
+        return np.log(left) + 4 / samples * np.log1p(1 / ratio)
+
+    least = minimize_scalar(profile, bounds=(-60, 0), options={"xatol": 1e-10}).fun
+    assert found == pytest.approx(-(1 + np.log(2 * np.pi) + least) / 2, abs=1e-6)
 
 
 def test_features_that_are_all_zero_say_nothing():

@@ -1,34 +1,43 @@
-"""Features saved in files: .npz, .safetensors, .pt and .npy. Nothing is ever unpickled."""
+"""Features saved in files: .npz, .safetensors, .pt and .npy. Nothing is ever unpickled.
 
-import warnings
+What a file says of its own size is compared with what it holds, and with the memory there is,
+before anything is read.
+"""
+
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors.torch import load_file
 
+from ncscope.api.array_sizes import LONGEST_HEADER, check_array
 from ncscope.errors import InputError
+from ncscope.memory import check_memory
 from ncscope.models.libraries import Weights, bare_weights
+from ncscope.tensor_files import check_stored, load_tensors
 
 ENTRIES = ("features", "labels", "weight", "bias")
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _PLAIN = "save plain arrays (pickled objects are never loaded)"
+_AGAIN = "save it again: the writing may have been cut off"
+_MOST_NAMED = 20
 
 
 def load_samples(path: str | Path) -> dict[str, Any]:
-    """The entries ``features``, ``labels`` and, if there, ``weight`` and ``bias`` of a file.
+    """Read the entries ``features``, ``labels`` and, if there, ``weight`` and ``bias`` of a file.
 
     Args:
         path: An .npz, .safetensors or .pt file (a mapping of names to tensors).
 
     Raises:
-        InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects,
-            or lacks features or labels.
+        InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
+            or fewer numbers than it says, does not fit into memory, or lacks features or labels.
     """
     path = Path(path)
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors, ".pt": _read_pt}
@@ -39,22 +48,24 @@ def load_samples(path: str | Path) -> dict[str, Any]:
     entries = readers[path.suffix](path)
     missing = [name for name in ENTRIES[:2] if name not in entries]
     if missing:
-        names = ", ".join(sorted(map(str, entries))) or "none"
         fix = "save the arrays under these names"
         expected = f"entries 'features' and 'labels' in {path.name}"
-        raise InputError(expected=expected, found=f"entries {names}", fix=fix)
-    return {name: entries[name] for name in ENTRIES if name in entries}
+        raise InputError(expected=expected, found=f"entries {_names(entries)}", fix=fix)
+    samples = {name: entries[name] for name in ENTRIES if name in entries}
+    if path.suffix == ".pt":
+        check_stored(path, samples)
+    return samples
 
 
 def load_weights(path: str | Path) -> Weights:
-    """A model's weights: see `bare_weights`.
+    """Read a model's weights: see `bare_weights`.
 
     Args:
         path: A .safetensors, .pt or .pth file.
 
     Raises:
-        InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects,
-            or is no model's state.
+        InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
+            or fewer numbers than it says, or is no model's state.
     """
     path = Path(path)
     readers = {".safetensors": _read_safetensors, ".pt": _read_pt, ".pth": _read_pt}
@@ -62,21 +73,25 @@ def load_weights(path: str | Path) -> Weights:
         expected, fix = "weights in a .safetensors, .pt or .pth file", "torch.save(its state_dict)"
         raise InputError(expected=expected, found=repr(path.name), fix=fix)
     _require_file(path)
-    return bare_weights(readers[path.suffix](path))
+    weights = bare_weights(readers[path.suffix](path))
+    if path.suffix != ".safetensors":
+        check_stored(path, weights)
+    return weights
 
 
 def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """An .npy file, memory-mapped.
+    """Map an .npy file into memory; it may be larger than that.
 
     Raises:
         InputError: If it is missing, empty, damaged, no .npy file, or holds pickled objects.
     """
     path = Path(path)
     _require_file(path)
-    with _reading(path):
+    with _reading(path), path.open("rb") as file:
         if _starts_with(path, _ZIP):
             fix = "rename it to end in .npz and pass it as FILE"
             raise InputError(expected=f"one array in {path.name}", found="an .npz file", fix=fix)
+        check_array(file.read(LONGEST_HEADER), path.stat().st_size)
         return np.lib.format.open_memmap(path, mode="r")
 
 
@@ -84,8 +99,7 @@ def _require_file(path: Path) -> None:
     if not path.is_file():
         raise InputError(expected="a file", found=f"nothing at {path}", fix="check the path")
     if path.stat().st_size == 0:
-        fix = "save it again: the writing may have been cut off"
-        raise InputError(expected=f"arrays in {path.name}", found="an empty file", fix=fix)
+        raise InputError(expected=f"arrays in {path.name}", found="an empty file", fix=_AGAIN)
 
 
 def _read_npz(path: Path) -> Mapping[str, Any]:
@@ -93,9 +107,30 @@ def _read_npz(path: Path) -> Mapping[str, Any]:
         if _starts_with(path, _NPY):
             fix = "pass .npy files with --features and --labels"
             raise InputError(expected=f"an archive in {path.name}", found="an .npy file", fix=fix)
-        with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-            wanted = {name: archive[name] for name in archive.files if name in ENTRIES}
-            return dict.fromkeys(archive.files) | wanted
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            names = [info.filename.removesuffix(".npy") for info in members]
+            wanted = {n: info for n, info in zip(names, members, strict=True) if n in ENTRIES}
+            twice = [name for name in wanted if names.count(name) > 1]
+            if twice:
+                expected, fix = f"{twice[0]} once in {path.name}", "save every array once"
+                raise InputError(expected=expected, found="several entries of it", fix=fix)
+            needed = sum(_size_in(archive, info) for info in wanted.values())
+            fix = "save arrays as .npy and pass --features and --labels, which are read in parts"
+            check_memory(needed, f"the arrays of {path.name}", fix)
+            arrays = {name: _array_in(archive, info) for name, info in wanted.items()}
+            return dict.fromkeys(names) | arrays
+
+
+def _size_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    """Return the bytes that an array of an archive takes, from its header alone."""
+    with archive.open(info) as stream:
+        return check_array(stream.read(LONGEST_HEADER), info.file_size)
+
+
+def _array_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
+    with archive.open(info) as stream:
+        return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _read_safetensors(path: Path) -> Mapping[str, Any]:
@@ -104,16 +139,25 @@ def _read_safetensors(path: Path) -> Mapping[str, Any]:
 
 
 def _read_pt(path: Path) -> Mapping[str, Any]:
-    with _reading(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of pickle protocols: the error says it
-        # torch's older format, which is no zip file, cannot be memory-mapped
-        mapped = zipfile.is_zipfile(path)
-        loaded = torch.load(path, weights_only=True, map_location="cpu", mmap=mapped)
+    with _reading(path):
+        loaded = load_tensors(path)
     if not isinstance(loaded, Mapping):
         fix = "torch.save({'features': ..., 'labels': ...}, path)"
         found = type(loaded).__name__
         raise InputError(expected=f"a mapping of tensors in {path.name}", found=found, fix=fix)
     return loaded
+
+
+def _names(entries: Collection[Any]) -> str:
+    """Return the names of a file's entries, cut where they are many, long or no text."""
+    short = Repr()
+    short.maxother = 60
+    shown = [
+        name[:60] if isinstance(name, str) else short.repr(name)
+        for name in islice(entries, _MOST_NAMED)
+    ]
+    more = len(entries) - len(shown)
+    return ", ".join(sorted(shown)) + (f" and {more:,} more" if more else "") or "none"
 
 
 def _starts_with(path: Path, magic: bytes) -> bool:
@@ -123,23 +167,25 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Whatever a parser raises is about the file: a damaged one can make it raise anything."""
+    """Re-raise what a parser raises as an InputError: a damaged file can make it raise anything."""
     try:
         yield
-    except (InputError, MemoryError):
+    except InputError:
         raise
     except Exception as error:
-        expected = f"plain arrays in {path.name}"
-        raise InputError(expected=expected, found=_reason(path, error), fix=_PLAIN) from error
+        found, fix = _reason(path, error)
+        raise InputError(expected=f"plain arrays in {path.name}", found=found, fix=fix) from error
 
 
-def _reason(path: Path, error: Exception) -> str:
-    """What is wrong with the file, as far as the parser's own words tell."""
+def _reason(path: Path, error: Exception) -> tuple[str, str]:
+    """Return what is wrong with the file, as far as the parser's own words tell, and the remedy."""
     words = " ".join(str(error).split())[:200]
     if isinstance(error, PermissionError):
-        return words
+        return words, "make it readable, or choose another file"
+    if isinstance(error, MemoryError):
+        return "more than fits into memory", "save fewer samples, or run where there is more"
     if path.suffix in (".pt", ".pth"):
-        return "other objects than tensors, or a damaged file"
+        return "other objects than tensors, or a damaged file", _PLAIN
     if words.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
-        return "pickled objects"
-    return f"a damaged file ({words or type(error).__name__})"
+        return "pickled objects", _PLAIN
+    return f"a damaged file ({words or type(error).__name__})", _AGAIN

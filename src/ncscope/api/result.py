@@ -96,6 +96,7 @@ class Report(Mapping[str, float]):
 
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
+            OSError: If the disk is full, for one; it names the file.
         """
         path = writable_file(path)
         if path.suffix == ".json":
@@ -134,7 +135,7 @@ class ModelReport(Report):
 
 
 def writable_file(path: str | Path) -> Path:
-    """Where a report is to be saved.
+    """Check where a report is to be saved.
 
     Args:
         path: As of `Report.save`.
@@ -146,8 +147,20 @@ def writable_file(path: str | Path) -> Path:
     if path.suffix not in REPORTS:
         expected = f"a file name ending in {', '.join(REPORTS)}"
         raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-    check_folder(path.parent)
+    check_file(path)
     return path
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path at which no file can be written.
+
+    Raises:
+        InputError: If a folder or a device is there, or the folder around it cannot be written in.
+    """
+    check_folder(path.parent)
+    if path.exists() and not path.is_file():
+        found = "a folder" if path.is_dir() else "a device"
+        raise InputError(expected=f"a file {path} to write", found=found, fix="choose another name")
 
 
 def check_folder(folder: Path) -> None:

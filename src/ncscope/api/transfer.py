@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from ncscope.api.files import load_samples
-from ncscope.api.result import REPORTS, check_folder
+from ncscope.api.result import REPORTS, check_file, check_folder
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
+from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor
 from ncscope.transfer.probes.probe import checked_measure
 from ncscope.transfer.ranking import about, ranked, split_samples
@@ -90,6 +91,7 @@ class TransferReport:
 
         Raises:
             InputError: If the path is neither, or cannot be written.
+            OSError: If the disk is full, for one; it names the file.
         """
         path = writable(path)
         if path.is_dir():
@@ -109,7 +111,7 @@ class TransferReport:
 
 
 def writable(path: str | Path) -> Path:
-    """Where a report is to go, made if it is a folder.
+    """Check where a report is to go, and make it if it is a folder.
 
     Args:
         path: As of `TransferReport.save`.
@@ -121,10 +123,12 @@ def writable(path: str | Path) -> Path:
     if path.suffix and not path.is_dir() and path.suffix not in REPORTS:
         expected = f"a folder, or a file name ending in {', '.join(REPORTS)}"
         raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-    folder = path.parent if path.suffix in REPORTS else path
-    if not path.suffix:
-        path.mkdir(parents=True, exist_ok=True)
-    check_folder(folder)
+    if path.suffix in REPORTS and not path.is_dir():
+        check_file(path)
+        return path
+    if not path.exists():
+        path.mkdir(parents=True)
+    check_folder(path)
     return path
 
 
@@ -157,7 +161,10 @@ def rank_files(
     for done, path in enumerate(paths):
         on_step(path, done, len(paths))
         with about(path):
-            train, test = split_samples(load_samples(path)["features"], labels[0], seed)
+            features = load_samples(path)["features"]
+            needed = 2 * 8 * math.prod(features.shape)  # all of them, and their two parts
+            check_memory(needed, "two copies in float64", "pass fewer samples")
+            train, test = split_samples(features, labels[0], seed)
             found.append(ranked(path, train, test, measure=accuracy, seed=seed))
     facts = {"samples": len(labels[0]), "seed": seed}
     return TransferReport(ranking_of(found, accuracy, seed), facts)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ncscope.cli.app import app
+from ncscope.cli.terminal import Terminal
 
 
 @app.command()
@@ -39,4 +39,4 @@ def doctor(
         table.add_row(Text(part, style="bold"))
         for row in rows:
             table.add_row(f"  {row.name}", Text(row.found), Text(row.fix, style="dim"))
-    Console().print(table)
+    Terminal().print(table)

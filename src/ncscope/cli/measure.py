@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand
 
 from ncscope.cli.app import app
@@ -17,7 +16,8 @@ from ncscope.cli.options import (
     Workers,
     refuse_given,
 )
-from ncscope.errors import InputError
+from ncscope.cli.terminal import Terminal
+from ncscope.errors import InputError, printable
 
 if TYPE_CHECKING:
     from ncscope.api.result import Report
@@ -225,9 +225,9 @@ def _print(report: "Report", save: Path | None, json: bool) -> None:
         return
     from ncscope.report.tables import probe_table
 
-    console = Console()
+    console = Terminal()
     console.print(probe_table(report.probe))
     for note in report.notes:
-        console.print(f"note: {note}", style="dim", highlight=False)
+        console.print(f"note: {printable(note)}", style="dim", highlight=False)
     if save is not None:
         console.print(f"Written: {save}", soft_wrap=True, highlight=False, markup=False)

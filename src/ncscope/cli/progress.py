@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -11,6 +10,9 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+
+from ncscope.cli.terminal import Terminal
+from ncscope.errors import printable
 
 
 @contextmanager
@@ -24,15 +26,15 @@ def row_bar(*, silent: bool = False) -> Iterator[Callable[[str, int, int], None]
         Function of a description, the number done and the total; call it after each measurement.
     """
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     hidden = silent or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("Starting", total=None)
         yield lambda part, done, total: progress.update(
-            task, description=part, completed=done, total=total
+            task, description=printable(part), completed=done, total=total
         )

@@ -1,5 +1,6 @@
 """Running a command line: what it says and the exit code when something goes wrong."""
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import typer
 
 from ncscope.cli.app import Interrupted, app
-from ncscope.errors import EXTRAS, InputError, missing_library
+from ncscope.errors import EXTRAS, InputError, missing_library, printable
 
 # Each module adds its commands to the app; the help lists them in this order.
 for _module in ("measure", "transfer", "doctor"):
@@ -52,7 +53,7 @@ def _run(words: list[str], debug: bool) -> int:
             return _fail(str(missing_library(library, _extra(library, error))), 2, debug)
         return _fail(_crash(error), 1, debug)
     except OSError as error:
-        return _fail(f"expected to read and write files, found {error}; check it", 2, debug)
+        return _fail(_refused(error), 2, debug)
     except Exception as error:  # the last resort of a command line: one line, not a page
         return _fail(_crash(error), 1, debug)
     return code if isinstance(code, int) else 0
@@ -66,12 +67,20 @@ def _extra(library: str, error: ModuleNotFoundError) -> str:
     return "lab" if in_laboratory and EXTRAS[library] == "models" else EXTRAS[library]
 
 
+def _refused(error: OSError) -> str:
+    """Say which file a disk or a folder refuses, where the error knows."""
+    if error.filename is None or error.strerror is None:
+        return f"expected to read and write files, found {error}; check it"
+    what = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+    return f"expected to read or write {what}, found {error.strerror}; mend that and try again"
+
+
 def _crash(error: Exception) -> str:
     return f"{type(error).__name__}: {error}; run again with --debug for the traceback"
 
 
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+        print(printable(traceback.format_exc(), keep="\n"), end="", file=sys.stderr)
+    print("error: " + printable(" ".join(message.split())), file=sys.stderr)
     return code

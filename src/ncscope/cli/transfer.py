@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand
 
 from ncscope.cli.app import app
@@ -19,7 +18,8 @@ from ncscope.cli.options import (
     refuse_given,
 )
 from ncscope.cli.progress import row_bar
-from ncscope.errors import InputError
+from ncscope.cli.terminal import Terminal
+from ncscope.errors import InputError, printable
 
 if TYPE_CHECKING:
     from ncscope.api.transfer import TransferReport
@@ -190,11 +190,11 @@ def _print(report: "TransferReport", target: Path | None, json: bool) -> None:
         return
     from ncscope.report.transfer import ranking_tables
 
-    console = Console()
+    console = Terminal()
     for table in ranking_tables(report.ranking):
         console.print(table)
     for note in report.ranking.notes:
-        console.print(note, highlight=False, markup=False)
+        console.print(printable(note), highlight=False, markup=False)
     from ncscope.api.transfer import IN_FOLDER
 
     if target is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ncscope.api.result import check_file
 from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.lab.catalogue import experiment, simulation
@@ -171,10 +172,12 @@ def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
         out: The page to write.
 
     Raises:
-        InputError: If there is no folder, or one that holds no run.
+        InputError: If there is no folder, or one that holds no run, or the page cannot be written.
     """
+    out = Path(out)
     if not folders:
         raise InputError(expected="the folder of a run", found="none", fix="pass at least one")
+    check_file(out)
     runs = [load_run(folder) for folder in folders]
     studies = list(dict.fromkeys(run.study.title for run in runs))
     title = studies[0] if len(studies) == 1 else "Runs side by side"
@@ -182,4 +185,4 @@ def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
     names = [""] if len(runs) == 1 else [str(folder) for folder in folders]
     facts = list(dict.fromkeys(run.study.source for run in runs))
     views = [run.view(name) for run, name in zip(runs, names, strict=True)]
-    return write_text(Path(out), study_page(title, lead, facts, views))
+    return write_text(out, study_page(title, lead, facts, views))

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError, missing_library
+from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
 
 Weights = Mapping[str, Tensor]
@@ -218,6 +221,7 @@ def _filled(
     own = _shapes(model.state_dict())
     outputs = None if wanted.num_classes is not None else _outputs(own, found, headless)
     if outputs is not None:
+        _check_outputs(wanted, own, outputs)
         model = made(outputs)
         own = _shapes(model.state_dict())
     for key in [*own, *found]:
@@ -257,6 +261,14 @@ def _outputs(own: Shapes, found: Shapes, headless: bool) -> int | None:
     return other.pop()[0] if len(other) == 1 else None
 
 
+def _check_outputs(wanted: Wanted, own: Shapes, outputs: int) -> None:
+    """Refuse outputs whose head does not fit into memory: a damaged file can have any number."""
+    each = sum(prod(shape[1:]) for shape in own.values() if shape[:1] == (_TRIED,))
+    head = f"a head of {wanted.name} with {outputs:,} outputs"
+    fix = "check the file, or name the model that was saved"
+    check_memory(each * outputs * torch.get_default_dtype().itemsize, head, fix)
+
+
 def _shapes(weights: Mapping[str, Tensor]) -> Shapes:
     return {key: tuple(value.shape) for key, value in weights.items()}
 
@@ -270,7 +282,7 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 
 
 def bare_weights(content: Mapping[str, Any]) -> Weights:
-    """The weights in a saved mapping: by names that a model of its own has.
+    """Return the weights in a saved mapping, by the names that a model of its own has.
 
     Of a checkpoint, what it holds under ``state_dict``, ``model_state_dict`` or ``model``; what
     ``torch.compile`` and ``DistributedDataParallel`` put before the names is taken away.
@@ -283,18 +295,29 @@ def bare_weights(content: Mapping[str, Any]) -> Weights:
         >>> list(bare_weights({"epoch": 3, "state_dict": {"module.fc.weight": torch.ones(2, 3)}}))
         ['fc.weight']
     """
-    for name in _NESTED:
-        if isinstance(content.get(name), Mapping):
-            return bare_weights(content[name])
-    other = [name for name, value in content.items() if not isinstance(value, Tensor)]
-    if other:
-        found, fix = f"something else under {other[0]!r}", "save model.state_dict()"
-        raise InputError(expected="weights by name", found=found, fix=fix)
+    content = _innermost(content)
+    for name, value in content.items():
+        if not (isinstance(name, str) and isinstance(value, Tensor)):
+            key = repr(name)[:80]
+            found = f"something else under {key}" if isinstance(name, str) else f"{key} as a name"
+            fix = "save model.state_dict()"
+            raise InputError(expected="weights by name", found=found, fix=fix)
     return {_bare(name): value for name, value in content.items()}
 
 
+def _innermost(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the mapping inside all wrappers; a file can nest them deeply, or in a circle."""
+    seen = {id(content)}
+    while nested := [content[name] for name in _NESTED if isinstance(content.get(name), Mapping)]:
+        content = nested[0]
+        if id(content) in seen:
+            found, fix = "a mapping that contains itself", "save model.state_dict()"
+            raise InputError(expected="weights by name", found=found, fix=fix)
+        seen.add(id(content))
+    return content
+
+
 def _bare(name: str) -> str:
-    for wrapper in _WRAPPERS:
-        if name.startswith(wrapper):
-            return _bare(name.removeprefix(wrapper))
+    while wrapper := next(filter(name.startswith, _WRAPPERS), ""):
+        name = name.removeprefix(wrapper)
     return name

@@ -71,13 +71,13 @@ class LayerGatherer:
         return stats
 
     def stored(self, name: str) -> Batches:
-        """One layer's stored features with their labels, to be iterated any number of times."""
+        """Return one layer's stored features and labels of every process, to iterate repeatedly."""
         assert self.store is not None
         own = _Stored(self.store, name)
         return batches_of_all_processes(own, self.device) if several_processes() else own
 
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
-        """The second look: each layer's decisions over the stored features."""
+        """Count each layer's decisions over the stored features of every process."""
         assert self.store is not None
         counts = {name: _no_decisions(decide) for name, decide in deciders.items()}
         with ending_together():
@@ -87,7 +87,7 @@ class LayerGatherer:
         return {name: own.over_all_processes(self.device) for name, own in counts.items()}
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
-        """Nearest-class-mean accuracy on the line from the first comparable layer to the last."""
+        """Compute the accuracy of nearest means on the line between the ends of `comparable`."""
         assert self.store is not None
         assert self.pair is not None
         first, last = self.comparable[0], self.comparable[-1]

@@ -332,7 +332,7 @@ def _measured(
     options: ProbeOptions,
     known: Mapping[str, ClassStatistics],
 ) -> Probed:
-    """Everything computed from what was gathered, by this process and by all others."""
+    """Compute everything from what this process and all others have gathered."""
     stats = gatherer.finish()
     decisions = _decisions(gatherer, plans, stats | dict(known))
     looked = _information(gatherer, plans[-1], stats)
@@ -377,7 +377,7 @@ def _sources(
 def _information(
     gatherer: LayerGatherer, last: Plan, stats: Mapping[str, ClassStatistics]
 ) -> dict[str, DatasetInformation]:
-    """The second look's entropies of the head's input against the head."""
+    """Compute the entropies of the head's input against the head."""
     if last.weight is None or not last.needs.information:
         return {}
     counts = gatherer.counts[last.name]

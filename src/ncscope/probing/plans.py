@@ -144,7 +144,7 @@ def share_head(plan: Plan, rank: int, receives: bool) -> None:
 
 
 def matrix_of(head: Head) -> dict[str, Any]:
-    """Weight and bias as the head has them: in float64 they would double with many classes."""
+    """Return the head's weight and bias in their own type: float64 would take twice the memory."""
     return {"weight": head.weight, "bias": head.bias}
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -9,9 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from ncscope.errors import printable
 from ncscope.probing.records import ProbeRecord, Snapshot
 from ncscope.report.labels import KEY_METRICS, by_group, label_of, value_of
 from ncscope.report.mathml import formula
+from ncscope.report.names import printable_probe
 from ncscope.report.numbers import typeset
 from ncscope.report.overview import (
     claims_of,
@@ -52,6 +55,7 @@ def run_page(
     if not snapshots or not all(snapshot.probe.layers for snapshot in snapshots):
         msg = "a run page needs at least one snapshot, and every snapshot at least one layer"
         raise ValueError(msg)
+    snapshots = [replace(each, probe=printable_probe(each.probe)) for each in snapshots]
     payload = run_payload(snapshots)
     unit = time_unit(snapshots)
     last = {name: own[-1] for name, own in by_split(snapshots).items()}
@@ -90,6 +94,7 @@ def probe_page(title: str, probe: ProbeRecord) -> str:
     if not probe.layers:
         msg = "a page needs a measurement of at least one layer, this record has none"
         raise ValueError(msg)
+    probe = printable_probe(probe)
     last = probe.layers[-1]
     found = ((label_of(key), value_of(last.metrics, key)) for key in KEY_METRICS)
     return _render(
@@ -123,6 +128,7 @@ def rendered(template: str, **context: Any) -> str:
         loader=PackageLoader("ncscope", "report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -131,9 +137,15 @@ def rendered(template: str, **context: Any) -> str:
     return environment.get_template(template).render(style=_asset("style.css"), **context)
 
 
+def _printable(value: Any) -> Any:
+    """Return what a template puts out with its text printable; markup is our own, and stays."""
+    plain = isinstance(value, str) and not isinstance(value, Markup)
+    return printable(value, keep="\n") if plain else value
+
+
 def _breakable(name: str) -> Markup:
     """A layer's name that may break after a dot or an underscore."""
-    pieces = re.split(r"(?<=[._/])", name)
+    pieces = re.split(r"(?<=[._/])", printable(name))
     return Markup("<wbr>").join(pieces)
 
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from ncscope.probing.records import LayerRecord, ProbeRecord
 from ncscope.report.labels import Label, label_of, value_of
 from ncscope.report.layer_order import geodesic_curves, positions, values_by_layer
+from ncscope.report.names import figure_text
 from ncscope.report.numbers import plain
 from ncscope.report.spectra import CURVES, drawable
 
@@ -85,7 +86,7 @@ def pfc_panel(
 def _name_layers(axes: Axes, names: Sequence[str]) -> None:
     every = max(1, math.ceil(len(names) / 10))
     shown = [place for place in range(len(names)) if (len(names) - 1 - place) % every == 0]
-    axes.set_xticks(shown, [names[place] for place in shown], rotation=40, ha="right")
+    axes.set_xticks(shown, [figure_text(names[place]) for place in shown], rotation=40, ha="right")
     axes.set_xlabel("layer")
 
 

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
+
+from ncscope.errors import printable
+
+_NAME_WIDTH = 40
+"""Columns of the terminal within which a line's name is not broken."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,10 @@ def summary_table(summary: Summary) -> Table:
         caption=summary.caption,
         caption_justify="left",
     )
-    table.add_column("", no_wrap=True)
+    widest = min(_NAME_WIDTH, max(map(len, summary.lines), default=0))
+    table.add_column("", min_width=widest, overflow="fold")
     for column in summary.columns:
         table.add_column(column, justify="right", vertical="bottom")
     for name, cells in summary.lines.items():
-        table.add_row(name, *cells)
+        table.add_row(Text(printable(name)), *map(Text, cells))
     return table

@@ -6,8 +6,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ncscope.errors import printable
 from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
 from ncscope.report.labels import by_group, distinct_labels, label_of, value_of
+from ncscope.report.names import printable_probe
 from ncscope.report.numbers import plain
 from ncscope.report.timeline import by_split, moment, time_unit
 
@@ -32,6 +34,7 @@ def probe_table(probe: ProbeRecord) -> Table:
     Returns:
         A table that an 80-column terminal can show.
     """
+    probe = printable_probe(probe)
     if len(probe.layers) == 1:
         return _metric_table(probe.layers[0])
     keys = _measured(probe.layers)
@@ -68,7 +71,7 @@ def run_table(snapshots: Sequence[Snapshot]) -> Table:
     for record in last.probe.layers:
         cells = _cells(record.metrics, keys)
         cells += [_cell(tested[name].get(record.layer, {}), "ncc_accuracy") for name in beside]
-        table.add_row(Text(record.layer), *cells)
+        table.add_row(Text(printable(record.layer)), *cells)
     return table
 
 

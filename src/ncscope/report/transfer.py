@@ -16,7 +16,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ncscope.errors import printable
 from ncscope.report import panels
+from ncscope.report.names import figure_text
 from ncscope.report.numbers import plain
 from ncscope.report.page import rendered
 from ncscope.report.summary import Summary
@@ -27,6 +29,7 @@ _COLUMNS = 4
 _MOST_NAMED = 12  # more names than this would cover the points
 _MOST_APART = 6  # more columns than this need the space between them
 _DIGITS = 3
+_LINE = 150  # characters that fit under four panels
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
@@ -203,7 +206,7 @@ def _table(summary: Summary) -> Table:
     for column in summary.columns:
         table.add_column(_narrow(column), justify="right", no_wrap=True)
     for name, cells in summary.lines.items():
-        table.add_row(Text(name), *(cells if beside else map(_narrow, cells)))
+        table.add_row(Text(printable(name)), *(cells if beside else map(_narrow, cells)))
     return table
 
 
@@ -212,10 +215,13 @@ def _below(ranking: Ranking, numbered: bool) -> list[str]:
     lines = []
     if numbered:
         # lines are broken between the checkpoints only
-        names = [f"{at}: {each.name}" for at, each in enumerate(ranking.checkpoints, start=1)]
+        names = [
+            f"{at}: {figure_text(each.name, _LINE)}"
+            for at, each in enumerate(ranking.checkpoints, start=1)
+        ]
         whole = f" {2 * _UNBROKEN}".join(name.replace(" ", _UNBROKEN) for name in names)
-        lines = textwrap.wrap(whole, 150, break_long_words=False, break_on_hyphens=False)
-    return [*lines, *ranking.notes[:1]]
+        lines = textwrap.wrap(whole, _LINE, break_long_words=False, break_on_hyphens=False)
+    return [*lines, *(figure_text(note, len(note)) for note in ranking.notes[:1])]
 
 
 def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:

@@ -13,6 +13,7 @@ from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quotient, vci
 from ncscope.stats.moments import ALL_STATISTICS, ClassMoments
 from ncscope.stats.statistics import ClassStatistics, finish
+from ncscope.transfer.graded import power_of_two
 from ncscope.transfer.inputs import Labelled, checked_labelled
 from ncscope.transfer.probes.probe import MEASURES, Measure, checked_measure
 from ncscope.transfer.probes.selection import choose_probe
@@ -24,7 +25,7 @@ from ncscope.transfer.records import (
     Ranking,
     ranking_of,
 )
-from ncscope.transfer.scores import h_score, log_me
+from ncscope.transfer.scores import check_scale, h_score, log_me
 
 
 def rank_checkpoints(
@@ -144,11 +145,15 @@ def ranked(
 
 
 def transfer_scores(stats: ClassStatistics) -> dict[str, float]:
-    """Every score of `SCORES`, from one decomposition.
+    """Compute every score of `SCORES`, from one decomposition.
 
     Args:
-        stats: With scatter and directions, under the empirical prior.
+        stats: Statistics with scatter and directions, under the empirical prior.
+
+    Raises:
+        InputError: If the squares of the features leave the range of float64.
     """
+    check_scale(stats)
     found = discriminants(stats)
     values = {
         "vci": vci(stats, found),
@@ -196,6 +201,7 @@ def split_samples(features: Any, labels: Any, seed: int) -> tuple[_Samples, _Sam
         InputError: If they do not fit each other.
     """
     rows, known = checked_labelled(features, labels)[:2]
+    _check_shared(known, "samples", "some are held out to judge the probe by")
     held_out = hold_out(known, seed)
     return (rows[~held_out], known[~held_out]), (rows[held_out], known[held_out])
 
@@ -203,7 +209,7 @@ def split_samples(features: Any, labels: Any, seed: int) -> tuple[_Samples, _Sam
 def _validated(train: Labelled, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Features and labels to fit to, and those to choose by."""
     features, labels = train[:2]
-    _check_shared(labels)
+    _check_shared(labels, "training samples", "some choose the strength of the probe")
     chosen_on = hold_out(labels, seed)
     return features[~chosen_on], labels[~chosen_on], features[chosen_on], labels[chosen_on]
 
@@ -225,7 +231,9 @@ def _moments(given: _Samples | ClassMoments) -> ClassMoments:
         return given
     features, _, classes, places = checked_labelled(*given)
     moments = ClassMoments(len(classes), features.shape[1], device=features.device)
-    moments.update(features, places)
+    # No score depends on the scale of the features, but their squares have to be numbers.
+    largest = torch.linalg.vector_norm(features, ord=torch.inf)
+    moments.update(features * power_of_two(largest), places)
     return moments
 
 
@@ -255,12 +263,12 @@ def _check_dim(what: str, dim: int, known: int) -> None:
         raise InputError(expected=expected, found=f"dimension {dim}", fix=fix)
 
 
-def _check_shared(labels: Int[Tensor, " n"]) -> None:
-    """Two classes at least that the probe can be fitted to and its strength be chosen on."""
+def _check_shared(labels: Int[Tensor, " n"], what: str, use: str) -> None:
+    """Refuse labels of which fewer than two classes can be split."""
     several = int((labels.unique(return_counts=True)[1] > 1).sum())
     if several < 2:
         raise InputError(
-            expected="two training samples or more of two classes",
+            expected=f"two {what} or more of two classes",
             found=f"{several} such class{'es' * (several != 1)} in {len(labels)} samples",
-            fix="pass more samples: some choose the strength of the probe",
+            fix=f"pass more samples: {use}",
         )

@@ -6,14 +6,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.symmetric import symmetric_eigen
+from ncscope.errors import InputError
 from ncscope.metrics.discriminants import Discriminants, discriminants, full_rank
 from ncscope.metrics.variability import vci
 from ncscope.stats.statistics import ClassStatistics
+from ncscope.transfer.graded import graded_eigen, power_of_two
 
 _GRID = 0.5  # of the logarithm of a ratio of precisions
 _GOLDEN = (5**0.5 - 1) / 2
 _SECTIONS = 40
+_SMALLEST = 2.0**-480
 
 
 def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float[Tensor, ""]:
@@ -25,9 +27,13 @@ def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float
     Invariant under every invertible linear map and shift.
 
     Args:
-        stats: Of the downstream samples, with the pooled scatter.
-        found: Their `discriminants`, where they are known.
+        stats: Statistics of the downstream samples, with the pooled scatter.
+        found: `discriminants` of the statistics, if they are known.
+
+    Raises:
+        InputError: If the squares of the features leave the range of float64.
     """
+    check_scale(stats)
     known = discriminants(stats) if found is None else found
     return (1 - vci(stats, known)) * full_rank(stats)
 
@@ -44,22 +50,46 @@ def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
     $s(\rho)=\frac1n(\lVert y\rVert^2-\sum_j\frac{\sigma_j}{\rho+\sigma_j}\langle u_j,y\rangle^2)$.
     Source: You, Liu, Wang, Long 2021, section 4, whose fixed point in $\alpha$ and $\beta$ is a
     stationary point of the same; it may approach no such point where $n\le d$, and the maximum is
-    still finite. The larger, the better. Invariant under rotation and uniform scaling, not
-    under a shift: there is no intercept.
+    still finite. Labels that are exactly a linear function of fewer than n features have no
+    maximum: there the part of $\lVert y\rVert^2$ that the features leave over counts as
+    $\epsilon\lVert y\rVert^2$, the rounding of float64. The larger, the better. Invariant under
+    rotation and uniform scaling, not under a shift: there is no intercept.
 
     Args:
-        stats: Of the downstream samples, under the empirical prior, with the pooled scatter.
+        stats: Statistics of the downstream samples, under the empirical prior, with the pooled
+            scatter.
 
-    Cost: one eigen-decomposition, $9d^3$ operations; the features are not looked at again.
+    Raises:
+        InputError: If the squares of the features leave the range of float64.
+
+    Cost: one eigen-decomposition, $9d^3$ operations, three to five times as much for features of
+    scales far apart or linearly dependent; the features are not read again.
     """
     assert stats.within is not None
-    counts = stats.counts.to(stats.means)
+    check_scale(stats)
+    scale = power_of_two(stats.means.abs().max())
+    means, counts = stats.means * scale, stats.counts.to(stats.means)
     n = counts.sum()
-    second = n * stats.within + stats.means.mT @ (counts[:, None] * stats.means)
-    axes = symmetric_eigen(second, limit=min(int(n), stats.dim))
-    along = counts[:, None] * (stats.means @ axes.vectors)
+    second = n * (scale**2 * stats.within) + means.mT @ (counts[:, None] * means)
+    axes = graded_eigen(second, limit=min(int(n), stats.dim))
+    along = counts[:, None] * (means @ axes.vectors)
     profile = _Profile(axes.values, along.square() / axes.values, counts, n)
     return -(1 + math.log(2 * math.pi) + profile.least()).mean() / 2
+
+
+def check_scale(stats: ClassStatistics) -> None:
+    """Refuse statistics whose squares left the range of float64.
+
+    Raises:
+        InputError: If features were larger than about 1e144 or smaller than about 1e-144.
+    """
+    largest, trace = float(stats.means.abs().max()), float(stats.within_trace)
+    if not math.isfinite(trace) or largest > 1 / _SMALLEST or 0 < largest < _SMALLEST:
+        raise InputError(
+            expected=f"features between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e} in size",
+            found=f"class means up to {largest:.3g} and a variance of {trace:.3g}",
+            fix="divide all features by their largest before moments are gathered",
+        )
 
 
 class _Profile:
@@ -78,17 +108,18 @@ class _Profile:
         self.unseen = torch.maximum(whole - seen.sum(1), rounding)
 
     def at(self, log_ratio: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
-        """The profile of each class at a ratio of its own."""
+        """Return the profile of each class at a ratio of its own."""
         ratio = log_ratio.exp()[:, None]
         left = self.unseen + (self.seen * (ratio / (ratio + self.values))).sum(1)
         return torch.log(left / self.n) + torch.log1p(self.values / ratio).sum(1) / self.n
 
     def least(self) -> Float[Tensor, " k"]:
-        """The least value, from a grid of ratios and golden sections around its best."""
+        """Return the least value, from a grid of ratios and golden sections around its best."""
         if not len(self.values):  # features that are all 0: the same at every ratio
             return torch.log(self.unseen / self.n)
         eps = torch.finfo(self.values.dtype).eps
-        ends = math.log(eps * float(self.values[-1])), -math.log(eps)
+        # With no more unseen than rounding the least is at about r / n of its share.
+        ends = math.log(eps * float(self.values[-1] / self.n)) - _GRID, -math.log(eps)
         grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(self.values)
         best = torch.stack([self.at(place.expand(len(self.seen))) for place in grid]).argmin(0)
         low, high = grid[best] - _GRID, grid[best] + _GRID

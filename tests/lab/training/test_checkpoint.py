@@ -1,6 +1,7 @@
 """Checkpoints are whole, hold nothing that must be unpickled, and refuse what they cannot read."""
 
 import pickle
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,6 +56,18 @@ def test_a_file_that_holds_something_else_is_refused(other, tmp_path):
     torch.save(other, tmp_path / "checkpoint.pt")
     with pytest.raises(InputError, match=r"that ncscope wrote, found .*checkpoint.pt: .*; remove"):
         Checkpoints(tmp_path / "checkpoint.pt").load()
+
+
+def test_a_compressed_file_that_could_fill_the_memory_is_refused(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "checkpoint.pt")
+    checkpoints.save({"w": torch.zeros(10**5)})
+    packed = tmp_path / "packed.pt"
+    with zipfile.ZipFile(checkpoints.path) as old, zipfile.ZipFile(packed, "w", 8) as new:
+        for record in old.infolist():
+            new.writestr(record.filename, old.read(record))
+    assert packed.stat().st_size < 10**4
+    with pytest.raises(InputError, match="expected a checkpoint that ncscope wrote, found"):
+        Checkpoints(packed).load()
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):

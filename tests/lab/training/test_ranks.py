@@ -136,11 +136,27 @@ def test_a_checkpoint_that_one_machine_does_not_see_stops_all(tmp_path: Path) ->
         list(bench_rows(prepared(SETTINGS, work), work))
 
     start = prepared(SETTINGS, Work()).learner
+    owner = {"run": "", "part": f"{tmp_path.name}/machine-1"}
     Checkpoints(tmp_path / "machine-1" / "checkpoint.pt").save(
-        {"learner": start.state(), "rows": []}
+        {**owner, "learner": start.state(), "rows": []}
     )
     for (said,) in said_by_both(tmp_path, act):
         assert said.startswith("expected the same checkpoint on every machine")
+
+
+@pytest.mark.parametrize("content", [b"", b"damaged"])
+def test_a_checkpoint_that_is_damaged_on_one_machine_stops_all(
+    content: bytes, tmp_path: Path
+) -> None:
+    def act(rank: int) -> None:
+        work = Work(place=tmp_path / f"machine-{rank}", devices=2)
+        list(bench_rows(prepared(SETTINGS, work), work))
+
+    (tmp_path / "machine-1").mkdir()
+    (tmp_path / "machine-1" / "checkpoint.pt").write_bytes(content)
+    (first,), (second,) = said_by_both(tmp_path, act)
+    assert first.startswith("expected the same checkpoint on every machine")
+    assert second.startswith("expected a checkpoint that ncscope wrote, found ")
 
 
 @pytest.mark.parametrize(("device", "processes"), [("cuda", 1), ("cpu", 2)])

@@ -54,6 +54,23 @@ def test_without_penalty_its_error_is_the_linear_probe_loss(dim):
     torch.testing.assert_close((weights * error).sum() / 2, known, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e7, 1e12, 1e100])
+@pytest.mark.parametrize("strength", [0.0, 1e-3])
+def test_a_column_that_tells_is_seen_beside_noise_of_any_scale(scale, strength):
+    draws = torch.Generator().manual_seed(0)
+    labels = torch.arange(120) % 2
+    noise, blur = torch.randn(2, 120, generator=draws, dtype=torch.float64)
+    signal = labels + 0.1 * blur
+    moments = ClassMoments(2, 2)
+    moments.update(torch.stack([scale * noise, signal], 1), labels)
+    probe = ridge_probe(finish(moments), strength)
+    # Of large noise the penalty sees nothing: a regression on the signal less its share of noise.
+    noise, left = noise - noise.mean(), signal - signal.mean()
+    left = left - noise * (noise @ left) / (noise @ noise)
+    slope = (left @ labels.double()) / (left @ left + 120 * strength)
+    torch.testing.assert_close(probe.weight[1, 1], slope, rtol=1e-9, atol=0)
+
+
 def test_bad_input_is_refused():
     stats = weighted(3, "empirical")[3]
     with pytest.raises(InputError, match="at least 0"):

@@ -73,6 +73,19 @@ def test_the_best_is_chosen_and_refitted_on_both_parts():
     np.testing.assert_allclose(chosen.probe.weight.numpy(), known.coef_, rtol=1e-3, atol=1e-5)
 
 
+def test_of_strengths_of_one_accuracy_the_least_cross_entropy_decides():
+    """Far apart classes: all is right at every strength, and surest at the weakest."""
+    features, labels = blobs(60, 4, 2, seed=0)
+    features = features + 20 * torch.eye(4)[labels]
+    parts = features[:40], labels[:40], features[40:], labels[40:]
+    chosen = choose_probe(*parts, strengths=[1.0, 1e-4, 1e2])
+    assert set(chosen.validation.values()) == {1.0}
+    assert chosen.strength == 1e-4
+    # one that is wrong all the same is surest of it at the weakest
+    wrong = torch.cat([labels[40:59], 1 - labels[59:]])
+    assert choose_probe(*parts[:3], wrong, strengths=[1.0, 1e-4, 1e2]).strength == 1e2
+
+
 def test_the_accuracy_asked_for_decides():
     """Where one class is rare, what is best for all samples is not best for it."""
     draws = torch.Generator().manual_seed(0)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,6 +15,7 @@ from rich.progress import (
 )
 
 from ncscope.cli.app import app
+from ncscope.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from ncscope.lab.training.loop import EpochEnd
@@ -38,7 +38,7 @@ def demo(
     from ncscope.report.tables import run_table
 
     config = configured(seed=seed, epochs=epochs)
-    console = Console()
+    console = Terminal()
     with _epoch_bar(config.epochs) as advance:
         run = run_demo(out, config, advance)
     console.print(run_table(run.snapshots))
@@ -50,13 +50,13 @@ def demo(
 def _epoch_bar(epochs: int) -> Iterator[Callable[["EpochEnd"], None]]:
     """Show a bar of epochs while the block runs; yield the function to call after each."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("loss {task.fields[loss]:.4f}"),
         TimeRemainingColumn(),
     )
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("Training and measuring", total=epochs, loss=float("nan"))
         yield lambda end: progress.update(task, completed=end.epoch, loss=end.loss)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from ncscope.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from ncscope.lab.runs.running import StudyRun
@@ -18,7 +18,7 @@ def show(run: "StudyRun") -> None:
     from ncscope.lab.report.rows import rows_table
     from ncscope.report.summary import summary_table
 
-    console = Console()
+    console = Terminal()
     console.print(rows_table(run.rows, run.study.columns))
     for summary in run.tables():
         console.print(summary_table(summary))

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
 from ncscope.cli.app import app
 from ncscope.cli.progress import row_bar
+from ncscope.cli.terminal import Terminal
 from ncscope.lab.cli.options import (
     Assignments,
     Experiment,
@@ -77,7 +77,7 @@ def report(
     from ncscope.lab.studies import report_runs
 
     page = report_runs(runs, out)
-    Console().print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
+    Terminal().print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
 
 
 def _experiment(
@@ -114,4 +114,4 @@ def list_experiments() -> None:
     from ncscope.lab.report.rows import recipes_table
 
     recipes = [(name, shows, experiment(name).cost) for name, shows in EXPERIMENTS.items()]
-    Console().print(recipes_table(recipes))
+    Terminal().print(recipes_table(recipes))

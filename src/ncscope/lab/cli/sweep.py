@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,7 +16,8 @@ from rich.progress import (
 )
 
 from ncscope.cli.app import app
-from ncscope.errors import InputError
+from ncscope.cli.terminal import Terminal
+from ncscope.errors import InputError, printable
 from ncscope.lab.cli.options import (
     Assignments,
     Experiment,
@@ -92,10 +92,15 @@ def sweep(
         )
     from ncscope.lab.report.sweep import printed_sweep
 
-    console = Console()
+    console = Terminal()
     console.print(printed_sweep(found.table))
     for name, failure in found.failures.items():
-        console.print(f"{name} failed: {failure}", style="red", markup=False, soft_wrap=True)
+        console.print(
+            f"{printable(name)} failed: {printable(failure)}",
+            style="red",
+            markup=False,
+            soft_wrap=True,
+        )
     console.print(f"Report: {found.page.resolve().as_uri()}", soft_wrap=True)
     if found.failures:
         raise typer.Exit(1)
@@ -150,13 +155,13 @@ def _entries(file: Path | None) -> list[dict[str, Any]]:
 def _sweep_bars() -> Iterator["OnChange"]:
     """Show a bar of the runs, and one of each run at work."""
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[part]}"),
+        TextColumn("{task.fields[part]}", markup=False),
         TimeElapsedColumn(),
     )
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         runs = progress.add_task("Runs", total=None, part="")
@@ -172,8 +177,8 @@ def _sweep_bars() -> Iterator["OnChange"]:
                 if at.state != "running" or (name not in bars and len(bars) >= _MOST_SHOWN):
                     continue
                 if name not in bars:
-                    bars[name] = progress.add_task(f"  {name}", total=None, part="")
+                    bars[name] = progress.add_task(f"  {printable(name)}", total=None, part="")
                 total = at.total or None
-                progress.update(bars[name], completed=at.done, total=total, part=at.part)
+                progress.update(bars[name], completed=at.done, total=total, part=printable(at.part))
 
         yield on_change

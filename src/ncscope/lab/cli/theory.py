@@ -4,9 +4,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from ncscope.cli.app import app
+from ncscope.cli.terminal import Terminal
 
 
 @app.command()
@@ -29,12 +29,12 @@ def theory(
     from ncscope.lab.report.theory import theory_table
     from ncscope.lab.theory.check import check_theory, theory_json
 
-    with Console(stderr=True).status("Checking the theory"):
+    with Terminal(stderr=True).status("Checking the theory"):
         results = check_theory(seed, only)
     if json:
         print(theory_json(results))
         print(f"seed {results[0].seed}", file=sys.stderr)
     else:
-        Console().print(theory_table(results, results[0].seed))
+        Terminal().print(theory_table(results, results[0].seed))
     if any(result.verdict == "fails" for result in results):
         raise typer.Exit(1)

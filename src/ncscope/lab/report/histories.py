@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from ncscope.probing.records import Row
 from ncscope.report import panels
 from ncscope.report.labels import label_of
+from ncscope.report.names import figure_text
 
 
 def epochs_panel(
@@ -37,7 +38,15 @@ def epochs_panel(
         epochs = [int(row["epoch"]) for row in path if key in row]
         colour = colours[place % len(colours)]
         style = styles.get(name, "-")
-        axes.plot(epochs, values, "o", linestyle=style, color=colour, markersize=2.6, label=name)
+        axes.plot(
+            epochs,
+            values,
+            "o",
+            linestyle=style,
+            color=colour,
+            markersize=2.6,
+            label=figure_text(name),
+        )
         drawn += values
     if zero_error is not None:
         axes.axvline(zero_error, color=panels.SECOND, linewidth=0.9, linestyle=panels.DASHED)

@@ -7,6 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ncscope.errors import printable
 from ncscope.probing.records import Row
 from ncscope.report.numbers import plain
 
@@ -67,9 +68,11 @@ def rows_table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
         table.add_column(key.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom")
     for part, layers in last_rows(rows).items():
         table.add_section()
-        table.add_row(Text(part, style="bold"))
+        table.add_row(Text(printable(part), style="bold"))
         for row in layers:
-            table.add_row(Text(f"  {place_of(row)}"), *(shown(row, key) for key in columns))
+            table.add_row(
+                Text(f"  {printable(place_of(row))}"), *(Text(shown(row, key)) for key in columns)
+            )
     return table
 
 

@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ncscope.errors import printable
 from ncscope.lab.report.rows import last_rows, shown
 from ncscope.probing.records import Row
 
@@ -131,15 +132,15 @@ def printed_sweep(sweep: SweepTable) -> Table:
             column.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom"
         )
     for line in sweep.lines:
-        table.add_row(_printed_name(line), *line.cells)
+        table.add_row(_printed_name(line), *map(Text, line.cells))
     return table
 
 
 def _printed_name(line: Line) -> Text:
     if line.held is None:
-        return Text(f"  {line.name}")
+        return Text(f"  {printable(line.name)}")
     # A space after the comma, for the name to be broken at.
-    name = Text(line.name.replace(",", ", "), style="bold")
+    name = Text(printable(line.name).replace(",", ", "), style="bold")
     said = line.held if line.held == FAILED else f"{line.held} held"
     return name.append(f"\n{said}", style="not bold dim")
 

@@ -12,6 +12,7 @@ import torch
 from ncscope.errors import InputError
 from ncscope.files import write_bytes
 from ncscope.lab.runs.disk import writing
+from ncscope.tensor_files import load_tensors
 
 
 class Checkpoints:
@@ -51,10 +52,11 @@ class Checkpoints:
         if not self.path.exists():
             return None
         try:
-            # torch checks no checksums: it would read numbers that the disk has changed.
+            # The sizes first, so that a bomb is refused before it is unpacked; then the checksums,
+            # which torch does not check: it would read numbers that the disk has changed.
+            state = load_tensors(self.path, mapped=False)
             with ZipFile(self.path) as archive:
                 changed = archive.testzip()
-            state = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise self.refused(reason=type(error).__name__) from error
         if changed is not None:

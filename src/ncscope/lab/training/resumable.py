@@ -80,13 +80,21 @@ class _Keeper:
             self.owner = {"run": work.run, "part": part}
 
     def restored(self) -> list[Row] | None:
-        """Restore the learner from the last checkpoint and return its rows; None without one."""
+        """Restore the learner from the last checkpoint and return its rows; None without one.
+
+        Raises:
+            InputError: On all processes, if the checkpoint cannot be used on one of them.
+        """
         if self.checkpoints is None:
             return None
-        state = self.checkpoints.load()
-        if state is not None:
-            self._restore(state)
-        self._agree(-1 if state is None else self.learner.step)
+        state, failure = None, None
+        try:
+            state = self.checkpoints.load()
+            if state is not None:
+                self._restore(state)
+        except InputError as error:
+            failure = error
+        self._agree(-1 if state is None else self.learner.step, failure)
         rows = None if state is None else list(state["rows"])
         self._by_first(partial(self._make_ready, self.checkpoints, rows or []))
         return rows
@@ -140,15 +148,15 @@ class _Keeper:
         if not self.first:
             self.learner.loss, self.learner.samples = 0.0, 0  # the first has them, for all
 
-    def _agree(self, place: int) -> None:
-        """Go on only if all processes stand at the same place.
+    def _agree(self, step: int, failure: InputError | None) -> None:
+        """Go on only if all processes stand at the same step, and none has failed.
 
         Raises:
-            InputError: On all of them.
+            InputError: On all of them; where one has failed, on that one its failure.
         """
-        apart = place != self._of_first(place)
+        apart = step != self._of_first(step) or failure is not None
         if sum_across_processes(torch.tensor(int(apart), device=self.device)):
-            raise InputError(
+            raise failure or InputError(
                 expected="the same checkpoint on every machine",
                 found="another, or none, on some of them",
                 fix="pass an --out that all of them see",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -15,10 +15,21 @@ _MOST_ITERATIONS, _MOST_TRIALS = 10_000, 60
 _KEPT = 0.25  # the share of the fall that a step promises that it has to keep
 _PARALLEL = 1e-9  # added to the cosine of a move with itself, for moves that are all but parallel
 _ROUNDING = 1e-9  # relative, of the objective: a sum over the samples
+_MOST_GROWTH = 1e6  # of the margins' rounding
 
 
-Move: TypeAlias = tuple[Float[Tensor, "k q"], Float[Tensor, "k n"]]
-"""Of the weights, and of the margins."""
+class Move(NamedTuple):
+    """A change of the weights, and what it does to every sample.
+
+    Attributes:
+        weights: Change of the weights.
+        margins: Change of the margins.
+        growth: Rounding of these margins, as a multiple of that of margins computed from weights.
+    """
+
+    weights: Float[Tensor, "k q"]
+    margins: Float[Tensor, "k n"]
+    growth: float
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,7 @@ class Point:
         loss: $\sum_i\log\sum_ke^{z_{ik}-z_{iy_i}}$.
         residuals: The classes' probabilities, less 1 for the sample's own.
         slope: The gradient of the loss.
+        growth: Rounding of the margins, as a multiple of that of margins computed from weights.
     """
 
     weights: Float[Tensor, "k q"]
@@ -38,6 +50,7 @@ class Point:
     loss: Float[Tensor, ""]
     residuals: Float[Tensor, "k n"]
     slope: Float[Tensor, "k q"]
+    growth: float
 
 
 class Descent:
@@ -69,7 +82,6 @@ class Descent:
         self.passes = 0.0
         self._own = labels[None]
         self._penalised = penalised
-        self._rounding = torch.finfo(columns.dtype).eps * columns.shape[1]
         self._squares = columns.square().sum(1)
         self._secants = Secants(penalised.repeat(num_classes))
 
@@ -79,7 +91,7 @@ class Descent:
         bias = torch.bincount(self._own[0]).to(weights).log()
         weights[:, -1] = bias - bias.mean()
         margins = self._margins(weights)
-        return self._point(weights, margins, *_loss(margins))
+        return self._point(weights, margins, *_loss(margins, self._own), growth=1.0)
 
     def objective(self, point: Point, strength: float) -> float:
         """The loss and its penalty."""
@@ -93,7 +105,6 @@ class Descent:
         How far it is above is estimated by $-\frac12\langle g,D\rangle$, of the gradient and the
         direction: the decrement of a Newton step, as far as BFGS knows the Hessian. It falls
         short of the truth up to fortyfold where the penalty is weak and classes are separable.
-        Below the rounding of the loss, $n\epsilon$, nothing is sought.
 
         Args:
             point: Where to begin: at the minimum for the λ before.
@@ -111,11 +122,10 @@ class Descent:
             gradient = point.slope + strength * point.weights * self._penalised
             direction = self._direction(point, gradient, strength)
             fall = float((gradient * direction).sum())
-            # A loss is a sum of logarithms of 1 and more: less than their rounding is none.
-            enough = max(tolerance * self.objective(point, strength), self._rounding)
+            enough = tolerance * self.objective(point, strength)
             if -fall / 2 <= enough:
                 return point
-            moves = [(direction, self._margins(direction)), *chords]
+            moves = [Move(direction, self._margins(direction), 1.0), *chords]
             point, chords = self._step(point, moves, strength, enough), []
         raise InputError(
             expected=f"a logistic fit within {tolerance:g} of its minimum at strength {strength:g}",
@@ -126,15 +136,21 @@ class Descent:
     def _direction(
         self, point: Point, gradient: Float[Tensor, "k q"], strength: float
     ) -> Float[Tensor, "k q"]:
-        """Against the gradient. BFGS begins with one over the Hessian's diagonal.
+        """Return a direction of descent. BFGS begins with one over the Hessian's diagonal.
 
-        The diagonal is as if residuals and coordinates were independent.
+        The diagonal is as if residuals and coordinates were independent. It differs from class to
+        class, and would add the same vector to the weights of all classes, which no score sees:
+        there only the penalty curves, thousands of times less, and BFGS would take that part back
+        very slowly. So the part is taken out, before and after.
         """
         wrong = point.residuals.abs()
         curvature = (wrong - wrong.square()).mean(1)
         scale = 1 / (curvature[:, None] * self._squares + strength * self._penalised)
-        newton = self._secants.newton(gradient.flatten(), strength, scale.flatten())
-        return -newton.view_as(gradient)
+
+        def inverse(flat: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
+            return _contrasts(scale * _contrasts(flat.view_as(scale))).flatten()
+
+        return -self._secants.newton(gradient.flatten(), strength, inverse).view_as(gradient)
 
     def _step(self, point: Point, moves: Sequence[Move], strength: float, enough: float) -> Point:
         """The next point, by Newton's method in the span of some moves.
@@ -142,12 +158,12 @@ class Descent:
         On a line a step that falls as it promised will do; in a plane the least is sought.
         """
         span = _Span(point, moves, strength * self._penalised)
-        taken, shares = point.loss.new_zeros(len(moves)), point.residuals
+        taken = point.loss.new_zeros(len(moves))
         height = span.height(taken, point.loss)
-        move, promise = span.newton(taken, shares)
+        move, promise = span.newton(taken, point.residuals)
         for _ in range(_MOST_TRIALS):
             margins = span.margins(taken + move)
-            loss, shares = _loss(margins)
+            loss, residuals = _loss(margins, self._own)
             reached = span.height(taken + move, loss)
             if reached > height - _KEPT * promise + _ROUNDING * float(point.loss):
                 move, promise = move / 2, promise / 2
@@ -155,10 +171,16 @@ class Descent:
             taken, height = taken + move, reached
             if len(moves) == 1:
                 break
-            move, promise = span.newton(taken, shares)
+            move, promise = span.newton(taken, residuals)
             if promise <= enough:
                 break
-        there = self._point(span.weights(taken), margins, loss, shares)
+        weights, growth = span.weights(taken), point.growth + span.growth(taken)
+        if growth > _MOST_GROWTH:
+            # A long way along two all but parallel moves, strength after strength, would part the
+            # margins from the weights.
+            margins, growth = self._margins(weights), 1.0
+            loss, residuals = _loss(margins, self._own)
+        there = self._point(weights, margins, loss, residuals, growth)
         self._learn(point, there)
         return there
 
@@ -173,28 +195,45 @@ class Descent:
         weights: Float[Tensor, "k q"],
         margins: Float[Tensor, "k n"],
         loss: Float[Tensor, ""],
-        shares: Float[Tensor, "k n"],
+        residuals: Float[Tensor, "k n"],
+        growth: float,
     ) -> Point:
-        """The point of these weights. Takes half a pass, and the shares for its residuals."""
+        """Return the point of these weights. Takes half a pass."""
         self.passes += 0.5
-        residuals = shares.scatter_add_(0, self._own, shares.new_full((), -1).expand_as(self._own))
-        return Point(weights, margins, loss, residuals, residuals @ self.columns.mT)
+        return Point(weights, margins, loss, residuals, residuals @ self.columns.mT, growth)
 
     def _learn(self, start: Point, end: Point) -> None:
         step, turn = end.weights - start.weights, end.slope - start.slope
         self._secants.learn(step.flatten(), turn.flatten())
 
 
-def _loss(margins: Float[Tensor, "k n"]) -> tuple[Float[Tensor, ""], Float[Tensor, "k n"]]:
-    """Cross-entropy in all, and probabilities, from scores less that of the sample's own class."""
+def _contrasts(weights: Float[Tensor, "k q"]) -> Float[Tensor, "k q"]:
+    """Subtract the mean over the classes."""
+    return weights - weights.mean(0)
+
+
+def _loss(
+    margins: Float[Tensor, "k n"], own: Int[Tensor, "1 n"]
+) -> tuple[Float[Tensor, ""], Float[Tensor, "k n"]]:
+    """Return cross-entropy in all, and residuals, from scores less that of the sample's own class.
+
+    Where the own class is all but certain, both are sums over the other classes: 1 less a
+    probability near 1 would keep no digits.
+    """
     largest = margins.amax(0)
     shares = (margins - largest).exp_()
-    total = shares.sum(0)
-    return (largest + total.log()).sum(), shares.div_(total)
+    others = shares.scatter_(0, own, 0).sum(0)
+    loss = (largest + torch.log1p(others + torch.expm1(-largest))).sum()
+    residuals = shares.scatter_(0, own, -others[None])
+    return loss, residuals.div_(others + torch.exp(-largest))
 
 
 def _chord(first: Point, second: Point) -> Move:
-    return second.weights - first.weights, second.margins - first.margins
+    weights, margins = second.weights - first.weights, second.margins - first.margins
+    # Rounding met on the way to the first is in both; computed anew in between, it is not.
+    kept = second.growth >= first.growth
+    growth = 1 + second.growth + (-first.growth if kept else first.growth)
+    return Move(weights, margins, growth)
 
 
 class _Span:
@@ -207,8 +246,9 @@ class _Span:
         penalty: Float[Tensor, " q"],
     ) -> None:
         self._point = point
-        self._moves = torch.stack([weights for weights, _ in moves]).flatten(1)
-        self._rays = torch.stack([margins for _, margins in moves]).flatten(1)
+        self._moves = torch.stack([move.weights for move in moves]).flatten(1)
+        self._rays = torch.stack([move.margins for move in moves]).flatten(1)
+        self._growths = self._rays.new_tensor([move.growth for move in moves])
         pulls = (self._moves.view(-1, *point.weights.shape) * penalty).flatten(1)
         self._across, self._along = pulls @ point.weights.flatten(), pulls @ self._moves.mT
 
@@ -220,16 +260,23 @@ class _Span:
         """Those of `weights`."""
         return self._point.margins + (taken @ self._rays).view_as(self._point.margins)
 
+    def growth(self, taken: Float[Tensor, " m"]) -> float:
+        """Return the rounding that the margins gain by so much of each move."""
+        return float(taken.abs() @ self._growths)
+
     def height(self, taken: Float[Tensor, " m"], loss: Float[Tensor, ""]) -> float:
         """The objective, less the penalty at the point."""
         return float(loss + taken @ (self._across + self._along @ taken / 2))
 
     def newton(
-        self, taken: Float[Tensor, " m"], shares: Float[Tensor, "k n"]
+        self, taken: Float[Tensor, " m"], residuals: Float[Tensor, "k n"]
     ) -> tuple[Float[Tensor, " m"], float]:
-        """Newton's step, and the fall that it promises; from residuals as from shares."""
-        pulls = self._rays * shares.flatten()
-        means = pulls.view(-1, *shares.shape).sum(1)
+        """Return Newton's step, and the fall that it promises.
+
+        Residuals stand for probabilities: they differ only where the margin is 0.
+        """
+        pulls = self._rays * residuals.flatten()
+        means = pulls.view(-1, *residuals.shape).sum(1)
         slope = means.sum(1) + self._across + self._along @ taken
         bend = pulls @ self._rays.mT - means @ means.mT + self._along
         size = bend.diagonal().rsqrt()

@@ -4,12 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
-from ncscope.math.symmetric import factor_eigen
 from ncscope.transfer.inputs import Labelled, checked_labelled, checked_strength
+from ncscope.transfer.probes.axes import PrincipalAxes
 from ncscope.transfer.probes.descent import Descent
 from ncscope.transfer.probes.probe import LinearProbe
 
@@ -54,6 +50,7 @@ def fit_logistic(
         InputError: If features and labels do not fit, or the strength is not positive.
 
     Example:
+        >>> import torch
         >>> fit = fit_logistic([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1], strength=1.0)
         >>> fit.probe.predict(torch.tensor([[1.9], [2.1]])).tolist()
         [0, 1]
@@ -92,7 +89,7 @@ def logistic_path(
 
 
 def _path(samples: Labelled, strengths: list[float], tolerance: float) -> Iterator[LogisticFit]:
-    axes = _Axes(samples)
+    axes = PrincipalAxes(samples.features)
     descent = Descent(axes.columns, samples.places, len(samples.classes), axes.penalised)
     before, point = None, descent.beginning()
     passes = 0.0
@@ -102,24 +99,3 @@ def _path(samples: Labelled, strengths: list[float], tolerance: float) -> Iterat
         objective = descent.objective(point, strength)
         yield LogisticFit(probe, strength, objective, descent.passes - passes)
         passes = descent.passes
-
-
-class _Axes:
-    """The features in coordinates of their own: centred, on their principal axes, and a 1."""
-
-    def __init__(self, samples: Labelled) -> None:
-        features = samples.features
-        self.mean = features.mean(0)
-        centred = features - self.mean
-        n, d = features.shape
-        self.vectors = factor_eigen(centred.mT, limit=min(n - 1, d))[0].vectors
-        self.columns = torch.cat([self.vectors.mT @ centred.mT, features.new_ones(1, n)])
-        self.penalised = features.new_ones(len(self.columns))
-        self.penalised[-1] = 0
-
-    def unturned(
-        self, weights: Float[Tensor, "k q"]
-    ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
-        """Weight and bias for the features as they came."""
-        weight = weights[:, :-1] @ self.vectors.mT
-        return weight, weights[:, -1] - weight @ self.mean

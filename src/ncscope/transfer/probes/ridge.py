@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from ncscope.errors import InputError
-from ncscope.math.symmetric import symmetric_eigen
 from ncscope.stats.statistics import ClassStatistics
+from ncscope.transfer.graded import Axes, graded_eigen
 from ncscope.transfer.inputs import checked_strength
 from ncscope.transfer.probes.probe import LinearProbe
 
@@ -41,11 +41,11 @@ def ridge_probe(stats: ClassStatistics, strength: float) -> LinearProbe:
 
 
 def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[LinearProbe]:
-    """`ridge_probe` at many strengths, in the order given, from one eigen-decomposition.
+    """Yield `ridge_probe` at many strengths, in the order given, from one decomposition.
 
     Args:
-        stats: With the pooled scatter.
-        strengths: As of `ridge_probe`.
+        stats: Statistics with the pooled scatter.
+        strengths: Strengths of at least 0.
 
     Raises:
         InputError: As `ridge_probe`.
@@ -57,11 +57,12 @@ def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[L
         raise InputError(expected=expected, found="none", fix=fix)
     centred = stats.centred
     weighted = stats.prior[:, None] * centred
-    total = symmetric_eigen(stats.within + centred.mT @ weighted)
+    limit = min(stats.dim, int(stats.counts.sum()) - 1)
+    total = graded_eigen(stats.within + centred.mT @ weighted, limit)
     turned = weighted @ total.vectors
-    return (_probe(stats, turned / (total.values + each), total.vectors) for each in wanted)
+    return (_probe(stats, turned / (total.values + each), total) for each in wanted)
 
 
-def _probe(stats: ClassStatistics, turned: torch.Tensor, axes: torch.Tensor) -> LinearProbe:
-    weight = turned @ axes.mT
+def _probe(stats: ClassStatistics, turned: torch.Tensor, total: Axes) -> LinearProbe:
+    weight = turned @ total.vectors.mT
     return LinearProbe(stats.classes, weight, stats.prior - weight @ stats.global_mean)

@@ -1,5 +1,7 @@
 """What past steps tell of the curvature, for a penalty that changes between them."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -42,32 +44,35 @@ class Secants:
         self._squares[: self._known, last] = steps @ (step * self._penalised)
 
     def newton(
-        self, gradient: Float[Tensor, " p"], strength: float, scale: Float[Tensor, " p"]
+        self,
+        gradient: Float[Tensor, " p"],
+        strength: float,
+        inverse: Callable[[Float[Tensor, " p"]], Float[Tensor, " p"]],
     ) -> Float[Tensor, " p"]:
-        r"""The gradient times the inverse Hessian, as far as BFGS knows it.
+        r"""Multiply the gradient by the inverse Hessian, as far as BFGS knows it.
 
         With the steps and their $y$ as rows of $S$ and $Y$, oldest first, $R$ the upper triangle of
-        $SY^\top$, $\Delta$ its diagonal and $D$ the scale, stretched to fit the last pair:
+        $SY^\top$, $\Delta$ its diagonal and $D$ the first guess, stretched to fit the last pair:
         $h+S^\top R^{-\top}(\Delta u-Yh)$, where $u=R^{-1}Sg$ and $h=D(g-Y^\top u)$.
         Source: Byrd, Nocedal and Schnabel (1994), theorem 2.2.
 
         Args:
             gradient: $g$, penalty included.
             strength: λ.
-            scale: An inverse of the Hessian's diagonal.
+            inverse: Product with a first guess of the inverse Hessian, which is symmetric.
 
         Cost: six products with the rows.
         """
         known = self._known
         if not known:
-            return scale * gradient
+            return inverse(gradient)
         steps, turns = self._steps[:known], self._turns[:known]
         triangle = self._products[:known, :known] + strength * self._squares[:known, :known]
         pull = strength * self._penalised
         last = turns[-1] + pull * steps[-1]
-        fitted = scale * (triangle[-1, -1] / (last.square() @ scale))
+        stretch = triangle[-1, -1] / (last @ inverse(last))
         first = torch.linalg.solve_triangular(triangle, (steps @ gradient)[:, None], upper=True)
-        rest = fitted * (gradient - first[:, 0] @ turns - pull * (first[:, 0] @ steps))
+        rest = stretch * inverse(gradient - first[:, 0] @ turns - pull * (first[:, 0] @ steps))
         met = turns @ rest + steps @ (pull * rest)
         left = triangle.diagonal()[:, None] * first - met[:, None]
         second = torch.linalg.solve_triangular(triangle.mT, left, upper=False)

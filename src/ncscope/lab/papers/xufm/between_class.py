@@ -76,7 +76,7 @@ def _statistics(
     num_classes: int,
     bases: Bases | None,
 ) -> dict[str, ClassStatistics]:
-    """Compute statistics of the layers' features, or of the features' coordinates in bases."""
+    """Gather statistics of the features, or, with scatter, of their coordinates in bases."""
     moments: dict[str, ClassMoments] = {}
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
     with ending_together():

@@ -1,0 +1,44 @@
+"""The one way to the terminal: what names hold is shown, and never obeyed."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from ncscope.errors import printable
+
+
+class Terminal(Console):
+    """A console on which names from outside are only text.
+
+    Control characters appear as visible escapes, and rich's own markup and emoji codes as they
+    stand: a layer may be named ``[red]`` or ``:warning:``.
+
+    Args:
+        stderr: Whether to write to standard error.
+        options: As of rich's console.
+    """
+
+    def __init__(self, *, stderr: bool = False, **options: Any) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render anything, every text in it printable; all text passes here on its way out."""
+        if isinstance(renderable, str):
+            renderable = printable(renderable, keep="\n")
+        elif isinstance(renderable, Text):
+            renderable = _printable(renderable)
+        return super().render(renderable, options)
+
+
+def _printable(text: Text) -> Text:
+    plain = printable(text.plain, keep="\n")
+    if plain == text.plain:
+        return text
+    shown = text.copy()
+    shown.plain = plain
+    return shown
