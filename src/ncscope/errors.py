@@ -64,13 +64,13 @@ class InputError(ValueError):
     """Bad input, explained in one sentence, which stands on one line and is `printable`.
 
     Args:
-        expected: What the call needed, e.g. ``"labels in 0..9"``.
-        found: What it got, with the offending value, e.g. ``"label 12 at row 3"``.
+        expected: Requirement of the call, e.g. ``"labels in 0..9"``.
+        found: Input of the call, with the offending value, e.g. ``"label 12 at row 3"``.
         fix: The likely remedy, e.g. ``"pass num_classes=13"``.
 
     Attributes:
-        expected: As given, like the two below, for whoever knows more and says it again.
-        found: What the call got.
+        expected: Requirement as given; likewise the two below, for a caller who says it again.
+        found: Input of the call.
         fix: The likely remedy.
 
     Example:

@@ -49,7 +49,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def _umask() -> int:
-    """The permissions that new files go without; it can only be read by setting it."""
+    """Return the permissions that new files go without; they can only be read by setting them."""
     current = os.umask(0)
     os.umask(current)
     return current

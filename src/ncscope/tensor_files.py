@@ -18,7 +18,7 @@ def load_tensors(path: Path, *, mapped: bool = True) -> Any:
 
     Args:
         path: File.
-        mapped: Whether its tensors are mapped into memory where they can be, rather than read.
+        mapped: Map its tensors into memory where possible if True; read them if False.
 
     Raises:
         InputError: If entries are compressed, so that a small file could fill the memory.

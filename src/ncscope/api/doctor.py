@@ -1,4 +1,4 @@
-"""What an installation has to work with: versions, devices, threads, folders."""
+"""Report of an installation: versions, devices, threads, folders."""
 
 import json
 import os
@@ -49,9 +49,9 @@ class Finding:
 
     Attributes:
         part: ``versions``, ``devices``, ``threads``, ``folders`` or ``data sets``.
-        name: What was looked at.
-        found: What there is.
-        fix: How to get what is missing; empty where nothing is.
+        name: Name of the item.
+        found: State of the item.
+        fix: Remedy for what is missing; empty if nothing is.
     """
 
     part: str
@@ -78,7 +78,7 @@ def examine(data: Path = Path("data")) -> list[Finding]:
 
 
 def findings_json(findings: list[Finding]) -> str:
-    """The findings as one JSON list."""
+    """Write the findings as one JSON list."""
     return json.dumps([asdict(finding) for finding in findings])
 
 

@@ -15,7 +15,7 @@ from ncscope.stats.directions import zero_rows
 def batch_information(
     features: Any, labels: Any, weight: Any, *, batch_size: int = 64, seed: int = 0
 ) -> BatchInformation:
-    """The batch estimate of MIR and HDR, to compare with published figures.
+    """Estimate MIR and HDR batch by batch, to compare with published figures.
 
     Its value depends on the batch size and is not the data set's, which `measure` gives exactly.
 
@@ -24,7 +24,7 @@ def batch_information(
         labels: n integers in 0..K-1.
         weight: Classifier weight, K x d.
         batch_size: Samples a batch, at least two; what is left over is not used.
-        seed: Of the random order.
+        seed: Seed of the random order.
 
     Returns:
         Mean and spread over the batches; NaN MIR if a batch holds one class or one direction only.
@@ -52,7 +52,7 @@ def batch_information(
 
 
 def _checked_batches(features: Any, labels: Any, weight: Any, batch_size: int) -> Samples:
-    """The inputs of `batch_information`, every row of which has a direction."""
+    """Check the inputs of `batch_information`: every row must have a direction."""
     if weight is None:
         fix = "pass the weight of the head that reads these features"
         raise InputError(expected="a classifier weight", found="None", fix=fix)
@@ -92,7 +92,7 @@ def information_between(features: Any, others: Any, *, seed: int = 0) -> Entropi
     Args:
         features: n x d array-like.
         others: n x d' array-like, the same samples in the same order.
-        seed: Of the probes, where the joint entropy is estimated (more than 4,096 samples).
+        seed: Seed of the probes, where the joint entropy is estimated (more than 4,096 samples).
 
     Returns:
         ``mir``, ``hdr``, ``mutual_information``, and the entropies ``first``, ``second``,

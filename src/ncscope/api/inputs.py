@@ -25,7 +25,7 @@ class Samples(NamedTuple):
 def checked_samples(
     features: Any, labels: Any, weight: Any, bias: Any, num_classes: int | None
 ) -> Samples:
-    """The inputs of `measure` as tensors.
+    """Check the inputs of `measure` and return them as tensors.
 
     Raises:
         InputError: If something does not fit: see the fields of the message.

@@ -36,7 +36,7 @@ def measure(
         bias: Classifier bias, K; None for a classifier without one.
         num_classes: K; by default the rows of ``weight``, else the largest label + 1.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
-        groups: Which metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
+        groups: Groups of metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
             ``"mse"``, ``"information"``, ``"spectra"``; by default all that apply.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         reference: Moments or report of the training set, whose class means the nearest-mean rule
@@ -85,11 +85,11 @@ def measure_moments(
     """Measure collapse in moments gathered batch by batch, or on several machines and merged.
 
     Args:
-        moments: What was gathered. Metrics whose statistics are missing from it are absent, and
-            so are those that need a second look at the features (NC4, dataset MIR and HDR).
+        moments: Moments of the features. Metrics whose statistics are missing from it are absent,
+            and so are those that need a second look at the features (NC4, dataset MIR and HDR).
         weight: Classifier weight, K x d.
         bias: Classifier bias, K.
-        groups: Which metrics, by default all that the moments allow.
+        groups: Groups of metrics, by default all that the moments allow.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
 
     Returns:
@@ -118,7 +118,7 @@ def measure_moments(
 def reference_statistics(
     reference: "ClassMoments | Report | None", dim: int
 ) -> ClassStatistics | None:
-    """The statistics whose class means the nearest-mean rule uses.
+    """Return the statistics whose class means the nearest-mean rule uses.
 
     Raises:
         InputError: If the reference is of another dimension, or no moments or report at all.

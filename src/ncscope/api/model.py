@@ -63,13 +63,13 @@ def measure_model(
         weight_decay: Decay on the head that the MSE decomposition assumes.
         pool: Average feature maps over space, and sequences over the tokens that the model's
             attention mask keeps, instead of flattening them.
-        next_token: Whether the class of a token is the label of the one after it, for causal
+        next_token: Take the label of the following token as a token's class if True, for causal
             language models, whose labels are their inputs.
         reference: Report of the same model on its training set, whose class means the
             nearest-mean rule then uses. The features that the head reads need no layer of the
             same name in it, the other layers do.
         memory: Bytes of features to keep for the second look; more goes to disk.
-        progress: Whether to show a progress bar (on stderr, in a terminal).
+        progress: Show a progress bar if True (on stderr, in a terminal).
 
     Returns:
         A mapping of the metrics of the head's features, with ``layers``, a report for each.

@@ -29,8 +29,8 @@ class Checkpoint:
     """A model by its name.
 
     Attributes:
-        name: As it was given.
-        model: As of `open_model`.
+        name: Name as the user gave it.
+        model: Model that `open_model` returned.
         weights: A file with its weights; None for those of its library.
     """
 
@@ -40,7 +40,7 @@ class Checkpoint:
 
 
 def checkpoint_named(name: str) -> Checkpoint:
-    """A model's name, or that and a file with its weights after an @.
+    """Parse a model's name, or a name and a weights file after an @.
 
     Hugging Face's models have their weights in their folder, whose name may have an @.
 
@@ -78,12 +78,12 @@ def rank_models(
     scores and the probe see training and validation images; the accuracy is of held-out ones.
 
     Args:
-        names: As of `checkpoint_named`.
+        names: Names as `checkpoint_named` takes them.
         setting: The data set, of which both splits are taken, and how to run the models.
         pretraining: The set that they were trained on, by name or as a folder, to measure VCI and
             its rivals there too. The catalogue's networks are shown all images as those.
         measure: ``"top-1"`` or ``"mean per class"``; None for what is customary on the data set.
-        seed: Of validation samples, and held-out ones where the data set has none.
+        seed: Seed of validation samples, and of held-out samples where the data set has none.
         on_step: Called after each batch, and before each probe.
 
     Raises:
@@ -112,7 +112,7 @@ def _pretraining(setting: Setting, name: str) -> ImageData:
 
 
 class _Steps:
-    """How many batches are done, told after each."""
+    """Count of batches done, reported after each batch."""
 
     def __init__(self, total: int, on_step: OnStep) -> None:
         self.done, self.total, self._on_step = 0, total, on_step
@@ -130,7 +130,7 @@ class _Steps:
 
 @dataclass(frozen=True)
 class _Trial:
-    """What every checkpoint goes through."""
+    """Settings and samples that every checkpoint is tried with."""
 
     setting: Setting
     data: ImageData
@@ -140,7 +140,7 @@ class _Trial:
 
     @property
     def batches(self) -> int:
-        """Of all images that a checkpoint sees."""
+        """Return the number of batches of all images that a checkpoint sees."""
         sets = [*_parts(self.data).values(), *([self.source.train] if self.source else [])]
         return sum(-(-len(images) // self.setting.batch_size) for images in sets)
 
@@ -189,7 +189,7 @@ class _Trial:
         )
 
     def _seen_by(self, opened: NamedModel) -> ImageData:
-        """The images as the model was trained to see its own, where no library says how."""
+        """Return the images as the model saw its own in training, where no library says how."""
         if opened.prepared is not None or self.source is None:
             return self.data
         return seen_as(self.data, self.source)

@@ -29,13 +29,13 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a model is run on, and how.
+    """Images to run a model on, and how to run it.
 
     Attributes:
         data: A data set of the catalogue, or a folder of images; see `read_folder`.
-        split: Which of its images, where one split is enough.
-        data_folder: Where the files of the catalogue's stored sets are.
-        download: Whether data sets and pretrained weights may be fetched.
+        split: Split of the images, where one split is enough.
+        data_folder: Folder of the catalogue's stored sets.
+        download: Fetch missing data sets and pretrained weights if True.
         preprocess: The model's own preprocessing, or the data set's; None for the model's where
             its library says what it is.
         batch_size: Images a forward pass.
@@ -54,7 +54,7 @@ class Setting:
 
 
 def images_of_split(setting: Setting) -> tuple[Images, int, Shape]:
-    """The images of one split, how many classes the set has, and the images' shape.
+    """Return the images of one split, the number of classes, and the images' shape.
 
     Raises:
         InputError: A set or split that is not there.
@@ -75,8 +75,8 @@ def training_and_test_images(setting: Setting, seed: int) -> ImageData:
     """Both splits of a data set, and its validation images where it has some.
 
     Args:
-        setting: Which set.
-        seed: Of the fifth of each class that is held out where a folder has no test images.
+        setting: Setting that names the data set.
+        seed: Seed of the fifth of each class that is held out where a folder has no test images.
 
     Raises:
         InputError: A set or split that is not there.
@@ -113,7 +113,7 @@ def _shape(images: Images) -> Shape:
 
 
 def loader_for(opened: NamedModel, images: Images, setting: Setting) -> DataLoader[Any]:
-    """The images in their order, prepared as the model was trained to see them.
+    """Return a loader of the images in their order, prepared as in the model's training.
 
     Raises:
         InputError: If the model's own preprocessing is asked for, and it has none; or if the data
@@ -147,7 +147,7 @@ def _check_taken(model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"]) ->
 
 
 def checked_device(name: str) -> torch.device:
-    """The device of that name; ``auto`` is cuda where there is one.
+    """Return the device of a name; ``auto`` is cuda where there is one.
 
     Raises:
         InputError: If torch knows no such device, or has none here.

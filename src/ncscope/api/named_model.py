@@ -31,16 +31,16 @@ def measure_named_model(
     Args:
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME``, ``hf:FOLDER``, or a network of
             the catalogue; see `open_model`.
-        setting: What on, and how.
+        setting: Images to measure on, and how to run the model.
         weights: A .safetensors or .pt file with its weights; None for those of its library.
         num_classes: Outputs of a model with weights from a file; None for as many as the data set
             has classes.
-        layers: As in `measure_model`, like all below.
+        layers: Layers, as in `measure_model`; likewise all arguments below.
         head: Name of its head.
         groups: Groups of metrics of the head's features.
         prior: Class prior.
         weight_decay: Decay on the head.
-        pool: Whether feature maps are averaged.
+        pool: Average feature maps if True.
 
     Raises:
         InputError: A model, data set, weights or device that is not there, or that does not fit.

@@ -27,7 +27,7 @@ class Report(Mapping[str, float]):
 
     Attributes:
         spectra: Named arrays of eigenvalues and SNR singular values, descending.
-        notes: What the reader must know: empty classes, rank cuts, why a value is NaN.
+        notes: Sentences for the reader: empty classes, rank cuts, why a value is NaN.
         num_classes: Number of classes asked for.
         num_samples: Number of samples.
         dim: Feature dimension.
@@ -68,7 +68,7 @@ class Report(Mapping[str, float]):
         return ProbeRecord(layers=(self.record,))
 
     def as_dict(self) -> dict[str, object]:
-        """What `to_json` writes; NaN becomes None, and the notes say why."""
+        """Return what `to_json` writes; NaN becomes None, and the notes say why."""
         metrics = {k: v if math.isfinite(v) else None for k, v in self.items()}
         return {
             "metrics": metrics,
@@ -83,7 +83,7 @@ class Report(Mapping[str, float]):
         return json.dumps(self.as_dict(), allow_nan=False)
 
     def plot(self) -> "Figure":
-        """A matplotlib figure of the measurement."""
+        """Draw the measurement as a matplotlib figure."""
         from ncscope.report.figures import plot_probe
 
         return plot_probe(self.probe)
@@ -130,7 +130,7 @@ class ModelReport(Report):
         return self._probe
 
     def as_dict(self) -> dict[str, object]:
-        """The head's features' report, and each layer's under ``layers``."""
+        """Return the head's features' report, and each layer's under ``layers``."""
         return super().as_dict() | {"layers": {n: r.as_dict() for n, r in self.layers.items()}}
 
 
@@ -138,7 +138,7 @@ def writable_file(path: str | Path) -> Path:
     """Check where a report is to be saved.
 
     Args:
-        path: As of `Report.save`.
+        path: Path, as for `Report.save`.
 
     Raises:
         InputError: If the suffix is none of `REPORTS`, or nothing can be written there.

@@ -1,4 +1,4 @@
-"""Which checkpoint will transfer: rank several, by name or from their features in files."""
+"""Ranking of checkpoints for transfer, by name or from their features in files."""
 
 import io
 import json
@@ -36,7 +36,7 @@ class TransferReport:
 
     Attributes:
         ranking: The plain record: checkpoints, the best probe first, and correlations.
-        facts: What they were ranked on, by what it is.
+        facts: Data set and settings of the ranking, by name.
 
     Example:
         >>> from ncscope.transfer import rank_checkpoints
@@ -77,7 +77,7 @@ class TransferReport:
         return json.dumps(whole, indent=2, allow_nan=False)
 
     def plot(self) -> "Figure":
-        """A matplotlib figure: each score against the probe's accuracy."""
+        """Draw each score against the probe's accuracy."""
         from ncscope.report.transfer import ranking_figure
 
         return ranking_figure(self.ranking)
@@ -114,7 +114,7 @@ def writable(path: str | Path) -> Path:
     """Check where a report is to go, and make it if it is a folder.
 
     Args:
-        path: As of `TransferReport.save`.
+        path: Path, as for `TransferReport.save`.
 
     Raises:
         InputError: If the suffix is of another kind of file, or nothing can be written there.
@@ -146,7 +146,7 @@ def rank_files(
     Args:
         paths: Files as `load_samples` reads them, of the same samples in the same order.
         measure: The accuracy: ``"top-1"`` or ``"mean per class"``.
-        seed: Of the split into training, validation and held-out samples.
+        seed: Seed of the split into training, validation and held-out samples.
         on_step: Called before each checkpoint's turn.
 
     Raises:
@@ -174,7 +174,7 @@ def check_distinct(names: Sequence[str]) -> None:
     """Refuse no checkpoints, or one that is named twice.
 
     Args:
-        names: Of checkpoints.
+        names: Names of checkpoints.
 
     Raises:
         InputError: If it is so.

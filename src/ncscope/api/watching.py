@@ -14,7 +14,7 @@ from ncscope.stats.store import DEFAULT_BUDGET
 
 
 class Watched(Watch):
-    """What `watch` returns: a context in which forward passes of the model are seen."""
+    """Context in which forward passes of a model are measured: see `watch`."""
 
     def report(self) -> ModelReport:
         """Measure the passes whose labels were given since the last report.
@@ -57,7 +57,7 @@ def watch(
 
     Args:
         model: A classifier, called by itself inside the context.
-        layers: As for `measure_model`, like all that follow.
+        layers: Layers, as in `measure_model`; likewise all arguments that follow.
         head: Name of the classifier head, if it should not be looked for.
         groups: Groups of metrics of the head's features, by default all.
         layer_groups: Groups of metrics of the other layers.
@@ -65,7 +65,7 @@ def watch(
         class_counts: Samples of each class, which the uniform prior needs beforehand.
         weight_decay: Decay on the head that the MSE decomposition assumes.
         pool: Average feature maps over space and sequences over tokens.
-        next_token: Whether the class of a token is the label of the one after it.
+        next_token: Take the label of the following token as a token's class if True.
         reference: Report of the same model on its training set.
         memory: Bytes of features to keep for the second look; more goes to disk.
 

@@ -36,7 +36,7 @@ app = typer.Typer(
 def options(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """A scope for neural collapse: measure it in any classifier.
+    """Measure neural collapse in any classifier.
 
     Example: ncscope demo
 

@@ -183,7 +183,7 @@ def measure(
 
 
 def _unclear(asked: list[str], *, saved: bool) -> InputError:
-    """What to raise where features are asked for beside a model, or a model is half described."""
+    """Return the error for features asked for beside a model, or a model half described."""
     if saved:
         expected = "either saved features, or --model and --data with what describes them"
         fix = "see ncscope measure --help"

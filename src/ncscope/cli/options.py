@@ -28,8 +28,8 @@ def refuse_given(context: Any, names: Sequence[str], without: str) -> None:
     """Refuse options that would do nothing, if they stand on the command line.
 
     Args:
-        context: Of the command, as its class is handed it.
-        names: Of its parameters.
+        context: Context of the command.
+        names: Names of the command's parameters.
         without: The option that they need, which is not there.
 
     Raises:

@@ -20,7 +20,7 @@ def row_bar(*, silent: bool = False) -> Iterator[Callable[[str, int, int], None]
     """Show a bar of measurements while the block runs.
 
     Args:
-        silent: Whether to show nothing, as all processes of a run but the first do.
+        silent: Show nothing if True, as in all processes of a run but the first.
 
     Yields:
         Function of a description, the number done and the total; call it after each measurement.

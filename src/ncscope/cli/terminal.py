@@ -17,8 +17,8 @@ class Terminal(Console):
     stand: a layer may be named ``[red]`` or ``:warning:``.
 
     Args:
-        stderr: Whether to write to standard error.
-        options: As of rich's console.
+        stderr: Write to standard error if True.
+        options: Options of rich's console.
     """
 
     def __init__(self, *, stderr: bool = False, **options: Any) -> None:

@@ -53,7 +53,7 @@ class _Transfer(TyperCommand):
 
 
 def repeated(words: Sequence[str], option: str) -> list[str]:
-    """The option before each of the values that follow it, up to the next option.
+    """Repeat an option before each of the values that follow it, up to the next option.
 
     Example:
         >>> repeated(["--models", "a", "b", "--json"], "--models")

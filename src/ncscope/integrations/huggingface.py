@@ -41,7 +41,7 @@ class NeuralCollapseCallback(TrainerCallback):
             `measure_model`.
 
     Attributes:
-        latest: What was measured last, by prefix: notes and spectra too.
+        latest: Last record by prefix, with notes and spectra.
 
     Raises:
         InputError: In the run, if the model is not given the labels, and as `measure_model`.

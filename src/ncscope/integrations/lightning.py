@@ -42,17 +42,17 @@ class NeuralCollapseCallback(Callback):
         network: Name of the submodule that is the classifier; by default the only child with
             parameters, or else the `LightningModule` itself. Layers are named from there.
         train: ``"pass"``, ``"steps"``, or None not to measure the training set.
-        validation: Whether to measure the validation set.
+        validation: Measure the validation set if True.
         every_n_epochs: Measure at the end of every so many epochs, and of the last of
             ``max_epochs``; a run that ends sooner ends without.
-        dataloader_idx: Which of several validation loaders.
+        dataloader_idx: Index of the validation loader, where there are several.
         split_batch: Inputs and labels of a batch; by default of a pair, or of a mapping with
             ``labels``.
         options: Fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
             `measure_model`.
 
     Attributes:
-        latest: What was measured last, by ``"train"`` and ``"val"``: notes and spectra too.
+        latest: Last record by ``"train"`` and ``"val"``, with notes and spectra.
 
     Raises:
         InputError: If ``train`` or ``every_n_epochs`` is none; in the run, as `measure_model`.
@@ -167,7 +167,7 @@ class NeuralCollapseCallback(Callback):
         return children[0] if len(children) == 1 else pl_module
 
     def _watch(self, trainer: Trainer, pl_module: LightningModule, name: str) -> Watch:
-        """The watch on the network, which knows its head from the first time on."""
+        """Return the watch on the network, which knows its head from the first time on."""
         if name not in self._watches:
             network = self._network(pl_module)
             if network is pl_module and trainer.strategy.model is not pl_module:
@@ -186,7 +186,7 @@ class NeuralCollapseCallback(Callback):
     def _training_batches(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> Iterator[tuple[Any, Tensor]]:
-        """The batches of an epoch, converted and moved as Lightning does it."""
+        """Yield the batches of an epoch, converted and moved as Lightning does it."""
         loader, limit = trainer.train_dataloader, trainer.num_training_batches
         assert loader is not None
         for batch in islice(loader, limit if isinstance(limit, int) else None):

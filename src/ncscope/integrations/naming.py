@@ -1,4 +1,4 @@
-"""How metrics of several layers are named in a flat log."""
+"""Names of several layers' metrics in a flat log."""
 
 from ncscope.probing.records import ProbeRecord
 
@@ -7,8 +7,8 @@ def logged(record: ProbeRecord, prefix: str) -> dict[str, float]:
     """Every layer's metrics under one name each.
 
     Args:
-        record: What was measured.
-        prefix: What all names begin with.
+        record: Record of the measurement.
+        prefix: Beginning of all names.
 
     Returns:
         The metrics of the head's features under their keys, those of a layer before it under its

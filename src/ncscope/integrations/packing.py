@@ -11,14 +11,14 @@ from ncscope.stats.moments import ClassMoments, Prior, Statistic
 
 @dataclass(frozen=True)
 class Packing:
-    """How the moments of one kind lie in a vector of float64.
+    """Layout of the moments of one kind in a vector of float64.
 
     Counts are whole numbers below 2^53, so they survive it.
 
     Attributes:
         num_classes: Number of classes k.
         dim: Feature dimension d.
-        statistics: What is gathered besides counts, means and traces.
+        statistics: Statistics gathered besides counts, means and traces.
         prior: Class prior.
 
     Example:
@@ -47,7 +47,7 @@ class Packing:
         )
 
     def packed(self, moments: ClassMoments) -> Float[Tensor, " s"]:
-        """The state of the moments, end to end."""
+        """Write the state of the moments end to end."""
         state = moments.state_dict()
         return torch.cat([value.flatten().to(torch.float64) for value in state.values()])
 
@@ -61,7 +61,7 @@ class Packing:
         return moments
 
     def merged(self, vectors: Float[Tensor, "m s"]) -> Float[Tensor, " s"]:
-        """What one accumulator would hold that had seen the samples of all."""
+        """Return the state of one accumulator that had seen the samples of all."""
         first, *others = [self.unpacked(vector) for vector in vectors]
         for other in others:
             first.merge(other)

@@ -59,15 +59,15 @@ class NeuralCollapse(Metric):
         num_classes: Number of classes k.
         dim: Feature dimension d.
         groups: Groups of metrics, as for `measure`; by default all that the state allows.
-        keep_features: Whether to keep the features, for the groups ``"nc4"``, ``"pfc"`` and
+        keep_features: Keep the features if True, for the groups ``"nc4"``, ``"pfc"`` and
             ``"information"``, and for the uniform prior.
         prior: Class prior, ``"empirical"`` or ``"uniform"``. Under the uniform prior only the
             groups ``"nc2"`` and ``"nc3"`` can do without the features.
         weight_decay: Decay on the classifier that the MSE decomposition assumes.
-        kwargs: As for any metric of torchmetrics.
+        kwargs: Arguments of any metric of torchmetrics.
 
     Attributes:
-        notes: What a reader of the values computed last must know, as of a report.
+        notes: Sentences for a reader of the values computed last, as in a report.
 
     Raises:
         InputError: If groups or prior need features that are not kept.
@@ -219,8 +219,8 @@ class NeuralCollapse(Metric):
         """Draw the `HEADLINES` of what was measured, on a logarithmic axis, which has no zero.
 
         Args:
-            val: What `compute` or a call of the metric returned, or several of these in the order
-                of time; by default what `compute` returns.
+            val: Result of `compute` or of a call of the metric, or several of these in the order of
+                time; by default what `compute` returns.
             ax: Axes of matplotlib to draw on; by default new ones.
 
         Returns:
@@ -241,7 +241,7 @@ class NeuralCollapse(Metric):
         return drawn
 
     def _checked_packing(self) -> Packing:
-        """How the state lies in a vector, if moments are enough."""
+        """Return the layout of the state in a vector, if moments are enough."""
         needs = needs_of(self.groups, has_head=True)
         second_look = self.groups is not None and (needs.decisions or needs.information)
         weighted = self.prior == "uniform" and "scatter" in needs.statistics
@@ -336,7 +336,7 @@ class NeuralCollapse(Metric):
 
 
 def _latest(stack: Float[Tensor, "m ..."]) -> Float[Tensor, "..."]:
-    """The last that was given; if none was, none."""
+    """Return the last value that was given; none if none was."""
     given = [state for state in stack if _given(state)]
     return given[-1] if given else stack[-1]
 

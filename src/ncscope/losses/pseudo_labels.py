@@ -37,7 +37,7 @@ def class_thresholds(
 def trusted(
     probabilities: Float[Tensor, "n k"], thresholds: Float[Tensor, " k"]
 ) -> Bool[Tensor, " n"]:
-    r"""Where $\max_cq_{ic}\ge\tau(\hat q_i)$.
+    r"""Mark the samples with $\max_cq_{ic}\ge\tau(\hat q_i)$.
 
     Source: FreeMatch (8), which has $>$ there and $\ge$ in (9); public code has $\ge$.
 

@@ -27,8 +27,8 @@ class EntropyEstimate:
 
     Attributes:
         mean: The value, in nats.
-        standard_error: Of the mean over probes, and half the bracket of the quadrature; 0 if the
-            value is exact.
+        standard_error: Standard error of the mean over probes, and half the bracket of the
+            quadrature; 0 if the value is exact.
         probes: Number of random probes; 0 if the value is exact.
         depth: Number of Lanczos steps; 0 if the value is exact.
         size: Number of rows of the matrix.
@@ -103,7 +103,7 @@ def estimated_entropy(
         product: $V\mapsto AV$ on m x b blocks of vectors, $A$ symmetric positive semi-definite.
         size: m.
         trace: $\operatorname{tr}A$.
-        standard_error: What to reach, in nats.
+        standard_error: Standard error to reach, in nats.
         generator: Source of the probes, on the device of the products.
         dominant: About how many large eigenvalues to expect; up to 120 of them are sketched.
         largest: A bound on the largest eigenvalue, as a share of the trace.
@@ -147,7 +147,7 @@ def estimated_entropy(
 
 
 def _share_of_entropy(largest: float) -> float:
-    r"""The most that $-p\log p$ can be for a p up to the largest."""
+    r"""Return the most that $-p\log p$ can be for a p up to the largest."""
     p = min(largest, math.exp(-1))
     return -p * math.log(p) if p > 0 else 0.0
 
@@ -162,7 +162,7 @@ class _Bracket(NamedTuple):
 def _estimate(
     head: _Bracket, upper: list[float], lower: list[float], missed: float, depth: int, size: int
 ) -> EntropyEstimate:
-    """The mean over probes.
+    """Average over the probes.
 
     Its error has three parts: the sampling error, widened as Student's distribution is for few
     probes; what one eigenvalue can add if all probes happened to meet it alike, so that their
@@ -186,7 +186,7 @@ def _deep_enough(
     depth: int,
     standard_error: float,
 ) -> tuple[int, Float[Tensor, " b"], Float[Tensor, " b"]]:
-    """The least depth at which the bracket is a small share of the error, and the bracket."""
+    """Return the least depth whose bracket is a small share of the error, and the bracket."""
     lanczos = _Lanczos(product, vectors)
     depth = min(max(depth, _FIRST_DEPTH), len(vectors))
     high, low = lanczos.bracket(depth)
@@ -242,7 +242,7 @@ class _Lanczos:
 def _with_node_at_zero(
     diagonal: Float[Tensor, "b k"], beside: Float[Tensor, "b k"]
 ) -> tuple[Float[Tensor, "b k+1"], Float[Tensor, "b k"]]:
-    r"""The Jacobi matrix extended by one row so that 0 is among its eigenvalues.
+    r"""Extend the Jacobi matrix by one row so that 0 is among its eigenvalues.
 
     The new diagonal entry is $\beta_k^2e_k^\top T_k^{-1}e_k$ (Golub and Meurant 2010, section
     6.2), by the recursion of the last pivot; where the space was exhausted the row is empty.

@@ -25,7 +25,7 @@ def simplex_basis(k: int) -> Float[Tensor, "k k-1"]:
 def simplex_etf(
     k: int, dim: int | None = None, generator: torch.Generator | None = None
 ) -> Float[Tensor, "k d"]:
-    r"""Unit vectors with pairwise cosine $-1/(K-1)$: the simplex equiangular tight frame.
+    r"""Return unit vectors with pairwise cosine $-1/(K-1)$: the simplex equiangular tight frame.
 
     Source: Papyan, Han, Donoho 2020, definition 1.
 

@@ -1,4 +1,4 @@
-"""Which linear score is largest: float64's answer at float32's price."""
+"""Largest of several linear scores: float64's answer at float32's price."""
 
 import math
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class LinearScores:
         self._offset = offset - offset.mean()
 
     def argmax(self, features: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
-        r"""The class whose score is largest; the first of equal ones.
+        r"""Return the class whose score is largest; the first of equal ones.
 
         The product runs in float32 when the features have no more digits than that. A feature is
         settled if its two best scores differ by more than twice the worst rounding error,
@@ -152,7 +152,7 @@ def nearest_mean_scores(means: Float[Tensor, "k d"], centre: Float[Tensor, " d"]
 def head_scores(
     weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"] | None, centre: Float[Tensor, " d"]
 ) -> LinearScores:
-    r"""Of a classifier: $\langle w_c,h\rangle+b_c$, written about the centre.
+    r"""Return a classifier's scores $\langle w_c,h\rangle+b_c$, written around the centre.
 
     Args:
         weight: $w_c$, one a row.
@@ -176,14 +176,14 @@ def float32_centre(vectors: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
 def _in_float64(
     rows: Float[Tensor, "k d"], shift: Float[Tensor, " d"] | None = None
 ) -> Iterator[tuple[int, Float[Tensor, "_b d"]]]:
-    """Some rows at a time less the shift, with the number of the first."""
+    """Yield some rows at a time less the shift, with the index of the first."""
     for first in range(0, len(rows), _BLOCK):
         block = rows[first : first + _BLOCK].to(torch.float64)
         yield first, block if shift is None else block - shift
 
 
 def _float32_is_reduced(device: str) -> bool:
-    """Whether the user lets float32 products run in fewer bits: then the bound would not hold."""
+    """Return whether float32 products may run in fewer bits: then the bound would not hold."""
     backend = torch.backends.cuda.matmul if device == "cuda" else torch.backends.mkldnn
     precision = getattr(getattr(backend, "matmul", backend), "fp32_precision", None)
     if precision is None:  # torch before 2.9

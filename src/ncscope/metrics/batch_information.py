@@ -27,7 +27,7 @@ def batch_entropies(
         labels: Class of each; or its number, to pair it with a vector of its own.
         weight: $W$, a row for every class; or a vector for every sample.
         batch_size: Samples a batch; what is left over is not used.
-        generator: Of the order.
+        generator: Generator of the order.
     """
     order = torch.randperm(len(labels), generator=generator).to(features.device)
     whole = len(order) // batch_size * batch_size
@@ -60,7 +60,7 @@ def batch_estimate(found: Sequence[Entropies], batch_size: int) -> BatchInformat
     """Mean and spread over batches; means of none and spreads of one are NaN.
 
     Args:
-        found: What `batch_entropies` gave.
+        found: Entropies that `batch_entropies` returned.
         batch_size: For which size.
     """
     mir, hdr = (

@@ -13,7 +13,7 @@ from ncscope.math.symmetric import frobenius_of_gram
 
 @dataclass(frozen=True)
 class Angles:
-    """What NC2 asks of the angles between vectors.
+    """Statistics of the angles between vectors, for NC2.
 
     Attributes:
         equiangular: Population standard deviation of the cosines over all ordered pairs.

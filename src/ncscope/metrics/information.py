@@ -47,7 +47,7 @@ class Entropies:
         first: $H(K_1)$: of the features.
         second: $H(K_2)$: of the classifier's rows, or of the second features.
         joint: $H(K_1\odot K_2)$.
-        zeros: How many rows have no direction; what depends on them is then NaN.
+        zeros: Number of rows without a direction; what depends on them is then NaN.
         zero_rows: The first of them.
         zero_heads: The first classes whose head has no direction.
     """
@@ -76,7 +76,7 @@ class Entropies:
         return _ratio(abs(self.first - self.second), self._either(max))
 
     def _either(self, choose: Callable[..., float]) -> float:
-        """The smaller or larger entropy; NaN if either is."""
+        """Return the smaller or larger entropy; NaN if either is NaN."""
         unknown = math.isnan(self.first) or math.isnan(self.second)
         return math.nan if unknown else choose(self.first, self.second)
 
@@ -86,8 +86,8 @@ class DatasetInformation:
     """Entropies of a whole data set's features against its heads.
 
     Attributes:
-        raw: Of the features as they are.
-        centred: Of the features less their mean, as INFO corollary 4.3 assumes.
+        raw: Entropies of the features as they are.
+        centred: Entropies of the features less their mean, as INFO corollary 4.3 assumes.
     """
 
     raw: Entropies
@@ -95,7 +95,7 @@ class DatasetInformation:
 
 
 class _Side(NamedTuple):
-    """Of one of the two Gram matrices: its entropy, and its largest eigenvalue's share."""
+    """Entropy and largest eigenvalue's share of one of the two Gram matrices."""
 
     entropy: float
     largest: float
@@ -110,7 +110,7 @@ class _Side(NamedTuple):
 
 
 def takes_long(samples: int, weight: Float[Tensor, "k d"]) -> bool:
-    """Whether the joint entropies need many products over the stored features."""
+    """Return whether the joint entropies need many products over the stored features."""
     return samples > DENSE_LIMIT and weight.numel() * weight.shape[1] * 8 > MOMENT_BYTES
 
 
@@ -176,7 +176,7 @@ def pair_entropies(
     Args:
         first: One sample a row.
         second: The same samples in another representation.
-        seed: Of the probes, where the joint entropy is estimated.
+        seed: Seed of the probes, where the joint entropy is estimated.
     """
     second = second.to(first.device)
     n, size = len(first), min(len(first), first.shape[1] * second.shape[1])
@@ -216,7 +216,7 @@ def dataset_entropies(
         weight: $W$, a row for every class.
         centre: Taken off every feature first (INFO corollary 4.3 assumes $\mu_G=0$); None for raw
             features.
-        seed: Of the probes, where the joint entropy is estimated.
+        seed: Seed of the probes, where the joint entropy is estimated.
 
     Returns:
         Entropies; the joint one exact up to a side of 4,096, estimated to 1 % beyond.
@@ -319,7 +319,7 @@ def _gram(features: Shaped[Tensor, "n d"]) -> Float[Tensor, "m m"]:
 def _gram_of_pairs(
     first: Shaped[Tensor, "n _d1"], second: Shaped[Tensor, "n _d2"]
 ) -> Float[Tensor, "p p"]:
-    r"""Of the columns of the vectors $\hat z_i\otimes\hat z'_i$, some rows at a time."""
+    r"""Return the Gram matrix of the columns of $\hat z_i\otimes\hat z'_i$, some rows at a time."""
     width = first.shape[1] * second.shape[1]
     total = torch.zeros(width, width, dtype=torch.float64, device=first.device)
     for block in row_blocks(len(first), width):
@@ -339,7 +339,7 @@ class _HadamardProduct:
         self.first, self.second = first, second
 
     def __call__(self, block: Float[Tensor, "n v"]) -> Float[Tensor, "n v"]:
-        """The product with a block of vectors."""
+        """Multiply a block of vectors."""
         pairs = self.first.shape[1] * self.second.shape[1]
         at_once = next(row_blocks(block.shape[1], pairs)).stop
         return torch.cat([self._product(vectors) for vectors in block.split(at_once, 1)], 1)
@@ -367,7 +367,7 @@ def _estimated(
     seed: int,
     device: torch.device,
 ) -> EntropyEstimate:
-    """A joint entropy is no smaller than either side's: that sets the error asked for."""
+    """Estimate a joint entropy, with an error set by the larger side's entropy, its lower bound."""
     error = RELATIVE_ERROR * max(*(side.entropy for side in sides), 0.1)
     largest = min(side.largest for side in sides)
     generator = torch.Generator(device).manual_seed(seed)

@@ -64,7 +64,7 @@ class Geodesic:
 
 
 def geodesic(first: ClassStatistics, last: ClassStatistics, pair: CrossMoments) -> Geodesic:
-    """The line between two layers, from their statistics and cross moments.
+    """Return the line between two layers, from their statistics and cross moments.
 
     Args:
         first: Statistics of the first layer.
@@ -117,11 +117,11 @@ def effective_depth(ncc_accuracies: Sequence[float], epsilon: float = 0.0) -> in
 
 
 def order_breaks(values: Sequence[float], falling: bool) -> list[tuple[int, float]]:
-    """Where consecutive layers break the order that progressive collapse predicts.
+    """Return where consecutive layers break the order that progressive collapse predicts.
 
     Args:
         values: A metric of each layer, in forward order.
-        falling: Whether it should fall with depth (PFC1, PFC2) or rise (PFC3).
+        falling: Expect a fall with depth if True (PFC1, PFC2), a rise if False (PFC3).
 
     Returns:
         For each break, the index of the later layer and by how much it goes the wrong way.

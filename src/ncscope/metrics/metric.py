@@ -20,13 +20,13 @@ class Metric:
         formula: Definition, in LaTeX.
         source: Paper and equation.
         compute: Its value from the sources.
-        needs: What must have been gathered: ``"scatter"``, ``"directions"``, ``"head"``,
+        needs: Statistics that must have been gathered: ``"scatter"``, ``"directions"``, ``"head"``,
             ``"decisions"``, ``"information"``.
         low: Least possible value.
         high: Greatest possible value (may be ``inf``).
-        zero: What the value 0 means, in words.
+        zero: Meaning of the value 0, in words.
         better: ``"low"`` or ``"high"``: the end that collapse drives it to.
-        log_scale: Whether figures draw it on a logarithmic axis.
+        log_scale: Draw it on a logarithmic axis if True.
         at_collapse: Its value at collapse to a simplex, from the number of classes; figures draw
             it as a reference line. None where it is 0 or 1 or depends on more.
         undefined: When the value is NaN, in words; empty if never.

@@ -1,4 +1,4 @@
-"""What the metrics of one layer are computed from, with shared intermediates made once."""
+"""Sources of one layer's metrics, with shared intermediates made once."""
 
 import math
 from dataclasses import dataclass, replace
@@ -119,7 +119,7 @@ class Sources:
 
     @property
     def gathered(self) -> frozenset[str]:
-        """Which of the needs that the registry names are met."""
+        """Return the needs, by the registry's names, that are met."""
         met = {
             "scatter": self.stats.within is not None,
             "directions": self.stats.unit_means is not None,

@@ -38,7 +38,7 @@ def kept_buffers(model: nn.Module) -> Iterator[None]:
 
 
 def _copy(buffer: Tensor | None) -> Tensor | None:
-    """A copy to compare with; None for what cannot be compared: absent, unfilled or sparse."""
+    """Copy a buffer to compare with; None if it is absent, unfilled or sparse."""
     if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
         return None
     return buffer.detach().clone()

@@ -7,7 +7,7 @@ from ncscope.models.networks.fixed_head import FixedSimplexHead
 
 
 def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:
-    """The classifier of a network of the catalogue: the last of its linear layers.
+    """Return the classifier of a network of the catalogue: the last of its linear layers.
 
     Args:
         model: The network, or what Fabric or DDP wrapped around it.
@@ -23,7 +23,7 @@ def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:
 def features_and_logits(
     model: nn.Module, inputs: Float[Tensor, "b ..."]
 ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b k"]]:
-    """The input of the classifier and its output, both part of the graph.
+    """Return the input and the output of the classifier, both part of the graph.
 
     One pass through the model's own call, so that DDP and autocast do what they do without it:
     features are in the precision that the classifier was given.

@@ -33,7 +33,7 @@ def forward(model: nn.Module, inputs: object) -> Any:
 
 
 def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
-    """The logits in a model's output, one row a sample, or one row a token.
+    """Return the logits in a model's output, one row a sample, or one row a token.
 
     Args:
         output: A tensor; a mapping or an object with ``logits``; or a tuple or list, whose
@@ -70,7 +70,7 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
 
 
 def first_tensor(value: object) -> Tensor | None:
-    """The first tensor in a value, searched depth first; None if it holds none.
+    """Return the first tensor in a value, searched depth first; None if it holds none.
 
     Example:
         >>> import torch

@@ -27,11 +27,11 @@ class Head:
         weight: K x d, a copy taken when the head was found, as the forward pass used it: after
             pruning, weight or spectral normalisation, and dequantised.
         bias: K, a copy; None if there is none.
-        gives_logits: Whether its outputs are the model's logits: False for a head that was asked
+        gives_logits: True if its outputs are the model's logits; False for a head that was asked
             for by name and whose outputs the model scales, averages or masks.
-        rows: What the head is applied to: one vector a ``"sample"``; every ``"token"``, and the
-            logits are those of all tokens, as in language models; or every token, and the logits
-            are those of one ``"chosen token"`` a sample, such as the last.
+        rows: Unit that the head is applied to: one vector a ``"sample"``; every ``"token"``, and
+            the logits are those of all tokens, as in language models; or every token, and the
+            logits are those of one ``"chosen token"`` a sample, such as the last.
         axis: Axis of the input that is the first of the logits: 1 for a head on the tokens of a
             sequence-first layer, T x B x d, else 0.
     """
@@ -99,7 +99,7 @@ def head_and_shape(
 def chosen_tokens(
     output: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]
 ) -> Bool[Tensor, "b t"]:
-    """Which tokens' outputs are their sample's logits.
+    """Mark the tokens whose outputs are their sample's logits.
 
     Example:
         >>> output = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
@@ -110,7 +110,7 @@ def chosen_tokens(
 
 
 def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[LinearCall]]:
-    """The logits, and the calls of linear layers in the order in which they end."""
+    """Return the logits, and the calls of linear layers in the order in which they end."""
     with recorded_calls(model) as calls:
         logits = logits_of(forward(model, inputs))
     broken = ~logits.isfinite().flatten(0, -2).all(dim=1)
@@ -146,7 +146,7 @@ def _token_rows(output: Float[Tensor, "b t c"], logits: Tensor) -> Rows | None:
 
 
 def _rows_of_scaled(call: LinearCall, logits: Tensor) -> Rows:
-    """Of which rows a head is whose outputs the model changes before they are the logits."""
+    """Return the rows of a head whose outputs the model changes before they are the logits."""
     if logits.ndim == 3:
         return "token"
     if call.by_token:
@@ -163,7 +163,7 @@ def _equal(output: Tensor, logits: Tensor) -> bool:
 
 
 def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
-    """The one module with the logits as output that has no other such module inside it."""
+    """Return the one module with the logits as output that has no other such module inside."""
     matches = [call for call in calls if _reading(call, logits) is not None]
     names = {call.name for call in matches}
     inner = [name for name in names if not any(_inside(other, name) for other in names)]
@@ -201,7 +201,7 @@ def _no_head(calls: list[LinearCall], logits: Tensor) -> InputError:
 
 
 def _alike(call: LinearCall, logits: Tensor) -> bool:
-    """Whether the call has an output for each of the logits."""
+    """Return whether the call has an output for each of the logits."""
     return call.output.shape == logits[: len(call.output)].shape
 
 
@@ -235,7 +235,7 @@ def _check_called_once(call: LinearCall, calls: list[LinearCall]) -> None:
 
 
 def _check_linear(call: LinearCall) -> None:
-    """Outputs must be those of the weight and bias, to rounding."""
+    """Check that outputs are those of the weight and bias, to rounding."""
     wide = torch.promote_types(call.features.dtype, torch.float32)
     bias = call.bias.to(wide) if call.bias is not None else None
     if bias is not None and bias.shape != call.weight.shape[:1]:
@@ -264,7 +264,7 @@ def _tolerance(output: Tensor) -> float:
 
 
 def _rounding(call: LinearCall) -> Float[Tensor, " k"] | float:
-    r"""How far a quantised head's own rounding can take each output.
+    r"""Bound how far a quantised head's own rounding can take each output.
 
     Its input may be rounded to 127 steps between its extremes and zero: by half a step, and half
     a step more for the rounding of zero, which $\lVert w_c\rVert_1$ multiplies.

@@ -21,11 +21,11 @@ Calls = Mapping[nn.Module, int]
 
 
 def named_layer(model: nn.Module, name: str) -> nn.Module:
-    """The submodule of that name; the model itself for the empty name.
+    """Return the submodule of a name; the model itself for the empty name.
 
     Args:
         model: Any module.
-        name: As in ``model.named_modules()``; any alias of a shared module will do.
+        name: Name as in ``model.named_modules()``; any alias of a shared module will do.
 
     Raises:
         InputError: No such module; the message names the closest ones.
@@ -157,7 +157,7 @@ def _members(name: str, module: nn.Module, least: int, calls: Calls) -> Iterator
 
 
 def _is_chain(module: nn.Module) -> bool:
-    """Whether it only lines up its children; the members of a ``ModuleDict`` are not in line."""
+    """Return whether a module only lines up its children, as no ``ModuleDict`` does."""
     if isinstance(module, CHAINS):
         return True
     children = list(module.children())

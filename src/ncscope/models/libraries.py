@@ -28,7 +28,7 @@ class NamedModel:
         prepared: A coloured PIL image as the model was trained to see it; None if its library
             does not say, and the data set's own preprocessing is meant.
         input_name: The name of the images among the model's arguments; None for the first.
-        has_head: Whether its outputs are a classifier's; otherwise they are features.
+        has_head: True if its outputs are a classifier's; False if they are features.
     """
 
     model: nn.Module
@@ -46,10 +46,10 @@ class Wanted:
         num_classes: Outputs of a model whose weights come from a file; None for what they have.
         shape: Channels, height and width of the data set's images.
         weights: Weights from a file; None for the library's own.
-        download: Whether the library may fetch weights from the internet.
-        weights_from: How weights of one's own are given, as an error's remedy.
-        trained_on: How the images that it was trained on are named, as another; None if they are
-            the data set's.
+        download: Let the library fetch weights from the internet if True.
+        weights_from: Way to give weights of one's own, for an error's remedy.
+        trained_on: Way to name the images that it was trained on, if they are other images; None if
+            they are the data set's.
     """
 
     name: str
@@ -71,7 +71,7 @@ def open_model(
     weights_from: str = "--weights FILE",
     trained_on: str | None = None,
 ) -> NamedModel:
-    """A trained classifier of images, by name.
+    """Open a trained classifier of images by name.
 
     Args:
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME`` or ``hf:FOLDER``, or a network of
@@ -81,9 +81,9 @@ def open_model(
         shape: Channels, height and width of the data set's images; sets the size of the
             catalogue's networks.
         weights: Its weights. Hugging Face's models have them in their folder.
-        download: Whether the library may fetch pretrained weights.
-        weights_from: How weights of one's own are given, for the message where there are none.
-        trained_on: How other images than the data set's are named as those that a network of the
+        download: Let the library fetch pretrained weights if True.
+        weights_from: Way to give weights of one's own, for the message where there are none.
+        trained_on: Way to name other images than the data set's as those that a network of the
             catalogue was trained on, for the message where its weights do not fit; None if the
             shape is of those.
 
@@ -205,13 +205,13 @@ Shapes = Mapping[str, tuple[int, ...]]
 def _filled(
     made: Callable[[int], nn.Module], weights: Weights, wanted: Wanted, *, headless: bool = False
 ) -> nn.Module:
-    """The model with these weights in place of its own.
+    """Replace the model's weights.
 
     Args:
         made: It with so many outputs.
-        weights: Of it.
+        weights: Weights of the model.
         wanted: Its name, and how many outputs it is to have; None for as many as the weights.
-        headless: Whether 0 outputs make a model that has no head.
+        headless: True if 0 outputs make a model without a head.
 
     Raises:
         InputError: If names or shapes differ; the first difference is named.
@@ -236,7 +236,7 @@ def _filled(
 
 
 def _remedy(wanted: Wanted, *, known: bool) -> str:
-    """Of weights that do not fit; an entry of a known name may be of other images."""
+    """Return the remedy for weights that do not fit; a known entry may be of other images."""
     asked = "" if wanted.num_classes is None else "; --num-classes sets its outputs"
     named = "name the model that was saved" + asked
     if wanted.trained_on is None:
@@ -250,7 +250,7 @@ _TRIED = 2
 
 
 def _outputs(own: Shapes, found: Shapes, headless: bool) -> int | None:
-    """How many outputs the weights have; None if it is the number tried, or cannot be told."""
+    """Return the number of outputs of the weights; None if it cannot be told."""
     missing = [shape for key, shape in own.items() if key not in found]
     if headless and missing and all(shape[:1] == (_TRIED,) for shape in missing):
         return 0

@@ -25,8 +25,8 @@ class LinearCall:
         bias: The bias that it used, or None; not a copy.
         features: Input: B x d, or B x T x d of the first `TRACED_SAMPLES` samples; a copy.
         output: Output: B x K, or B x T x K of the same samples; a copy.
-        quantized: Whether the weight is quantised: such a module may round its input too.
-        output_step: What the output is a multiple of, where the module rounds it; else 0.
+        quantized: True if the weight is quantised: such a module may round its input too.
+        output_step: Step of which the output is a multiple, where the module rounds it; else 0.
         turned: Output of the first samples if the input was sequence-first, T x B x d; a copy.
         lengths: First two axes of the input: B and T, or T and B.
     """
@@ -44,7 +44,7 @@ class LinearCall:
 
     @property
     def by_token(self) -> bool:
-        """Whether it was applied to every token of a sequence."""
+        """Return whether the layer was applied to every token of a sequence."""
         return self.features.ndim == 3
 
 
@@ -93,7 +93,7 @@ def _recorder(name: str, calls: list[LinearCall]) -> Any:
 
 
 def _own_tensor(module: nn.Module, name: str) -> Tensor | None:
-    """A module's weight or bias; torch's quantised modules have methods of these names."""
+    """Return a module's weight or bias; torch's quantised modules have methods of these names."""
     value: Any = getattr(module, name, None)
     if hasattr(module, "_packed_params"):
         value = value()
@@ -115,7 +115,7 @@ def dequantized(tensor: Tensor) -> Tensor:
 
 
 def _rows(weight: Tensor, features: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Copies of input and output, one row a sample or a token; None if they are neither.
+    """Copy input and output, one row a sample or a token; None if they are neither.
 
     Copies, since the model may change either in place after the call.
     """

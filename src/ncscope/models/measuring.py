@@ -53,7 +53,7 @@ def measuring(model: nn.Module) -> Iterator[None]:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside of ``torch.compile``, ``DataParallel`` and ``DistributedDataParallel``.
+    """Return the model inside ``torch.compile``, ``DataParallel`` or ``DistributedDataParallel``.
 
     Args:
         model: Any model, wrapped any number of times or not at all.
@@ -77,7 +77,7 @@ _ORIGINAL = "_orig_mod"
 
 
 def _compiled(module: nn.Module) -> bool:
-    """Whether ``torch.compile(module)`` made it, or ``module.compile()`` was called."""
+    """Return whether ``torch.compile`` made a module, or its ``compile`` method was called."""
     return _ORIGINAL in module._modules or module._compiled_call_impl is not None
 
 

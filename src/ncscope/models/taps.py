@@ -59,7 +59,7 @@ class Taps:
         pool: Average maps (B x C x H x W, or more) over their spatial dimensions, and sequences
             (B x T x d) over their tokens: those that the model's ``attention_mask`` keeps, if it
             is given one of the same tokens. Otherwise both are flattened.
-        rows: What a row of the features is, as `find_head` reports it: a sample; every token; or
+        rows: Unit of a row of the features, as `find_head` reports it: a sample; every token; or
             the one token a sample whose outputs the logits are, in the head's input and in every
             layer with the same tokens.
         axes: Batch axis of every call, as `trace` finds it, which each pass must then make. By
@@ -279,7 +279,7 @@ class Taps:
 
 
 def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:
-    """Maps averaged over space and sequences over their tokens; vectors as they are."""
+    """Average maps over space and sequences over their tokens; leave vectors as they are."""
     if tensor.ndim > 3:
         _check_channels_first(tensor, name)
         return tensor.flatten(2).mean(dim=2)

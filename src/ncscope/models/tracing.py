@@ -96,7 +96,7 @@ def trace(
 
 
 class _Call(NamedTuple):
-    """What is kept of one call of a module: of the first tensor given, and of those returned."""
+    """Record of one call of a module: the first tensor given, and those returned."""
 
     given: Any
     returned: list[Any]
@@ -139,7 +139,7 @@ class _Rerun:
         whole: Shape of the logits of the whole batch.
         copies: Shape of the logits of the copies.
         batch: Batch axis of the logits: 1 for those of tokens, T x B x K, else 0.
-        rows: What the head is applied to.
+        rows: Unit that the head is applied to.
     """
 
     calls: _Calls

@@ -62,7 +62,7 @@ def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """The device of the model's parameters; the CPU for a model without any."""
+    """Return the device of the model's parameters; the CPU for a model without any."""
     parameter = next(model.parameters(), None)
     return torch.device("cpu") if parameter is None else parameter.device
 
@@ -70,13 +70,13 @@ def device_of(model: nn.Module) -> torch.device:
 def token_labels(
     labels: Tensor, tokens: torch.Size, next_token: bool
 ) -> tuple[Int[Tensor, " m"], Bool[Tensor, " n"]]:
-    """The labels of the tokens to measure, and which tokens these are.
+    """Return the labels of the tokens to measure, and a mask of these tokens.
 
     Args:
         labels: B x T, `IGNORED` where there is nothing to measure.
         tokens: B x T of the model's logits.
-        next_token: Whether a token's class is the label of the token after it; of the last of a
-            sequence nothing is measured then.
+        next_token: Take the label of the following token as a token's class if True; of the last of
+            a sequence nothing is measured then.
 
     Raises:
         InputError: If the labels are not one a token.

@@ -41,10 +41,10 @@ def estimated_by_batch(
 def with_batch_estimate(
     record: LayerRecord, batches: Batches, weight: Float[Tensor, "k d"], batch_size: int
 ) -> LayerRecord:
-    """The record of the last layer with the estimate among its metrics.
+    """Add the batch estimate to the metrics of the last layer's record.
 
     Args:
-        record: Of the layer that feeds the head.
+        record: Record of the layer that feeds the head.
         batches: Its features and labels, all held in memory at once.
         weight: The head's.
         batch_size: Samples a batch.

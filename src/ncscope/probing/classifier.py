@@ -24,7 +24,7 @@ def check_head(weight: Any, bias: Any) -> None:
 def checked_weight(
     weight: Any, num_classes: int, dim: int, device: torch.device | str
 ) -> Float[Tensor, "k d"]:
-    """The classifier's weight in float64.
+    """Check the classifier's weight and return it in float64.
 
     Raises:
         InputError: If it is not K x d, not real or not finite.
@@ -33,7 +33,7 @@ def checked_weight(
 
 
 def checked_bias(bias: Any, num_classes: int, device: torch.device | str) -> Float[Tensor, " k"]:
-    """The classifier's bias in float64.
+    """Check the classifier's bias and return it in float64.
 
     Raises:
         InputError: If its length is not K, or it is not real or not finite.

@@ -43,6 +43,6 @@ def layer_record(
 
 
 def _without_nan(matrix: torch.Tensor) -> list[list[float]] | None:
-    """A matrix as lists; none where a vector without direction leaves holes in it."""
+    """Return a matrix as lists; None where a vector without direction leaves holes in it."""
     rows: list[list[float]] = matrix.tolist()
     return rows if all(math.isfinite(value) for row in rows for value in row) else None

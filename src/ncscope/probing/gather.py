@@ -27,7 +27,7 @@ class LayerGatherer:
 
     Args:
         moments: One accumulator a layer, in forward order.
-        store: Where to keep features for the second look; None if there is to be none.
+        store: Store of features for the second look; None without one.
     """
 
     def __init__(self, moments: Mapping[str, ClassMoments], store: FeatureStore | None) -> None:
@@ -118,7 +118,7 @@ class _Stored:
 
 
 def _comparable(moments: Mapping[str, ClassMoments]) -> tuple[str, ...]:
-    """The last run of two layers or more of one dimension; the last layer if there is none."""
+    """Return the last run of two layers or more of one dimension; else the last layer."""
     by_dim = groupby(moments, key=lambda name: moments[name].dim)
     runs = [tuple(names) for _, names in by_dim]
     return next((run for run in reversed(runs) if len(run) > 1), runs[-1])

@@ -65,7 +65,7 @@ LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """What to measure of a model.
+    """Options of a model's measurement.
 
     Attributes:
         layers: Names or glob patterns of layers to tap besides the head's input; None for the
@@ -78,9 +78,9 @@ class ProbeOptions:
         weight_decay: Decay on the head that the MSE decomposition assumes.
         pool: Average feature maps over space, and sequences over tokens, instead of flattening
             them.
-        next_token: Whether the class of a token is the label of the one after it.
+        next_token: Take the label of the following token as a token's class if True.
         memory: Bytes of features to hold for the second look; more goes to disk.
-        progress: Whether to show a progress bar on stderr.
+        progress: Show a progress bar on stderr if True.
         information_batch: Samples a batch of the batch estimate of MIR and HDR, where the group
             ``information`` is measured; None for none.
     """
@@ -132,7 +132,7 @@ def probe_model(
         loader: Yields ``(inputs, labels)``, or mappings with ``labels``: one a sample, or one a
             token of a model that gives logits for every token. Batches without samples are
             skipped.
-        options: What to measure.
+        options: Options of the measurement.
         reference: Statistics of the training set by layer, in forward order, whose class means
             the nearest-mean rule then uses. Its last layer stands for the last one measured,
             whatever their names; the others are matched by name.
@@ -175,9 +175,9 @@ class LayerwiseProbe:
 
     Args:
         model: The classifier.
-        options: What to measure.
-        store: Where to keep features for the second look, open until the result is there.
-        reference: As in `probe_model`.
+        options: Options of the measurement.
+        store: Store of features for the second look, open until the result is there.
+        reference: Statistics, as in `probe_model`.
     """
 
     def __init__(
@@ -302,7 +302,7 @@ def _matched(
     plans: Sequence[Plan],
     gatherer: LayerGatherer,
 ) -> dict[str, ClassStatistics]:
-    """The reference of every layer that looks at decisions: the last by role, others by name.
+    """Match the reference to every layer with decisions: the last by role, others by name.
 
     The last layer's name depends on which layers were tapped; what it is does not.
     """
@@ -393,7 +393,7 @@ def _information(
 def _decisions(
     gatherer: LayerGatherer, plans: Sequence[Plan], means_of: Mapping[str, ClassStatistics]
 ) -> dict[str, DecisionCounts]:
-    """The second look, with the class means of the training set where they are given."""
+    """Count decisions by the class means, those of the training set where they are given."""
     if gatherer.store is None:
         return {}
     deciders = {

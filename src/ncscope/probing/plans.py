@@ -1,4 +1,4 @@
-"""Which layers a measurement consists of, and what processes that measure together must share."""
+"""Layers of a measurement, and the form that processes measuring together must share."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Layout:
         head: Name of the head in the model.
         classes: Number of classes.
         head_type: Type of the head's weight.
-        bias: Whether the head has a bias.
+        bias: True if the head has a bias.
         layers: Names of the layers in forward order; the last feeds the head.
         dims: Feature dimension of each layer.
         needs: Statistics that each layer's metrics need.
@@ -135,7 +135,7 @@ def share_head(plan: Plan, rank: int, receives: bool) -> None:
     Args:
         plan: Layer that feeds the head.
         rank: Rank of the process that has the head.
-        receives: Whether this process takes the head over; the others keep theirs.
+        receives: Take the head over if True; the other processes keep theirs.
     """
     for tensor in (plan.weight, plan.bias):
         if tensor is not None:

@@ -12,7 +12,7 @@ class LayerRecord:
     Attributes:
         layer: Name of the layer.
         metrics: Metric key to value; NaN and infinities are explained in ``notes``.
-        notes: What the reader must know: empty classes, rank cuts, why a value is undefined.
+        notes: Sentences for the reader: empty classes, rank cuts, why a value is undefined.
         num_classes: Number of classes asked for, present or not.
         num_samples: Number of samples seen.
         dim: Feature dimension d.
@@ -72,7 +72,7 @@ class ProbeRecord:
     geodesic: GeodesicRecord | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The record as nested dictionaries and lists, ready for JSON."""
+        """Return the record as nested dictionaries and lists, ready for JSON."""
         return asdict(self)
 
 

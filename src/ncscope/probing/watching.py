@@ -38,7 +38,7 @@ class Watch:
     Args:
         model: A classifier; of a compiled or data-parallel one, the model inside. Its own call is
             what is watched, so a compiled one has to run uncompiled.
-        options: What to measure.
+        options: Options of the measurement.
         reference: Statistics of the training set by layer; see `probe_model`.
 
     Example:
@@ -199,7 +199,7 @@ def _named_inputs(
 
 
 def _by_now(head: Head) -> Head:
-    """The head with the weight and the bias that its module has now.
+    """Return the head with the weight and the bias that its module has now.
 
     Modules of torch's own quantisation keep theirs, and have no tensors of these names.
     """

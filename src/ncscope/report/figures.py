@@ -16,7 +16,7 @@ _HISTORY = ("nc1_quotient", "nc2_etf", "nc3_self_duality", "nc3_etf")
 
 
 def plot_probe(probe: ProbeRecord) -> Figure:
-    """A measurement as a figure.
+    """Draw a measurement.
 
     Of one layer: spectra, the class means' cosines and the key metrics, those that were
     measured. Of many: PFC1-3 against layer with the geodesic's prediction.
@@ -32,7 +32,7 @@ def plot_probe(probe: ProbeRecord) -> Figure:
 
 
 def run_figure(snapshots: Sequence[Snapshot]) -> Figure:
-    """A run in one picture: metrics over training, PFC1 over layers, the class means at the end.
+    """Draw a run: metrics over training, PFC1 over layers, the class means at the end.
 
     Args:
         snapshots: Measurements over training; those of the training split are drawn.

@@ -1,4 +1,4 @@
-"""What a metric key is called on paper: from the registry, or from the key where it has no row."""
+"""Names of metrics on paper: from the registry, or from a key without a row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ PFC_METRICS = ("pfc1", "pfc2", "pfc3")
 
 @dataclass(frozen=True)
 class Label:
-    """What a reader sees of a metric; see :class:`ncscope.metrics.metric.Metric`."""
+    """Label of a metric for readers; see :class:`ncscope.metrics.metric.Metric`."""
 
     key: str
     group: str
@@ -54,18 +54,18 @@ class Label:
 
     @property
     def direction(self) -> str:
-        """Which way collapse drives the metric, in words; empty where nothing is known."""
+        """Return the direction in which collapse drives the metric; empty where unknown."""
         words = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
         return words.get(self.better, "")
 
 
 def label_of(key: str) -> Label:
-    """The label of a key or alias; one that only bears the name for a key without a row."""
+    """Return the label of a key or alias; for a key without a row a label with the name alone."""
     return _LABELS.get(key) or Label(key, "other", capitalised(key.replace("_", " ")))
 
 
 def capitalised(text: str) -> str:
-    """The text with its first letter raised and the rest as it stands."""
+    """Raise the first letter of a text and leave the rest."""
     return text[:1].upper() + text[1:]
 
 
@@ -93,14 +93,14 @@ _LABELS = {
 
 
 def value_of(metrics: Mapping[str, float], key: str) -> float | None:
-    """The value under the key or any of its aliases; None where the record has none."""
+    """Return the value under the key or any of its aliases; None where the record has none."""
     label = label_of(key)
     names = (key, label.key, *label.aliases)
     return next((metrics[name] for name in names if name in metrics), None)
 
 
 def distinct_labels(keys: Iterable[str]) -> list[Label]:
-    """The labels of the keys, each metric once, group by group in the registry's order."""
+    """Return the labels of the keys, each metric once, in the registry's order of groups."""
     rows = {key: place for place, key in enumerate(METRICS)}
     groups = {group: place for place, group in enumerate(GROUP_TITLES)}
     found = {label.key: label for label in map(label_of, keys)}
@@ -115,7 +115,7 @@ def distinct_labels(keys: Iterable[str]) -> list[Label]:
 
 
 def by_group(labels: Iterable[Label]) -> dict[str, list[Label]]:
-    """The labels under their group's title, in the order given."""
+    """Group the labels by their group's title, in the order given."""
     grouped: dict[str, list[Label]] = {}
     for label in labels:
         grouped.setdefault(GROUP_TITLES.get(label.group, label.group), []).append(label)

@@ -14,7 +14,7 @@ _BREAKS_SHOWN = 3
 
 
 def values_by_layer(probe: ProbeRecord, key: str) -> list[float]:
-    """A metric of each layer in forward order, NaN where it was not measured."""
+    """Return a metric of each layer in forward order, NaN where it was not measured."""
     values = (value_of(record.metrics, key) for record in probe.layers)
     return [math.nan if value is None else value for value in values]
 
@@ -25,7 +25,7 @@ def depth_of(probe: ProbeRecord) -> int | None:
 
 
 def geodesic_curves(geodesic: GeodesicRecord) -> dict[str, list[float]]:
-    """The predicted PFC1-3, by key."""
+    """Return the predicted PFC1-3 by key."""
     return {"pfc1": geodesic.pfc1, "pfc2": geodesic.pfc2, "pfc3": geodesic.pfc3}
 
 
@@ -37,7 +37,7 @@ def positions(probe: ProbeRecord) -> dict[str, float]:
 
 
 def reading(probe: ProbeRecord) -> list[str]:
-    """What the layers say, in sentences: depth, order, the theorem's premise, what is left out."""
+    """Describe the layers: depth, order, the theorem's premise, what is left out."""
     if len(probe.layers) < 2:
         return []
     sentences = [_depth_sentence(probe)]

@@ -36,7 +36,7 @@ _SCRIPT = {"L": "ℒ", "H": "ℋ", "N": "𝒩", "O": "𝒪", "B": "ℬ"}
 
 
 def formula(latex: str) -> str:
-    r"""A LaTeX formula as a ``<math>`` element.
+    r"""Convert a LaTeX formula to a ``<math>`` element.
 
     Covers what the registry writes: fractions, roots, scripts, accents, norms, named operators.
     A command it does not know appears by its name.
@@ -64,13 +64,13 @@ class _Reader:
         self.place = 0
 
     def peek(self) -> str:
-        """The next token that is not white space; empty at the end."""
+        """Return the next token that is not white space; empty at the end."""
         while self.place < len(self.tokens) and not self.tokens[self.place].strip():
             self.place += 1
         return self.tokens[self.place] if self.place < len(self.tokens) else ""
 
     def take(self) -> str:
-        """The next token, passed."""
+        """Return the next token and pass it."""
         token = self.peek()
         self.place += 1
         return token
@@ -167,7 +167,7 @@ class _Reader:
         return f"<mi>{escape(text)}</mi>"
 
     def raw(self) -> str:
-        """The next token or braced group as it stands."""
+        """Return the next token or braced group as it stands."""
         if self.peek() != "{":
             return _letter(self.take())
         self.take()
@@ -187,7 +187,7 @@ def _letter(token: str) -> str:
 
 
 def _one(markup: str) -> str:
-    """The markup as exactly one element, which scripts and fractions require of each part."""
+    """Wrap the markup as one element, which scripts and fractions require of each part."""
     return markup if _is_single(markup) else f"<mrow>{markup}</mrow>"
 
 

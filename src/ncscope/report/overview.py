@@ -1,4 +1,4 @@
-"""What a page says in words and tables: claims, first against last, every number, notes."""
+"""Words and tables of a page: claims, first against last, every number, notes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Details:
 
 
 def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[Claim]:
-    """The claims of a ``claims.json``."""
+    """Read the claims of a ``claims.json``."""
     return [
         Claim(str(claim["claim"]), bool(claim["held"]), str(claim.get("evidence", "")))
         for claim in claims
@@ -70,7 +70,7 @@ def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[Claim]:
 
 
 def summary(snapshots: Sequence[Snapshot]) -> list[SummaryRow]:
-    """The key metrics of the last layer, first against last measurement, for each split."""
+    """Compare the last layer's key metrics at the first and last measurement, for each split."""
     splits = by_split(snapshots).values()
     rows = []
     for metric in map(label_of, KEY_METRICS):
@@ -117,7 +117,7 @@ def _cell(record: LayerRecord, metric: Label) -> str:
 
 
 def notes(probe: ProbeRecord) -> list[str]:
-    """The notes, each once, with the layers that bear it where not all of them do."""
+    """Return the notes, each once, with the layers that bear it where not all of them do."""
     bearers: dict[str, list[str]] = {}
     for record in probe.layers:
         for note in record.notes:
@@ -129,7 +129,7 @@ def notes(probe: ProbeRecord) -> list[str]:
 
 
 def run_facts(snapshots: Sequence[Snapshot]) -> list[str]:
-    """What was measured, in short phrases."""
+    """Describe the measurements in short phrases."""
     splits, unit = by_split(snapshots), time_unit(snapshots)
     times = sorted({moment(snapshot, unit) for snapshot in snapshots})
     last = snapshots[-1].probe
@@ -145,7 +145,7 @@ def run_facts(snapshots: Sequence[Snapshot]) -> list[str]:
 
 
 def probe_facts(probe: ProbeRecord) -> list[str]:
-    """What was measured, in short phrases."""
+    """Describe the measurement in short phrases."""
     last = probe.layers[-1]
     facts = [
         f"{last.num_samples:,} samples",
@@ -158,10 +158,10 @@ def probe_facts(probe: ProbeRecord) -> list[str]:
 def shared_config(
     configs: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """Configurations as what all of them have alike, and what each has besides, as text.
+    """Split configurations into what all have alike and what each has besides, as text.
 
     Args:
-        configs: Of one run or several; of one, all is shared.
+        configs: Configurations of one run or several; for one, all is shared.
 
     Example:
         >>> shared_config([{"seed": 0, "steps": 9}, {"seed": 1, "steps": 9}])
@@ -178,7 +178,7 @@ def shared_config(
 
 
 def flat_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A nested configuration as dotted names and text."""
+    """Flatten a nested configuration to dotted names and text."""
     flat: dict[str, str] = {}
     for name, value in config.items():
         key = f"{prefix}{name}"

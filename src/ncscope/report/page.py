@@ -111,7 +111,7 @@ def probe_page(title: str, probe: ProbeRecord) -> str:
 
 
 def _render(template: str, payload: Mapping[str, Any], **context: Any) -> str:
-    """A page with interactive charts."""
+    """Render a page with interactive charts."""
     return rendered(
         template,
         payload=payload,
@@ -123,7 +123,7 @@ def _render(template: str, payload: Mapping[str, Any], **context: Any) -> str:
 
 
 def rendered(template: str, **context: Any) -> str:
-    """A template of this folder, filled in and with the style sheet inside."""
+    """Render a template of this folder with the style sheet inside."""
     environment = Environment(
         loader=PackageLoader("ncscope", "report/templates"),
         autoescape=True,
@@ -144,7 +144,7 @@ def _printable(value: Any) -> Any:
 
 
 def _breakable(name: str) -> Markup:
-    """A layer's name that may break after a dot or an underscore."""
+    """Let a layer's name break after a dot or an underscore."""
     pieces = re.split(r"(?<=[._/])", printable(name))
     return Markup("<wbr>").join(pieces)
 

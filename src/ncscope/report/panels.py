@@ -59,7 +59,7 @@ def pfc_panel(
     prediction_colour: str = SECOND,
     name: str = "measured",
 ) -> None:
-    """A metric of every layer against its position, with the geodesic's prediction.
+    """Draw a metric of every layer against its position, with the geodesic's prediction.
 
     Against relative position where it is known, of the comparable layers only; else against
     the layer's place.

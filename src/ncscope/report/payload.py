@@ -17,7 +17,7 @@ GRAM_CLASSES = 64
 
 
 def as_json(payload: Mapping[str, Any]) -> str:
-    """The payload as JSON that cannot end the script element it stands in."""
+    """Write the payload as JSON that cannot end the script element it stands in."""
     return json.dumps(payload, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -67,7 +67,7 @@ def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
 
 
 def metric_entry(metric: Label, key: str = "", classes: int = 0) -> dict[str, Any]:
-    """What the script needs to know of one metric; with its value at collapse, if classes are."""
+    """Return the script's data on one metric; with its value at collapse, if classes are given."""
     known = metric.at_collapse(classes) if metric.at_collapse and classes else math.nan
     return {
         "collapse": compact(known),
@@ -108,7 +108,7 @@ def gram_frame(record: LayerRecord) -> dict[str, Any] | None:
 
 
 def spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
-    """The drawable part of each spectrum."""
+    """Return the drawable part of each spectrum."""
     found = {
         name: spectra.drawable(name, record.spectra[name])
         for name in spectra.CURVES

@@ -1,4 +1,4 @@
-"""Which part of a spectrum a logarithmic axis can show, and a sentence about the rest."""
+"""Part of a spectrum that a logarithmic axis can show, and a sentence about the rest."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class Spectrum:
     Attributes:
         index: Place of each value in the spectrum, from 1.
         values: Positive finite values.
-        omitted: What is not drawn, in a sentence; empty if everything is.
+        omitted: Sentence about what is not drawn; empty if everything is.
     """
 
     index: list[int]
@@ -32,7 +32,7 @@ class Spectrum:
 
 
 def drawable(name: str, values: Sequence[float]) -> Spectrum:
-    """The values that a logarithmic axis can show.
+    """Return the values that a logarithmic axis can show.
 
     Zeros, negatives and what lies below 1e-12 of the largest are rounding noise on such an
     axis; they are counted in a sentence and not drawn, nor are values above 1e300. Long spectra
@@ -59,7 +59,7 @@ def drawable(name: str, values: Sequence[float]) -> Spectrum:
 
 
 def sentences(spectra: Mapping[str, Spectrum]) -> list[str]:
-    """What the drawn spectra leave out."""
+    """Describe what the drawn spectra leave out."""
     return [spectrum.omitted for spectrum in spectra.values() if spectrum.omitted]
 
 

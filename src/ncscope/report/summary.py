@@ -1,4 +1,4 @@
-"""What a whole study came to, as a small table of words and numbers."""
+"""Summary of a whole study: a small table of words and numbers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Summary:
     """A table in a paper's arrangement.
 
     Attributes:
-        caption: What the cells are.
+        caption: Description of the cells.
         columns: Heads of the columns after the first.
         lines: The cells of a line, by the name in its first column.
     """
@@ -29,10 +29,10 @@ class Summary:
 
 
 def summary_table(summary: Summary) -> Table:
-    """The table for the terminal.
+    """Build the table for the terminal.
 
     Args:
-        summary: What to show.
+        summary: Summary to show.
     """
     table = Table(
         box=box.SIMPLE_HEAD,

@@ -26,7 +26,7 @@ COLUMNS = {
 
 
 def probe_table(probe: ProbeRecord) -> Table:
-    """A measurement as a table: of one layer every metric, of many the key metrics of each.
+    """Build a table of a measurement: every metric of one layer, or key metrics of many.
 
     Args:
         probe: A measurement of one or more layers.
@@ -45,7 +45,7 @@ def probe_table(probe: ProbeRecord) -> Table:
 
 
 def run_table(snapshots: Sequence[Snapshot]) -> Table:
-    """The end of a run as a table: every layer's key metrics, and NCC accuracy on test samples.
+    """Build a table of a run's end: every layer's key metrics, and NCC accuracy on test samples.
 
     Args:
         snapshots: Measurements over training; of each split the last is shown.

@@ -12,12 +12,12 @@ def time_unit(snapshots: Iterable[Snapshot]) -> str:
 
 
 def moment(snapshot: Snapshot, unit: str) -> int:
-    """The snapshot's place on the time axis."""
+    """Return the snapshot's position on the time axis."""
     return snapshot.epoch if unit == "epoch" else snapshot.step
 
 
 def by_split(snapshots: Iterable[Snapshot]) -> dict[str, list[Snapshot]]:
-    """The snapshots of each split in order of time, the training split first."""
+    """Group the snapshots by split, in order of time, the training split first."""
     splits: dict[str, list[Snapshot]] = {}
     for snapshot in sorted(snapshots, key=lambda snapshot: (snapshot.step, snapshot.epoch)):
         splits.setdefault(snapshot.split, []).append(snapshot)

@@ -34,10 +34,10 @@ _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def ranking_summaries(ranking: Ranking) -> list[Summary]:
-    """The numbers of a ranking: checkpoints by score, and how each score goes with the accuracy.
+    """Summarise a ranking: checkpoints by score, and how each score goes with the accuracy.
 
     Args:
-        ranking: Of one downstream set.
+        ranking: Ranking on one downstream set.
     """
     own = [key for key in ranking.scores if not key.startswith(PRETRAINING)]
     source = [key for key in ranking.scores if key.startswith(PRETRAINING)]
@@ -61,10 +61,10 @@ def ranking_summaries(ranking: Ranking) -> list[Summary]:
 
 
 def ranking_tables(ranking: Ranking) -> list[Table]:
-    """The same for the terminal.
+    """Build the same tables for the terminal.
 
     Args:
-        ranking: Of one downstream set.
+        ranking: Ranking on one downstream set.
 
     Returns:
         Tables that an 80-column terminal can show.
@@ -73,10 +73,10 @@ def ranking_tables(ranking: Ranking) -> list[Table]:
 
 
 def ranking_figure(ranking: Ranking) -> Figure:
-    """A panel a score: the probe's accuracy over it, a point a checkpoint.
+    """Draw a panel a score: the probe's accuracy over it, a point a checkpoint.
 
     Args:
-        ranking: Of one downstream set.
+        ranking: Ranking on one downstream set.
     """
     keys = list(ranking.scores)
     columns = min(_COLUMNS, len(keys))
@@ -103,8 +103,8 @@ def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
     """One self-contained HTML page: nothing is requested from the network.
 
     Args:
-        ranking: Of one downstream set.
-        facts: What the checkpoints were ranked on.
+        ranking: Ranking on one downstream set.
+        facts: Data set and settings of the ranking.
     """
     figure = ranking_figure(ranking)
     image = io.BytesIO()
@@ -211,7 +211,7 @@ def _table(summary: Summary) -> Table:
 
 
 def _below(ranking: Ranking, numbered: bool) -> list[str]:
-    """Which number is which checkpoint, and what must be known of the coefficients."""
+    """Say which number is which checkpoint, and what must be known of the coefficients."""
     lines = []
     if numbered:
         # lines are broken between the checkpoints only
@@ -239,7 +239,7 @@ def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
 
 
 def _caption(ranking: Ranking, key: str) -> str:
-    """Which way is said to be better, and how the score went with the accuracy."""
+    """Say which end is better, and how the score went with the accuracy."""
     way = "greater is better" if ranking.scores[key].better > 0 else "smaller is better"
     if key not in ranking.correlations:
         return way

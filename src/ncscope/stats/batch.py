@@ -83,8 +83,8 @@ def check_range(
 
     Args:
         labels: To check.
-        num_classes: How many classes there are.
-        of_classifier: Whether that is the number of a classifier's rows, and not to be chosen.
+        num_classes: Number of classes.
+        of_classifier: True if this is the number of a classifier's rows, which is not to be chosen.
 
     Raises:
         InputError: Naming the first offending label and its row.
@@ -139,7 +139,7 @@ class Workspace:
     Args:
         dim: Length of a row.
         dtype: Type of the arithmetic.
-        device: Where it happens.
+        device: Device of the arithmetic.
     """
 
     def __init__(self, dim: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -152,7 +152,7 @@ class Workspace:
     def chunks(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
     ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
-        """The rows and labels chunk by chunk; a chunk is valid until the next one is asked for."""
+        """Yield rows and labels by chunks; a chunk is valid until the next one is asked for."""
         rows = len(self._raw)
         self._wide = goes_beyond(features, GATHERED[self._raw.dtype])
         for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
@@ -202,7 +202,7 @@ def as_tensor(value: Any, name: str) -> Tensor:
     Args:
         value: Tensor on any device, NumPy array, data frame, memmap, or nested list. Quantised and
             float8 numbers are converted, and long doubles to float64.
-        name: What the value is, for messages.
+        name: Name of the value, for messages.
 
     Returns:
         A dense tensor without gradient or names, of a float, integer, boolean or complex type.
@@ -274,7 +274,7 @@ _PLAIN = frozenset(
 
 
 def _plain(value: Tensor, name: str) -> Tensor:
-    """A tensor that every operation takes.
+    """Return a tensor that every operation takes.
 
     Raises:
         InputError: If it has no values, or not one for every place.

@@ -14,7 +14,7 @@ from ncscope.stats.distributed import sum_across_processes
 
 @dataclass(frozen=True)
 class DecisionCounts:
-    """How many samples were decided how; additive over batches.
+    """Counts of how samples were decided; additive over batches.
 
     Attributes:
         samples: Number of samples.
@@ -29,7 +29,7 @@ class DecisionCounts:
     disagreements: int | None
 
     def __add__(self, other: "DecisionCounts") -> "DecisionCounts":
-        """Counts over both sets of samples."""
+        """Add the counts of two sets of samples."""
         return DecisionCounts(
             self.samples + other.samples,
             self.nearest_hits + other.nearest_hits,
@@ -38,10 +38,10 @@ class DecisionCounts:
         )
 
     def over_all_processes(self, device: torch.device) -> "DecisionCounts":
-        """Counts over everybody's samples; alone, these.
+        """Sum the counts over all processes; alone, return these.
 
         Args:
-            device: Where the processes can talk.
+            device: Device with which the processes can communicate.
         """
         own = (self.samples, self.nearest_hits, self.head_hits or 0, self.disagreements or 0)
         total = sum_across_processes(torch.tensor(own, device=device)).tolist()

@@ -35,11 +35,11 @@ class DirectionMoments(Locked):
         num_classes: Number of classes; labels are 0..k-1.
         dim: Feature dimension d.
         centre: Taken off every feature first; None for raw features.
-        device: Where to accumulate, in float64.
+        device: Device to accumulate on, in float64.
 
     Attributes:
         zero_rows: The first rows, counted over the stream, that have no direction.
-        zeros: How many there are.
+        zeros: Number of these rows.
 
     Example:
         >>> moments = DirectionMoments(num_classes=1, dim=2)
@@ -105,7 +105,7 @@ def unit_rows(
 def zero_rows(
     features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
 ) -> list[int]:
-    """Indices of the rows without a direction."""
+    """Return the indices of the rows without a direction."""
     if centre is None:
         none = (features == 0).all(1)
     else:
@@ -116,7 +116,7 @@ def zero_rows(
 
 
 def _floor(centre: Float[Tensor, " d"] | None) -> float:
-    """The length up to which a row less its centre is rounding noise."""
+    """Return the length up to which a row less its centre is rounding noise."""
     if centre is None:
         return 0.0
     return float(_ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre))
@@ -136,11 +136,11 @@ class MomentProduct:
         self.second, self.heads = second, heads
 
     def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
-        """The product with a block of vectors."""
+        """Multiply a block of vectors."""
         return _through_classes(block, self.heads, self.second.shape[1], self.second.matmul)
 
     def dense(self) -> Float[Tensor, "m m"]:
-        """The whole matrix, dr x dr."""
+        """Return the whole matrix, dr x dr."""
         (k, d, _), r = self.second.shape, self.heads.shape[1]
         outer = self.heads[:, :, None] * self.heads[:, None, :]
         joint = outer.reshape(k, r * r).mT @ self.second.reshape(k, d * d)
@@ -169,7 +169,7 @@ class RowProduct:
         self.batches, self.heads, self.dim, self.centre = batches, heads, dim, centre
 
     def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
-        """The product with a block of vectors."""
+        """Multiply a block of vectors."""
         return _through_classes(block, self.heads, self.dim, self._within_classes)
 
     def _within_classes(self, by_class: Float[Tensor, "k d b"]) -> Float[Tensor, "k d b"]:
@@ -206,7 +206,7 @@ def _sorted_chunks(
     centre: Float[Tensor, " d"] | None,
     device: torch.device,
 ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
-    """Unit rows sorted by class, in chunks of about 32 MB."""
+    """Yield unit rows sorted by class, in chunks of about 32 MB."""
     step = max(1, _CHUNK_BYTES // (8 * features.shape[1]))
     for rows, y in zip(features.split(step), labels.split(step), strict=True):
         order = torch.argsort(y)
@@ -216,6 +216,6 @@ def _sorted_chunks(
 def _by_class(
     rows: Float[Tensor, "m d"], labels: Int[Tensor, " m"]
 ) -> Iterator[tuple[int, Float[Tensor, "_p d"]]]:
-    """Runs of one class in rows sorted by class."""
+    """Yield runs of one class from rows sorted by class."""
     classes, counts = torch.unique_consecutive(labels, return_counts=True)
     yield from zip(classes.tolist(), rows.split(counts.tolist()), strict=True)

@@ -1,4 +1,4 @@
-"""What several processes gathered, merged into the same whole on each of them."""
+"""Merging of what several processes gathered, into the same whole on each of them."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ class Mergeable(Protocol):
     """An accumulator whose state is named tensors, each also an attribute of that name."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What was gathered."""
+        """Return what was gathered."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Put it back."""
@@ -32,7 +32,7 @@ Accumulator = TypeVar("Accumulator", bound=Mergeable)
 
 
 def several_processes() -> bool:
-    """Whether this process is one of several that work together."""
+    """Return whether this process is one of several that work together."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
@@ -107,7 +107,7 @@ def common_description(descriptions: Sequence[dict[str, Any] | None]) -> dict[st
 
 
 def merge_across_processes(moments: Accumulator) -> Accumulator:
-    """What one process would have gathered from everybody's samples.
+    """Return what one process would have gathered from the samples of all.
 
     Args:
         moments: This process's share, class moments or the like; it is left as it is.
@@ -135,7 +135,7 @@ def merge_across_processes(moments: Accumulator) -> Accumulator:
 
 
 def sum_across_processes(values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """The sum of everybody's values, the same on every process; alone, the values."""
+    """Sum values over all processes, the same on every process; alone, return the values."""
     if not several_processes():
         return values
     total = values.clone()

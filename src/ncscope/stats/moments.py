@@ -50,11 +50,11 @@ class ClassMoments(Locked):
     Args:
         num_classes: Number of classes k; labels are 0..k-1.
         dim: Feature dimension d.
-        statistics: What to gather besides counts, means and traces.
+        statistics: Statistics to gather besides counts, means and traces.
         prior: Class prior that the pooled scatter is weighted with.
         class_counts: Number of samples of each class, known beforehand. Needed for the uniform
             prior's scatter, whose weights depend on it.
-        device: Where to accumulate; features are moved there.
+        device: Device to accumulate on; features are moved there.
         dtype: Type of accumulation; float32 is for devices slow in float64, and costs digits.
 
     Raises:
@@ -163,7 +163,7 @@ class ClassMoments(Locked):
             self._merge_rows(present.to(self.device), moved)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The statistics as named tensors: what to save, send or merge."""
+        """Return the statistics as named tensors: to save, send or merge."""
         names = ["counts", "means", "traces"]
         names += ["unit_means", "unit_traces", "zero_vectors"] * ("directions" in self.statistics)
         with self.lock:
@@ -201,7 +201,7 @@ class ClassMoments(Locked):
         present: Int[Tensor, " p"],
         counts: Int[Tensor, " p"],
     ) -> dict[str, Tensor]:
-        """The statistics of one batch over the classes present in it, which `labels` index."""
+        """Compute the statistics of one batch over its classes, which `labels` index."""
         batch = {"counts": counts, **self._first_read(features, labels, counts)}
         batch["traces"] = self._zeros(len(present))
         if self.unit_means is not None:
@@ -295,7 +295,7 @@ class ClassMoments(Locked):
             raise InputError(expected="the class_counts given", found=found, fix=fix)
 
     def _scatter_weights(self) -> Float[Tensor, " k"] | None:
-        """What each class's scatter is multiplied by; None stands for 1."""
+        """Return the factor of each class's scatter; None stands for 1."""
         if self.prior == "empirical" or "scatter" not in self.statistics:
             return None
         if self.class_counts is None or len(self.class_counts) != self.num_classes:
@@ -309,7 +309,7 @@ class ClassMoments(Locked):
 
 
 def checked_size(name: str, size: int) -> int:
-    """A positive whole number.
+    """Return a size, checked to be a positive whole number.
 
     Raises:
         InputError: If it is not.
@@ -320,7 +320,7 @@ def checked_size(name: str, size: int) -> int:
 
 
 def checked_prior(prior: Prior) -> Prior:
-    """The prior, if it is one.
+    """Return the prior, checked.
 
     Raises:
         InputError: If it is not.
@@ -354,7 +354,7 @@ def _checked_statistics(names: Iterable[Statistic]) -> frozenset[Statistic]:
 
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two sets of class counts, either of which may not be known, are equal."""
+    """Return whether two sets of class counts, either of which may be unknown, are equal."""
     if one is None or other is None:
         return one is other
     return torch.equal(one.cpu(), other.cpu())

@@ -19,7 +19,7 @@ class CrossMoments(Locked):
     Args:
         num_classes: Number of classes; labels are 0..k-1.
         dim: Dimension of both layers.
-        device: Where to accumulate, in float64.
+        device: Device to accumulate on, in float64.
 
     Example:
         >>> pair = CrossMoments(num_classes=1, dim=1)
@@ -105,7 +105,7 @@ def nearest_hits_on_line(
     pair: CrossMoments,
     positions: Float[Tensor, " t"],
 ) -> Int[Tensor, " t"]:
-    r"""Samples nearest to their own class mean at each point of the line between two layers.
+    r"""Count samples nearest to their own class mean at each point of a line between layers.
 
     $\lVert h^{(t)}-\mu_c^{(t)}\rVert^2$ is a quadratic in $t$ whose three coefficients are products
     of the end layers, so no interpolated feature is formed.

@@ -17,7 +17,7 @@ _ROUNDING = 32.0
 
 @dataclass(frozen=True)
 class ClassStatistics:
-    r"""What the metrics are functions of: K classes present, dimension d.
+    r"""Statistics that the metrics are functions of: K classes present, dimension d.
 
     Attributes:
         classes: Labels of the classes present, ascending.
@@ -90,7 +90,7 @@ class ClassStatistics:
         return self.prior @ torch.linalg.vector_norm(self.centred, dim=1).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
-        """The same statistics in another unit, exactly.
+        """Return the same statistics in another unit, exactly.
 
         Args:
             exponent: Exponent of 2 of the unit.
@@ -107,7 +107,7 @@ class ClassStatistics:
         )
 
     def in_range(self) -> "ClassStatistics":
-        """The same statistics in a unit in which their squares can be computed with."""
+        """Return the same statistics in a unit in which their squares stay in range."""
         spread = self.class_traces.max().sqrt()
         beyond = exponent_beyond(
             float(self._longest_mean.maximum(spread)), EVALUATED[self.means.dtype]

@@ -82,7 +82,7 @@ class FeatureStore(Locked):
                 self._batches.append({name: self._write(rows) for name, rows in kept.items()})
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
-        """The batches in the order they came, any number of times."""
+        """Yield the batches in the order they came, any number of times."""
         for batch in self._batches:
             loaded = {name: _load(rows) for name, rows in batch.items()}
             labels = loaded.pop(_LABELS)

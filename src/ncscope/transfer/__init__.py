@@ -1,4 +1,4 @@
-"""How well frozen features transfer: probes, what predicts them, and how well it does.
+"""Transfer of frozen features: probes, scores that predict them, and how well they do.
 
 ``rank_checkpoints``: all of it, for several checkpoints on one downstream set. Its parts:
 ``choose_probe`` and ``fit_logistic``: logistic regression; ``ridge_probe``: least squares from

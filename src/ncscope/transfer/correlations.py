@@ -1,4 +1,4 @@
-"""How strongly a score goes with transfer, over a set of checkpoints."""
+"""Correlation of scores with transfer over a set of checkpoints."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -47,10 +47,10 @@ def correlations(
 
     Args:
         scores: One a checkpoint; array-like.
-        transfer: Of the same checkpoints: accuracies, or log odds; array-like.
-        resamples: How many times checkpoints are drawn.
+        transfer: Transfer of the same checkpoints: accuracies, or log odds; array-like.
+        resamples: Number of draws of checkpoints.
         level: The share of the draws inside the interval.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
         By name: ``"pearson"``, ``"spearman"``, ``"kendall"``.
@@ -93,7 +93,7 @@ VIEWS: Mapping[str, Callable[[Values], Values]] = {
 
 
 def _coefficient(a: Values, b: Values) -> Values:
-    """The product-moment coefficient of each row of two arrays; NaN if one of them is constant."""
+    """Compute the product-moment coefficient of each row of two arrays; NaN if one is constant."""
     apart = [_centred(rows) for rows in (a, b)]
     lengths = np.prod([np.linalg.norm(rows, axis=-1) for rows in apart], axis=0)
     product = (apart[0] * apart[1]).sum(-1)

@@ -1,4 +1,4 @@
-"""What a model makes of the samples of a loader: the features that its head reads."""
+"""Features that a model's head reads, for the samples of a loader."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -30,7 +30,7 @@ def head_features(
     """Features that the head reads, in float32 on the CPU, and the labels.
 
     Args:
-        model: As of `probe_model`; it is left exactly as it was.
+        model: Model, as for `probe_model`; it is left exactly as it was.
         loader: Yields ``(inputs, labels)``, or mappings with ``labels``, one a sample.
         has_head: False for a model without a classifier, whose outputs are the features.
         on_batch: Called after each batch.
@@ -70,10 +70,10 @@ def head_moments(
     """Class moments of the features that the head reads, whatever the number of samples.
 
     Args:
-        model: As of `head_features`, like all but the next.
-        loader: Of the samples.
+        model: Model, as for `head_features`; likewise all arguments but the next.
+        loader: Loader of the samples.
         num_classes: Labels are below it.
-        has_head: Whether the model has a classifier.
+        has_head: True if the model has a classifier.
         on_batch: Called after each batch.
 
     Raises:

@@ -15,7 +15,7 @@ class Labelled(NamedTuple):
 
     Attributes:
         features: In float64, on the device they came on.
-        labels: As given.
+        labels: Labels as given.
         classes: The labels that occur, ascending.
         places: Each sample's place among them.
     """
@@ -48,7 +48,7 @@ def checked_labelled(features: Any, labels: Any) -> Labelled:
 
 
 def checked_strength(strength: float, *, zero: bool = False) -> float:
-    """A penalty's strength: a positive number, or zero where there may be no penalty.
+    """Return a penalty's strength, checked to be positive, or zero where that is allowed.
 
     Raises:
         InputError: If it is not.

@@ -34,7 +34,7 @@ def mean_log_odds_gain(accuracies: Sequence[float], pretraining_accuracy: float)
     Source: VCI (6). 0: downstream as good as in pretraining. NaN where both are infinite.
 
     Args:
-        accuracies: As of `mean_log_odds`.
+        accuracies: Accuracies, as for `mean_log_odds`.
         pretraining_accuracy: $p_{pre}$, on held-out samples of the pretraining set.
 
     Raises:

@@ -52,13 +52,13 @@ def rank_checkpoints(
     Args:
         features: By checkpoint, of the same samples in the same order: n x d array-likes, each
             with a d of its own.
-        labels: Of the samples: n integers.
+        labels: Labels of the samples: n integers.
         test_features: By checkpoint, of held-out samples; by default a fifth of the samples is
             held out, class by class.
-        test_labels: Of those.
+        test_labels: Labels of the held-out samples.
         pretraining: By checkpoint, features and labels of its pretraining set, or their moments.
         measure: ``"top-1"`` or ``"mean per class"`` accuracy.
-        seed: Of the split into training, validation and held-out samples.
+        seed: Seed of the split into training, validation and held-out samples.
         on_checkpoint: Called with each checkpoint's name before its turn.
 
     Raises:
@@ -118,14 +118,14 @@ def ranked(
     """One checkpoint on the downstream set: its probe and its scores.
 
     Args:
-        name: Of the checkpoint.
+        name: Name of the checkpoint.
         train: Features and labels of the training samples.
-        test: Of those that the probe is judged on.
-        validation: Of those that its strength is chosen on; by default a fifth of the training
+        test: Samples that the probe is judged on.
+        validation: Samples that its strength is chosen on; by default a fifth of the training
             samples, class by class. In the end it is fitted to both, and the scores see both.
         pretraining: Moments of its pretraining set, with scatter and directions.
         measure: The accuracy.
-        seed: Of the validation samples.
+        seed: Seed of the validation samples.
 
     Raises:
         InputError: If features and labels do not fit, or there are too few samples.
@@ -168,12 +168,12 @@ def transfer_scores(stats: ClassStatistics) -> dict[str, float]:
 
 
 def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor:
-    """A mask of a share of each class's samples, drawn by the seed; of one sample none.
+    """Mask a share of each class's samples, drawn by the seed; none of a single sample.
 
     Args:
-        labels: Of all samples.
-        seed: Of the draw.
-        share: Of each class, rounded, but one at least.
+        labels: Labels of all samples.
+        seed: Seed of the draw.
+        share: Share of each class, rounded, but one sample at least.
 
     Example:
         >>> hold_out(torch.tensor([0] * 5 + [1] * 10 + [2]), seed=0).sum()
@@ -195,7 +195,7 @@ def split_samples(features: Any, labels: Any, seed: int) -> tuple[_Samples, _Sam
     Args:
         features: n x d array-like.
         labels: n integers.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Raises:
         InputError: If they do not fit each other.

@@ -15,7 +15,7 @@ class Score(NamedTuple):
     """A score that is to predict transfer.
 
     Attributes:
-        name: As a table or an axis shows it.
+        name: Name in a table or on an axis.
         better: 1 if the greater is said to transfer better, -1 if the smaller.
     """
 
@@ -47,10 +47,10 @@ class Ranked:
     """A checkpoint on the downstream set.
 
     Attributes:
-        name: Of the checkpoint.
+        name: Name of the checkpoint.
         scores: By key of `SCORES`, and of `PRETRAINING_SCORES` where its samples were given.
-        accuracy: Of the linear probe on held-out samples.
-        strength: Of the probe's penalty, chosen on validation samples.
+        accuracy: Accuracy of the linear probe on held-out samples.
+        strength: Strength of the probe's penalty, chosen on validation samples.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Ranking:
     """Checkpoints on one downstream set, the best probe first.
 
     Attributes:
-        checkpoints: What each came to.
+        checkpoints: Result of each checkpoint.
         correlations: By score, of the score with the accuracy: see `correlations`. Scores that
             are not finite for every checkpoint have none, nor has any over two checkpoints.
-        measure: Which accuracy.
+        measure: Kind of accuracy.
     """
 
     checkpoints: Sequence[Ranked]
@@ -87,7 +87,7 @@ class Ranking:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the correlations must know: that they are few, or why there is none."""
+        """Say what a reader of the correlations must know: they are few, or why none exists."""
         return [*_too_few(len(self.checkpoints)), *_undefined(self), *_saturated(self)]
 
 
@@ -96,8 +96,8 @@ def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 
 
     Args:
         found: Each on the same downstream set, with the same scores.
-        measure: Of their accuracies.
-        seed: Of the intervals' draws.
+        measure: Kind of the accuracies.
+        seed: Seed of the intervals' draws.
     """
     best_first = sorted(found, key=lambda each: each.accuracy, reverse=True)
     return Ranking(best_first, _correlations(best_first, seed), measure)

@@ -39,7 +39,7 @@ def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float
 
 
 def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
-    r"""The log evidence of labels given features, a sample, averaged over the classes.
+    r"""Compute the log evidence of labels given features, a sample, averaged over the classes.
 
     For each class $c$ with $y\in\{0,1\}^n$ and the features as they are, $F$:
     $\frac1n\max_{\alpha,\beta}\log p(y\mid F)$ of the model $y=Fw+\beta^{-1/2}\varepsilon$,

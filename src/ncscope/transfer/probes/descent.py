@@ -68,7 +68,7 @@ class Descent:
         penalised: 1 for each coordinate whose weights are penalised, 0 for the others.
 
     Attributes:
-        passes: How many passes have been made.
+        passes: Number of passes made.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Descent:
         return self._point(weights, margins, *_loss(margins, self._own), growth=1.0)
 
     def objective(self, point: Point, strength: float) -> float:
-        """The loss and its penalty."""
+        """Compute the loss and its penalty."""
         return float(point.loss + strength / 2 * (point.weights * self._penalised).square().sum())
 
     def minimise(
@@ -107,7 +107,7 @@ class Descent:
         short of the truth up to fortyfold where the penalty is weak and classes are separable.
 
         Args:
-            point: Where to begin: at the minimum for the λ before.
+            point: Initial point: the minimum for the λ before.
             strength: λ, above 0.
             tolerance: The share.
             before: The minimum for the λ before that. The first step is then the best in the plane
@@ -153,7 +153,7 @@ class Descent:
         return -self._secants.newton(gradient.flatten(), strength, inverse).view_as(gradient)
 
     def _step(self, point: Point, moves: Sequence[Move], strength: float, enough: float) -> Point:
-        """The next point, by Newton's method in the span of some moves.
+        """Return the next point, by Newton's method in the span of some moves.
 
         On a line a step that falls as it promised will do; in a plane the least is sought.
         """
@@ -257,7 +257,7 @@ class _Span:
         return self._point.weights + (taken @ self._moves).view_as(self._point.weights)
 
     def margins(self, taken: Float[Tensor, " m"]) -> Float[Tensor, "k n"]:
-        """Those of `weights`."""
+        """Return the margins of `weights`."""
         return self._point.margins + (taken @ self._rays).view_as(self._point.margins)
 
     def growth(self, taken: Float[Tensor, " m"]) -> float:
@@ -265,7 +265,7 @@ class _Span:
         return float(taken.abs() @ self._growths)
 
     def height(self, taken: Float[Tensor, " m"], loss: Float[Tensor, ""]) -> float:
-        """The objective, less the penalty at the point."""
+        """Compute the objective, less the penalty at the point."""
         return float(loss + taken @ (self._across + self._along @ taken / 2))
 
     def newton(

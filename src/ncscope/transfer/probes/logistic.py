@@ -19,7 +19,7 @@ class LogisticFit:
     Attributes:
         probe: The classifier, in float64.
         strength: λ.
-        objective: What it minimises.
+        objective: Value of the objective.
         passes: Over the data, that it took; on a path, since the one before.
     """
 
@@ -43,8 +43,8 @@ def fit_logistic(
         features: n x d array-like.
         labels: n integers.
         strength: $\lambda>0$.
-        tolerance: How far the objective may stay above its minimum, as a share of it, by the
-            estimate of `Descent.minimise`.
+        tolerance: Distance of the objective from its minimum that is allowed, as a share of it, by
+            the estimate of `Descent.minimise`.
 
     Raises:
         InputError: If features and labels do not fit, or the strength is not positive.
@@ -62,7 +62,7 @@ def fit_logistic(
 def logistic_path(
     features: Any, labels: Any, strengths: Iterable[float], *, tolerance: float = PATH_TOLERANCE
 ) -> Iterator[LogisticFit]:
-    r"""The fits at many strengths, from the strongest to the weakest, each begun near its minimum.
+    r"""Fit many strengths, from the strongest to the weakest, each begun near its minimum.
 
     The features are centred and turned to their principal axes, where directions without
     variance fall away. L-BFGS goes on from one strength to the next with its curvature pairs, and
@@ -72,9 +72,9 @@ def logistic_path(
         features: n x d array-like.
         labels: n integers.
         strengths: $\lambda>0$, in any order.
-        tolerance: As in `fit_logistic`. At the default the objective was at worst 4e-5 above its
-            minimum, as a share of it, of all strengths on digits, iris, wine, breast cancer and
-            generated features; at half of the strengths below 4e-6.
+        tolerance: Tolerance, as in `fit_logistic`. At the default the objective was at worst 4e-5
+            above its minimum, as a share of it, of all strengths on digits, iris, wine, breast
+            cancer and generated features; at half of the strengths below 4e-6.
 
     Raises:
         InputError: As `fit_logistic`.

@@ -32,12 +32,12 @@ class LinearProbe:
         return features.to(self.weight) @ self.weight.mT + self.bias
 
     def predict(self, features: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
-        """The label of the greatest score."""
+        """Return the label of the greatest score."""
         return self.classes[self.scores(features).argmax(1)]
 
 
 def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
-    """The share of samples that are predicted right.
+    """Compute the share of samples that are predicted right.
 
     Example:
         >>> top1_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
@@ -47,7 +47,7 @@ def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> fl
 
 
 def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
-    """The share of each class's samples that are predicted right, averaged over the classes.
+    """Compute the share of each class's samples predicted right, averaged over the classes.
 
     Example:
         >>> mean_per_class_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0]))
@@ -69,7 +69,7 @@ MEASURES: Mapping[Measure, Callable[[Tensor, Tensor], float]] = {
 
 
 def checked_measure(name: str) -> Measure:
-    """The name of an accuracy.
+    """Return the name of an accuracy, checked.
 
     Raises:
         InputError: If there is none of that name.

@@ -12,7 +12,7 @@ from ncscope.transfer.probes.probe import LinearProbe
 
 
 def ridge_probe(stats: ClassStatistics, strength: float) -> LinearProbe:
-    r"""The minimiser of the squared error of one-hot labels, with a penalty on the weight.
+    r"""Minimise the squared error of one-hot labels with a penalty on the weight.
 
     $\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_{y_i=c}\lVert Wh_i+b-e_c\rVert^2
     +\frac\lambda2\lVert W\rVert_F^2$ at

@@ -1,4 +1,4 @@
-"""What past steps tell of the curvature, for a penalty that changes between them."""
+"""Curvature from past steps, for a penalty that changes between them."""
 
 from collections.abc import Callable
 
@@ -79,7 +79,7 @@ class Secants:
         return rest + second[:, 0] @ steps
 
     def _forget(self) -> None:
-        """The older half."""
+        """Forget the older half."""
         kept = self._known = _MOST // 2
         for rows in (self._steps, self._turns):
             rows[:kept] = rows[kept:].clone()

@@ -48,12 +48,12 @@ def choose_probe(
     taken. Source: VCI 6.3.
 
     Args:
-        features: Of the training samples, n x d array-like.
-        labels: Of the training samples.
+        features: Features of the training samples, n x d array-like.
+        labels: Labels of the training samples.
         validation_features: m x d array-like.
         validation_labels: m integers, each of a class with training samples.
         measure: The accuracy to choose by: ``"top-1"`` or ``"mean per class"``.
-        strengths: Of the penalty; see `fit_logistic`.
+        strengths: Strengths of the penalty; see `fit_logistic`.
 
     Raises:
         InputError: If something does not fit.
