@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+import torch
 
-from ncscope import InputError, memory
+from ncscope import InputError, measure, memory
 
 
 @pytest.fixture
@@ -74,3 +75,14 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         memory.check_memory(1001, "this", "pass less")
     said = "expected 1,001 bytes of memory for this, found 1,000 available; pass less"
     assert str(refused.value) == said
+
+
+def test_a_covariance_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = torch.randn(12, 100, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(12) % 3
+    monkeypatch.setattr(memory, "available_memory", lambda: 8 * 100**2 - 1)
+    with pytest.raises(InputError, match="80,000 bytes of memory for the covariance of 100 feat"):
+        measure(features, labels)
+    assert measure(features, labels, groups=["pfc"])["pfc1"] > 0
+    monkeypatch.setattr(memory, "available_memory", lambda: 8 * 100**2)
+    assert measure(features, labels, groups=["nc1"])["nc1_quotient"] > 0

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.math.powers import times_power
+from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import needs_of
 from ncscope.metrics.information import dataset_information, takes_long
 from ncscope.metrics.sources import Sources
@@ -52,15 +53,22 @@ def measure_samples(
     Returns:
         The record, and the statistics behind it. Features whose squares leave float64 are scaled
         by a power of two first, in a copy.
+
+    Raises:
+        InputError: If a label is out of range, or the covariance does not fit into memory.
     """
     needs = needs_of(groups, weight is not None)
     counts = None
     check_range(labels, num_classes, of_classifier=weight is not None)
     if prior == "uniform":
         counts = torch.bincount(labels, minlength=num_classes)
+    dim = features.shape[1]
+    if "scatter" in needs.statistics and features.device.type == "cpu":
+        fix = "ask for groups that need none: pfc"
+        check_memory(8 * dim**2, f"the covariance of {dim:,} features", fix)
     moments = ClassMoments(
         num_classes,
-        features.shape[1],
+        dim,
         statistics=needs.statistics,
         prior=prior,
         class_counts=counts,
