@@ -31,7 +31,7 @@ class Eigen:
 
 
 def rank_cut(largest: Tensor, dim: int) -> float:
-    r"""Return the cut of every pseudo-inverse: $\epsilon\,d\,\lambda_{max}$, $\epsilon$ the dtype's."""
+    r"""Return the pseudo-inverses' cut, $\epsilon\,d\,\lambda_{max}$, $\epsilon$ the dtype's."""
     return float(torch.finfo(largest.dtype).eps * dim * largest.clamp(min=0))
 
 
