@@ -62,8 +62,8 @@ def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
     Raises:
         InputError: If the squares of the features leave the range of float64.
 
-    Cost: one eigen-decomposition, $9d^3$ operations, three to five times as much for features of
-    scales far apart or linearly dependent; the features are not read again.
+    Cost: one eigen-decomposition, $9d^3$ operations, about nine times as much for features whose
+    sizes lie $2^{16}$ and more apart; the features are not read again.
     """
     assert stats.within is not None
     check_scale(stats)

@@ -71,6 +71,18 @@ def test_a_column_that_tells_is_seen_beside_noise_of_any_scale(scale, strength):
     torch.testing.assert_close(probe.weight[1, 1], slope, rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize("value", [0.1, 1e9 / 7])
+@pytest.mark.parametrize("strength", [0.0, 1e-3])
+def test_the_rounding_of_a_constant_feature_is_no_variation(value, strength):
+    features, labels = blobs(700, 3, 2, seed=0)
+    probes = []
+    for column in (torch.full((700, 1), value, dtype=torch.float64), torch.zeros(700, 1)):
+        moments = ClassMoments(2, 4)
+        moments.update(torch.cat([features, column], 1), labels)
+        probes.append(ridge_probe(finish(moments), strength))
+    torch.testing.assert_close(probes[0].weight, probes[1].weight, rtol=1e-9, atol=1e-12)
+
+
 def test_bad_input_is_refused():
     stats = weighted(3, "empirical")[3]
     with pytest.raises(InputError, match="at least 0"):

@@ -57,8 +57,13 @@ def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[L
         raise InputError(expected=expected, found="none", fix=fix)
     centred = stats.centred
     weighted = stats.prior[:, None] * centred
-    limit = min(stats.dim, int(stats.counts.sum()) - 1)
-    total = graded_eigen(stats.within + centred.mT @ weighted, limit)
+    n = int(stats.counts.sum())
+    scatter = stats.within + centred.mT @ weighted
+    # A constant feature keeps what its means were rounded by; in equal scales it would count.
+    rounding = n * torch.finfo(scatter.dtype).eps * stats.means.abs().amax(0)
+    constant = scatter.diagonal() <= rounding.square()
+    scatter = scatter.masked_fill(constant | constant[:, None], 0.0)
+    total = graded_eigen(scatter, min(stats.dim, n - 1))
     turned = weighted @ total.vectors
     return (_probe(stats, turned / (total.values + each), total) for each in wanted)
 
