@@ -26,7 +26,7 @@ from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.model import ProbeOptions, probe_model
 from ncscope.probing.watching import Watch
 
-from ..training.ranks import in_processes
+from ..ranks import in_processes
 
 LABELS = torch.arange(60) % 4
 INPUTS = torch.randn(60, 6, generator=torch.Generator().manual_seed(0)).double()

@@ -10,7 +10,7 @@ import torch
 
 from ncscope.stats.store import FeatureStore
 
-from ..training.ranks import code_of, forked
+from ..ranks import code_of, forked
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8]
 

@@ -106,7 +106,8 @@ def test_features_beyond_squares_are_refused(checkpoints):
         rank_checkpoints({"it": 1e200 * features["noise 3"]}, labels)
     for size in (1e-200, 1e200):
         moments = ClassMoments(3, 6)
-        moments.update(size * features["noise 3"], labels)
+        moments.update(features["noise 3"], labels)
+        moments.means *= size
         with pytest.raises(InputError, match="between 3e-145 and 3e"):
             rank_checkpoints({"it": features["noise 3"]}, labels, pretraining={"it": moments})
 

@@ -1,5 +1,7 @@
 """LogME and the H-score against slow restatements on the samples themselves."""
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
@@ -55,7 +57,7 @@ def test_log_me_does_not_see_rotation_and_scale(scale):
     torch.testing.assert_close(turned, plain, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("scale", [2.0**440, 2.0**-440])
+@pytest.mark.parametrize("scale", [2.0**400, 2.0**-400])
 def test_a_power_of_two_changes_no_digit_of_log_me(scale):
     features, labels = blobs(60, 6, 3, seed=0)
     features[:, 0] *= 1e9
@@ -67,8 +69,10 @@ def test_a_power_of_two_changes_no_digit_of_log_me(scale):
 @pytest.mark.parametrize("score", [log_me, h_score])
 def test_what_squares_cannot_hold_is_said(score, scale):
     features, labels = blobs(60, 6, 3, seed=0)
+    stats = statistics(features, labels)
+    scaled = replace(stats, means=scale * stats.means)
     with pytest.raises(InputError, match=r"between 3e-145 and 3e\+144 in size, found class means"):
-        score(statistics(scale * features, labels))
+        score(scaled)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e7, 1e12, 1e100])
