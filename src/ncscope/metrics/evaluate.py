@@ -9,7 +9,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.math.symmetric import Eigen
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.metric import Metric
@@ -112,17 +111,19 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     """
     found, stats = sources.discriminants, sources.stats
     assert stats.within is not None
-    inside, total = found.canonical.within, found.canonical.total
-    assert inside is not None
-    assert total is not None
-    whole = len(inside.spectrum) == stats.dim
-    within = inside.spectrum if whole else torch.linalg.eigvalsh(stats.within).flip(0).clamp(min=0)
+    factor = found.between.vectors * found.between.values.sqrt()
+    decomposed = found.within is stats.within and found.spread.scales is None
     return {
         "between": found.between.spectrum[: full_rank(stats)],
-        "within": within,
-        "total": total.spectrum,
+        "within": found.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
+        "total": _eigenvalues(stats.within + factor @ factor.mT),
         "snr_singular_values": snr_singular_values(stats, found),
     }
+
+
+def _eigenvalues(matrix: Float[Tensor, "d d"]) -> Float[Tensor, " d"]:
+    """Eigenvalues of a positive semi-definite matrix, descending, rounding below zero set to it."""
+    return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
 
 
 def absence_notes(sources: Sources) -> list[str]:
@@ -141,11 +142,14 @@ def absence_notes(sources: Sources) -> list[str]:
 def _rank_notes(sources: Sources) -> list[str]:
     """Ranks kept in the pseudo-inverses, and the cuts."""
     found, stats = sources.discriminants, sources.stats
-    total = found.canonical.total
-    assert total is not None
+    between, solved = found.between, found.canonical
+    scaled = found.scales is not None or found.spread.scales is not None
     return [
-        _rank_note("between-class scatter", found.between, full_rank(stats)),
-        _rank_note("total scatter", total, stats.dim),
+        f"between-class scatter: {between.rank} of {full_rank(stats)} directions kept, "
+        f"eigenvalues above {between.cut:.1e}",
+        f"total scatter: {solved.rank} of {stats.dim} directions kept, eigenvalues above "
+        f"{found.spread.eigen.cut:.1e} within classes or {solved.cut:.1e} between them"
+        + (", of features scaled to comparable deviations" if scaled else ""),
     ]
 
 
@@ -175,7 +179,3 @@ def _how(entropies: Entropies) -> str:
         f"{joint.mean:.4g} nats ({joint.probes} probes, {joint.depth} Lanczos steps), "
         f"{joint.standard_error / max(least, 1e-300):.1g} in the ratio"
     )
-
-
-def _rank_note(name: str, eigen: Eigen, full: int) -> str:
-    return f"{name}: {eigen.rank} of {full} directions kept, eigenvalues above {eigen.cut:.1e}"
