@@ -89,6 +89,7 @@ def canonical(
     factor: Float[Tensor, "d q"],
     decay: float = 0.0,
     mean: Float[Tensor, " d"] | None = None,
+    rounding: float = 0.0,
 ) -> Canonical:
     r"""Canonical residual of any $R\succeq0$, singular or not, and of $R+\lambda I$.
 
@@ -99,11 +100,12 @@ def canonical(
         decay: $\lambda\ge0$; above 0 only for a spread whose $D=I$.
         mean: $\mu$, of features that have a constant one among them: $C$ has one more row, of
             zeros, and one more column, $[\mu;1]$. Needs a decay. The solution leaves out that row.
+        rounding: Squared length of a column that rounding alone may explain.
 
     Returns:
-        The residual; directions of $C$ that leave the range of $R$ by less than
-        $\epsilon\,d\,\lambda_{max}$ squared, of $R$ or $CC^\top$, do not leave it.
-        Cost: products and QR factorisations; for a singular $R$ perhaps a singular value
+        The residual. Directions of $C$ that leave the range of $R$ by no more than that, by
+        $\epsilon\,d\lVert C\rVert_F$, or squared by $\epsilon\,d\,\lambda_{max}(R)$, do not
+        leave it. Cost: products and QR factorisations; for a singular $R$ perhaps a singular value
         decomposition of d x q.
 
     Example:
@@ -118,7 +120,7 @@ def canonical(
     vectors, roots = spread.eigen.vectors, (spread.eigen.values + decay).sqrt()[:, None]
     along = vectors.mT @ scaled
     whitened, beyond = along / roots, scaled - vectors @ along
-    cut, q = _cut(spread, factor), factor.shape[1]
+    cut, q = _cut(spread, columns, rounding), factor.shape[1]
     outside = _outside(spread, beyond[:, :q], cut)
     kept = len(outside.lengths)
     finite, leaving = outside.rest, outside.rest[:0]
@@ -127,7 +129,9 @@ def canonical(
         leaving = torch.eye(kept, q).to(factor)
     if mean is not None:
         across = outside.vectors.mT @ beyond[:, -1]
-        rest = _beyond_rounding(beyond[:, -1] - outside.vectors @ across, mean)
+        rest = beyond[:, -1] - outside.vectors @ across
+        # The weight of what rounding leaves there would be as large as the constant's.
+        rest = torch.where(rest.square().sum() > cut, rest, 0.0)
         constant = 1 + rest.square().sum()
         finite = torch.block_diag(finite, torch.full_like(finite[:1, :1], decay**0.5))
         leaving = torch.block_diag(leaving, constant.sqrt())
@@ -189,17 +193,8 @@ def _outside(spread: Spread, outside: Float[Tensor, "d q"], cut: float) -> _Outs
     )
 
 
-def _beyond_rounding(rest: Float[Tensor, " d"], mean: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
-    """Return the part of the mean in no other direction; zero if rounding explains it.
-
-    Its weight is that of the constant feature, which may be as large as the mean.
-    """
-    epsilon = torch.finfo(rest.dtype).eps * len(rest)
-    rounding = torch.linalg.vector_norm(rest) <= epsilon * torch.linalg.vector_norm(mean)
-    return torch.where(rounding, 0.0, rest)
-
-
-def _cut(spread: Spread, factor: Float[Tensor, "d q"]) -> float:
-    """Return the cut at the scale of the total spread."""
-    longest = factor.square().sum(0).max() if factor.shape[1] else torch.zeros_like(spread.largest)
-    return rank_cut(torch.maximum(spread.largest, longest), len(factor))
+def _cut(spread: Spread, columns: Float[Tensor, "d q"], rounding: float) -> float:
+    """Return the squared length by which a column must leave the range of R."""
+    d = len(columns)
+    noise = (torch.finfo(columns.dtype).eps * d) ** 2 * float(columns.square().sum())
+    return max(rank_cut(spread.largest, d), noise, rounding)

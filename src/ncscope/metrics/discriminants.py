@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
@@ -36,6 +36,7 @@ class Discriminants:
         classes: Orthonormal basis $V$ of the class contrasts that the means can show, orthogonal to
             $[\sqrt{\pi_c}]_c$; k x r with r = min(d, k - 1), whatever the rank of $\Sigma_B$.
         factor: $C=DAV$, d x r, with nearly orthogonal columns: $CC^\top=D\Sigma_BD$.
+        rounding: Squared rounding that the class means may carry in each coordinate of $Dh$.
         spread: Decomposition of $D\Sigma_WD$.
         canonical: Residual of the canonical correlations of $(D\Sigma_WD,C)$.
     """
@@ -45,6 +46,7 @@ class Discriminants:
     within: Float[Tensor, "d d"]
     classes: Float[Tensor, "k r"]
     factor: Float[Tensor, "d r"]
+    rounding: Float[Tensor, " d"]
     spread: Spread
     canonical: Canonical
 
@@ -69,7 +71,11 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     weighted = stats.centred.mul_(root[:, None])
     variances = stats.within.diagonal()
     total = variances + torch.linalg.vector_norm(weighted, dim=0).square()
-    constant, collapsed = _rounding(stats, total, total), _rounding(stats, variances, total)
+    # Next to a variance that the rounding of the class means explains, those of the coordinate are
+    # noise of like size, and would tell the classes apart at random.
+    rounding = _rounding(stats)
+    suspected = rounding.clamp(max=rank_cut(total.max(), stats.dim))
+    constant, collapsed = total <= suspected, variances <= suspected
     weighted[:, constant] = 0
     scales = comparable_scales(total.masked_fill(constant, 0))
     _reflect_(weighted, root)
@@ -82,23 +88,16 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     if bool(collapsed.any()):
         within = within.masked_fill(collapsed | collapsed[:, None], 0)
     spread = spread_within(within)
-    solved = canonical(spread, factor)
-    return Discriminants(between, scales, within, classes, factor, spread, solved)
+    rounding = rounding if scales is None else rounding * scales.square()
+    solved = canonical(spread, factor, rounding=float(rounding.sum()))
+    return Discriminants(between, scales, within, classes, factor, rounding, spread, solved)
 
 
-def _rounding(
-    stats: ClassStatistics, variances: Float[Tensor, " d"], total: Float[Tensor, " d"]
-) -> Bool[Tensor, " d"]:
-    """Mark coordinates whose variance the rounding of the class means explains.
-
-    Next to it the class means of such a coordinate are noise of like size, and would tell the
-    classes apart at random. Only variances below the rounding of the others are suspected.
-    """
+def _rounding(stats: ClassStatistics) -> Float[Tensor, " d"]:
+    """Squared rounding that the class means of each coordinate may carry."""
     low, high = stats.means.aminmax(dim=0)
-    size = torch.maximum(-low, high)
-    epsilon = _ROUNDING * torch.finfo(size.dtype).eps
-    explained = (epsilon * size).square() * stats.counts.max()
-    return (variances <= explained) & (variances <= rank_cut(total.max(), stats.dim))
+    unit = _ROUNDING * torch.finfo(low.dtype).eps * torch.maximum(-low, high)
+    return unit.square() * stats.counts.max()
 
 
 def _reflect_(rows: Float[Tensor, "k d"], root: Float[Tensor, " k"]) -> None:

@@ -21,8 +21,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.canonical import Canonical, canonical, spread_within
+from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
 from ncscope.math.pairs import row_blocks
+from ncscope.math.symmetric import comparable_scales, rescaled
 from ncscope.metrics.discriminants import Discriminants
 from ncscope.stats.statistics import ClassStatistics
 
@@ -47,27 +48,50 @@ class MseParts:
 
 
 @dataclass(frozen=True)
+class _Units:
+    r"""The decomposed features in the units in which the problem is solved.
+
+    Attributes:
+        scales: Factors of the features and divisors of the classifier; None for 1.
+        within: $\Sigma_W$.
+        factor: $C$.
+        mean: $\mu_G$.
+        rounding: Squared length of a class mean that rounding may explain.
+        spread: Decomposition of $R$, but for the shift.
+        shift: Multiple of the identity that $R$ has in addition.
+    """
+
+    scales: Float[Tensor, " d"] | None
+    within: Float[Tensor, "d d"]
+    factor: Float[Tensor, "d r"]
+    mean: Float[Tensor, " d"]
+    rounding: float
+    spread: Spread
+    shift: float
+
+
+@dataclass(frozen=True)
 class _Problem:
-    r"""The weighted ridge regression of one-hot labels, in the units of the discriminants.
+    r"""The weighted ridge regression of one-hot labels.
 
     Its terms are sums over classes, each of a row of the classifier: see `parts`.
 
     Attributes:
         stats: Statistics of the features.
-        found: Their decomposition.
+        contrasts: $V$.
         weight: $W$.
         bias: $b$, or None.
         decay: $\lambda$.
-        mean: $\mu_G$.
+        units: The features.
         canonical: Canonical residual and solution, in the coordinates of $N$.
     """
 
     stats: ClassStatistics
-    found: Discriminants
+    contrasts: Float[Tensor, "k r"]
     weight: Float[Tensor, "k d"]
     bias: Float[Tensor, " k"] | None
     decay: float
-    mean: Float[Tensor, " d"]
+    units: _Units
     canonical: Canonical
 
     @cached_property
@@ -82,18 +106,18 @@ class _Problem:
 
     def parts(self, rows: slice) -> Float[Tensor, "4"]:
         """Twice what some classes add to the loss, its NC1, its NC2/3 and its off-path part."""
-        classes = torch.cat([self.found.classes[rows], self.root[rows, None]], 1)
+        classes = torch.cat([self.contrasts[rows], self.root[rows, None]], 1)
         residual = classes @ self.residual
         prior, root = self.stats.prior[rows], self.root[rows, None]
         weight = self.weight[rows]
-        weight = weight if self.found.scales is None else weight / self.found.scales
+        weight = weight if self.units.scales is None else weight / self.units.scales
         best = root * (classes @ self.canonical.solution.mT)
-        fitted = torch.cat([weight @ self.found.factor, (weight @ self.mean)[:, None]], 1)
+        fitted = torch.cat([weight @ self.units.factor, (weight @ self.units.mean)[:, None]], 1)
         loss, off_path = self._energy(weight), self._energy(weight - best)
         if self.bias is not None:
             bias = self.bias[rows]
             fitted[:, -1] += bias
-            best_bias = (prior - best @ self.mean) / (1 + self.decay)
+            best_bias = (prior - best @ self.units.mean) / (1 + self.decay)
             loss = loss + self.decay * bias.square().sum()
             off_path = off_path + self.decay * (bias - best_bias).square().sum()
         loss = loss + self._misfit(fitted, rows)
@@ -105,14 +129,14 @@ class _Problem:
 
     def _energy(self, weight: Float[Tensor, "b d"]) -> Float[Tensor, ""]:
         """Variation of the outputs within classes, and the decay of the weight."""
-        given = weight if self.found.scales is None else weight * self.found.scales
-        energy = ((weight @ self.found.within) * weight).sum()
+        given = weight if self.units.scales is None else weight * self.units.scales
+        energy = ((weight @ self.units.within) * weight).sum()
         return energy + self.decay * given.square().sum()
 
     def _misfit(self, fitted: Float[Tensor, "b q"], rows: slice) -> Float[Tensor, ""]:
         r"""Sum $\sum_{c'}\pi_{c'}(W\mu_{c'}+b-e_{c'})_c^2$ over these rows."""
         missed = torch.outer(fitted[:, -1], self.root)
-        missed.addmm_(fitted[:, :-1], self.found.classes.mT)
+        missed.addmm_(fitted[:, :-1], self.contrasts.mT)
         missed.diagonal(offset=rows.start).sub_(self.root[rows])
         return missed.square_().sum()
 
@@ -150,46 +174,67 @@ def mse_parts(
     of d x min(d + 1, k); with decay and features in units more than 1,000 apart, one
     eigen-decomposition of d.
     """
-    mean = stats.global_mean if found.scales is None else stats.global_mean * found.scales
-    solved = _canonical(found, mean, bias is not None, weight_decay)
-    problem = _Problem(stats, found, weight, bias, weight_decay, mean, solved)
+    units = _units(stats, found, bias is not None, weight_decay)
+    if bias is not None and weight_decay == 0:
+        solved = _with_bias(found.canonical)
+    elif bias is not None and units.shift > 0:
+        args = (units.spread, units.factor, units.shift, units.mean)
+        solved = canonical(*args, rounding=units.rounding)
+    else:
+        solved = _with_mean(units, bias is not None)
+    problem = _Problem(stats, found.classes, weight, bias, weight_decay, units, solved)
     parts = [problem.parts(rows) for rows in row_blocks(stats.k, stats.k)]
     loss, nc1, nc23, off_path = torch.stack(parts).sum(0) / 2
     return MseParts(loss, nc1, nc23, off_path)
 
 
-def _canonical(
-    found: Discriminants, mean: Float[Tensor, " d"], has_bias: bool, decay: float
-) -> Canonical:
-    """Solve the least-squares problem: the residual and the solution in the coordinates of N."""
-    spread = found.spread
-    if has_bias and decay == 0:
-        old = found.canonical
-        root = torch.nn.functional.pad(old.residual_root, (0, 0, 0, 1))
-        explained, solution = (
-            torch.nn.functional.pad(old.explained, (0, 1)),
-            torch.nn.functional.pad(old.solution, (0, 1)),
-        )
-        return replace(old, residual_root=root, explained=explained, solution=solution)
-    scaled = found.scales is not None or spread.scales is not None
-    if has_bias and not scaled:
-        return canonical(spread, found.factor, decay, mean)
-    within, factor = found.within, torch.cat([found.factor, mean[:, None]], 1)
-    units = torch.ones_like(mean) if found.scales is None else found.scales
+def _units(stats: ClassStatistics, found: Discriminants, has_bias: bool, decay: float) -> _Units:
+    """Choose the units: without decay any will do, with decay those of the features if possible."""
+    assert stats.within is not None
+    scales, within, spread, mean = found.scales, found.within, found.spread, stats.global_mean
+    noise = found.rounding
+    if decay == 0 or (scales is None and spread.scales is None):
+        mean = mean if scales is None else mean * scales
+        return _Units(scales, within, found.factor, mean, float(noise.sum()), spread, decay)
+    if scales is not None and comparable_scales(stats.within.diagonal()) is None:
+        # The class means alone have coordinates in different units: what varies about them has not.
+        within = rescaled(within, 1 / scales)
+        factor, noise = found.factor / scales[:, None], noise / scales.square()
+        spread = spread_within(within)
+        return _Units(None, within, factor, mean, float(noise.sum()), spread, decay)
+    # What is added in these units is no multiple of the identity: it belongs to the spread.
+    units = torch.ones_like(mean) if scales is None else scales
+    added, matrix = decay * units.square(), within
     if has_bias:
-        within = torch.nn.functional.pad(within, (0, 1, 0, 1))
-        units = torch.cat([units, torch.ones_like(units[:1])])
+        added = torch.nn.functional.pad(added, (0, 1), value=decay)
+        matrix = torch.nn.functional.pad(within, (0, 1, 0, 1))
+    spread = spread_within(matrix + added.diag())
+    return _Units(scales, within, found.factor, mean * units, float(noise.sum()), spread, 0.0)
+
+
+def _with_bias(solved: Canonical) -> Canonical:
+    """Add a bias without decay, which leaves nothing of the global mean."""
+    pad = torch.nn.functional.pad
+    return replace(
+        solved,
+        residual_root=pad(solved.residual_root, (0, 0, 0, 1)),
+        explained=pad(solved.explained, (0, 1)),
+        solution=pad(solved.solution, (0, 1)),
+    )
+
+
+def _with_mean(units: _Units, has_bias: bool) -> Canonical:
+    """Solve with the global mean among the columns, made orthogonal to the others."""
+    factor = torch.cat([units.factor, units.mean[:, None]], 1)
+    if has_bias:
         factor = torch.cat([factor, torch.eye(1, factor.shape[1]).to(factor).flip(1)])
-    if scaled and decay > 0:
-        # What is added in these units is no multiple of the identity: it belongs to the spread.
-        spread, decay = spread_within(within + torch.diag(decay * units.square())), 0.0
     d, q = factor.shape
     vectors, lengths, turn = torch.linalg.svd(factor, full_matrices=q > d)
     orthogonal = torch.nn.functional.pad(vectors * lengths, (0, q - len(lengths)))
-    solved = canonical(spread, orthogonal, decay)
+    solved = canonical(units.spread, orthogonal, units.shift, rounding=units.rounding)
     return replace(
         solved,
         residual_root=turn.mT @ solved.residual_root,
         explained=solved.explained @ turn,
-        solution=(solved.solution @ turn)[: len(mean)],
+        solution=(solved.solution @ turn)[: len(units.mean)],
     )
