@@ -350,3 +350,17 @@ def test_statistics_weighted_for_other_counts_are_refused():
         ClassMoments(10, 2).load_state_dict(one.state_dict())
     with pytest.raises(InputError):
         ClassMoments(10, 2).merge(ClassMoments(10, 2, dtype=torch.float32))
+
+
+def test_another_unit_scales_every_statistic_by_its_power() -> None:
+    moments = ClassMoments(3, 4)
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 4, generator=generator, dtype=torch.float64)
+    moments.update(features, torch.arange(30) % 3)
+    plain = finish(moments)
+    scaled = plain.in_unit(plain.exponent - 3)
+    assert scaled.exponent == plain.exponent - 3
+    assert torch.equal(scaled.means, 8 * plain.means)
+    assert torch.equal(scaled.class_traces, 64 * plain.class_traces)
+    assert torch.equal(scaled.within, 64 * plain.within)
+    assert plain.in_unit(plain.exponent) is plain
