@@ -36,6 +36,10 @@ $(BARE)/.installed: pyproject.toml
 test-bare: $(BARE)/.installed
 	$(BARE)/bin/python -m pytest --bare
 
+# The result is kept in mutants.jsonl: an interrupted run goes on where it was.
+mutants: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 600 --seed 0
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -21,6 +21,7 @@ class Box:
     def size(self: int | None = 5) -> int | float:
         """Compare 3 < 4."""
         side: int | None = 2
+        options = {**dict(**{})}
         return f"{side + 1}" if side < LIMIT else 0
 '''
 

@@ -98,6 +98,14 @@ def bodies_and_noise(source: str) -> tuple[list[Span], list[Span]]:
             noise += [Span.of(part, part)] if part else []
         if isinstance(node, ast.JoinedStr):
             noise.append(Span.of(node, node))
+        # cosmic-ray takes the two stars of unpacking for a power
+        unpacked = [node.value] if isinstance(node, ast.keyword) and node.arg is None else []
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            unpacked += [value for key, value in pairs if key is None]
+        for value in unpacked:
+            row, column = value.lineno, value.col_offset
+            noise.append(Span((row, column - 2), (row, column), 0))
         if isinstance(node, ast.Module | ast.ClassDef):
             for part in node.body:
                 if isinstance(part, ast.FunctionDef):
@@ -237,12 +245,14 @@ class Runner:
         tests = [
             name for some in (direct, others) for name in sorted(some, key=lambda n: self.calls[n])
         ]
+        if not tests:
+            return "unseen: no test calls it in its own process"
         limit = 20 + 5 * sum(self.calls[name][0] for name in tests)
         return in_fork(lambda: self.run(mutant, tests), limit) or "killed: the process ended"
 
     def run(self, mutant: Mutant, tests: list[str]) -> str:
         """Put the mutant in place of its function, and run tests until one fails."""
-        for function in self.memory[mutant.function] if tests else []:
+        for function in self.memory[mutant.function]:
             module = sys.modules[function.__module__]
             source = mutant.source().encode()
             code = module.__spec__.loader.source_to_code(source, module.__file__)

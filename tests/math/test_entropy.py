@@ -77,6 +77,14 @@ def test_the_form_of_a_shorter_vector_is_smaller_by_the_square():
         torch.testing.assert_close(smaller * 1024**2, bound, rtol=1e-12, atol=0)
 
 
+def test_the_form_of_a_vector_of_the_null_space_is_zero():
+    basis = torch.eye(300).double()
+    spectrum = SPECTRA["low rank"]
+    high, low = _Lanczos(lambda block: spectrum[:, None] * block, basis[:, 40:43]).bracket(8)
+    assert torch.equal(high, torch.zeros(3).double())
+    assert torch.equal(low, torch.zeros(3).double())
+
+
 @pytest.mark.parametrize("name", ["flat", "linear", "power law", "collapsed", "low rank"])
 def test_error_bars_are_honest(name):
     spectrum = SPECTRA[name]

@@ -364,3 +364,20 @@ def test_another_unit_scales_every_statistic_by_its_power() -> None:
     assert torch.equal(scaled.class_traces, 64 * plain.class_traces)
     assert torch.equal(scaled.within, 64 * plain.within)
     assert plain.in_unit(plain.exponent) is plain
+
+
+def test_a_class_at_the_centre_has_no_direction() -> None:
+    moments = ClassMoments(3, 2)
+    features = torch.tensor([[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]).double() + 0.1
+    moments.update(features.repeat(4, 1), torch.arange(12) % 3)
+    stats = finish(moments)
+    for means in (stats.centred, stats.frame):
+        assert torch.equal(means[1], torch.zeros(2).double())
+        assert means[[0, 2]].norm() == pytest.approx(2**0.5)
+
+
+@pytest.mark.parametrize("power", [-600, 600])
+def test_a_batch_whose_squares_leave_the_range_is_refused(power: int) -> None:
+    features = torch.eye(3).double() * 2.0**power
+    with pytest.raises(InputError, match="scale them by a power of two"):
+        ClassMoments(3, 3).update(features, torch.arange(3))
