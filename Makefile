@@ -45,7 +45,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/plain_english.py src
+	$(BIN)/python tools/plain_english.py src benchmarks docs tools
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

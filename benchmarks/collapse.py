@@ -37,7 +37,7 @@ def gaussian_classes(n: int, d: int, k: int, device: str) -> Data:
 
 
 def three_products(data: Data) -> Callable[[], Any]:
-    """The products the suite cannot avoid, in the features' own precision."""
+    """Return the products that the suite cannot avoid, in the features' own precision."""
     return lambda: (
         data.features.T @ data.features,
         data.features @ data.means.T,

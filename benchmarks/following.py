@@ -1,4 +1,4 @@
-"""What it costs to follow training, against a forward pass; and the papers' figures by descent."""
+"""Cost of following training, against a forward pass; and the papers' figures by descent."""
 
 import time
 from dataclasses import replace
@@ -40,7 +40,7 @@ def following(device: str) -> list[Row]:
 
 
 def figures(device: str) -> list[Row]:
-    """The papers' figures by plain descent at paper scale, with claims, on the CPU in any case."""
+    """Draw the papers' figures by plain descent at paper scale, with claims, on the CPU."""
     start = time.perf_counter()
     with TemporaryDirectory() as folder:
         for name in _FIGURES:

@@ -11,7 +11,7 @@ from ncscope.lab.runs.resources import Work
 
 
 def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callable[[], Any]:
-    """The second matrix of the ReLU network and the unembedding, forward and backward.
+    """Return products of the ReLU network's second matrix and of the unembedding, both ways.
 
     A product is 2 * pairs * rows * columns operations, and each matrix has three of them.
     """

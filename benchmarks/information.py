@@ -23,7 +23,7 @@ def entropies(data: Data) -> Entropies:
 
 
 def accumulation_and_eigenproblem(data: Data, side: int) -> Callable[[], Any]:
-    """The floor: the second moments of directions, and one eigenproblem of the joint side."""
+    """Return the floor: second moments of directions, and one eigenproblem of the joint side."""
     normal = torch.randn(side, side, dtype=torch.float64, device=data.features.device)
     symmetric = normal + normal.mT
     k, d = data.weight.shape

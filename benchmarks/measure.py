@@ -17,12 +17,12 @@ class Row:
     """One line of the benchmark's table.
 
     Attributes:
-        work: What was done.
-        measured: What it took, with its unit.
-        floor: What it is compared with, with its unit.
+        work: Name of the work.
+        measured: Measured cost, with its unit.
+        floor: Cost to compare with, with its unit.
         ratio: The two divided.
         target: The ratio, or the value, promised.
-        met: Whether the target was met.
+        met: True if the target was met.
     """
 
     work: str
@@ -52,7 +52,7 @@ def compared(
     device: str,
     rounds: int = 5,
 ) -> Row:
-    """A row for work against its floor."""
+    """Measure work against its floor."""
     seconds, least = paired_seconds(work, floor, device, rounds)
     ratio = seconds / least
     return Row(
@@ -61,7 +61,7 @@ def compared(
 
 
 def run_module(module: str) -> list[float]:
-    """The numbers that a module prints when it is run in a fresh process."""
+    """Return the numbers that a module prints when it is run in a fresh process."""
     process = subprocess.run(
         [sys.executable, "-m", module], check=True, stdout=subprocess.PIPE, text=True
     )

@@ -13,7 +13,7 @@ from ncscope.transfer.ranking import hold_out
 
 
 def digits_path(device: str) -> list[Row]:
-    """The pixels of scikit-learn's digits, 64 features."""
+    """Measure the pixels of scikit-learn's digits, 64 features."""
     images, labels = load_digits(return_X_y=True)
     return _rows("digits", torch.from_numpy(images / 16), torch.from_numpy(labels), device)
 

@@ -1,4 +1,4 @@
-"""How the batch estimate of MIR depends on the batch size: the study, its figure and its page.
+"""Study of the batch estimate of MIR against the batch size, its figure and its page.
 
 Cost: about two minutes on two cores. Command: ``python docs/figures/batch_mir.py`` writes
 ``docs/batch-estimate.md`` and ``docs/images/batch-estimate.svg``.
@@ -75,7 +75,7 @@ def digits_features(epochs: int) -> Features:
 
 
 def curve(features: Features) -> Curve:
-    """The estimate at every batch size that gives two whole batches."""
+    """Estimate at every batch size that gives two whole batches."""
     sizes = [size for size in SIZES if 2 * size <= len(features.labels)]
     parts = (features.rows, features.labels, features.weight)
     estimates = [ncscope.batch_information(*parts, batch_size=size) for size in sizes]
@@ -120,7 +120,7 @@ def table(curves: list[Curve]) -> str:
 
 
 def page(curves: list[Curve]) -> str:
-    """The page of the documentation; every number in it is from the curves."""
+    """Write the page of the documentation; every number in it is from the curves."""
     gaussian = curves[0]
     at_64 = next(e.mir for e in gaussian.estimates if e.batch_size == 64)
     counts = ", ".join(f"{own.samples:,}" for own in curves)

@@ -25,7 +25,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     Args:
         markdown: Source of a page.
-        page: Which page it is.
+        page: Page that is being built.
 
     Raises:
         PluginError: If a statement has no section, or its paper no place.
@@ -34,7 +34,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def written(markdown: str) -> str:
-    """The errata page with every corrected statement at its paper's mark.
+    """Write every corrected statement at its paper's mark of the errata page.
 
     Raises:
         PluginError: If a statement has no section, or its paper no place.
@@ -52,7 +52,7 @@ def written(markdown: str) -> str:
 
 
 def anchors() -> dict[str, str]:
-    """The page of every section that has an id, by the id."""
+    """Return the page of every section that has an id, by the id."""
     return {
         anchor: page.name
         for page in sorted(_PAGES.glob("*.md"))
@@ -61,7 +61,7 @@ def anchors() -> dict[str, str]:
 
 
 def anchor_of(statement: Statement) -> str:
-    """The id of the section that derives a statement."""
+    """Return the id of the section that derives a statement."""
     return re.sub("[/.]", "-", statement.id)
 
 

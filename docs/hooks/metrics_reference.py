@@ -37,7 +37,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
     Args:
         markdown: Source of a page.
-        page: Which page it is.
+        page: Page that is being built.
 
     Raises:
         PluginError: If the page has no place for a group of the registry.
@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def written(markdown: str) -> str:
-    """The metrics page with every metric at its group's mark.
+    """Write every metric at its group's mark of the metrics page.
 
     Raises:
         PluginError: If a group that has metrics has no mark.
@@ -60,7 +60,7 @@ def written(markdown: str) -> str:
 
 
 def definition(row: Metric) -> FunctionType | type:
-    """The public function or class that a metric comes from, found through its ``compute``.
+    """Return the public function or class that a metric comes from, through its ``compute``.
 
     Raises:
         LookupError: If ``compute`` leads to none.
@@ -69,7 +69,7 @@ def definition(row: Metric) -> FunctionType | type:
 
 
 def _called(function: Callable[..., Any]) -> FunctionType | type:
-    """What a function calls first, by itself, through `Sources`, or through a helper's result."""
+    """Return what a function calls first, by itself, through `Sources`, or through a result."""
     function = inspect.unwrap(function)
     names = function.__code__.co_names
     for name, after in zip(names, (*names[1:], ""), strict=True):
@@ -115,7 +115,7 @@ def _entry(row: Metric) -> str:
 
 
 def _source(row: Metric) -> str:
-    """The source, each paper's tag a link to the list of references."""
+    """Return the source, each paper's tag a link to the list of references."""
     text = row.source
     for tag in _PAPERS:
         text = re.sub(rf"\b{tag}\b", f"[{tag}](references.md#{tag.lower()})", text)

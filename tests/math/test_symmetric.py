@@ -6,10 +6,12 @@ from torch import Tensor
 
 from ncscope.math.symmetric import (
     add_gram_,
+    comparable_scales,
     factor_eigen,
     frobenius_of_gram,
     mirrored,
     rank_cut,
+    rescaled,
     symmetric_eigen,
 )
 
@@ -91,6 +93,30 @@ def test_factor_of_lower_rank(d: int, k: int) -> None:
     assert eigen.cut == pytest.approx(EPS * d * float(eigen.values[0]), rel=1e-12, abs=0)
     assert_eigenpairs(factor @ factor.T, eigen.values, eigen.vectors)
     assert factor_eigen(factor, limit=1)[0].rank == 1
+
+
+@pytest.mark.parametrize(("size", "kept"), [(0.5, 1), (1.5, 2)])
+def test_the_cut_of_a_factor_is_that_of_its_longer_side(size: float, kept: int) -> None:
+    """Both products have the same eigenvalues; the cut is that of d, whichever was decomposed."""
+    d, cut = 64, EPS * 64
+    factor = torch.zeros(d, 2, dtype=torch.float64)
+    factor[0, 0], factor[1, 1] = 1, (size * cut) ** 0.5
+    assert size * cut > EPS * 2  # above the cut of the 2 x 2 product
+    assert factor_eigen(factor, limit=2)[0].rank == kept
+
+
+def test_scales_bring_deviations_within_a_thousand() -> None:
+    assert comparable_scales(torch.tensor([1.0, 2.0**-19.5, 0.0])) is None
+    assert comparable_scales(torch.zeros(3)) is None
+    variances = torch.tensor(
+        [3.0, 3 * 2.0**-20, 3 * 2.0**-39, 3 * 2.0**-61, 0.0], dtype=torch.float64
+    )
+    scales = comparable_scales(variances)
+    assert scales.tolist() == [1, 2**10, 2**10, 2**30, 1]
+    # exact, and far beyond what a product of the scales could hold
+    wide = torch.tensor([1e300, 1e-300], dtype=torch.float64)
+    matrix = rescaled(wide.diag(), comparable_scales(wide))
+    assert 2.0**-20 < matrix[1, 1] / matrix[0, 0] <= 1
 
 
 @pytest.mark.parametrize(("k", "d"), [(3, 8), (8, 3), (1, 1)])

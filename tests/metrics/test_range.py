@@ -254,6 +254,19 @@ def test_near_collapse_at_the_end_of_the_range(exponent: int) -> None:
     assert not changed(scaled, plain, set(plain) - set(SQUARED))
 
 
+@pytest.mark.parametrize("exponent", [-850, *FAR[1:]])
+def test_a_value_so_small_that_it_vanishes_beside_others(exponent: int) -> None:
+    """One class has spread around zero, where a spread can be far below the other means."""
+    features, labels = np.eye(K)[np.arange(N) % K], np.arange(N) % K
+    rng = np.random.default_rng(0)
+    features[labels == 0] = 2.0**-85 * coarse(rng.normal(size=(N // K, K)))
+    groups = ["nc1", "nc2"]
+    plain = ncscope.measure(features, labels, groups=groups)
+    assert 0 < plain["nc1_quotient"] < 1e-50
+    scaled = ncscope.measure(features * 2.0**exponent, labels, groups=groups)
+    assert not changed(scaled, plain, set(plain) - set(SQUARED))
+
+
 @pytest.mark.parametrize("exponent", [-900, 900])
 def test_information_between_features_of_any_scale(exponent: int) -> None:
     features, labels, weight, _ = samples()

@@ -8,6 +8,10 @@ it. Subtracting from 1 would lose it to rounding. Instead, for non-singular $R$,
 $F=(I+C^\top R^{-1}C)^{-1}$; and where $R$ is singular, the limit of that as $R+\epsilon I\to R$:
 $F=N(I+N^\top C_R^\top R^\dagger C_RN)^{-1}N^\top$, with $C_R$ the part of $C$ inside the range of
 $R$ and $N$ an orthonormal basis of the null space of the part outside it.
+
+The range of $T$ is that of $R$ and what of $C$ sticks out of it. The rank of $R$ is decided at
+$R$'s own scale and coordinate by coordinate, never at the scale of $T$: near collapse all of $R$ is
+below the rounding of $T$, and in one coordinate of small units it is below that of the others.
 """
 
 from dataclasses import dataclass
@@ -16,91 +20,186 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.symmetric import Eigen, symmetric_eigen
+from ncscope.math.symmetric import Eigen, comparable_scales, rank_cut, rescaled, symmetric_eigen
+
+
+@dataclass(frozen=True)
+class Spread:
+    r"""Spread within classes: eigenpairs of $DRD$, with $D$ such that all coordinates count.
+
+    Attributes:
+        scales: Diagonal of $D$, powers of two; None if $D=I$.
+        eigen: Eigenpairs of $DRD$ above the cut.
+        largest: Largest eigenvalue of $R$; if $D\ne I$ the largest variance of a coordinate.
+    """
+
+    scales: Float[Tensor, " d"] | None
+    eigen: Eigen
+    largest: Float[Tensor, ""]
 
 
 @dataclass(frozen=True)
 class Canonical:
-    r"""The residual of the canonical correlations of a pair $(R, C)$.
+    r"""The residual of the canonical correlations of a pair $(R+\lambda I, C)$.
+
+    $F=Y(Y^\top Y+O)^{-1}Y^\top$ with orthogonal columns $Y$, without $\lambda$ an orthonormal basis
+    of the m combinations of columns whose $\nu<1$.
 
     Attributes:
-        finite: Orthonormal basis $N$ of the directions whose $\nu<1$, q x m.
-        odds: $N^\top C_R^\top R^\dagger C_RN$, whose eigenvalues are $\nu/(1-\nu)$; m x m.
+        odds_root: $Z$ with $Z^\top Z=O$; without $\lambda$, the eigenvalues of $O$ are
+            $\nu/(1-\nu)$; z x m.
+        residual_root: $Y(Y^\top Y+O)^{-1/2}$, a root of $F$; q x m.
+        explained: $Z(Y^\top Y+O)^{-1}Y^\top$, with $E$ for it $E^\top E=F-F^2$; z x q.
         solution: $T^\dagger C$, d x q.
-        total: Eigenpairs of $T$; None where $R$ is known to be non-singular.
-        within: Eigenpairs of $R$ inside the range of $T$; None likewise.
+        rank: Number of directions kept in $T$.
+        cut: Squared length above which a direction of $C$ outside the range of $R$ is kept.
     """
 
-    finite: Float[Tensor, "q m"]
-    odds: Float[Tensor, "m m"]
+    odds_root: Float[Tensor, "z m"]
+    residual_root: Float[Tensor, "q m"]
+    explained: Float[Tensor, "z q"]
     solution: Float[Tensor, "d q"]
-    total: Eigen | None
-    within: Eigen | None
+    rank: int
+    cut: float
 
-    def residual_root(self) -> Float[Tensor, "q m"]:
-        r"""A matrix $Z$ with $ZZ^\top=F$, from the Cholesky factor of $I+\text{odds}$."""
-        lower = torch.linalg.cholesky(_plus_identity(self.odds))
-        return torch.linalg.solve_triangular(lower, self.finite.mT, upper=False).mT
-
+    @property
     def residual(self) -> Float[Tensor, "q q"]:
         r"""$F=I-C^\top T^\dagger C$."""
-        root = self.residual_root()
-        return root @ root.mT
+        return self.residual_root @ self.residual_root.mT
 
 
-def canonical(within: Float[Tensor, "d d"], factor: Float[Tensor, "d q"]) -> Canonical:
-    r"""Canonical residual of any $R\succeq0$, singular or not.
+def spread_within(within: Float[Tensor, "d d"]) -> Spread:
+    r"""Decompose $R\succeq0$, singular or not.
 
     Args:
         within: $R$, symmetric positive semi-definite.
-        factor: $C$, one column a direction.
 
     Returns:
-        The residual, with directions of total spread below $\epsilon\,d\,\lambda_{max}(T)$ left
-        out. Cost: two d x d eigen-decompositions.
+        Eigenpairs above $\epsilon\,d\,\lambda_{max}$ of $R$, coordinates that vary less than
+        $2^{-10}$ of the largest scaled up. Cost: one d x d eigen-decomposition.
+    """
+    variances = within.diagonal()
+    scales = comparable_scales(variances)
+    eigen = symmetric_eigen(rescaled(within, scales))
+    return Spread(scales, eigen, eigen.spectrum[0] if scales is None else variances.max())
+
+
+def canonical(
+    spread: Spread,
+    factor: Float[Tensor, "d q"],
+    decay: float = 0.0,
+    mean: Float[Tensor, " d"] | None = None,
+) -> Canonical:
+    r"""Canonical residual of any $R\succeq0$, singular or not, and of $R+\lambda I$.
+
+    Args:
+        spread: Decomposition of $R$.
+        factor: $C$, one column a direction; the columns orthogonal, or nearly so. If they were
+            dependent, the rounding of $C^\top R^{-1}C$ would swamp the identity next to it.
+        decay: $\lambda\ge0$; above 0 only for a spread whose $D=I$.
+        mean: $\mu$, of features that have a constant one among them: $C$ has one more row, of
+            zeros, and one more column, $[\mu;1]$. Needs a decay. The solution leaves out that row.
+
+    Returns:
+        The residual; directions of $C$ that leave the range of $R$ by less than
+        $\epsilon\,d\,\lambda_{max}$ squared, of $R$ or $CC^\top$, do not leave it.
+        Cost: products and QR factorisations; for a singular $R$ perhaps a singular value
+        decomposition of d x q.
 
     Example:
         >>> r, c = torch.eye(2).double(), torch.tensor([[3.0], [0.0]]).double()
-        >>> round(canonical(r, c).residual().item(), 12)  # 1 / (1 + 9)
+        >>> round(canonical(spread_within(r), c).residual.item(), 12)  # 1 / (1 + 9)
         0.1
     """
-    total = symmetric_eigen(within + factor @ factor.mT)
-    solution = total.vectors @ (total.vectors.mT @ factor / total.values[:, None])
-    if total.rank < len(within):
-        within = total.vectors.mT @ within @ total.vectors
-        factor = total.vectors.mT @ factor
-    eigen = symmetric_eigen(within)
-    whitened = eigen.vectors.mT @ factor / eigen.values.sqrt()[:, None]
-    finite = _finite_directions(eigen, factor)
-    whitened = whitened @ finite
-    return Canonical(finite, whitened.mT @ whitened, solution, total, eigen)
+    assert decay == 0 or spread.scales is None
+    assert mean is None or decay > 0
+    columns = factor if mean is None else torch.cat([factor, mean[:, None]], 1)
+    scaled = columns if spread.scales is None else columns * spread.scales[:, None]
+    vectors, roots = spread.eigen.vectors, (spread.eigen.values + decay).sqrt()[:, None]
+    along = vectors.mT @ scaled
+    whitened, beyond = along / roots, scaled - vectors @ along
+    cut, q = _cut(spread, factor), factor.shape[1]
+    outside = _outside(spread, beyond[:, :q], cut)
+    kept = len(outside.lengths)
+    finite, leaving = outside.rest, outside.rest[:0]
+    if decay > 0:  # directions outside the range of R have finite odds, however small the decay
+        finite = torch.cat([outside.combinations * (decay**0.5 / outside.lengths), finite], 1)
+        leaving = torch.eye(kept, q).to(factor)
+    if mean is not None:
+        across = outside.vectors.mT @ beyond[:, -1]
+        rest = _beyond_rounding(beyond[:, -1] - outside.vectors @ across, mean)
+        constant = 1 + rest.square().sum()
+        finite = torch.block_diag(finite, torch.full_like(finite[:1, :1], decay**0.5))
+        leaving = torch.block_diag(leaving, constant.sqrt())
+        leaving[:kept, -1] = across
+    odds_root = torch.cat([whitened @ finite, leaving])
+    lengths = torch.linalg.vector_norm(finite, dim=0)
+    # QR of the root, not Cholesky of the product: large odds would round small ones away.
+    bases, root = torch.linalg.qr(torch.cat([odds_root, lengths.diag()]))
+    half = torch.linalg.solve_triangular(root.mT, finite.mT, upper=False)
+    explained = bases[: len(odds_root)] @ half
+    inside = explained[: len(whitened)]
+    solution = vectors @ (inside / roots)
+    if spread.eigen.rank < len(factor):
+        left = -whitened.mT @ inside - half.mT @ half
+        left.diagonal().add_(1)
+        escaped = outside.combinations.mT @ left[:q] / outside.lengths[:, None]
+        solution += outside.vectors @ escaped
+        if mean is not None:
+            solution += torch.outer(rest, (left[-1] - across @ escaped) / constant)
+    if spread.scales is not None:
+        solution *= spread.scales[:, None]
+    return Canonical(odds_root, half.mT, explained, solution, spread.eigen.rank + kept, cut)
 
 
-def canonical_regularised(within: Float[Tensor, "d d"], factor: Float[Tensor, "d q"]) -> Canonical:
-    r"""Canonical residual of a non-singular $R$, by one Cholesky factorisation.
+@dataclass(frozen=True)
+class _Outside:
+    """Combinations of the factor's columns that leave the range of R, and those that do not.
 
-    Args:
-        within: $R$, symmetric positive definite.
-        factor: $C$, one column a direction.
+    Attributes:
+        vectors: Directions that they lead to, orthonormal in the scaled coordinates; d x o.
+        lengths: Lengths of their parts outside.
+        combinations: The combinations, orthonormal; q x o.
+        rest: Orthonormal basis of the combinations that stay inside.
     """
-    lower = torch.linalg.cholesky(within)
-    whitened = torch.linalg.solve_triangular(lower, factor, upper=False)
-    odds = whitened.mT @ whitened
-    root = torch.linalg.cholesky(_plus_identity(odds))
-    ridge = torch.linalg.solve_triangular(lower.mT, whitened, upper=True)
-    identity = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)
-    return Canonical(identity, odds, torch.cholesky_solve(ridge.mT, root).mT, None, None)
+
+    vectors: Float[Tensor, "d o"]
+    lengths: Float[Tensor, " o"]
+    combinations: Float[Tensor, "q o"]
+    rest: Float[Tensor, "q p"]
 
 
-def _finite_directions(within: Eigen, factor: Float[Tensor, "d q"]) -> Float[Tensor, "q m"]:
-    """Combinations of the factor's columns that lie inside the range of R."""
-    d, q = factor.shape
-    outside = d - within.rank
-    if outside == 0:
-        return torch.eye(q, dtype=factor.dtype, device=factor.device)
-    inside = within.vectors @ (within.vectors.mT @ factor)
-    return torch.linalg.svd(factor - inside)[2][outside:].mT
+def _outside(spread: Spread, outside: Float[Tensor, "d q"], cut: float) -> _Outside:
+    """Decompose the part of the scaled factor outside the range of R."""
+    d, q = outside.shape
+    identity = torch.eye(q, dtype=outside.dtype, device=outside.device)
+    plain = outside if spread.scales is None else outside / spread.scales[:, None]
+    if spread.eigen.rank == d or float(plain.square().sum()) <= cut:
+        return _Outside(outside[:, :0], identity.new_zeros(0), identity[:, :0], identity)
+    vectors, lengths, combinations = torch.linalg.svd(outside, full_matrices=q > d)
+    plain = vectors if spread.scales is None else vectors / spread.scales[:, None]
+    squares = plain[:, : len(lengths)].square().sum(0) * lengths.square()
+    leaving = torch.nn.functional.pad(squares > cut, (0, q - len(squares)))
+    kept = leaving[: len(lengths)]
+    return _Outside(
+        vectors[:, : len(lengths)][:, kept],
+        lengths[kept],
+        combinations[leaving].mT,
+        combinations[~leaving].mT,
+    )
 
 
-def _plus_identity(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
-    return matrix + torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+def _beyond_rounding(rest: Float[Tensor, " d"], mean: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
+    """Return the part of the mean in no other direction; zero if rounding explains it.
+
+    Its weight is that of the constant feature, which may be as large as the mean.
+    """
+    epsilon = torch.finfo(rest.dtype).eps * len(rest)
+    rounding = torch.linalg.vector_norm(rest) <= epsilon * torch.linalg.vector_norm(mean)
+    return torch.where(rounding, 0.0, rest)
+
+
+def _cut(spread: Spread, factor: Float[Tensor, "d q"]) -> float:
+    """Return the cut at the scale of the total spread."""
+    longest = factor.square().sum(0).max() if factor.shape[1] else torch.zeros_like(spread.largest)
+    return rank_cut(torch.maximum(spread.largest, longest), len(factor))

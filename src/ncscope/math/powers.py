@@ -10,19 +10,21 @@ from torch import Tensor
 
 Scalable = TypeVar("Scalable", float, Tensor)
 
-GATHERED: Mapping[torch.dtype, int] = {torch.float64: 450, torch.float32: 40}
-"""Largest exponent of 2, of either sign, of the features that moments are summed from.
+GATHERED: Mapping[torch.dtype, int] = {torch.float64: 470, torch.float32: 40}
+"""Largest exponent of 2, of either sign, of the features that a stream sums squares of.
 
-Sums of squares of such magnitudes stay in range, and so do squares of their rounding errors.
+The sums stay in range, and so do those of a spread of 1e-12 of the magnitude.
 """
 
-EVALUATED: Mapping[torch.dtype, int] = {torch.float64: 150, torch.float32: 20}
-"""Largest exponent of the class means and the classifier that metrics are computed from.
+EVALUATED: Mapping[torch.dtype, int] = {torch.float64: 60, torch.float32: 10}
+"""Largest exponent of class means and classifier that metrics are computed from as they are.
 
-Fourth powers stay in range. And LAPACK leaves matrices of squares, also of rounding errors, as they
-are: those of a norm beyond about 2^485 it scales by no power of two, which rounds otherwise. The
-range of float32 lies within the limit of float64.
+Fourth powers stay in range. And LAPACK leaves matrices of squares as they are, also those of a
+spread of 1e-100: a norm beyond about 2^485 it scales by no power of two, which rounds otherwise.
 """
+
+UNSCALED = 150
+"""Largest exponent of features that are measured without a scaled copy: all that float32 has."""
 
 
 def times_power(values: Scalable, exponent: int) -> Scalable:

@@ -31,8 +31,37 @@ class Eigen:
 
 
 def rank_cut(largest: Tensor, dim: int) -> float:
-    r"""The cut of every pseudo-inverse: $\epsilon\,d\,\lambda_{max}$, $\epsilon$ the dtype's."""
+    r"""Return the pseudo-inverses' cut, $\epsilon\,d\,\lambda_{max}$, $\epsilon$ the dtype's."""
     return float(torch.finfo(largest.dtype).eps * dim * largest.clamp(min=0))
+
+
+def comparable_scales(variances: Float[Tensor, " d"]) -> Float[Tensor, " d"] | None:
+    r"""Powers of two that bring deviations to within $2^{10}$ of the largest.
+
+    An eigen-decomposition errs by $\epsilon\lambda_{max}$ in every direction. A coordinate in small
+    units would be below that, though its own numbers are exact to $\epsilon$. Coordinates that
+    are close enough stay as they are: their decomposition is that of the matrix as given.
+
+    Args:
+        variances: Diagonal of a positive semi-definite matrix.
+
+    Returns:
+        The factors of the coordinates, 1 for those that do not vary; None if all are 1.
+
+    Example:
+        >>> comparable_scales(torch.tensor([1.0, 2.0**-19, 2.0**-30, 0.0])).tolist()
+        [1.0, 1.0, 1024.0, 1.0]
+    """
+    smaller = (variances.max().log2() - variances.log2()) / 20
+    steps = torch.where(variances > 0, smaller.floor(), 0.0)
+    return torch.exp2(10 * steps) if bool((steps > 0).any()) else None
+
+
+def rescaled(
+    matrix: Float[Tensor, "d d"], scales: Float[Tensor, " d"] | None
+) -> Float[Tensor, "d d"]:
+    """Return $DMD$: the matrix in coordinates multiplied by the scales, None for 1."""
+    return matrix if scales is None else matrix * scales[:, None] * scales
 
 
 def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> Eigen:
@@ -49,12 +78,19 @@ def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> E
         >>> symmetric_eigen(torch.diag(torch.tensor([0.0, 2.0, 3.0]).double())).values.tolist()
         [3.0, 2.0]
     """
-    ascending, vectors = torch.linalg.eigh(matrix)
-    spectrum = ascending.flip(0).clamp(min=0)
+    spectrum, vectors = symmetric_pairs(matrix)
     cut = rank_cut(spectrum[:1].sum(), matrix.shape[0])  # of a 0 x 0 matrix, too
     kept = int((spectrum > cut).sum())
     kept = kept if limit is None else min(kept, limit)
-    return Eigen(spectrum[:kept], vectors.flip(1)[:, :kept], spectrum, cut)
+    return Eigen(spectrum[:kept], vectors[:, :kept], spectrum, cut)
+
+
+def symmetric_pairs(
+    matrix: Float[Tensor, "d d"],
+) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
+    """All eigenvalues, descending and rounding noise below zero set to zero, and the vectors."""
+    ascending, vectors = torch.linalg.eigh(matrix)
+    return ascending.flip(0).clamp(min=0), vectors.flip(1)
 
 
 def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float[Tensor, "k r"]]:
@@ -115,5 +151,5 @@ def add_gram_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
 
 
 def mirrored(upper: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """The symmetric matrix whose upper triangle is given."""
+    """Return the symmetric matrix whose upper triangle is given."""
     return upper.triu() + upper.triu(1).mT

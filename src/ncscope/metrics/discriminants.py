@@ -3,35 +3,54 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ncscope.math.canonical import Canonical, canonical
-from ncscope.math.symmetric import Eigen, factor_eigen
+from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
+from ncscope.math.symmetric import (
+    Eigen,
+    comparable_scales,
+    rank_cut,
+    rescaled,
+    symmetric_pairs,
+)
 from ncscope.stats.statistics import ClassStatistics
+
+_ROUNDING = 32.0
+_GRADED = 1e-4
 
 
 @dataclass(frozen=True)
 class Discriminants:
     r"""Between-class directions, and how far the classes are separated along them.
 
-    With $A=[\sqrt{\pi_c}(\mu_c-\mu_G)]_c$, so that $\Sigma_B=AA^\top$:
+    With $A=[\sqrt{\pi_c}(\mu_c-\mu_G)]_c$, so that $\Sigma_B=AA^\top$. `between` is of the features
+    as they are, because `fuzziness` and the signal space depend on their units. The rest is of the
+    features in comparable units, $Dh$, which changes no quantity that is invariant under
+    invertible maps, but keeps a feature in small units from drowning in the rounding of the others.
 
     Attributes:
-        between: Eigenpairs of $\Sigma_B$ above the cut, r of them.
-        classes: Matching right singular vectors $V$ of $A$, k x r.
-        factor: $C=AV$, d x r: $CC^\top=\Sigma_B$.
-        canonical: Residual of the canonical correlations of $(\Sigma_W,C)$.
+        between: Eigenpairs of $\Sigma_B$ above the cut.
+        scales: Diagonal of $D$, powers of two; None if $D=I$, as in ordinary layers.
+        within: $D\Sigma_WD$.
+        classes: Orthonormal basis $V$ of the class contrasts that the means can show, orthogonal to
+            $[\sqrt{\pi_c}]_c$; k x r with r = min(d, k - 1), whatever the rank of $\Sigma_B$.
+        factor: $C=DAV$, d x r, with nearly orthogonal columns: $CC^\top=D\Sigma_BD$.
+        spread: Decomposition of $D\Sigma_WD$.
+        canonical: Residual of the canonical correlations of $(D\Sigma_WD,C)$.
     """
 
     between: Eigen
+    scales: Float[Tensor, " d"] | None
+    within: Float[Tensor, "d d"]
     classes: Float[Tensor, "k r"]
     factor: Float[Tensor, "d r"]
+    spread: Spread
     canonical: Canonical
 
 
 def full_rank(stats: ClassStatistics) -> int:
-    r"""The rank $\Sigma_B$ has in general position: $\min(d,K-1)$ (VCI definition 5.3)."""
+    r"""Return $\Sigma_B$'s rank in general position: $\min(d,K-1)$ (VCI definition 5.3)."""
     return min(stats.dim, stats.k - 1)
 
 
@@ -41,14 +60,91 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     Args:
         stats: Statistics with the pooled within-class scatter.
 
-    Cost: one eigen-decomposition of the smaller of k and d, two of d.
+    Cost: one eigen-decomposition of the smaller of k and d, one of d; with features in units more
+    than 1,000 apart, one more of the former.
     """
     assert stats.within is not None
+    root = stats.prior.sqrt()
     # `centred` is a matrix of our own to write over.
-    weighted = stats.centred.mul_(stats.prior.sqrt()[:, None])
-    between, classes = factor_eigen(weighted.mT, full_rank(stats))
-    factor = between.vectors * between.values.sqrt()
-    return Discriminants(between, classes, factor, canonical(stats.within, factor))
+    weighted = stats.centred.mul_(root[:, None])
+    variances = stats.within.diagonal()
+    total = variances + torch.linalg.vector_norm(weighted, dim=0).square()
+    constant, collapsed = _rounding(stats, total, total), _rounding(stats, variances, total)
+    weighted[:, constant] = 0
+    scales = comparable_scales(total.masked_fill(constant, 0))
+    _reflect_(weighted, root)
+    between, classes, factor = _contrasts(weighted)
+    if scales is not None:
+        del classes, factor
+        _, classes, factor = _contrasts(weighted.mul_(scales))
+    _reflect_(classes, root)
+    within = rescaled(stats.within, scales)
+    if bool(collapsed.any()):
+        within = within.masked_fill(collapsed | collapsed[:, None], 0)
+    spread = spread_within(within)
+    solved = canonical(spread, factor)
+    return Discriminants(between, scales, within, classes, factor, spread, solved)
+
+
+def _rounding(
+    stats: ClassStatistics, variances: Float[Tensor, " d"], total: Float[Tensor, " d"]
+) -> Bool[Tensor, " d"]:
+    """Mark coordinates whose variance the rounding of the class means explains.
+
+    Next to it the class means of such a coordinate are noise of like size, and would tell the
+    classes apart at random. Only variances below the rounding of the others are suspected.
+    """
+    low, high = stats.means.aminmax(dim=0)
+    size = torch.maximum(-low, high)
+    epsilon = _ROUNDING * torch.finfo(size.dtype).eps
+    explained = (epsilon * size).square() * stats.counts.max()
+    return (variances <= explained) & (variances <= rank_cut(total.max(), stats.dim))
+
+
+def _reflect_(rows: Float[Tensor, "k d"], root: Float[Tensor, " k"]) -> None:
+    r"""Reflect the space of classes in place: $[\sqrt{\pi_c}]_c$ and the first axis swap places.
+
+    The class contrasts are what is orthogonal to $[\sqrt{\pi_c}]_c$. Reflected, they are the rows
+    but the first, which is set to zero by the first reflection and left zero until the second.
+    """
+    mirror = root.clone()
+    mirror[0] += 1
+    mirror /= torch.linalg.vector_norm(mirror)
+    rows.addr_(mirror, mirror @ rows, alpha=-2)
+
+
+def _contrasts(
+    weighted: Float[Tensor, "k d"],
+) -> tuple[Eigen, Float[Tensor, "k r"], Float[Tensor, "d r"]]:
+    r"""Singular value decomposition of the weighted means, with a complete basis of contrasts.
+
+    Args:
+        weighted: $A^\top$ reflected; its first row is written over.
+
+    Returns:
+        Eigenpairs of $AA^\top$ above the cut; all min(d, k - 1) reflected contrasts $V$; and $AV$.
+        A direction of contrasts below the cut is kept: next to a smaller spread within classes
+        it may tell them apart.
+    """
+    weighted[0] = 0
+    rows, d = weighted[1:], weighted.shape[1]
+    wide = len(rows) > d
+    # The first row is no contrast: it stays out of the matrix, where it would mix with others.
+    spectrum, near = symmetric_pairs(rows.mT @ rows if wide else rows @ rows.mT)
+    far = (weighted if wide else rows.mT) @ near
+    lengths = torch.linalg.vector_norm(far, dim=0)
+    cut = rank_cut(spectrum[0], d)
+    kept = int((spectrum > cut).sum())
+    values = lengths[:kept].square()
+    left = near[:, :kept] if wide else far[:, :kept] / lengths[:kept]
+    between = Eigen(values, left, torch.cat([values, spectrum[kept:]]), cut)
+    if not wide:
+        return between, torch.nn.functional.pad(near, (0, 0, 1, 0)), far
+    if bool(lengths.min() > _GRADED * lengths.max()):
+        return between, far.div_(lengths), near * lengths
+    # Short columns carry the rounding of long ones, and are not orthogonal to them.
+    right, triangle = torch.linalg.qr(far[1:])
+    return between, torch.nn.functional.pad(right, (0, 0, 1, 0)), near @ triangle.mT
 
 
 def snr_singular_values(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " _m"]:
@@ -63,8 +159,8 @@ def snr_singular_values(stats: ClassStatistics, found: Discriminants) -> Float[T
         $\min(d,K-1)$ values, descending; infinite in directions without within-class variation.
         Invariant under every invertible linear map and shift of the features.
     """
-    odds = torch.linalg.eigvalsh(found.canonical.odds).flip(0).clamp(min=0)
-    directions, finite = found.canonical.finite.shape
-    infinite = odds.new_full((directions - finite,), torch.inf)
-    absent = odds.new_zeros(full_rank(stats) - directions)
-    return torch.cat([infinite, (stats.k * odds).sqrt(), absent])
+    values = torch.linalg.svdvals(found.canonical.odds_root)
+    directions, finite = found.canonical.residual_root.shape
+    infinite = values.new_full((directions - finite,), torch.inf)
+    absent = values.new_zeros(finite - len(values))
+    return torch.cat([infinite, stats.k**0.5 * values, absent])

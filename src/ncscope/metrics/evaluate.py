@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.math.powers import in_unit
-from ncscope.math.symmetric import Eigen
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.metric import Metric
@@ -37,7 +36,7 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
 
 
 def wants_spectra(groups: Collection[str] | None) -> bool:
-    """Whether the spectra were asked for."""
+    """Return whether the spectra were asked for."""
     return groups is None or "spectra" in groups
 
 
@@ -49,12 +48,12 @@ _LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Needs:
-    """What to gather for some groups of metrics.
+    """Statistics to gather for some groups of metrics.
 
     Attributes:
         statistics: Optional statistics of the one pass.
-        decisions: Whether the second look counts decisions.
-        information: Whether it gathers second moments of directions.
+        decisions: The second look counts decisions if True.
+        information: The second look gathers second moments of directions if True.
     """
 
     statistics: frozenset[Statistic]
@@ -63,7 +62,7 @@ class Needs:
 
 
 def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
-    """What to gather for the groups, given whether there is a classifier."""
+    """Return what to gather for the groups, with or without a classifier."""
     rows = [row for row in select(groups) if has_head or "head" not in row.needs]
     needs = frozenset[str]().union(*(row.needs for row in rows))
     gather: set[Statistic] = set()
@@ -118,13 +117,13 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     sources = sources.in_range
     found, stats = sources.discriminants, sources.stats
     assert stats.within is not None
-    inside, total = found.canonical.within, found.canonical.total
-    assert inside is not None
-    assert total is not None
-    whole = len(inside.spectrum) == stats.dim
-    within = inside.spectrum if whole else torch.linalg.eigvalsh(stats.within).flip(0).clamp(min=0)
-    between = found.between.spectrum[: full_rank(stats)]
-    squared = {"between": between, "within": within, "total": total.spectrum}
+    factor = found.between.vectors * found.between.values.sqrt()
+    decomposed = found.within is stats.within and found.spread.scales is None
+    squared = {
+        "between": found.between.spectrum[: full_rank(stats)],
+        "within": found.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
+        "total": _eigenvalues(stats.within + factor @ factor.mT),
+    }
     if stats.exponent:
         squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
     return {**squared, "snr_singular_values": snr_singular_values(stats, found)}
@@ -132,6 +131,11 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
 
 def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
     return values.new_tensor([in_unit(value, exponent) for value in values.tolist()])
+
+
+def _eigenvalues(matrix: Float[Tensor, "d d"]) -> Float[Tensor, " d"]:
+    """Eigenvalues of a positive semi-definite matrix, descending, rounding below zero set to it."""
+    return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
 
 
 def absence_notes(sources: Sources) -> list[str]:
@@ -150,16 +154,19 @@ def absence_notes(sources: Sources) -> list[str]:
 def _rank_notes(sources: Sources) -> list[str]:
     """Ranks kept in the pseudo-inverses, and the cuts."""
     found, stats = sources.discriminants, sources.stats
-    total = found.canonical.total
-    assert total is not None
+    between, solved, unit = found.between, found.canonical, 2 * stats.exponent
+    scaled = found.scales is not None or found.spread.scales is not None
     return [
-        _rank_note("between-class scatter", found.between, full_rank(stats), 2 * stats.exponent),
-        _rank_note("total scatter", total, stats.dim, 2 * stats.exponent),
+        f"between-class scatter: {between.rank} of {full_rank(stats)} directions kept, "
+        f"eigenvalues above {_cut(between.cut, unit)}",
+        f"total scatter: {solved.rank} of {stats.dim} directions kept, eigenvalues above "
+        f"{_cut(found.spread.eigen.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
+        "them" + (", of features scaled to comparable deviations" if scaled else ""),
     ]
 
 
 def _information_notes(sources: Sources) -> list[str]:
-    """How the joint entropies were found, and which rows have no direction."""
+    """Say how the joint entropies were computed, and which rows have no direction."""
     found = sources.information
     assert found is not None
     both = {"mir": found.raw, "mir_centered": found.centred}
@@ -186,7 +193,6 @@ def _how(entropies: Entropies) -> str:
     )
 
 
-def _rank_note(name: str, eigen: Eigen, full: int, exponent: int) -> str:
-    # a Decimal has room for every power of two
-    cut = Decimal(eigen.cut) * Decimal(2) ** exponent if exponent else eigen.cut
-    return f"{name}: {eigen.rank} of {full} directions kept, eigenvalues above {cut:.1e}"
+def _cut(value: float, exponent: int) -> str:
+    """Write a cut in the features' own unit; a Decimal has room for every power of two."""
+    return f"{Decimal(value) * Decimal(2) ** exponent if exponent else value:.1e}"

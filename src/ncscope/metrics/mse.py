@@ -1,25 +1,28 @@
 r"""The MSE loss, split along the central path (MSE theorems 1 and 2), for any prior.
 
-Everything is computed in coordinates in which the global mean does no harm. With a bias, features
-$[h-\mu_G;1]$ and classifier $V=[W,W\mu_G+b]$: the same logits, and weight decay becomes
-$\lambda(\lVert W\rVert^2+\lVert\beta-W\mu_G\rVert^2)$. Then with $R$ the within-class part of the
-normal matrix (weight decay included), $A=[\sqrt{\pi_c}\tilde m_c]$ and the canonical residual
-$F=I-A^\top(R+AA^\top)^\dagger A$, the least-squares classifier is
-$\operatorname{diag}(\sqrt\pi)A^\top(R+AA^\top)^\dagger$ and
-$\mathcal L_{NC1}=\frac12\sum_c\pi_c(F-F^2)_{cc}$,
-$\mathcal L_{NC2/3}=\frac12\sum_c\pi_c(F^2)_{cc}$.
+With $R=\Sigma_W+\lambda I$, $A=[\sqrt{\pi_c}(\mu_c-\mu_G)]=CV^\top$ as in `Discriminants`,
+$B=[C,\mu_G]$ and orthonormal $N=[V,\sqrt\pi]$, the weighted class means are $BN^\top$. With the
+canonical residual $F=N[I-B^\top(R+BB^\top)^\dagger B]N^\top$ (and the identity on the class
+contrasts that $N$ leaves out), the least-squares classifier is
+$\operatorname{diag}(\sqrt\pi)N[(R+BB^\top)^\dagger B]^\top$,
+$\mathcal L_{NC1}=\frac12\sum_c\pi_c(F-F^2)_{cc}$ and
+$\mathcal L_{NC2/3}=\frac12\sum_c\pi_c(F^2)_{cc}$. A bias is the weight of a constant feature:
+$C$ has one more row, of zeros, and $\mu_G$ one more entry, 1. Without weight decay the bias takes
+up all of $\mu_G$.
+
+If there are more classes than dimensions, $\mu_G$ is a combination of the columns of $C$. The
+factor $B$ is therefore replaced by $BP$ with orthogonal columns, those of zero length left zero.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.canonical import Canonical, canonical, canonical_regularised
+from ncscope.math.canonical import Canonical, canonical, spread_within
 from ncscope.math.pairs import row_blocks
-from ncscope.math.symmetric import rank_cut
 from ncscope.metrics.discriminants import Discriminants
 from ncscope.stats.statistics import ClassStatistics
 
@@ -34,7 +37,7 @@ class MseParts:
         loss: The loss, squared errors summed over classes and averaged over samples.
         nc1: Part of the least-squares loss due to variation within classes.
         nc23: Part due to the class means' deviation from the frame.
-        off_path: What the classifier loses against the least-squares one.
+        off_path: Loss of the classifier above the least-squares classifier's.
     """
 
     loss: Float[Tensor, ""]
@@ -45,17 +48,26 @@ class MseParts:
 
 @dataclass(frozen=True)
 class _Problem:
-    """The weighted ridge regression of one-hot labels, in coordinates free of the global mean.
+    r"""The weighted ridge regression of one-hot labels, in the units of the discriminants.
 
     Its terms are sums over classes, each of a row of the classifier: see `parts`.
+
+    Attributes:
+        stats: Statistics of the features.
+        found: Their decomposition.
+        weight: $W$.
+        bias: $b$, or None.
+        decay: $\lambda$.
+        mean: $\mu_G$.
+        canonical: Canonical residual and solution, in the coordinates of $N$.
     """
 
     stats: ClassStatistics
-    contrasts: Float[Tensor, "k r"]
+    found: Discriminants
     weight: Float[Tensor, "k d"]
     bias: Float[Tensor, " k"] | None
     decay: float
-    factor: Float[Tensor, "e q"]
+    mean: Float[Tensor, " d"]
     canonical: Canonical
 
     @cached_property
@@ -64,50 +76,55 @@ class _Problem:
         return self.stats.prior.sqrt()
 
     @cached_property
-    def residual(self) -> Float[Tensor, "q m"]:
-        r"""$N(I+\text{odds})^{-1}$, of which $F=N(I+\text{odds})^{-1}N^\top$."""
-        identity = torch.eye(len(self.canonical.odds)).to(self.canonical.odds)
-        lower = torch.linalg.cholesky(identity + self.canonical.odds)
-        return self.canonical.finite @ torch.cholesky_inverse(lower)
+    def residual(self) -> Float[Tensor, "q q"]:
+        r"""$F$ in the coordinates of $N$."""
+        return self.canonical.residual
 
     def parts(self, rows: slice) -> Float[Tensor, "4"]:
         """Twice what some classes add to the loss, its NC1, its NC2/3 and its off-path part."""
-        classes = torch.cat([self.contrasts[rows], self.root[rows, None]], 1)
-        v = self.weight[rows]
+        classes = torch.cat([self.found.classes[rows], self.root[rows, None]], 1)
+        residual = classes @ self.residual
+        prior, root = self.stats.prior[rows], self.root[rows, None]
+        weight = self.weight[rows]
+        weight = weight if self.found.scales is None else weight / self.found.scales
+        best = root * (classes @ self.canonical.solution.mT)
+        fitted = torch.cat([weight @ self.found.factor, (weight @ self.mean)[:, None]], 1)
+        loss, off_path = self._energy(weight), self._energy(weight - best)
         if self.bias is not None:
-            v = torch.cat([v, (v @ self.stats.global_mean + self.bias[rows])[:, None]], 1)
-        off = v - self.root[rows, None] * (classes @ self.canonical.solution.mT)
-        off_path = self._energy(off) + (off @ self.factor).square().sum()
-        loss = self._energy(v) + self._misfit(v @ self.factor, rows)
-        return torch.stack([loss, *self._least_squares(classes, rows), off_path])
+            bias = self.bias[rows]
+            fitted[:, -1] += bias
+            best_bias = (prior - best @ self.mean) / (1 + self.decay)
+            loss = loss + self.decay * bias.square().sum()
+            off_path = off_path + self.decay * (bias - best_bias).square().sum()
+        loss = loss + self._misfit(fitted, rows)
+        # Not `best` times the factor: where class means hardly differ, its weights are large, and
+        # so is the rounding of their products with the means.
+        fitted -= root * (classes - residual)
+        off_path = off_path + fitted.square().sum()
+        return torch.stack([loss, *self._least_squares(classes, residual, rows), off_path])
 
-    def _energy(self, v: Float[Tensor, "b e"]) -> Float[Tensor, ""]:
-        r"""$\operatorname{tr}VRV^\top$: variation within classes, and weight decay."""
-        assert self.stats.within is not None
-        weight = v[:, : self.stats.dim]
-        energy = ((weight @ self.stats.within) * weight).sum()
-        energy = energy + self.decay * weight.square().sum()
-        if self.bias is not None:
-            bias = v[:, -1] - weight @ self.stats.global_mean
-            energy = energy + self.decay * bias.square().sum()
-        return energy
+    def _energy(self, weight: Float[Tensor, "b d"]) -> Float[Tensor, ""]:
+        """Variation of the outputs within classes, and the decay of the weight."""
+        given = weight if self.found.scales is None else weight * self.found.scales
+        energy = ((weight @ self.found.within) * weight).sum()
+        return energy + self.decay * given.square().sum()
 
     def _misfit(self, fitted: Float[Tensor, "b q"], rows: slice) -> Float[Tensor, ""]:
-        r"""Of these rows, $\sum_{c'}\pi_{c'}(V\tilde m_{c'}-e_{c'})_c^2$."""
+        r"""Sum $\sum_{c'}\pi_{c'}(W\mu_{c'}+b-e_{c'})_c^2$ over these rows."""
         missed = torch.outer(fitted[:, -1], self.root)
-        missed.addmm_(fitted[:, :-1], self.contrasts.mT)
+        missed.addmm_(fitted[:, :-1], self.found.classes.mT)
         missed.diagonal(offset=rows.start).sub_(self.root[rows])
         return missed.square_().sum()
 
     def _least_squares(
-        self, classes: Float[Tensor, "b q"], rows: slice
+        self, classes: Float[Tensor, "b q"], residual: Float[Tensor, "b q"], rows: slice
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         r"""Twice $\mathcal L_{NC1}$ and $\mathcal L_{NC2/3}$, from the canonical residual."""
-        prior, residual = self.stats.prior[rows], classes @ self.residual
+        prior = self.stats.prior[rows]
         unseparated = torch.zeros_like(prior)
         if classes.shape[1] < self.stats.k:
             unseparated = (1 - classes.square().sum(1)).clamp(min=0)
-        nc1 = prior @ ((residual @ self.canonical.odds) * residual).sum(1)
+        nc1 = prior @ (classes @ self.canonical.explained.mT).square().sum(1)
         return nc1, prior @ (residual.square().sum(1) + unseparated)
 
 
@@ -118,7 +135,7 @@ def mse_parts(
     bias: Float[Tensor, " k"] | None,
     weight_decay: float,
 ) -> MseParts:
-    r"""The MSE loss of a classifier on one-hot labels, decomposed.
+    r"""Decompose the MSE loss of a classifier on one-hot labels.
 
     Args:
         stats: Statistics with the pooled within-class scatter.
@@ -129,52 +146,50 @@ def mse_parts(
 
     Source: MSE theorems 1 and 2, with $\frac1C\tilde M^\top$ replaced by
     $\operatorname{diag}(\pi)\tilde M^\top$. Range of each part: $[0,\infty)$.
-    Cost: $2K^2d$ operations in blocks of classes; with a bias and without decay, no decomposition
-    beyond those given; with decay one Cholesky factorisation of d + 1; without bias or decay two
-    eigen-decompositions of d.
+    Cost: $2K^2d$ operations in blocks of classes; without a bias one singular value decomposition
+    of d x min(d + 1, k); with decay and features in units more than 1,000 apart, one
+    eigen-decomposition of d.
     """
-    has_bias, mean = bias is not None, stats.global_mean[:, None]
-    factor = _block_diagonal(found.factor) if has_bias else torch.cat([found.factor, mean], 1)
-    solved = _canonical(stats, found, factor, has_bias, weight_decay)
-    problem = _Problem(stats, found.classes, weight, bias, weight_decay, factor, solved)
+    mean = stats.global_mean if found.scales is None else stats.global_mean * found.scales
+    solved = _canonical(found, mean, bias is not None, weight_decay)
+    problem = _Problem(stats, found, weight, bias, weight_decay, mean, solved)
     parts = [problem.parts(rows) for rows in row_blocks(stats.k, stats.k)]
     loss, nc1, nc23, off_path = torch.stack(parts).sum(0) / 2
-    return MseParts(loss, nc1.clamp(min=0), nc23, off_path)
+    return MseParts(loss, nc1, nc23, off_path)
 
 
 def _canonical(
-    stats: ClassStatistics,
-    found: Discriminants,
-    factor: Float[Tensor, "e q"],
-    has_bias: bool,
-    decay: float,
+    found: Discriminants, mean: Float[Tensor, " d"], has_bias: bool, decay: float
 ) -> Canonical:
-    assert stats.within is not None
-    total = found.canonical.total
-    assert total is not None
-    offset = 0.0 if has_bias else float(stats.global_mean.square().sum())
-    # A decay below the cut of the other inverses is none: Cholesky would meet a singular matrix.
-    negligible = decay <= rank_cut(total.spectrum[0] + offset, stats.dim + 1)
-    if negligible and not has_bias:
-        return canonical(stats.within, factor)
-    if negligible:
+    """Solve the least-squares problem: the residual and the solution in the coordinates of N."""
+    spread = found.spread
+    if has_bias and decay == 0:
         old = found.canonical
-        finite = torch.cat([old.finite, old.finite.new_zeros(1, old.finite.shape[1])])
-        return Canonical(finite, old.odds, _block_diagonal(old.solution), old.total, old.within)
-    within = stats.within + decay * torch.eye(stats.dim).to(stats.within)
-    if has_bias:
-        mean = stats.global_mean[:, None]
-        corner = torch.ones_like(mean[:1])
-        decayed = torch.cat(
-            [torch.cat([mean @ mean.mT, -mean], 1), torch.cat([-mean.mT, corner], 1)]
+        root = torch.nn.functional.pad(old.residual_root, (0, 0, 0, 1))
+        explained, solution = (
+            torch.nn.functional.pad(old.explained, (0, 1)),
+            torch.nn.functional.pad(old.solution, (0, 1)),
         )
-        padded = torch.nn.functional.pad(within, (0, 1, 0, 1))
-        within = padded + decay * decayed
-    return canonical_regularised(within, factor)
-
-
-def _block_diagonal(matrix: Float[Tensor, "d r"]) -> Float[Tensor, "e q"]:
-    """The matrix with one more row and column, zero but for a one in the corner."""
-    padded = torch.nn.functional.pad(matrix, (0, 1, 0, 1))
-    padded[-1, -1] = 1
-    return padded
+        return replace(old, residual_root=root, explained=explained, solution=solution)
+    scaled = found.scales is not None or spread.scales is not None
+    if has_bias and not scaled:
+        return canonical(spread, found.factor, decay, mean)
+    within, factor = found.within, torch.cat([found.factor, mean[:, None]], 1)
+    units = torch.ones_like(mean) if found.scales is None else found.scales
+    if has_bias:
+        within = torch.nn.functional.pad(within, (0, 1, 0, 1))
+        units = torch.cat([units, torch.ones_like(units[:1])])
+        factor = torch.cat([factor, torch.eye(1, factor.shape[1]).to(factor).flip(1)])
+    if scaled and decay > 0:
+        # What is added in these units is no multiple of the identity: it belongs to the spread.
+        spread, decay = spread_within(within + torch.diag(decay * units.square())), 0.0
+    d, q = factor.shape
+    vectors, lengths, turn = torch.linalg.svd(factor, full_matrices=q > d)
+    orthogonal = torch.nn.functional.pad(vectors * lengths, (0, q - len(lengths)))
+    solved = canonical(spread, orthogonal, decay)
+    return replace(
+        solved,
+        residual_root=turn.mT @ solved.residual_root,
+        explained=solved.explained @ turn,
+        solution=(solved.solution @ turn)[: len(mean)],
+    )

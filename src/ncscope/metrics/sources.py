@@ -57,7 +57,9 @@ class Sources:
             beyond = exponent_of(self.weight, EVALUATED[stats.means.dtype])
         if stats is self.stats and not beyond:
             return self
-        weight = self.weight if self.weight is None else times_power(self.weight, -beyond)
+        weight = self.weight
+        if weight is not None and beyond:
+            weight = times_power(weight.to(stats.means.dtype), -beyond)
         unit = self.weight_exponent + beyond
         return replace(self, stats=stats, weight=weight, weight_exponent=unit)
 

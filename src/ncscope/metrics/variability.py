@@ -47,9 +47,7 @@ def vci(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
     Invariant under every invertible linear map and shift. Computed from the residuals
     $1-\nu_j$ of the canonical correlations, so it keeps its digits near collapse.
     """
-    root = found.canonical.residual_root()
-    full = full_rank(stats)
-    return (full - found.between.rank + root.square().sum()) / full
+    return found.canonical.residual_root.square().sum() / full_rank(stats)
 
 
 def linear_probe_mse(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
@@ -60,7 +58,7 @@ def linear_probe_mse(stats: ClassStatistics, found: Discriminants) -> Float[Tens
     $[0,\frac12(1-\sum\pi_c^2)]$; 0: one-hot labels are a linear function of the features.
     Invariant under every invertible linear map and shift.
     """
-    rows = found.classes @ found.canonical.residual_root()
+    rows = found.classes @ found.canonical.residual_root
     residual = torch.linalg.vector_norm(rows, dim=1).square()
     return (stats.prior @ (residual + _unseparated(stats, found))) / 2
 
@@ -142,7 +140,7 @@ def _within_along(stats: ClassStatistics, found: Discriminants) -> Float[Tensor,
 
 def _unseparated(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " k"]:
     """Diagonal of the projector on the class contrasts that the means do not show at all."""
-    if found.between.rank == stats.k - 1:
+    if found.classes.shape[1] == stats.k - 1:
         return torch.zeros_like(stats.prior)
     return (1 - stats.prior - found.classes.square().sum(1)).clamp(min=0)
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.math.powers import times_power
+from ncscope.math.powers import UNSCALED, times_power
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import needs_of
 from ncscope.metrics.information import dataset_information, takes_long
@@ -51,8 +51,8 @@ def measure_samples(
         reference: Statistics whose class means the nearest-mean rule uses; by default their own.
 
     Returns:
-        The record, and the statistics behind it. Features whose squares leave float64 are scaled
-        by a power of two first, in a copy.
+        The record, and the statistics behind it. Features of far magnitudes are scaled by a
+        power of two first, in a copy.
 
     Raises:
         InputError: If a label is out of range, or the covariance does not fit into memory.
@@ -74,7 +74,7 @@ def measure_samples(
         class_counts=counts,
         device=features.device,
     )
-    exponent = moments.take(features, labels)
+    exponent = moments.take(features, labels, UNSCALED)
     if exponent:
         features = _in_unit(features, exponent)
         moments.update(features, labels)

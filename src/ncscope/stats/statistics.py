@@ -31,7 +31,7 @@ class ClassStatistics:
         unit_class_traces: $\frac1{n_c}\sum\lVert\hat h_i-\bar{\hat h}_c\rVert^2$; likewise.
         zero_vectors: Number of features without a direction.
         exponent: The unit of means, traces and scatter, e: they are those of the features divided
-            by $2^e$. It is 0 unless the features' squares leave float64.
+            by $2^e$. It is 0 unless their magnitude is beyond $2^{\pm150}$.
     """
 
     classes: Int[Tensor, " k"]

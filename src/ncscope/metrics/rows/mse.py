@@ -5,7 +5,7 @@ from ncscope.metrics.metric import Metric
 _MSE = frozenset({"scatter", "head"})
 _BEYOND = (
     "the value is beyond the range of float64, or there is weight decay and features are beyond "
-    "1e-135..1e135"
+    "1e-141..1e141"
 )
 
 ROWS = (
