@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # would compile everything again in each of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all test-bare lint bench docs figures clean
+.PHONY: demo test test-all test-bare mutants lint bench docs figures clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -13,7 +13,7 @@ MASKED = np.ma.masked_equal([1.0, 2.0, 2.0], 2.0)
 @pytest.mark.parametrize("value", [MASKED, [np.ones(3), MASKED]], ids=["alone", "in a list"])
 def test_masked_entries_are_refused(value):
     with pytest.raises(
-        InputError, match="^expected features without masked entries, found 2 of 3 masked"
+        InputError, match=r"^expected features without masked entries, found 2 of 3 masked"
     ):
         as_tensor(value, "features")
 
