@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # would compile everything again in each of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all test-bare lint bench docs figures clean
+.PHONY: demo test test-all test-bare mutants lint bench docs figures clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ $(BARE)/.installed: pyproject.toml
 
 test-bare: $(BARE)/.installed
 	$(BARE)/bin/python -m pytest --bare
+
+# The result is kept in mutants.jsonl: an interrupted run goes on where it was.
+mutants: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.mutants --sample 600 --seed 0
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

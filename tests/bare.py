@@ -23,7 +23,13 @@ OPTIONAL = frozenset(
     }
 )
 """Libraries that the bare package does without."""
-NEEDING = ("ncscope.lab", "ncscope.data", "ncscope.models.networks", "docs.hooks")
+NEEDING = (
+    "ncscope.lab",
+    "ncscope.data",
+    "ncscope.models.networks",
+    "docs.hooks",
+    "tools.mutants",  # needs cosmic-ray
+)
 """Packages of this repository that need one of them."""
 
 

@@ -107,6 +107,14 @@ def test_smoothed_targets_are_the_minimisers():
     assert logits.grad.abs().max() < 1e-15
 
 
+@pytest.mark.parametrize("smoothing", [0, 1])
+def test_smoothing_at_its_ends(smoothing):
+    logits, labels = logits_and_labels()
+    expected = brute_force.cross_entropy(logits.numpy(), labels.numpy(), 1, smoothing)
+    value = smoothed_cross_entropy(logits, labels, smoothing)
+    assert float(value) == pytest.approx(expected, rel=1e-12)
+
+
 def test_small_temperature_is_satisfied_with_small_differences():
     logits, labels = torch.tensor([[0.1, 0.0]]), torch.tensor([0])
     values = [float(temperature_cross_entropy(logits, labels, t)) for t in (0.01, 1.0, 100.0)]

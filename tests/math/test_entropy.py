@@ -9,6 +9,7 @@ from ncscope.math.entropy import (
     _Bracket,
     _estimate,
     _Lanczos,
+    _share_of_entropy,
     entropy_of_spectrum,
     estimated_entropy,
     gram_entropy,
@@ -65,6 +66,23 @@ def test_gauss_and_radau_bracket_the_quadratic_form(name, depth):
     assert (low <= form + noise).all()
     if name != "power law" and depth == 64:
         assert float((high - low).max()) < 1e-3 * max(float(form.max()), 1e-3)
+
+
+def test_the_form_of_a_shorter_vector_is_smaller_by_the_square():
+    matrix, _ = rotated(SPECTRA["linear"] / SPECTRA["linear"].sum())
+    vectors = torch.randn(300, 6, generator=torch.Generator().manual_seed(2)).double()
+    bounds = _Lanczos(lambda block: matrix @ block, vectors).bracket(8)
+    short = _Lanczos(lambda block: matrix @ block, vectors / 1024).bracket(8)
+    for bound, smaller in zip(bounds, short, strict=True):
+        torch.testing.assert_close(smaller * 1024**2, bound, rtol=1e-12, atol=0)
+
+
+def test_the_form_of_a_vector_of_the_null_space_is_zero():
+    basis = torch.eye(300).double()
+    spectrum = SPECTRA["low rank"]
+    high, low = _Lanczos(lambda block: spectrum[:, None] * block, basis[:, 40:43]).bracket(8)
+    assert torch.equal(high, torch.zeros(3).double())
+    assert torch.equal(low, torch.zeros(3).double())
 
 
 @pytest.mark.parametrize("name", ["flat", "linear", "power law", "collapsed", "low rank"])
@@ -156,6 +174,21 @@ def test_the_error_of_an_estimate_by_hand(name):
     assert found.mean == pytest.approx(5.0, rel=1e-14)  # 2 of the sketch, 3 of the probes
     assert found.standard_error == pytest.approx(error, rel=1e-14, abs=1e-15)
     assert (found.probes, found.depth, found.size) == (5, 7, 90)
+
+
+@pytest.mark.parametrize(
+    ("largest", "most"),
+    [(0.0, 0.0), (0.1, 0.1 * math.log(10)), (math.exp(-1), math.exp(-1)), (1.0, math.exp(-1))],
+)
+def test_the_largest_share_of_one_eigenvalue(largest, most):
+    assert _share_of_entropy(largest) == pytest.approx(most, rel=1e-14)
+
+
+def test_a_single_direction_has_no_entropy_and_leaves_nothing_to_the_probes():
+    generator = torch.Generator().manual_seed(0)
+    found = estimated_entropy(lambda block: 3 * block, 1, 3.0, 0.05, generator)
+    assert found.mean == pytest.approx(0, abs=1e-14)
+    assert found.standard_error == pytest.approx(0, abs=1e-14)
 
 
 def test_a_seed_gives_the_same_estimate():

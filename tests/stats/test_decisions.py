@@ -224,3 +224,17 @@ def test_the_centre_keeps_its_digits_at_any_scale(exponent: int) -> None:
     means = torch.randn(K, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     assert torch.equal(float32_centre(means * 2.0**exponent), float32_centre(means) * 2.0**exponent)
     assert torch.equal(float32_centre(means), means.mean(0).float().double())
+
+
+@pytest.mark.parametrize("power", [-1000, -470, 470, 1000])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_decisions_of_a_head_do_not_depend_on_its_scale(power: int, with_bias: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows, means, weight = (
+        torch.randn(count, D, generator=generator, dtype=torch.float64) for count in (200, K, K)
+    )
+    bias = torch.randn(K, generator=generator, dtype=torch.float64) if with_bias else None
+    labels = (rows @ weight.T + (0 if bias is None else bias)).argmax(1)
+    scaled = None if bias is None else bias * 2.0**power
+    decide = Decider(torch.arange(K), means, weight * 2.0**power, scaled)
+    assert decide(rows, labels).head_hits == len(rows)

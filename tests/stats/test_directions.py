@@ -51,3 +51,9 @@ def test_merging_equals_one_stream_and_keeps_row_numbers(data):
     assert torch.equal(first.counts, whole.counts)
     assert first.zero_rows == whole.zero_rows == [3, 40]
     assert first.zeros == 2
+
+
+def test_a_row_at_the_centre_up_to_rounding_has_no_direction():
+    centre = torch.tensor([3.0, 4.0]).double()
+    rows = torch.stack([centre * (1 + 2**-52), centre + torch.tensor([0.5, 0.0])])
+    assert unit_rows(rows, centre).tolist() == [[0.0, 0.0], [1.0, 0.0]]

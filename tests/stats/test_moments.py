@@ -350,3 +350,34 @@ def test_statistics_weighted_for_other_counts_are_refused():
         ClassMoments(10, 2).load_state_dict(one.state_dict())
     with pytest.raises(InputError):
         ClassMoments(10, 2).merge(ClassMoments(10, 2, dtype=torch.float32))
+
+
+def test_another_unit_scales_every_statistic_by_its_power() -> None:
+    moments = ClassMoments(3, 4)
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 4, generator=generator, dtype=torch.float64)
+    moments.update(features, torch.arange(30) % 3)
+    plain = finish(moments)
+    scaled = plain.in_unit(plain.exponent - 3)
+    assert scaled.exponent == plain.exponent - 3
+    assert torch.equal(scaled.means, 8 * plain.means)
+    assert torch.equal(scaled.class_traces, 64 * plain.class_traces)
+    assert torch.equal(scaled.within, 64 * plain.within)
+    assert plain.in_unit(plain.exponent) is plain
+
+
+def test_a_class_at_the_centre_has_no_direction() -> None:
+    moments = ClassMoments(3, 2)
+    features = torch.tensor([[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]).double() + 0.1
+    moments.update(features.repeat(4, 1), torch.arange(12) % 3)
+    stats = finish(moments)
+    for means in (stats.centred, stats.frame):
+        assert torch.equal(means[1], torch.zeros(2).double())
+        assert means[[0, 2]].norm() == pytest.approx(2**0.5)
+
+
+@pytest.mark.parametrize("power", [-600, 600])
+def test_a_batch_whose_squares_leave_the_range_is_refused(power: int) -> None:
+    features = torch.eye(3).double() * 2.0**power
+    with pytest.raises(InputError, match="scale them by a power of two"):
+        ClassMoments(3, 3).update(features, torch.arange(3))

@@ -80,8 +80,7 @@ def batch_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
     check_matrix(vectors, "vectors")
     if len(vectors) < 2:
         return nothing(vectors)
-    with torch.autocast(vectors.device.type, enabled=False):
-        return entropy_of_unit_rows(unit_rows(vectors, "vectors")).to(loss_dtype(vectors))
+    return entropy_of_unit_rows(unit_rows(vectors, "vectors")).to(loss_dtype(vectors))
 
 
 def entropy_of_unit_rows(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:

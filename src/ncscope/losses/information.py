@@ -169,8 +169,7 @@ def _of_pairs(
     check_matrix(vectors, "vectors", len(features))
     if len(features) < 2:
         return nothing(features, vectors)
-    with torch.autocast(features.device.type, enabled=False):
-        value = measure(unit_rows(features, "features"), unit_rows(vectors, "vectors"))
+    value = measure(unit_rows(features, "features"), unit_rows(vectors, "vectors"))
     return value.to(loss_dtype(features, vectors))
 
 
@@ -188,9 +187,8 @@ def _of_batch(
     refuse_out_of_range(classes, len(weight))
     if len(classes) < 2:
         return nothing(features, weight)
-    with torch.autocast(features.device.type, enabled=False):
-        rows = unit_rows(features[chosen], "features", numbers[chosen])
-        value = measure(rows, _heads(classes, weight))
+    rows = unit_rows(features[chosen], "features", numbers[chosen])
+    value = measure(rows, _heads(classes, weight))
     return value.to(loss_dtype(features, weight))
 
 

@@ -115,10 +115,8 @@ def zero_rows(
     return indices
 
 
-def _floor(centre: Float[Tensor, " d"] | None) -> float:
+def _floor(centre: Float[Tensor, " d"]) -> float:
     """Return the length up to which a row less its centre is rounding noise."""
-    if centre is None:
-        return 0.0
     return float(_ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre))
 
 
