@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from shutil import rmtree
 
 import torch
 
@@ -51,13 +52,20 @@ def main(folder: Path, kills: int) -> None:
     start = time.monotonic()
     assert ended(forked(folder / "timed")) == 0
     length, moments = time.monotonic() - start, random.Random(0)
-    for kill in range(kills):
+    kill = 0
+    while kill < kills:
         run = folder / f"killed {kill}"
-        child = forked(run)
-        time.sleep(moments.uniform(0.01, 0.95) * length)
+        child, moment = forked(run), moments.uniform(0.01, 1.0) * length
+        time.sleep(moment)
         os.kill(child, signal.SIGKILL)
-        print(f"kill {kill}: status {ended(child)} after {left(run)}")
+        if ended(child) != signal.SIGKILL:  # it was over: the machine has less to do than before
+            length = moment
+            rmtree(run)
+            continue
+        print(f"kill {kill} after {left(run)}")
         assert ended(forked(run)) == 0, run
+        length *= 1.02  # the machine may have more to do than before
+        kill += 1
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_files(tmp_path: Path) ->
         program, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("status 9 ") >= 0.8 * KILLS, done.stdout
+    assert done.stdout.count("kill ") == KILLS
     whole = files_of(tmp_path / "whole")
     assert {"metrics.jsonl", "claims.json", "finished.json", "figures/norms.svg"} <= set(whole)
     for kill in range(KILLS):
