@@ -148,6 +148,10 @@ def canonical(
         left = -whitened.mT @ inside - half.mT @ half
         left.diagonal().add_(1)
         escaped = outside.combinations.mT @ left[:q] / outside.lengths[:, None]
+        if decay > 0:  # where it is the larger, its root divides rounding by more
+            regularised = explained[len(whitened) :][:kept] / decay**0.5
+            large = decay > outside.lengths.square()
+            escaped = torch.where(large[:, None], regularised, escaped)
         solution += outside.vectors @ escaped
         if mean is not None:
             solution += torch.outer(rest, (left[-1] - across @ escaped) / constant)
