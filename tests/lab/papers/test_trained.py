@@ -33,7 +33,9 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
             raise KeyboardInterrupt
 
     parts = training_parts({"one": RUN, "two": RUN.model_copy(update={"seed": 1})})
-    rows = _rows(parts, RunFolder(folder), Work(), on_row, resume=True)
+    run = RunFolder(folder)
+    run.save_config({"settings": RUN.model_dump(mode="json")})
+    rows = _rows(parts, run, Work(), on_row, resume=True)
     assert len(rows) > 10 * len(parts)
     return calls
 

@@ -79,7 +79,10 @@ def test_processes_end_alike_and_resumed_where_they_would_have_ended(tmp_path: P
     assert not torch.equal(ends["average"][f"module.{VARIANCE}"], ends["model"][VARIANCE])
     for other in (whole / "rank-1.pt", cut / "rank-0.pt", cut / "rank-1.pt"):
         assert_same(load(other), ends)
-    assert_same(load(cut / "checkpoint.pt"), load(whole / "checkpoint.pt"))
+    kept = [load(folder / "checkpoint.pt") for folder in (cut, whole)]
+    for checkpoint, folder in zip(kept, (cut, whole), strict=True):
+        assert checkpoint.pop("part") == f"{tmp_path.name}/{folder.name}"
+    assert_same(*kept)
 
 
 def said_by_both(folder: Path, *acts: Callable[[int], object]) -> list[list[str]]:
