@@ -187,7 +187,7 @@ def code_at(place: Place, code: CodeType) -> CodeType | None:
     return None
 
 
-@dataclass
+@dataclass(eq=False)  # pytest hashes its plugins
 class Runner:
     """A pytest plugin that runs the collected tests on mutants, each in a process of its own."""
 
