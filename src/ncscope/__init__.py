@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ncscope.api.history import History
     from ncscope.api.information import batch_information, information_between
     from ncscope.api.measure import measure, measure_moments
     from ncscope.api.model import measure_model
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BatchInformation",
     "ClassMoments",
+    "History",
     "InputError",
     "ModelReport",
     "Report",
@@ -44,6 +46,7 @@ __all__ = [
 _HOMES = {
     "BatchInformation": "metrics.batch_information",
     "ClassMoments": "stats.moments",
+    "History": "api.history",
     "InputError": "errors",
     "ModelReport": "api.result",
     "Report": "api.result",

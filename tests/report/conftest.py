@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 CLASSES, PER_CLASS = 6, 20
 DIMS = (48, 48, 32, 32, 32, 32)
@@ -13,10 +13,10 @@ Array = NDArray[np.float64]
 
 
 @pytest.fixture(scope="session")
-def snapshots() -> list[Snapshot]:
+def measurements() -> list[Measurement]:
     """A run over which features collapse, deep layers first; test features less so."""
     return [
-        Snapshot(step=9 * epoch, epoch=epoch, split=split, probe=probe(epoch, split))
+        Measurement(probe(epoch, split), epoch, split)
         for epoch in EPOCHS
         for split in ("train", "test")
     ]

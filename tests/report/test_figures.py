@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import ncscope
-from ncscope.probing.records import ProbeRecord, Snapshot
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report.figures import plot_probe, run_figure
 
 
@@ -18,14 +18,14 @@ def titles(figure: Figure) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["svg", "pdf", "png"])
-def test_run_figure_can_be_written(snapshots: list[Snapshot], form: str) -> None:
+def test_run_figure_can_be_written(measurements: list[Measurement], form: str) -> None:
     target = io.BytesIO()
-    run_figure(snapshots).savefig(target, format=form)
+    run_figure(measurements).savefig(target, format=form)
     assert len(target.getvalue()) > 1000
 
 
-def test_run_figure_shows_history_layers_and_class_means(snapshots: list[Snapshot]) -> None:
-    figure = run_figure(snapshots)
+def test_run_figure_shows_history_layers_and_class_means(measurements: list[Measurement]) -> None:
+    figure = run_figure(measurements)
     assert titles(figure) == [
         "Last layer over training",
         "PFC1 from layer to layer",
@@ -42,20 +42,20 @@ def test_run_figure_shows_history_layers_and_class_means(snapshots: list[Snapsho
 
 
 def test_run_figure_of_one_snapshot_without_gram(bare: ProbeRecord) -> None:
-    figure = run_figure([Snapshot(0, 0, "train", bare)])
+    figure = run_figure([Measurement(bare, 0)])
     figure.savefig(io.BytesIO(), format="png")
     assert len(figure.subfigs) == 2
 
 
-def test_many_layers_are_drawn_against_position(snapshots: list[Snapshot]) -> None:
-    figure = plot_probe(snapshots[-2].probe)
+def test_many_layers_are_drawn_against_position(measurements: list[Measurement]) -> None:
+    figure = plot_probe(measurements[-2].probe)
     assert [axes.get_xlabel() for axes in figure.axes] == ["relative position"] * 3
     measured = figure.axes[0].lines[1]
     assert list(measured.get_xdata()) == [0.0, 0.3, 0.62, 1.0]
 
 
-def test_layers_without_positions_are_drawn_in_order(snapshots: list[Snapshot]) -> None:
-    figure = plot_probe(ProbeRecord(snapshots[-2].probe.layers))
+def test_layers_without_positions_are_drawn_in_order(measurements: list[Measurement]) -> None:
+    figure = plot_probe(ProbeRecord(measurements[-2].probe.layers))
     assert [axes.get_xlabel() for axes in figure.axes] == ["layer"] * 3
     names = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert names[-1] == "stage3.block1"
@@ -71,14 +71,14 @@ def test_one_layer_is_drawn_as_far_as_it_was_measured(
     figure.savefig(io.BytesIO(), format="png")
 
 
-def test_global_settings_stay_as_they_are(snapshots: list[Snapshot]) -> None:
+def test_global_settings_stay_as_they_are(measurements: list[Measurement]) -> None:
     before = dict(mpl.rcParams)
-    run_figure(snapshots)
+    run_figure(measurements)
     assert dict(mpl.rcParams) == before
 
 
 def test_figure_of_no_run_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one snapshot"):
+    with pytest.raises(ValueError, match="at least one measurement"):
         run_figure([])
 
 

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from ncscope.lab.report.rows import rows_table
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_table
-from ncscope.probing.records import ProbeRecord, Snapshot
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report.figures import plot_probe
 from ncscope.report.names import figure_text
-from ncscope.report.page import probe_page, run_page
+from ncscope.report.page import history_page, probe_page
 from ncscope.report.summary import Summary, summary_table
 from ncscope.report.tables import probe_table, run_table
 
@@ -31,9 +31,9 @@ RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\
 
 
 @pytest.fixture
-def odd(snapshots: list[Snapshot]) -> list[Snapshot]:
+def odd(measurements: list[Measurement]) -> list[Measurement]:
     """A run whose layers have names from outside."""
-    return [replace(each, probe=renamed(each.probe)) for each in snapshots]
+    return [replace(each, probe=renamed(each.probe)) for each in measurements]
 
 
 def renamed(probe: ProbeRecord) -> ProbeRecord:
@@ -51,7 +51,7 @@ def shown(table: object) -> str:
     return out.getvalue()
 
 
-def test_tables_show_them(odd: list[Snapshot]) -> None:
+def test_tables_show_them(odd: list[Measurement]) -> None:
     for table in (probe_table(odd[-1].probe), run_table(odd)):
         text = shown(table)
         assert not RAW.search(text)
@@ -77,8 +77,8 @@ def test_tables_of_runs_show_them() -> None:
         assert text.count("0.1234") + text.count("0.5") >= len(NAMES)
 
 
-def test_pages_show_them(odd: list[Snapshot]) -> None:
-    for page in (run_page(NAMES[0], odd), probe_page(NAMES[3], odd[-1].probe)):
+def test_pages_show_them(odd: list[Measurement]) -> None:
+    for page in (history_page(NAMES[0], odd), probe_page(NAMES[3], odd[-1].probe)):
         page.encode()
         own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
         assert not RAW.search(own)
@@ -97,7 +97,7 @@ def saved(figure: Figure, kind: str) -> bytes:
     return content.getvalue()
 
 
-def test_figures_show_them(odd: list[Snapshot]) -> None:
+def test_figures_show_them(odd: list[Measurement]) -> None:
     probe = replace(odd[-1].probe, relative_position=(), geodesic=None)
     figure = plot_probe(probe)
     image = saved(figure, "svg")

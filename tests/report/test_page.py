@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
-from ncscope.report.page import probe_page, run_page
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.report.overview import (
+    changes_by_run,
+    claims_of,
+    details_by_run,
+    flat_config,
+    history_facts,
+)
+from ncscope.report.page import history_page, history_view, probe_page, rendered_page
 
 CLAIMS = [
     {"claim": "PFC1 falls at every layer.", "held": True, "evidence": "5 of 5 <pairs> fall"},
@@ -92,8 +99,19 @@ def foreign(url: str, path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def run_html(snapshots: list[Snapshot]) -> str:
-    return run_page("A run", snapshots, CLAIMS, CONFIG, "What it is about.")
+def run_html(measurements: list[Measurement]) -> str:
+    run = {"name": "", "claims": claims_of(CLAIMS), "tables": (), "images": (), "config": {}}
+    run |= {"ended": True, "columns": (), "table": {}}
+    return rendered_page(
+        title="A run",
+        lead="What it is about.",
+        facts=history_facts(measurements, "epoch"),
+        history=history_view(measurements, "epoch"),
+        changes=changes_by_run(measurements),
+        details=details_by_run(measurements, "epoch"),
+        runs=[run],
+        config=flat_config(CONFIG),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -286,8 +304,8 @@ def test_plots_follow_the_dark_scheme(run: Page) -> None:
     run.wait_for_function(f"{colour} === '{light}'")
 
 
-def test_probe_page_of_many_layers(show: Open, snapshots: list[Snapshot]) -> None:
-    page = show(probe_page("Many layers", snapshots[-1].probe))
+def test_probe_page_of_many_layers(show: Open, measurements: list[Measurement]) -> None:
+    page = show(probe_page("Many layers", measurements[-1].probe))
     assert page.locator(".chart").count() == 8
     assert page.locator(".frame-time").count() == 0
     assert page.locator("table.details").count() == 1
@@ -327,22 +345,22 @@ def test_probe_page_without_data_has_no_figures(show: Open, bare: ProbeRecord) -
     assert overflow(narrowed(page)) <= 0
 
 
-def test_runs_of_one_snapshot_of_nothing_defined_and_of_steps(
-    show: Open, snapshots: list[Snapshot]
+def test_runs_of_one_measurement_of_nothing_defined_and_of_steps(
+    show: Open, measurements: list[Measurement]
 ) -> None:
-    probe = snapshots[0].probe
-    page = show(run_page("One", [Snapshot(0, 0, "train", probe)]))
+    probe = measurements[0].probe
+    page = show(history_page("One", [Measurement(probe, 0)]))
     assert page.locator(".frame-time, .history-split").count() == 0
     undefined = LayerRecord("a", {"accuracy": float("nan")}, ("undefined: why",), 2, 4, 1)
-    page = show(run_page("NaN", [Snapshot(0, 0, "train", ProbeRecord((undefined,)))]))
+    page = show(history_page("NaN", [Measurement(ProbeRecord((undefined,)), 0)]))
     assert "nothing to draw" in page.locator("#history .reading").inner_text()
-    twice = [Snapshot(step, 0, "train", snapshots[step // 10].probe) for step in (0, 50)]
-    page = show(run_page("Steps", twice))
+    twice = [Measurement(measurements[step // 10].probe, step) for step in (0, 50)]
+    page = show(history_page("Steps", twice, unit="step"))
     assert "step t" in page.locator("#history-chart .xtitle").text_content()
 
 
 def test_pages_of_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one snapshot"):
-        run_page("Nothing", [])
+    with pytest.raises(ValueError, match="at least one measurement"):
+        history_page("Nothing", [])
     with pytest.raises(ValueError, match="at least one layer"):
         probe_page("Nothing", ProbeRecord(layers=()))

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from ncscope.probing.records import ProbeRecord, Snapshot
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report.tables import probe_table, run_table
 
 
@@ -17,10 +17,10 @@ def shown(table: Table, width: int = 80) -> str:
     return capture.get()
 
 
-def test_run_table_has_a_row_a_layer_and_the_test_accuracy(snapshots: list[Snapshot]) -> None:
-    text = shown(run_table(snapshots))
-    train = [snapshot for snapshot in snapshots if snapshot.split == "train"][-1]
-    test = [snapshot for snapshot in snapshots if snapshot.split == "test"][-1]
+def test_run_table_has_a_row_a_layer_and_the_test_accuracy(measurements: list[Measurement]) -> None:
+    text = shown(run_table(measurements))
+    train = [each for each in measurements if each.split == "train"][-1]
+    test = [each for each in measurements if each.split == "test"][-1]
     assert "train samples, epoch 40" in text
     for record, tested in zip(train.probe.layers, test.probe.layers, strict=True):
         line = next(line for line in text.splitlines() if record.layer in line)
@@ -29,19 +29,19 @@ def test_run_table_has_a_row_a_layer_and_the_test_accuracy(snapshots: list[Snaps
         assert cells[-1] == f"{tested.metrics['ncc_accuracy']:.4g}"
 
 
-def test_order_of_snapshots_does_not_matter(snapshots: list[Snapshot]) -> None:
-    assert shown(run_table(snapshots[::-1])) == shown(run_table(snapshots))
+def test_order_of_measurements_does_not_matter(measurements: list[Measurement]) -> None:
+    assert shown(run_table(measurements[::-1])) == shown(run_table(measurements))
 
 
-def test_eighty_columns_hold_every_number(snapshots: list[Snapshot]) -> None:
-    for table in (run_table(snapshots), probe_table(snapshots[-1].probe)):
+def test_eighty_columns_hold_every_number(measurements: list[Measurement]) -> None:
+    for table in (run_table(measurements), probe_table(measurements[-1].probe)):
         lines = shown(table).splitlines()
         assert max(map(len, lines)) <= 80
         assert "…" not in "".join(lines)
 
 
-def test_numbers_end_in_one_column(snapshots: list[Snapshot]) -> None:
-    lines = [line for line in shown(run_table(snapshots)).splitlines() if "stage" in line]
+def test_numbers_end_in_one_column(measurements: list[Measurement]) -> None:
+    lines = [line for line in shown(run_table(measurements)).splitlines() if "stage" in line]
     assert len({len(line.rstrip()) for line in lines}) == 1
 
 
@@ -58,5 +58,5 @@ def test_table_of_bare_record(bare: ProbeRecord) -> None:
 
 
 def test_table_of_no_run_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one snapshot"):
+    with pytest.raises(ValueError, match="at least one measurement"):
         run_table([])

@@ -7,12 +7,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from ncscope.metrics.registry import METRICS
-from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.layer_order import reading
 from ncscope.report.mathml import formula
 from ncscope.report.numbers import compact, listed, plain, typeset
 from ncscope.report.overview import details, flat_config, shared_config
-from ncscope.report.payload import GRAM_CLASSES, as_json, gram_frame, run_payload
+from ncscope.report.payload import GRAM_CLASSES, as_json, gram_frame, history_payload
 from ncscope.report.spectra import drawable
 
 ARGUMENTS = {"mfrac": 2, "msub": 2, "msup": 2, "msubsup": 3, "mover": 2}
@@ -133,17 +133,17 @@ def test_large_gram_is_cut_and_says_so() -> None:
     assert frame["reading"][-1] == f"Drawn: the first {GRAM_CLASSES} of {count} classes."
 
 
-def test_payload_is_strict_json_that_cannot_end_its_script(snapshots: list[Snapshot]) -> None:
+def test_payload_is_strict_json_that_cannot_end_its_script(measurements: list[Measurement]) -> None:
     record = LayerRecord("</script><!--", {"nc1_quotient": math.nan}, (), 2, 4, 3)
-    payload = run_payload([Snapshot(0, 0, "train", ProbeRecord((record,)))])
+    payload = history_payload([Measurement(ProbeRecord((record,)), 0)], "epoch")["runs"][""]
     text = as_json(payload)
     assert "<" not in text
     assert json.loads(text)["layers"] == ["</script><!--"]
-    assert json.loads(as_json(run_payload(snapshots)))["unit"] == "epoch"
+    assert json.loads(as_json(history_payload(measurements, "epoch")))["runs"][""]["unit"] == "epoch"
 
 
-def test_aliases_are_one_metric(snapshots: list[Snapshot]) -> None:
-    keys = [entry["key"] for entry in run_payload(snapshots)["metrics"]]
+def test_aliases_are_one_metric(measurements: list[Measurement]) -> None:
+    keys = [entry["key"] for entry in history_payload(measurements, "epoch")["runs"][""]["metrics"]]
     assert "nc1_quotient" in keys
     assert "pfc1" not in keys
 

@@ -1,8 +1,7 @@
 """Plain records of a measurement: what probing returns, runs store and reports draw."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -71,26 +70,29 @@ class ProbeRecord:
     relative_position: tuple[float, ...] = ()
     geodesic: GeodesicRecord | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the record as nested dictionaries and lists, ready for JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A probe record at one moment of training, on one split.
+class Measurement:
+    """Record of a model at one step of a run, on one split.
 
     Attributes:
-        step: Optimiser steps taken.
-        epoch: Epochs completed.
-        split: ``"train"`` or ``"test"``.
-        probe: The measurement.
+        probe: Metrics of every layer.
+        step: Position on the run's axis: epochs or iterations completed, or a parameter's value.
+        split: Name of the samples: ``"train"``, ``"test"``, ``"val"``.
+        run: Name of the run, where a history holds several.
+        values: Further numbers of the step, such as the loss.
     """
 
-    step: int
-    epoch: int
-    split: str
     probe: ProbeRecord
+    step: float
+    split: str = "train"
+    run: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        """Run, split and step, by which a history knows the measurement."""
+        return self.run, self.split, self.step
 
 
 Row = dict[str, float | int | str]

@@ -6,11 +6,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import panels
 from ncscope.report.labels import KEY_METRICS, PFC_METRICS, label_of, value_of
 from ncscope.report.layer_order import positions
-from ncscope.report.timeline import by_split, moment, time_unit
+from ncscope.report.names import figure_text
+from ncscope.report.timeline import by_run, by_split, moment
 
 _HISTORY = ("nc1_quotient", "nc2_etf", "nc3_self_duality", "nc3_etf")
 
@@ -31,22 +32,23 @@ def plot_probe(probe: ProbeRecord) -> Figure:
         return _layers_figure(probe) if len(probe.layers) > 1 else _layer_figure(probe.layers[0])
 
 
-def run_figure(snapshots: Sequence[Snapshot]) -> Figure:
+def run_figure(measurements: Sequence[Measurement], unit: str = "epoch") -> Figure:
     """Draw a run: metrics over training, PFC1 over layers, the class means at the end.
 
     Args:
-        snapshots: Measurements over training; those of the training split are drawn.
+        measurements: Measurements of one run; those of the training split are drawn.
+        unit: Unit of their steps.
 
     Returns:
         A figure that belongs to no window; ``figure.savefig("x.svg")`` writes it.
 
     Raises:
-        ValueError: If there is no snapshot.
+        ValueError: If there is no measurement.
     """
-    if not snapshots:
-        msg = "a figure of a run needs at least one snapshot, found none"
+    if not measurements:
+        msg = "a figure of a run needs at least one measurement, found none"
         raise ValueError(msg)
-    unit, own = time_unit(snapshots), next(iter(by_split(snapshots).values()))
+    own = next(iter(by_split(measurements).values()))
     gram = own[-1].probe.layers[-1].gram
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(12.5 if gram else 9, 3.7), layout="constrained")
@@ -55,7 +57,29 @@ def run_figure(snapshots: Sequence[Snapshot]) -> Figure:
         _history(parts[0].subplots(), own, unit)
         _layers_through_time(parts[1].subplots(), own, unit)
         if gram:
-            _gram_pair(list(parts[2].subplots(2, 1)), gram, f"{unit} {moment(own[-1], unit):,}")
+            _gram_pair(list(parts[2].subplots(2, 1)), gram, moment(own[-1], unit))
+    return figure
+
+
+def metric_figure(measurements: Sequence[Measurement], key: str, unit: str = "epoch") -> Figure:
+    """Draw one metric of every layer against the step, a panel a run.
+
+    Args:
+        measurements: Measurements of one run or several.
+        key: Metric to draw.
+        unit: Unit of the steps.
+
+    Returns:
+        A figure; lines of splits other than the first are dashed, lines of deeper layers darker.
+    """
+    runs, label = by_run(measurements), label_of(key)
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(1.2 + 4.6 * len(runs), 3.6), layout="constrained")
+        grid = figure.subplots(1, len(runs), squeeze=False, sharey=True)[0]
+        for axes, (name, own) in zip(grid, runs.items(), strict=True):
+            panels.metric_panel(axes, by_split(own), key, unit)
+            axes.set_title(figure_text(f"{label.title}, {name}" if name else label.title))
+        grid[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
@@ -93,25 +117,27 @@ def _gram_with_scale(axes: Axes, gram: Sequence[Sequence[float]]) -> None:
     axes.figure.colorbar(image, ax=axes, shrink=0.8, ticks=[-1, 0, 1])
 
 
-def _history(axes: Axes, snapshots: Sequence[Snapshot], unit: str) -> None:
-    last_layers = [snapshot.probe.layers[-1].metrics for snapshot in snapshots]
+def _history(axes: Axes, measurements: Sequence[Measurement], unit: str) -> None:
+    last_layers = [measurement.probe.layers[-1].metrics for measurement in measurements]
     found = {key: [value_of(metrics, key) for metrics in last_layers] for key in _HISTORY}
     curves = {
         key: [value for value in values if value is not None]
         for key, values in found.items()
         if None not in values and any(value is not None and value > 0 for value in values)
     }
-    panels.history_panel(axes, [moment(snapshot, unit) for snapshot in snapshots], curves, unit)
+    panels.history_panel(axes, [measurement.step for measurement in measurements], curves, unit)
     axes.set_title("Last layer over training")
 
 
-def _layers_through_time(axes: Axes, snapshots: Sequence[Snapshot], unit: str) -> None:
-    chosen = [snapshots[0], snapshots[len(snapshots) // 2], snapshots[-1]]
-    distinct = {moment(snapshot, unit): snapshot for snapshot in chosen}
+def _layers_through_time(axes: Axes, measurements: Sequence[Measurement], unit: str) -> None:
+    chosen = [measurements[0], measurements[len(measurements) // 2], measurements[-1]]
+    distinct = {moment(measurement, unit): measurement for measurement in chosen}
     colours = ("#3dbc74", "#31688e", "#440154")
-    for colour, (time, snapshot) in zip(colours[-len(distinct) :], distinct.items(), strict=True):
-        panels.pfc_panel(axes, snapshot.probe, "pfc1", colour, colour, f"{unit} {time:,}")
-    if any(snapshot.probe.geodesic for snapshot in distinct.values()):
+    for colour, (when, measurement) in zip(
+        colours[-len(distinct) :], distinct.items(), strict=True
+    ):
+        panels.pfc_panel(axes, measurement.probe, "pfc1", colour, colour, when)
+    if any(measurement.probe.geodesic for measurement in distinct.values()):
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")
     axes.set_ylabel(label_of("pfc1").title)

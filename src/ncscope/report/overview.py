@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import (
     KEY_METRICS,
     Label,
@@ -14,7 +14,7 @@ from ncscope.report.labels import (
     value_of,
 )
 from ncscope.report.numbers import listed, typeset
-from ncscope.report.timeline import by_split, moment, time_unit
+from ncscope.report.timeline import by_run, by_split, moment, step_text
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,15 @@ class SummaryRow:
 
 
 @dataclass(frozen=True)
+class RunChanges:
+    """First and last values of one run: a row a metric, a column a split."""
+
+    run: str
+    splits: list[str]
+    rows: list[SummaryRow]
+
+
+@dataclass(frozen=True)
 class DetailRow:
     """One metric of the details table: its value at each layer."""
 
@@ -69,15 +78,19 @@ def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[Claim]:
     ]
 
 
-def summary(snapshots: Sequence[Snapshot]) -> list[SummaryRow]:
-    """Compare the last layer's key metrics at the first and last measurement, for each split."""
-    splits = by_split(snapshots).values()
+def changes_by_run(measurements: Sequence[Measurement]) -> list[RunChanges]:
+    """Compare the last layer's key metrics at the first and last step, run by run."""
+    return [_run_changes(name, own) for name, own in by_run(measurements).items()]
+
+
+def _run_changes(name: str, measurements: Sequence[Measurement]) -> RunChanges:
+    splits = by_split(measurements)
     rows = []
     for metric in map(label_of, KEY_METRICS):
-        changes = [_change(metric, own[0].probe, own[-1].probe) for own in splits]
+        changes = [_change(metric, own[0].probe, own[-1].probe) for own in splits.values()]
         if any(changes):
             rows.append(SummaryRow(metric, changes))
-    return rows
+    return RunChanges(name, list(splits), rows)
 
 
 def _change(metric: Label, first: ProbeRecord, last: ProbeRecord) -> Change | None:
@@ -128,20 +141,35 @@ def notes(probe: ProbeRecord) -> list[str]:
     ]
 
 
-def run_facts(snapshots: Sequence[Snapshot]) -> list[str]:
-    """Describe the measurements in short phrases."""
-    splits, unit = by_split(snapshots), time_unit(snapshots)
-    times = sorted({moment(snapshot, unit) for snapshot in snapshots})
-    last = snapshots[-1].probe
+def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
+    """Describe the measurements in short phrases; the layers and samples are the last run's."""
+    runs = by_run(measurements)
+    own = next(reversed(runs.values()))
+    last = own[-1].probe
     facts = [
         f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
         f"{last.layers[-1].num_classes:,} classes",
     ]
+    if len(runs) > 1:
+        facts.insert(0, f"{len(runs)} runs")
     facts += [
-        f"{own[-1].probe.layers[-1].num_samples:,} {name} samples" for name, own in splits.items()
+        f"{at[-1].probe.layers[-1].num_samples:,} {name} samples"
+        for name, at in by_split(own).items()
     ]
-    span = f"{unit} {times[0]:,}" if len(times) == 1 else f"{unit}s {times[0]:,} to {times[-1]:,}"
-    return [*facts, f"{span} ({len(times)} measured)"]
+    steps = sorted({measurement.step for measurement in measurements})
+    span = f"{unit} {step_text(steps[0])}"
+    if len(steps) > 1:
+        span = f"{unit}s {step_text(steps[0])} to {step_text(steps[-1])}"
+    return [*facts, f"{span} ({len(steps)} measured)"]
+
+
+def details_by_run(measurements: Sequence[Measurement], unit: str) -> list[Details]:
+    """Return every metric of the last measurement of each run and split."""
+    return [
+        details(own[-1].probe, ", ".join(filter(None, (run, split, moment(own[-1], unit)))))
+        for run, measured in by_run(measurements).items()
+        for split, own in by_split(measured).items()
+    ]
 
 
 def probe_facts(probe: ProbeRecord) -> list[str]:

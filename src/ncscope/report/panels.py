@@ -5,17 +5,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from ncscope.probing.records import LayerRecord, ProbeRecord
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import Label, label_of, value_of
 from ncscope.report.layer_order import geodesic_curves, positions, values_by_layer
 from ncscope.report.names import figure_text
 from ncscope.report.numbers import plain
 from ncscope.report.spectra import CURVES, drawable
+from ncscope.report.timeline import layer_names
 
 ACCENT, SECOND, SOFT, GRID = "#0b6a70", "#c2570c", "#6b747b", "#e4e6e2"
 SERIES = ("#0b6a70", "#c2570c", "#44398a", "#7a8288", "#a8761a")
@@ -144,7 +146,7 @@ def metrics_panel(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> N
 
 
 def history_panel(
-    axes: Axes, times: Sequence[int], curves: Mapping[str, Sequence[float]], unit: str
+    axes: Axes, times: Sequence[float], curves: Mapping[str, Sequence[float]], unit: str
 ) -> None:
     """Metrics of one layer against time, both axes logarithmic; time t stands at log(1 + t)."""
     for place, (key, values) in enumerate(curves.items()):
@@ -166,9 +168,51 @@ def history_panel(
         axes.legend()
 
 
-def _time_ticks(axes: Axes, times: Sequence[int]) -> None:
+def metric_panel(
+    axes: Axes, splits: Mapping[str, Sequence[Measurement]], key: str, unit: str
+) -> None:
+    """One metric of every layer against the step; splits after the first are dashed."""
+    names = layer_names(each.probe for own in splits.values() for each in own)
+    drawn: list[float] = []
+    for rank, (split, own) in enumerate(splits.items()):
+        for index, name in enumerate(names):
+            values = [_at(each, name, key) for each in own]
+            if all(map(math.isnan, values)):
+                continue
+            axes.plot(
+                [each.step for each in own],
+                values,
+                color=depth_colour(index, len(names)),
+                linestyle=DASHED if rank else "-",
+                marker=_MARKERS[rank % 5],
+                markersize=3,
+                label=figure_text(", ".join(([name] if len(names) > 1 else []) + [split])),
+            )
+            drawn += values
+    finite = [value for value in drawn if math.isfinite(value)]
+    if label_of(key).log_scale and min(finite, default=0.0) > 0:
+        axes.set_yscale("log")
+    axes.set_xlabel(figure_text(unit))
+
+
+def depth_colour(index: int, count: int) -> Any:
+    """Return the colour of one of several layers, darker from the first to the last."""
+    return colormaps["viridis_r"](0.15 + 0.85 * (index / (count - 1) if count > 1 else 1.0))
+
+
+def _at(measurement: Measurement, layer: str, key: str) -> float:
+    """Return a metric of one layer; NaN where it was not measured."""
+    values = (
+        value_of(record.metrics, key)
+        for record in measurement.probe.layers
+        if record.layer == layer
+    )
+    return next((value for value in values if value is not None), math.nan)
+
+
+def _time_ticks(axes: Axes, times: Sequence[float]) -> None:
     last, marks = max(times), [0]
-    for power in range(len(str(last))):
+    for power in range(len(str(int(last)))):
         marks += [step * 10**power for step in (1, 2, 5)] if last < 1000 else [10**power]
     marks = sorted({mark for mark in marks if min(times) <= mark <= last})
     axes.xaxis.set_major_locator(FixedLocator([math.log10(1 + mark) for mark in marks]))

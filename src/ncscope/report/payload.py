@@ -5,12 +5,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import layer_order, spectra
 from ncscope.report.labels import PFC_METRICS, Label, distinct_labels, label_of, value_of
 from ncscope.report.mathml import formula
 from ncscope.report.numbers import compact, typeset
-from ncscope.report.timeline import by_split, layer_names, moment, time_unit
+from ncscope.report.timeline import by_run, by_split, layer_names, moment
 
 GRAM_CLASSES = 64
 """At most so many classes of a Gram matrix are drawn."""
@@ -21,28 +21,34 @@ def as_json(payload: Mapping[str, Any]) -> str:
     return json.dumps(payload, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def run_payload(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
-    """Everything that the page of a run draws.
+def history_payload(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
+    """Return everything that the page of a history draws, run by run.
 
     Args:
-        snapshots: The measurements, in any order.
+        measurements: Measurements of one run or several, in any order.
+        unit: Unit of their steps.
 
     Returns:
         Plain dictionaries and lists, numbers of six digits, None for what is not finite.
     """
-    unit = time_unit(snapshots)
-    splits = by_split(snapshots)
-    records = [record for snapshot in snapshots for record in snapshot.probe.layers]
+    return {"runs": {name: _run(own, unit) for name, own in by_run(measurements).items()}}
+
+
+def _run(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
+    """Return everything that the charts of one run draw."""
+    splits = by_split(measurements)
+    records = [record for measurement in measurements for record in measurement.probe.layers]
     metrics = distinct_labels(key for record in records for key in record.metrics)
-    layers = layer_names(snapshot.probe for snapshot in snapshots)
+    layers = layer_names(measurement.probe for measurement in measurements)
     return {
         "unit": unit,
         "layers": layers,
         "metrics": [metric_entry(metric, classes=records[-1].num_classes) for metric in metrics],
-        "series": {name: _series(own, unit, layers, metrics) for name, own in splits.items()},
+        "series": {name: _series(own, layers, metrics) for name, own in splits.items()},
         "profiles": {
-            name: [_labelled(s, unit, profile(s.probe)) for s in own]
+            name: [_labelled(one, unit, profile(one.probe)) for one in own]
             for name, own in splits.items()
+            if len(layers) > 1
         },
         "grams": _last_layer_frames(splits, unit, gram_frame),
         "spectra": _last_layer_frames(splits, unit, spectra_frame),
@@ -51,10 +57,10 @@ def run_payload(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
 
 
 def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
-    """Everything that the page of a single measurement draws, one frame a layer."""
+    """Return everything that the page of a single measurement draws, one frame a layer."""
     grams = [(record.layer, gram_frame(record)) for record in probe.layers]
     curves = [(record.layer, spectra_frame(record)) for record in probe.layers]
-    return {
+    run = {
         "unit": "layer",
         "layers": [record.layer for record in probe.layers],
         "metrics": [],
@@ -64,6 +70,7 @@ def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
         "spectra": _nonempty({"all": [{"label": n, **frame} for n, frame in curves if frame]}),
         "pfc": [metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
+    return {"runs": {"": run}}
 
 
 def metric_entry(metric: Label, key: str = "", classes: int = 0) -> dict[str, Any]:
@@ -126,11 +133,14 @@ def spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
 
 
 def _series(
-    snapshots: Sequence[Snapshot], unit: str, layers: Sequence[str], metrics: Sequence[Label]
+    measurements: Sequence[Measurement], layers: Sequence[str], metrics: Sequence[Label]
 ) -> dict[str, Any]:
-    tables = [{record.layer: record.metrics for record in s.probe.layers} for s in snapshots]
+    tables = [
+        {record.layer: record.metrics for record in measurement.probe.layers}
+        for measurement in measurements
+    ]
     return {
-        "times": [moment(snapshot, unit) for snapshot in snapshots],
+        "times": [measurement.step for measurement in measurements],
         "values": {
             metric.key: [
                 [_value(table.get(layer, {}), metric.key) for table in tables] for layer in layers
@@ -145,19 +155,19 @@ def _value(metrics: Mapping[str, float], key: str) -> float | None:
     return None if value is None else compact(value)
 
 
-def _labelled(snapshot: Snapshot, unit: str, frame: dict[str, Any]) -> dict[str, Any]:
-    return {"label": f"{unit} {moment(snapshot, unit):,}", **frame}
+def _labelled(measurement: Measurement, unit: str, frame: dict[str, Any]) -> dict[str, Any]:
+    return {"label": moment(measurement, unit), **frame}
 
 
 def _last_layer_frames(
-    splits: Mapping[str, Sequence[Snapshot]],
+    splits: Mapping[str, Sequence[Measurement]],
     unit: str,
     build: Callable[[LayerRecord], dict[str, Any] | None],
 ) -> dict[str, list[dict[str, Any]]]:
     frames: dict[str, list[dict[str, Any]]] = {}
     for name, own in splits.items():
-        built = [(s, build(s.probe.layers[-1])) for s in own if s.probe.layers]
-        frames[name] = [_labelled(s, unit, frame) for s, frame in built if frame]
+        built = [(one, build(one.probe.layers[-1])) for one in own]
+        frames[name] = [_labelled(one, unit, frame) for one, frame in built if frame]
     return _nonempty(frames)
 
 

@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import by_group, distinct_labels, label_of, value_of
 from ncscope.report.names import printable_probe
 from ncscope.report.numbers import plain
-from ncscope.report.timeline import by_split, moment, time_unit
+from ncscope.report.timeline import by_split, moment
 
 COLUMNS = {
     "nc1_quotient": "PFC1",
@@ -44,22 +44,23 @@ def probe_table(probe: ProbeRecord) -> Table:
     return table
 
 
-def run_table(snapshots: Sequence[Snapshot]) -> Table:
+def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table:
     """Build a table of a run's end: every layer's key metrics, and NCC accuracy on test samples.
 
     Args:
-        snapshots: Measurements over training; of each split the last is shown.
+        measurements: Measurements of one run; of each split the last is shown.
+        unit: Unit of their steps.
 
     Returns:
         A table that an 80-column terminal can show.
 
     Raises:
-        ValueError: If there is no snapshot.
+        ValueError: If there is no measurement.
     """
-    if not snapshots:
-        msg = "a table of a run needs at least one snapshot, found none"
+    if not measurements:
+        msg = "a table of a run needs at least one measurement, found none"
         raise ValueError(msg)
-    splits, unit = by_split(snapshots), time_unit(snapshots)
+    splits = by_split(measurements)
     main = next(iter(splits))
     last = splits[main][-1]
     beside = [name for name in splits if name == "test" and name != main]
@@ -67,7 +68,7 @@ def run_table(snapshots: Sequence[Snapshot]) -> Table:
     keys = _measured(last.probe.layers)
     classes = last.probe.layers[-1].num_classes
     table = _layer_table(keys, classes, [f"{name}\nNCC\nacc." for name in beside])
-    table.title = f"{main} samples, {unit} {moment(last, unit):,}"
+    table.title = f"{printable(main)} samples, {moment(last, unit)}"
     for record in last.probe.layers:
         cells = _cells(record.metrics, keys)
         cells += [_cell(tested[name].get(record.layer, {}), "ncc_accuracy") for name in beside]

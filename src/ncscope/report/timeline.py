@@ -1,27 +1,39 @@
-"""Snapshots in order: by split, and on one axis of time."""
+"""Measurements in order: by run, by split and by step."""
 
 from collections.abc import Iterable
 
-from ncscope.probing.records import ProbeRecord, Snapshot
+from ncscope.probing.records import Measurement, ProbeRecord
 
 
-def time_unit(snapshots: Iterable[Snapshot]) -> str:
-    """``epoch``, or ``step`` where a split is measured more than once in an epoch."""
-    seen = [(snapshot.split, snapshot.epoch) for snapshot in snapshots]
-    return "epoch" if len(set(seen)) == len(seen) else "step"
-
-
-def moment(snapshot: Snapshot, unit: str) -> int:
-    """Return the snapshot's position on the time axis."""
-    return snapshot.epoch if unit == "epoch" else snapshot.step
-
-
-def by_split(snapshots: Iterable[Snapshot]) -> dict[str, list[Snapshot]]:
-    """Group the snapshots by split, in order of time, the training split first."""
-    splits: dict[str, list[Snapshot]] = {}
-    for snapshot in sorted(snapshots, key=lambda snapshot: (snapshot.step, snapshot.epoch)):
-        splits.setdefault(snapshot.split, []).append(snapshot)
+def by_split(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Group the measurements by split, in order of their steps, the training split first."""
+    splits: dict[str, list[Measurement]] = {}
+    for measurement in sorted(measurements, key=lambda measurement: measurement.step):
+        splits.setdefault(measurement.split, []).append(measurement)
     return dict(sorted(splits.items(), key=lambda item: (item[0] != "train", item[0])))
+
+
+def by_run(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:
+    """Group the measurements by run, in order of first appearance."""
+    runs: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        runs.setdefault(measurement.run, []).append(measurement)
+    return runs
+
+
+def step_text(step: float) -> str:
+    """Write a step: thousands apart, no more digits than needed.
+
+    Example:
+        >>> step_text(12000), step_text(0.25)
+        ('12,000', '0.25')
+    """
+    return f"{int(step):,}" if float(step).is_integer() else f"{step:.6g}"
+
+
+def moment(measurement: Measurement, unit: str) -> str:
+    """Name the step of a measurement, for example ``epoch 1,200``."""
+    return f"{unit} {step_text(measurement.step)}"
 
 
 def layer_names(probes: Iterable[ProbeRecord]) -> list[str]:

@@ -102,11 +102,15 @@ function timeSlider(count, state, current, changed) {
   return [element("div", { className: "time" }, [slider, output, playButton(count, state, show)])];
 }
 
+// The timers of play buttons, to be stopped where the page moves on to another run.
+const timers = new Set();
+
 function playButton(count, state, show) {
   const button = element("button", { type: "button", textContent: "Play" });
   let timer = null;
   const stop = () => {
     clearInterval(timer);
+    timers.delete(timer);
     timer = null;
     button.textContent = "Play";
   };
@@ -121,6 +125,7 @@ function playButton(count, state, show) {
       if (state.place >= count - 1) stop();
       else show(state.place + 1);
     }, 450);
+    timers.add(timer);
   });
   return button;
 }

@@ -138,12 +138,18 @@ function historyFigure(figure) {
   const chart = figure.querySelector(".chart");
   const legend = figure.querySelector(".legend");
   const hidden = new Set();
+  const measured = Object.keys(data.series);
   const boxes = [...figure.querySelectorAll(".history-split")];
+  boxes.forEach((box) => (box.closest("label").hidden = !measured.includes(box.value)));
+  const keys = data.metrics.map((entry) => entry.key);
+  [...choice.options].forEach((option) => (option.disabled = !keys.includes(option.value)));
+  if (!keys.includes(choice.value)) choice.value = keys[0];
 
   const drawChart = () => {
     const metric = data.metrics.find((entry) => entry.key === choice.value);
-    const all = Object.keys(data.series);
-    const splits = boxes.length ? boxes.filter((box) => box.checked).map((box) => box.value) : all;
+    const all = measured;
+    const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
+    const splits = boxes.length ? all.filter((split) => chosen.includes(split)) : all;
     const [traces, omitted] = historyTraces(metric, splits, hidden, logarithmic.checked);
     const times = all.flatMap((split) => data.series[split].times);
     chart.setAttribute("aria-label", `${metric.title} of every layer against ${data.unit}`);

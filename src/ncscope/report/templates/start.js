@@ -1,12 +1,35 @@
 "use strict";
-// Draw the figures that this page has.
+// Draw the figures that this page has; where it holds several runs, those of the chosen one.
 
-for (const [id, start] of [
-  ["history", historyFigure],
-  ["layers", layersFigure],
-  ["gram", gramFigure],
-  ["spectra", spectraFigure],
-]) {
-  const figure = document.getElementById(id);
-  if (figure) start(figure);
+const FIGURES = [
+  ["history", historyFigure, () => Object.keys(data.series).length > 0],
+  ["layers", layersFigure, () => Object.keys(data.profiles).length > 0],
+  ["gram", gramFigure, () => Object.keys(data.grams).length > 0],
+  ["spectra", spectraFigure, () => Object.keys(data.spectra).length > 0],
+];
+
+// What the page holds before anything is drawn, to start again from for another run.
+const blank = new Map();
+
+function showRun(name) {
+  data = runs[name];
+  timers.forEach((timer) => clearInterval(timer));
+  timers.clear();
+  for (const [id, start, present] of FIGURES) {
+    const figure = document.getElementById(id);
+    if (!figure) continue;
+    if (blank.has(id)) {
+      figure.querySelectorAll(".chart").forEach((chart) => Plotly.purge(chart));
+      figure.innerHTML = blank.get(id);
+    } else {
+      blank.set(id, figure.innerHTML);
+    }
+    figure.closest("section").classList.toggle("absent", !present());
+    if (present()) start(figure);
+    else redraws.delete(figure);
+  }
 }
+
+const choice = document.getElementById("run");
+if (choice) choice.addEventListener("change", () => showRun(choice.value));
+showRun(choice ? choice.value : Object.keys(runs)[0]);

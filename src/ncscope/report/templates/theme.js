@@ -2,7 +2,8 @@
 // What every chart shares: the data, the colours of the style sheet, drawing, and redrawing
 // when the width, the colour scheme or the medium changes.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+const { runs } = JSON.parse(document.getElementById("data").textContent);
+let data = Object.values(runs)[0];
 const redraws = new Map();
 
 function token(name) {
@@ -131,13 +132,15 @@ async function draw(node, traces, layout) {
 
 // `redraw` draws all charts of one figure; it runs now and whenever the surroundings change.
 function register(figure, redraw) {
+  const known = redraws.has(figure);
   redraws.set(figure, redraw);
   redraw();
+  if (known) return;
   let width = figure.clientWidth;
   new ResizeObserver(() => {
     if (figure.clientWidth === width) return;
     width = figure.clientWidth;
-    requestAnimationFrame(redraw);
+    if (redraws.has(figure)) requestAnimationFrame(() => redraws.get(figure)?.());
   }).observe(figure);
 }
 

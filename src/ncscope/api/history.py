@@ -1,0 +1,351 @@
+"""A history: the measurements of a run, or of several, that plots and saves itself."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ncscope.api.result import Report, check_file
+from ncscope.errors import InputError, missing_library
+from ncscope.files import write_bytes, write_text
+from ncscope.probing.history_file import history_json, parsed_history
+from ncscope.probing.provenance import Provenance, provenance
+from ncscope.probing.records import Measurement, ProbeRecord
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+FILES = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
+"""Suffixes of the files that a history can be saved as."""
+
+
+class History:
+    """Measurements over training, or over a parameter, in order.
+
+    A loop of your own adds a report at each step; the Lightning and Hugging Face callbacks fill
+    one by themselves. Saved as ``.html`` it is the page with metrics over training, layers, class
+    means and spectra; as ``.csv`` a table; as ``.json`` everything, which `load` reads again.
+
+    Args:
+        unit: Unit of the steps: ``"epoch"``, ``"iteration"``, or the name of a parameter.
+        model: Name of the model.
+        weights: Path of the weights file; its base name is kept.
+        data: Name of the data set, or path of the data file; the base name is kept.
+        class_names: Names of the classes, in the order of the labels.
+        seed: Seed of the run.
+
+    Attributes:
+        measurements: Measurements in the order in which they were added.
+        unit: Unit of the steps.
+        provenance: Model, weights, data, seed, versions and date.
+
+    Example:
+        >>> import torch, ncscope
+        >>> history = ncscope.History(data="two blobs")
+        >>> for epoch in range(3):
+        ...     noise = torch.randn(40, 8) / (1 + epoch)
+        ...     features = noise + 4 * torch.eye(8)[torch.arange(40) % 2]
+        ...     history.add(ncscope.measure(features, torch.arange(40) % 2), step=epoch)
+        >>> history.steps.tolist()
+        [0.0, 1.0, 2.0]
+        >>> bool(history["nc1_quotient"][-1] < history["nc1_quotient"][0])
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        unit: str = "epoch",
+        model: str = "",
+        weights: str = "",
+        data: str = "",
+        class_names: Iterable[str] = (),
+        seed: int | None = None,
+    ) -> None:
+        self.unit = unit
+        self.provenance: Provenance = provenance(
+            model=model, weights=weights, data=data, class_names=tuple(class_names), seed=seed
+        )
+        self._measurements: dict[tuple[str, str, float], Measurement] = {}
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        """Measurements in the order in which they were added."""
+        return list(self._measurements.values())
+
+    def add(
+        self,
+        report: Report,
+        *,
+        step: float,
+        split: str = "train",
+        run: str = "",
+        values: Mapping[str, float] = {},
+    ) -> None:
+        """Add a report; one of the same run, split and step replaces the earlier one.
+
+        Args:
+            report: Result of `measure`, `measure_model` or `watch`.
+            step: Epochs or iterations completed, or the value of the parameter.
+            split: Name of the samples that were measured.
+            run: Name of the run, where the history holds several.
+            values: Further numbers of the step, for example ``{"loss": 0.3}``.
+
+        Raises:
+            InputError: If the report is something else, or the step is not a finite number.
+        """
+        if not isinstance(report, Report):
+            fix = "pass what measure, measure_model or watch returned"
+            raise InputError(expected="a report", found=type(report).__name__, fix=fix)
+        if isinstance(step, bool) or not isinstance(step, int | float) or not math.isfinite(step):
+            fix = "pass the epoch or the iteration, for example step=3"
+            raise InputError(expected="a step that is a finite number", found=repr(step), fix=fix)
+        self.append(Measurement(report.probe, step, split, run, dict(values)))
+
+    def append(self, measurement: Measurement) -> None:
+        """Add a plain record; one of the same run, split and step replaces the earlier one.
+
+        Args:
+            measurement: Record of a measurement with its step, split and run.
+        """
+        self._measurements[measurement.key] = measurement
+
+    def __len__(self) -> int:
+        return len(self._measurements)
+
+    def __iter__(self) -> Iterator[Measurement]:
+        return iter(self._measurements.values())
+
+    def __getitem__(self, key: str) -> NDArray[np.float64]:
+        """Return one metric of the last layer at every measurement, NaN where it is missing.
+
+        The array is in the order of `steps` and `splits`. ``history.split("test")["nc1"]`` is one
+        split alone, ``history.layer("layer4")["nc1"]`` another layer.
+
+        Raises:
+            KeyError: If no measurement has the metric.
+        """
+        if key not in self.keys():
+            message = f"no measurement has {key!r}, but {', '.join(self.keys()) or 'nothing'}"
+            raise KeyError(message)
+        return np.array([_values(each).get(key, math.nan) for each in self], dtype=np.float64)
+
+    def keys(self) -> list[str]:
+        """Return the names of the last layer's metrics and of the further numbers."""
+        return list(dict.fromkeys(key for each in self for key in _values(each)))
+
+    @property
+    def steps(self) -> NDArray[np.float64]:
+        """Step of every measurement."""
+        return np.array([each.step for each in self], dtype=np.float64)
+
+    @property
+    def splits(self) -> list[str]:
+        """Split of every measurement."""
+        return [each.split for each in self]
+
+    @property
+    def layers(self) -> list[str]:
+        """Names of all layers, in forward order of first appearance."""
+        return list(dict.fromkeys(record.layer for each in self for record in each.probe.layers))
+
+    def split(self, name: str) -> "History":
+        """Return the measurements of one split.
+
+        Raises:
+            InputError: If there are none.
+        """
+        return self._kept("split", name, [each for each in self if each.split == name])
+
+    def run(self, name: str) -> "History":
+        """Return the measurements of one run.
+
+        Raises:
+            InputError: If there are none.
+        """
+        return self._kept("run", name, [each for each in self if each.run == name])
+
+    def layer(self, name: str) -> "History":
+        """Return the measurements of one layer.
+
+        Raises:
+            InputError: If there are none.
+        """
+        kept = []
+        for each in self:
+            records = tuple(record for record in each.probe.layers if record.layer == name)
+            if records:
+                probe = ProbeRecord(records)
+                kept.append(Measurement(probe, each.step, each.split, each.run, each.values))
+        return self._kept("layer", name, kept)
+
+    def _kept(self, kind: str, name: str, measurements: list[Measurement]) -> "History":
+        if not measurements:
+            known = {
+                "split": list(dict.fromkeys(self.splits)),
+                "run": list(dict.fromkeys(each.run for each in self)),
+                "layer": self.layers,
+            }[kind]
+            raise InputError(
+                expected=f"a {kind} of the history",
+                found=repr(name),
+                fix=f"choose from {', '.join(map(repr, known)) or 'none: it is empty'}",
+            )
+        return self._of(measurements, self.unit, self.provenance)
+
+    @classmethod
+    def _of(
+        cls, measurements: Iterable[Measurement], unit: str, provenance: Provenance
+    ) -> "History":
+        made = cls(unit=unit)
+        made.provenance = provenance
+        for each in measurements:
+            made.append(each)
+        return made
+
+    def rows(self) -> list[dict[str, float | str]]:
+        """Return a flat row a layer and measurement: run, split, step, layer, then every number."""
+        return [
+            {"run": each.run, "split": each.split, "step": each.step, "layer": record.layer}
+            | dict(each.values)
+            | dict(record.metrics)
+            for each in self
+            for record in each.probe.layers
+        ]
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return `rows` as a pandas data frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            msg = "pandas"
+            raise missing_library(msg) from error
+        return pandas.DataFrame(self.rows())
+
+    def plot(self, metric: str | None = None) -> "Figure":
+        """Draw the history as a matplotlib figure.
+
+        Args:
+            metric: Metric to draw for every layer, split and run; by default the first run's
+                main metrics, layers and class means.
+
+        Raises:
+            InputError: If the history is empty, or no layer has the metric.
+        """
+        from ncscope.report.figures import metric_figure, run_figure
+
+        self._not_empty()
+        if metric is None:
+            first = self.measurements[0].run
+            return run_figure([each for each in self if each.run == first], self.unit)
+        known = {key for each in self for record in each.probe.layers for key in record.metrics}
+        if metric not in known:
+            fix = f"choose from {', '.join(sorted(known))}"
+            raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
+        return metric_figure(self.measurements, metric, self.unit)
+
+    def save(self, path: str | Path, *, title: str = "") -> Path:
+        """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
+
+        Args:
+            path: File to write; one that is there is replaced whole or not at all.
+            title: Heading of the page; by default the name of the file.
+
+        Returns:
+            The path written.
+
+        Raises:
+            InputError: If the suffix is none of these, the history is empty, or the folder cannot
+                be written.
+        """
+        path = Path(path)
+        if path.suffix not in FILES:
+            expected = f"a file name ending in {', '.join(FILES)}"
+            raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+        check_file(path)
+        self._not_empty()
+        if path.suffix == ".json":
+            return write_text(path, history_json(self.measurements, self.unit, self.provenance))
+        if path.suffix == ".csv":
+            return write_text(path, self._csv())
+        if path.suffix == ".tex":
+            from ncscope.report.latex import history_latex
+
+            return write_text(path, history_latex(self.measurements, self.unit))
+        if path.suffix == ".html":
+            return write_text(path, self._page(title or path.stem))
+        content = io.BytesIO()
+        self.plot().savefig(content, format=path.suffix[1:])
+        return write_bytes(path, content.getvalue())
+
+    def _page(self, title: str) -> str:
+        from ncscope.report.page import history_page
+
+        facts = self.provenance.facts()
+        return history_page(title, self.measurements, unit=self.unit, provenance=facts)
+
+    def _csv(self) -> str:
+        rows = self.rows()
+        text = io.StringIO()
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
+    def _repr_html_(self) -> str:
+        from ncscope.report.page import history_fragment
+
+        return history_fragment(self.measurements) if len(self) else "<p>An empty history.</p>"
+
+    def __repr__(self) -> str:
+        splits = ", ".join(dict.fromkeys(self.splits)) or "none"
+        return (
+            f"History: {len(self)} measurements, splits {splits}, {len(self.layers)} layers, "
+            f"by {self.unit}"
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "History":
+        """Read a history that `save` wrote as .json, or that a run's folder holds.
+
+        Args:
+            path: The file, or the folder of a run, whose ``history.json`` is read.
+
+        Raises:
+            InputError: If there is no such file, or it holds something else.
+        """
+        path = Path(path)
+        file = path / "history.json" if path.is_dir() else path
+        if not file.is_file():
+            fix = "pass a file that History.save wrote as .json, or the folder of a run"
+            raise InputError(expected="a history", found=f"no file {file}", fix=fix)
+        try:
+            measurements, unit, origin = parsed_history(file.read_bytes())
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(
+                expected="a history that ncscope wrote",
+                found=f"{file}: {error}",
+                fix="pass a file that History.save wrote as .json",
+            ) from error
+        return cls._of(measurements, unit, origin)
+
+    def _not_empty(self) -> None:
+        if not len(self):
+            fix = "call history.add(report, step=...) first"
+            raise InputError(expected="a history with a measurement", found="an empty one", fix=fix)
+
+
+def _values(measurement: Measurement) -> dict[str, float]:
+    """Return the further numbers of a measurement and the last layer's metrics."""
+    return {**measurement.values, **measurement.probe.layers[-1].metrics}

@@ -1,0 +1,125 @@
+"""Measurements as one JSON object, and back."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from ncscope.probing.provenance import Provenance
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+
+SCHEMA_VERSION = 1
+"""Version of the file format; a reader refuses a file of a later one."""
+
+
+def history_json(measurements: Iterable[Measurement], unit: str, provenance: Provenance) -> str:
+    """Write measurements as strict JSON; NaN and infinities are strings.
+
+    Args:
+        measurements: Measurements, in order.
+        unit: Unit of their steps.
+        provenance: Origin of the measurements.
+    """
+    head = {"schema_version": SCHEMA_VERSION, "unit": unit, "provenance": asdict(provenance)}
+    lines = [_text(asdict(measurement)) for measurement in measurements]
+    # One measurement a line: two files can be compared line by line.
+    return f'{_text(head)[:-1]}, "measurements": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
+    """Read what `history_json` wrote: the measurements, their unit and their origin.
+
+    Args:
+        content: Content of the file.
+
+    Raises:
+        ValueError: If it is no such file, or of a later version; likewise TypeError and KeyError.
+    """
+    whole = json.loads(content.decode())
+    version = _mapping(whole)["schema_version"]
+    if version != SCHEMA_VERSION:
+        msg = f"schema version {version}, where this ncscope reads {SCHEMA_VERSION}"
+        raise ValueError(msg)
+    origin = _mapping(whole["provenance"])
+    provenance = Provenance(**{**origin, "class_names": tuple(origin["class_names"])})
+    measurements = [_measurement(_mapping(each)) for each in whole["measurements"]]
+    return measurements, str(whole["unit"]), provenance
+
+
+def _text(value: Any) -> str:
+    return json.dumps(_strict(value), allow_nan=False)
+
+
+def _strict(value: Any) -> Any:
+    """Replace NaN and infinities by strings, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _measurement(given: Mapping[str, Any]) -> Measurement:
+    probe = _mapping(given["probe"])
+    geodesic = probe["geodesic"]
+    return Measurement(
+        ProbeRecord(
+            tuple(_layer(_mapping(layer)) for layer in probe["layers"]),
+            tuple(map(str, probe["comparable"])),
+            _numbers(probe["relative_position"]),
+            None if geodesic is None else _geodesic(_mapping(geodesic)),
+        ),
+        _number(given["step"]),
+        str(given["split"]),
+        str(given["run"]),
+        _named_numbers(given["values"]),
+    )
+
+
+def _layer(given: Mapping[str, Any]) -> LayerRecord:
+    gram = given["gram"]
+    return LayerRecord(
+        layer=str(given["layer"]),
+        metrics=_named_numbers(given["metrics"]),
+        notes=tuple(map(str, given["notes"])),
+        num_classes=int(given["num_classes"]),
+        num_samples=int(given["num_samples"]),
+        dim=int(given["dim"]),
+        spectra={name: list(_numbers(curve)) for name, curve in given["spectra"].items()},
+        gram=None if gram is None else [list(_numbers(row)) for row in gram],
+    )
+
+
+def _geodesic(given: Mapping[str, Any]) -> GeodesicRecord:
+    own = {field.name: given[field.name] for field in fields(GeodesicRecord)}
+    return GeodesicRecord(
+        **{
+            name: list(_numbers(value)) if isinstance(value, list) else _number(value)
+            for name, value in own.items()
+        }
+    )
+
+
+def _named_numbers(given: Any) -> dict[str, float]:
+    return {str(name): _number(value) for name, value in _mapping(given).items()}
+
+
+def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
+    return tuple(_number(value) for value in given)
+
+
+def _number(value: Any) -> float:
+    if value in ("nan", "inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        msg = f"{value!r} where a number should be"
+        raise ValueError(msg)
+    return value
+
+
+def _mapping(found: Any) -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        msg = "no JSON object where one should be"
+        raise ValueError(msg)
+    return found

@@ -1,0 +1,92 @@
+"""Provenance of a measurement: which model, file, data and versions it was made with."""
+
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import PurePath
+
+LIBRARIES = ("ncscope", "torch", "numpy")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Origin of measurements, to be shown beside them.
+
+    Paths are kept as base names: a page that is passed on names no home folder and no machine.
+
+    Attributes:
+        model: Name of the model.
+        weights: Name of the weights file.
+        data: Name of the data set or of the data file.
+        class_names: Names of the classes, in the order of the labels.
+        caller: Command or function that measured.
+        seed: Seed of the run.
+        versions: Version of each library and of Python.
+        date: Day and time of the first measurement, UTC, to the minute.
+    """
+
+    model: str = ""
+    weights: str = ""
+    data: str = ""
+    class_names: tuple[str, ...] = ()
+    caller: str = ""
+    seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    date: str = ""
+
+    def facts(self) -> dict[str, str]:
+        """Return the known facts as text, by their name."""
+        named = {
+            "model": self.model,
+            "weights": self.weights,
+            "data": self.data,
+            "made by": self.caller,
+            "seed": "" if self.seed is None else str(self.seed),
+            "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
+            "date": self.date and f"{self.date} UTC",
+        }
+        return {name: text for name, text in named.items() if text}
+
+
+def provenance(
+    *,
+    model: str = "",
+    weights: str = "",
+    data: str = "",
+    class_names: tuple[str, ...] = (),
+    caller: str = "",
+    seed: int | None = None,
+) -> Provenance:
+    """Return the provenance of measurements that this process makes now.
+
+    Args:
+        model: Name of the model.
+        weights: Path of the weights file; its base name is kept.
+        data: Name of the data set, or path of the data file; the base name is kept.
+        class_names: Names of the classes, in the order of the labels.
+        caller: Command or function that measures.
+        seed: Seed of the run.
+    """
+    return Provenance(
+        model=model,
+        weights=PurePath(weights).name,
+        data=PurePath(data).name,
+        class_names=tuple(class_names),
+        caller=caller,
+        seed=seed,
+        versions=_versions(),
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:  # a checkout on the path that was not installed
+            found[library] = getattr(sys.modules.get(library), "__version__", "unknown")
+    return found
