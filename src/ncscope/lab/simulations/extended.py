@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.simulations.bounds import Positive, Positives, Seed
 from ncscope.lab.simulations.scales import logarithmic_values
 from ncscope.lab.simulations.ufm import VANISHED, recorded_steps, vanishing
@@ -78,7 +78,7 @@ def descent_part(
     """Plain gradient descent from a seeded start, every level measured at the steps given."""
     compact, start = problem.compact(problem.start(torch.Generator().manual_seed(seed)))
 
-    def run(_: Work) -> Iterator[Row]:
+    def run(_: Resources) -> Iterator[Row]:
         for step, point in gradient_descent(compact, start, rate, record):
             yield from measured(compact, point, step)
 

@@ -29,7 +29,7 @@ from ncscope.lab.surrogates.mufm import (
 )
 from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import Found, quasi_newton
+from ncscope.lab.surrogates.solvers.quasi_newton import SolverResult, quasi_newton
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.probing.records import Row
 from ncscope.report import panels
@@ -75,7 +75,7 @@ def parts(config: MUFMConfig) -> list[Part]:
     ]
 
 
-def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, Found]:
+def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResult]:
     """Minimise the reduced model by the fast solver from a random start.
 
     Under the squared loss the features are eliminated, and a hundred numbers are left to find.

@@ -28,7 +28,7 @@ class Secants:
         self._squares = torch.zeros_like(self._products)
         self._known = 0
 
-    def learn(self, step: Float[Tensor, " p"], turn: Float[Tensor, " p"]) -> None:
+    def append(self, step: Float[Tensor, " p"], turn: Float[Tensor, " p"]) -> None:
         """Keep a pair.
 
         Of a step that was none, or so short that rounding hides the curvature, nothing is learnt.

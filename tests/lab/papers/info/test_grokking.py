@@ -7,7 +7,7 @@ import pytest
 
 from ncscope.lab.papers.info.grokking import RECIPE, InfoGrokking
 from ncscope.lab.papers.info.grokking_training import Grokking
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import Row
 from tests.lab.papers.info.tiny_grokking import TINY
 
@@ -110,7 +110,7 @@ def test_whatever_the_rows_claims_and_figures_come_out(kept: Callable[[Row], boo
 def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     part, *others = RECIPE.parts(TINY.model_copy(update={"seeds": (3,)}))
     assert not others
-    rows = [{"part": part.name} | row for row in part.run(Work()) if row]
+    rows = [{"part": part.name} | row for row in part.run(Resources()) if row]
     config = TINY.model_copy(update={"seeds": (3,)})
     by_heart = RECIPE.claims(config, json.loads(json.dumps(rows)))[3]
     assert by_heart["claim"] == f"all training pairs: {FIRST}"

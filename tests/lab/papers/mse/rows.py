@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ncscope.lab.papers.mse.training import MSETraining, small_runs
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import Row
 
 EPOCHS = (0, 4, 8, 12)
@@ -55,4 +55,4 @@ def tiny(config: MSETraining) -> MSETraining:
 
 def rows_of(parts: Sequence[Part]) -> list[Row]:
     """What the parts yield, as it reaches claims and figures."""
-    return [{"part": part.name, **row} for part in parts for row in part.run(Work()) if row]
+    return [{"part": part.name, **row} for part in parts for row in part.run(Resources()) if row]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from ncscope.lab.papers.xufm.network import DUALITIES, RECIPE, SURROGATES, XUFMNetwork, levels
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.taps import HEAD_INPUT
@@ -27,7 +27,9 @@ PATHS: Paths = {
 
 
 def rows_of(config: XUFMNetwork) -> list[Row]:
-    found = [{"part": part.name} | row for part in RECIPE.parts(config) for row in part.run(Work())]
+    found = [
+        {"part": part.name} | row for part in RECIPE.parts(config) for row in part.run(Resources())
+    ]
     return json.loads(json.dumps([row for row in found if "layer" in row]))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.lab.papers.info.runs import ESTIMATES, by_place
+from ncscope.lab.papers.info.runs import ESTIMATES, by_axis
 from ncscope.metrics.information import collapse_mir
 from ncscope.probing.records import Row
 from ncscope.report import panels
@@ -56,7 +56,7 @@ def ratio_bands(
     """
     for estimate, ending in ESTIMATES.items():
         label = f"{of}, {estimate}" if of else estimate
-        band(axes, by_place(rows, place, key + ending), label, colour, STYLES[estimate])
+        band(axes, by_axis(rows, place, key + ending), label, colour, STYLES[estimate])
 
 
 def collapse_line(axes: Axes, rows: Iterable[Row], name: str = "at collapse to a simplex") -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from ncscope.data.preprocessing import Augmentation
 from ncscope.lab.papers.evidence import average
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_rows, prepared
@@ -106,7 +106,7 @@ def changed(training: Training, **given: Any) -> Training:
     return training.model_copy(update={"optimisation": optimisation} | own)
 
 
-def named(trainings: Iterable[Training], *words: str) -> dict[str, Training]:
+def by_run_name(trainings: Iterable[Training], *words: str) -> dict[str, Training]:
     """Name settings by their data, the fields that tell them apart, and their seed.
 
     Args:
@@ -135,9 +135,9 @@ def with_classes(bench: Bench, rows: Iterable[Row]) -> Iterator[Row]:
     return (row and row | {"num_classes": classes} for row in rows)
 
 
-def _rows(training: Training, work: Work) -> Iterator[Row]:
-    bench = prepared(training, work)
-    return with_classes(bench, bench_rows(bench, work))
+def _rows(training: Training, resources: Resources) -> Iterator[Row]:
+    bench = prepared(training, resources)
+    return with_classes(bench, bench_rows(bench, resources))
 
 
 def data_sets(runs: Mapping[str, Training]) -> list[str]:
@@ -145,7 +145,7 @@ def data_sets(runs: Mapping[str, Training]) -> list[str]:
     return list(dict.fromkeys(training.data for training in runs.values()))
 
 
-def by_place(rows: Iterable[Row], place: str, key: str) -> dict[float, list[float]]:
+def by_axis(rows: Iterable[Row], place: str, key: str) -> dict[float, list[float]]:
     """One metric of the rows that have it, by another of their fields, which is on an axis.
 
     Args:
@@ -176,5 +176,5 @@ def least(found: Sequence[float]) -> float:
 
 
 def means(points: Mapping[float, Sequence[float]]) -> dict[float, float]:
-    """Average the values at every place of `by_place`."""
+    """Average the values at every place of `by_axis`."""
     return {place: average(found) for place, found in points.items()}

@@ -6,7 +6,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Position:
+class RunProgress:
     """Progress of a run.
 
     Attributes:
@@ -22,11 +22,11 @@ class Position:
     total: int = 0
 
 
-OnChange = Callable[[Mapping[str, Position]], None]
+OnChange = Callable[[Mapping[str, RunProgress]], None]
 """Called as the work goes on, with the position of every run by name."""
 
 
-class Board:
+class SweepProgress:
     """The positions of all runs, and whoever is told of every change.
 
     Args:
@@ -35,10 +35,10 @@ class Board:
     """
 
     def __init__(self, names: Sequence[str], on_change: OnChange) -> None:
-        self._positions = {name: Position() for name in names}
+        self._positions = {name: RunProgress() for name in names}
         self._on_change = on_change
 
-    def put(self, positions: Mapping[str, Position]) -> None:
+    def put(self, positions: Mapping[str, RunProgress]) -> None:
         """Say where runs are now."""
         self._positions |= positions
         self._on_change(dict(self._positions))
