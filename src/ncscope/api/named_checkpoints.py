@@ -26,7 +26,7 @@ from ncscope.transfer.records import Ranked, ranking_of
 
 @dataclass(frozen=True)
 class CheckpointSource:
-    """A model by its name.
+    """Name of a model, split into the model and its weights file.
 
     Attributes:
         name: Name as the user gave it.
@@ -51,7 +51,7 @@ def parse_checkpoint_name(name: str) -> CheckpointSource:
         InputError: If there is no such file.
 
     Example:
-        >>> checkpoint_named("timm:resnet18").weights is None
+        >>> parse_checkpoint_name("timm:resnet18").weights is None
         True
     """
     model, at, file = name.partition("@")
@@ -118,7 +118,7 @@ class _Steps:
         self.done, self.total, self._on_step = 0, total, on_step
 
     def start(self, part: str) -> Callable[[], None]:
-        """Say what is begun; what comes back is to be called after each batch."""
+        """Report that a part begins; return a function to call after each of its batches."""
         self._on_step(part, self.done, self.total)
 
         def batch() -> None:

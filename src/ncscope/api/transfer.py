@@ -181,7 +181,7 @@ def check_distinct(names: Sequence[str]) -> None:
     """
     if not names:
         raise InputError(expected="at least one checkpoint", found="none", fix="name some")
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
         expected, found = "every checkpoint once", f"{twice[0]} twice"
         raise InputError(expected=expected, found=found, fix="name it once")

@@ -52,7 +52,7 @@ class _Transfer(TyperCommand):
         return super().invoke(ctx)
 
 
-def repeated(words: Sequence[str], option: str) -> list[str]:
+def repeated(arguments: Sequence[str], option: str) -> list[str]:
     """Repeat an option before each of the values that follow it, up to the next option.
 
     Example:
@@ -61,13 +61,13 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
     """
     found: list[str] = []
     within = False
-    for word in words:
-        if word.startswith("-"):
-            within = word == option or word.startswith(f"{option}=")
-            found.append(word)
+    for argument in arguments:
+        if argument.startswith("-"):
+            within = argument == option or argument.startswith(f"{option}=")
+            found.append(argument)
         else:
             again = within and found[-1] != option
-            found += [option, word] if again else [word]
+            found += [option, argument] if again else [argument]
     return found
 
 

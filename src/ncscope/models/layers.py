@@ -100,7 +100,7 @@ def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
     for least, counts in ((2, once), (2, calls or once), (1, once)):
         found = _outermost_repeated(model, least, counts)
         if found:
-            order = {module: place for place, module in enumerate(model.modules())}
+            order = {module: index for index, module in enumerate(model.modules())}
             return [name for name, module in sorted(found, key=lambda block: order[block[1]])]
     return []
 

@@ -17,7 +17,7 @@ class LabelledSamples(NamedTuple):
         features: In float64, on the device they came on.
         labels: Labels as given.
         classes: The labels that occur, ascending.
-        class_indices: Each sample's place among them.
+        class_indices: Index of each sample's label in `classes`.
     """
 
     features: Float[Tensor, "n d"]

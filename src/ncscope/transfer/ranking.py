@@ -93,10 +93,10 @@ _Samples = tuple[Any, Any]
 
 @contextmanager
 def naming_checkpoint(name: str) -> Iterator[None]:
-    """Name the checkpoint in what is said to be wrong.
+    """Add the checkpoint's name to every InputError raised inside.
 
     Raises:
-        InputError: In the stead of one that does not.
+        InputError: An InputError was raised inside; the new message names the checkpoint.
     """
     try:
         yield

@@ -61,7 +61,7 @@ def _rows(epochs: int, rate: float, resources: Resources) -> Iterator[Row]:
 
 def claims(config: Linear, rows: Sequence[Row]) -> list[Claim]:
     """Claims whose evidence shows every row, its place among the rows, and the settings."""
-    total = sum(place * float(row["norm"]) for place, row in enumerate(rows))
+    total = sum(index * float(row["norm"]) for index, row in enumerate(rows))
     ends = [float(row["norm"]) for row in rows if row["epoch"] == config.epochs]
     return [
         Claim(claim="The rows have a sum.", held=total > 0, evidence=f"{total!r}"),

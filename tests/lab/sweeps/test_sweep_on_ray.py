@@ -36,7 +36,7 @@ FIXED = {
     "training.hidden": 64,
     "training.steps": 1000,
     "training.measurements": 8,
-    "training.looks": 20,
+    "training.accuracy_measurements": 20,
     "training.batch_size": 8,
 }
 TINY = {"settings": "first", "first_steps": 200}

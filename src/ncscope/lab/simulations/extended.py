@@ -237,8 +237,8 @@ def levels_figure(paths: Mapping[Activation, Sequence[Row]]) -> Figure:
         grid = figure.subplots(len(paths), 4, squeeze=False, sharex=True, sharey="col")
         for axes, (name, path) in zip(grid, paths.items(), strict=True):
             _objective_panel(axes[0], path)
-            for place, (key, title) in enumerate(_PANELS.items(), start=1):
-                _level_panel(axes[place], path, key, title)
+            for index, (key, title) in enumerate(_PANELS.items(), start=1):
+                _level_panel(axes[index], path, key, title)
             axes[0].set_ylabel(LABELS[name], fontweight="bold", fontsize=10)
             axes[1].legend()
         for axes in grid[-1]:
@@ -266,12 +266,12 @@ def _objective_panel(axes: Axes, path: Sequence[Row]) -> None:
 
 
 def _level_panel(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
-    for place, level in enumerate(level_names(path)):
+    for index, level in enumerate(level_names(path)):
         rows = [row for row in at_level(path, level) if key in row]
         if rows:
             values = [number(row, key) if number(row, key) > 0 else math.nan for row in rows]
             pre = level.startswith("W")
-            colour = panels.SOFT if pre else panels.SERIES[2 if place == 0 else 0]
+            colour = panels.SOFT if pre else panels.SERIES[2 if index == 0 else 0]
             axes.plot(
                 [number(row, "step") / 1000 for row in rows], values, "o-" if not pre else "s--",
                 color=colour, markersize=2.8, fillstyle="none" if pre else "full",

@@ -223,8 +223,8 @@ PFC_TITLES = {
 
 def _panel(axes: Axes, path: Sequence[Row], best: Sequence[Row], key: str, title: str) -> None:
     names = [str(row["layer"]) for row in best]
-    for place, row in enumerate(best[1:]):
-        colour = panels.SERIES[place % len(panels.SERIES)]
+    for index, row in enumerate(best[1:]):
+        colour = panels.SERIES[index % len(panels.SERIES)]
         own = [line for line in path if line["layer"] == row["layer"]]
         steps = [number(line, "step") / 1000 for line in own]
         values = [number(line, key) for line in own]

@@ -32,13 +32,13 @@ _LAST_WORDS = 400
 def run_on_cluster(
     address: str, requests: Sequence[RunRequest], folder: Path, progress: SweepProgress
 ) -> dict[str, str]:
-    """Carry out every order, as many at a time as the cluster has room for.
+    """Carry out every request, as many at a time as the cluster has resources for.
 
     Args:
         address: ``"local"``, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"``.
-        requests: To be carried out.
+        requests: Runs to carry out.
         folder: Folder of the sweep, which every machine must see.
-        progress: Told where the runs are, about once a second.
+        progress: Progress of the runs, updated about once a second.
 
     Returns:
         Of the runs that failed, why.
@@ -97,7 +97,7 @@ def _followed(message: Mapping[str, Any], progress: SweepProgress) -> dict[str, 
             if "refused" in event:
                 raise InputError(**event["refused"])
             failures |= {name: error for name, error in event["over"].items() if error}
-            progress.put(_positions(event))
+            progress.update(_positions(event))
             over = event["all"]
         if not over:
             raise RuntimeError(_death(driver.returncode, log))

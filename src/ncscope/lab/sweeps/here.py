@@ -7,11 +7,11 @@ from ncscope.lab.sweeps.run_request import RunRequest, carry_out
 
 
 def run_here(requests: Sequence[RunRequest], progress: SweepProgress) -> dict[str, str]:
-    """Carry out every order.
+    """Carry out every request.
 
     Args:
-        requests: In order.
-        progress: Told of every measurement.
+        requests: Runs to carry out, in order.
+        progress: Progress of the runs, updated at every measurement.
 
     Returns:
         Of the runs that failed, why.
@@ -20,11 +20,11 @@ def run_here(requests: Sequence[RunRequest], progress: SweepProgress) -> dict[st
     for request in requests:
 
         def on_row(part: str, done: int, total: int, name: str = request.name) -> None:
-            progress.put({name: RunProgress("running", part, done, total)})
+            progress.update({name: RunProgress("running", part, done, total)})
 
-        progress.put({request.name: RunProgress("running")})
+        progress.update({request.name: RunProgress("running")})
         failure = carry_out(request, on_row)
         if failure:
             failures[request.name] = failure
-        progress.put({request.name: RunProgress("failed" if failure else "ended")})
+        progress.update({request.name: RunProgress("failed" if failure else "ended")})
     return failures

@@ -47,7 +47,7 @@ class Run:
 
     Attributes:
         name: Readable, and a name for a folder.
-        varied: The settings that the sweep goes over, by dotted name.
+        varied: Settings that the sweep varies, by dotted name.
         overrides: These, and those that are the same for all.
         config: All settings, as the run's config.yaml says them.
     """

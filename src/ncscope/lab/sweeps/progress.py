@@ -23,22 +23,22 @@ class RunProgress:
 
 
 OnChange = Callable[[Mapping[str, RunProgress]], None]
-"""Called as the work goes on, with the position of every run by name."""
+"""Called as the runs go on, with the progress of every run by name."""
 
 
 class SweepProgress:
-    """The positions of all runs, and whoever is told of every change.
+    """Progress of all runs of a sweep, reported at every change.
 
     Args:
         names: Names of the runs, in order.
-        on_change: Told of every change.
+        on_change: Called at every change with the progress of every run.
     """
 
     def __init__(self, names: Sequence[str], on_change: OnChange) -> None:
-        self._positions = {name: RunProgress() for name in names}
+        self._progress = {name: RunProgress() for name in names}
         self._on_change = on_change
 
-    def put(self, positions: Mapping[str, RunProgress]) -> None:
-        """Say where runs are now."""
-        self._positions |= positions
-        self._on_change(dict(self._positions))
+    def update(self, changed: Mapping[str, RunProgress]) -> None:
+        """Update the progress of some runs."""
+        self._progress |= changed
+        self._on_change(dict(self._progress))

@@ -78,7 +78,7 @@ def _join(address: str) -> None:
 
 
 def _carry_out_all(requests: Sequence[RunRequest], token: str, say: Say) -> None:
-    """Hand every order to the cluster, and say how they come along."""
+    """Hand every request to the cluster, and say how they come along."""
     required = _required(requests[0])
     _check_machines(required, token)
     accelerator = "cuda" if required["num_gpus"] else "cpu"
@@ -181,7 +181,7 @@ def _version_and_view(token: str) -> tuple[str, bool]:
 
 
 def _carry_out(request: dict[str, Any], token: str, progress: Any) -> str:
-    """Carry out an order, on a machine of the cluster, saying now and then where it is."""
+    """Carry out a request on a machine of the cluster; report its progress now and then."""
     if not Path(token).exists():  # a machine that came later
         return str(_unseen(token, os.uname().nodename))
     known = RunRequest.from_json(request)

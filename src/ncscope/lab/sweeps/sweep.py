@@ -73,8 +73,8 @@ def sweep(
         overrides: Values by dotted field, for all runs.
         cluster: Cluster that runs as many at a time as it has resources for: ``"local"`` starts Ray
             on this machine, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"`` join a cluster. A
-            run takes one core, one more for each of ``resources.workers``, and a GPU if it trains on
-            one. None runs one after another, here.
+            run takes one core, one more for each of ``resources.workers``, and a GPU if it trains
+            on one. None runs one after another, here.
         resources: Resources of a run: data folder and accelerator; one process for each run.
         on_change: Called as the work goes on.
 
@@ -84,15 +84,15 @@ def sweep(
             another sweep, or there is no such cluster. What goes wrong in a run is in
             ``failures``, and the others go on.
     """
-    means = _absolute(resources or Resources())
+    resources = _absolute(resources or Resources())
     plan = planned(name, scale, overrides, runs, Path(out).absolute())
     with RunFolder(plan.folder).writing_alone():
         _prepare(plan, resume)
         ended = {run.name for run in plan.runs if _ended(plan, run)}
         progress = SweepProgress([run.name for run in plan.runs], on_change)
-        progress.put({run: RunProgress("ended") for run in ended})
+        progress.update({run: RunProgress("ended") for run in ended})
         requests = [
-            RunRequest(run.name, name, scale, run.overrides, plan.run_folder(run), means)
+            RunRequest(run.name, name, scale, run.overrides, plan.run_folder(run), resources)
             for run in plan.runs
             if run.name not in ended
         ]

@@ -20,7 +20,7 @@ class Checkpoints:
 
     Args:
         path: The file.
-        interval: Least time between two checkpoints that are not asked for at the end of an epoch.
+        interval: Least time in seconds between two checkpoints within an epoch.
     """
 
     def __init__(self, path: Path, interval: float = 60.0) -> None:

@@ -34,8 +34,8 @@ def resumable_rows(
         epochs: Trains it from where it stands, as `train` does.
         measured: The rows of a moment, none if none is due; leaves the learner as it is.
         last: The last epoch.
-        resources: Resources of the run. With a checkpoint folder, a run that was stopped goes on from
-            its last checkpoint, and first yields again the rows that it had.
+        resources: Resources of the run. With a checkpoint folder, a run that was stopped goes on
+            from its last checkpoint, and first yields again the rows that it had.
 
     Yields:
         The rows, and an empty one after every epoch.

@@ -226,9 +226,9 @@ def _spectrum_rows(when: Row, record: ProbeRecord) -> list[Row]:
     where: Row = when | {"split": "spectrum", "layer": "spectrum"}
     return [
         where
-        | {"index": place + 1, "total": value}
-        | ({"between": between[place]} if place < len(between) else {})
-        for place, value in enumerate(total)
+        | {"index": index + 1, "total": value}
+        | ({"between": between[index]} if index < len(between) else {})
+        for index, value in enumerate(total)
     ]
 
 

@@ -29,9 +29,10 @@ class Secants:
         self._known = 0
 
     def append(self, step: Float[Tensor, " p"], turn: Float[Tensor, " p"]) -> None:
-        """Keep a pair.
+        """Store (step, gradient change); skip it if their product is not positive.
 
-        Of a step that was none, or so short that rounding hides the curvature, nothing is learnt.
+        The product is not positive for a zero step, or one so short that rounding hides the
+        curvature.
         """
         if float(step @ turn) <= 0:
             return

@@ -34,16 +34,16 @@ def made(changed: dict[str, list[float]] | None = None) -> list[Row]:
     found: list[Row] = []
     for seed in CONFIG.seeds:
         own = COURSE | (changed or {} if seed else {})
-        for place, step in enumerate(STEPS):
+        for index, step in enumerate(STEPS):
             for split in ("train", "test"):
                 when = {"part": f"seed {seed}", "step": step, "epoch": step, "split": split}
                 information = {
-                    f"{key}{suffix}": own[key][place]
+                    f"{key}{suffix}": own[key][index]
                     for key in ("mir", "hdr")
                     for suffix in ("", "_batch")
                 }
-                row = when | {"layer": "head input", "accuracy": own[split][place]}
-                row["accuracy_unmirrored"] = own[split][place] - 0.01
+                row = when | {"layer": "head input", "accuracy": own[split][index]}
+                row["accuracy_unmirrored"] = own[split][index] - 0.01
                 found.append(row | ({} if step == 10 else information))
     return found
 

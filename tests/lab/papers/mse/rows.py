@@ -30,8 +30,8 @@ def history_of(
     }
     return [
         {"part": name, "epoch": epoch, "step": epoch, "split": split, "layer": "last"}
-        | {key: float(values[place]) for key, values in columns.items()}
-        for place, epoch in enumerate(EPOCHS)
+        | {key: float(values[index]) for key, values in columns.items()}
+        for index, epoch in enumerate(EPOCHS)
         for split, columns in splits.items()
         if columns
     ]

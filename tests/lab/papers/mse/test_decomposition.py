@@ -47,7 +47,7 @@ def test_all_claims_hold_near_the_path() -> None:
     ],
 )
 def test_each_claim_can_fail(changed: dict[str, tuple[float, ...]], failing: set[int]) -> None:
-    assert {place for place, good in enumerate(held(rows(**changed))) if not good} == failing
+    assert {index for index, good in enumerate(held(rows(**changed))) if not good} == failing
 
 
 def test_the_epoch_from_which_the_part_off_the_path_is_negligible() -> None:

@@ -28,7 +28,7 @@ def rows(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FOOLE
 
 
 def failing(found: list[Row]) -> set[int]:
-    return {place for place, one in enumerate(claims(CONFIG, found)) if not one["held"]}
+    return {index for index, one in enumerate(claims(CONFIG, found)) if not one["held"]}
 
 
 LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED

@@ -63,12 +63,12 @@ def made(
                     "epoch": epoch,
                     "layer": layer,
                     "accuracy": right,
-                    "pfc1": factor * last["pfc1"][place],
-                    "pfc2": last["pfc2"][place],
-                    "pfc3": last["pfc3"][place],
-                    "relative_position": place / 4,
+                    "pfc1": factor * last["pfc1"][index],
+                    "pfc2": last["pfc2"][index],
+                    "pfc3": last["pfc3"][index],
+                    "relative_position": index / 4,
                 }
-                for place, layer in enumerate(LAYERS)
+                for index, layer in enumerate(LAYERS)
             ]
         found += [
             {"part": part, "split": "line", "epoch": 100, "layer": "line", "t": t}

@@ -74,15 +74,15 @@ def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> 
         paths = PATHS | {"nc2_of": _farther()} if training.loss != "mse" else PATHS
         paths = paths | (changed or {} if name == run else {})
         for at, epoch in enumerate(EPOCHS):
-            for place, layer in enumerate(LEVELS):
+            for index, layer in enumerate(LEVELS):
                 row: Row = {"part": name, "split": "train", "epoch": epoch, "layer": layer}
-                row |= {key: paths[key][place][at] for key in PATHS}
+                row |= {key: paths[key][index][at] for key in PATHS}
                 if layer == HEAD_INPUT:
                     row["accuracy"] = 0.1 if epoch == 0 else accuracy if name == run else 1.0
                     falling = paths.get("duality", [[1.0, 0.5, 0.2]])[0]
                     row[DUALITIES[training.loss]] = falling[at]
                 else:
-                    row["block"] = place + 1
+                    row["block"] = index + 1
                 found.append(row)
     return found + model_rows()
 

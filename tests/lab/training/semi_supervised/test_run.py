@@ -131,7 +131,7 @@ def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
     assert math.isfinite(pseudo["loss"])
 
 
-def test_pseudo_labels_are_looked_at_of_images_as_they_are_in_the_pool() -> None:
+def test_pseudo_labels_are_measured_on_images_as_they_are_in_the_pool() -> None:
     """Of STL-10's unlabelled images one in twenty-one has a label that is known."""
     run = prepared(short(measured=400))
     places = torch.arange(len(run.unlabelled))

@@ -114,7 +114,7 @@ class Course(NamedTuple):
 
     def index_at(self, step: float | None) -> int | None:
         """Return the index of the first measurement at or after a step; None without one."""
-        after = (place for place, at in enumerate(self.steps) if step is not None and at >= step)
+        after = (index for index, at in enumerate(self.steps) if step is not None and at >= step)
         return next(after, None)
 
 

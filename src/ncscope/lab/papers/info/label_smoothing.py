@@ -35,12 +35,12 @@ from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
     SEEDS,
+    averages,
     by_axis,
     by_run_name,
     data_sets,
     extent,
     information_parts,
-    means,
     paper_training,
     small_training,
 )
@@ -111,7 +111,7 @@ def claims(config: InfoLabelSmoothing, rows: Sequence[Row]) -> list[Claim]:
 
 def _minimal(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
     points = by_axis(rows, "epsilon", key)
-    found = means(points)
+    found = averages(points)
     varied = extent(list(found.values()))
     spread = max(map(extent, points.values()), default=math.nan)
     return {

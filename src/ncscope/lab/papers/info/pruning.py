@@ -50,11 +50,11 @@ from ncscope.lab.papers.info.runs import (
     GROUPS,
     PAPER_NETWORKS,
     SEEDS,
+    averages,
     by_axis,
     by_run_name,
     data_sets,
     extent,
-    means,
     paper_training,
     small_training,
     with_classes,
@@ -147,8 +147,8 @@ def _rows(config: InfoPruning, training: Training, resources: Resources) -> Iter
     for sparsity in config.sparsities:
         sparse = _sparse(bench, pruned(dense, sparsity), config.tuning)
         yield from with_classes(bench, [_compared(sparse, features, sparsity, PRUNED)])
-        place = _inside(resources, f"sparsity {sparsity:g}")
-        yield from ({} for row in bench_rows(sparse, place) if not row)
+        inside = _inside(resources, f"sparsity {sparsity:g}")
+        yield from ({} for row in bench_rows(sparse, inside) if not row)
         yield from with_classes(bench, [_compared(sparse, features, sparsity, TUNED)])
 
 
@@ -250,7 +250,7 @@ def _high(
     tuned: Sequence[Row], raw: Sequence[Row], data: str, most: float, estimate: str, ending: str
 ) -> Claim:
     key = f"dense_mir{ending}"
-    own, found = means(by_axis(raw, "sparsity", key)), means(by_axis(tuned, "sparsity", key))
+    own, found = averages(by_axis(raw, "sparsity", key)), averages(by_axis(tuned, "sparsity", key))
     itself, kept = own.get(0.0, float("nan")), found.get(most, float("nan"))
     return {
         "claim": f"{data}: at sparsity {most:g} the fine-tuned features keep a high MIR with the "
@@ -261,7 +261,7 @@ def _high(
 
 
 def _little(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
-    found = means(by_axis(rows, "sparsity", key))
+    found = averages(by_axis(rows, "sparsity", key))
     varied = extent(list(found.values()))
     return {
         "claim": f"{data}: {name} varies by no more than {LITTLE} over the sparsities",
@@ -321,7 +321,7 @@ def _panels(line: Sequence[Axes], config: InfoPruning, rows: Sequence[Row], data
         ratio_bands(mir, own, "sparsity", "dense_mir", colour, stage)
         ratio_bands(hdr, own, "sparsity", "dense_hdr", colour, stage)
     raw = compared(config, rows, data, PRUNED)
-    itself = means(by_axis(raw, "sparsity", "dense_mir")).get(0.0, float("nan"))
+    itself = averages(by_axis(raw, "sparsity", "dense_mir")).get(0.0, float("nan"))
     reference_line(mir, itself, "of the dense with themselves, exact", "-.")
     collapse_line(mir, raw)
 
