@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", choices=sorted(BENCHMARKS), nargs="*")
     arguments = parser.parse_args()
-    table = Table("work", "measured", "floor", "ratio", "target", "met")
+    table = Table("work", "measured", "baseline", "ratio", "target", "met")
     console = Console()
     for name in arguments.only or BENCHMARKS:
         with console.status(f"{name} ..."):
@@ -52,7 +52,7 @@ def main() -> None:
         for row in rows:
             ratio = "-" if row.ratio is None else f"{row.ratio:.2f} x"
             met = "yes" if row.met else "no"
-            table.add_row(row.work, row.measured, row.floor, ratio, row.target, met)
+            table.add_row(row.work, row.measured, row.baseline, ratio, row.target, met)
     device = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "CPU"
     cores = torch.get_num_threads()
     console.print(f"{platform.machine()}, {cores} threads, {device}, torch {torch.__version__}")

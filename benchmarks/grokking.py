@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.measure import Row, compared
 from ncscope.lab.papers.info.grokking_training import Grokking, full_batch_steps, prepared
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 
 
 def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callable[[], Any]:
@@ -33,11 +33,11 @@ def unavoidable_products(settings: Grokking, pairs: int, device: str) -> Callabl
 def step(device: str) -> list[Row]:
     """p=113: a step of the training loop, loss and optimiser included."""
     settings = Grokking(steps=10**6)
-    bench = prepared(settings, 0, Work(accelerator=device).fabric)
+    bench = prepared(settings, 0, Resources(accelerator=device).fabric)
     steps = full_batch_steps(bench)
     next(steps)
     pairs = len(bench.data.train.pairs)
     operations = 6 * pairs * settings.width * (settings.hidden + settings.modulus) / 1e9
     name = f"grokking, a step at p=113: {pairs:,} pairs, {operations:.2f} GFLOP"
-    floor = unavoidable_products(settings, pairs, device)
-    return [compared(name, lambda: next(steps), floor, 2.0, device, rounds=20)]
+    baseline = unavoidable_products(settings, pairs, device)
+    return [compared(name, lambda: next(steps), baseline, 2.0, device, rounds=20)]

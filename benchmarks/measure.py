@@ -1,4 +1,4 @@
-"""Timing and memory, measured the same way for a piece of work and for its floor."""
+"""Timing and memory, measured the same way for a piece of work and for its baseline."""
 
 import gc
 import resource
@@ -19,7 +19,7 @@ class Row:
     Attributes:
         work: Name of the work.
         measured: Measured cost, with its unit.
-        floor: Cost to compare with, with its unit.
+        baseline: Cost to compare with, with its unit.
         ratio: The two divided.
         target: The ratio, or the value, promised.
         met: True if the target was met.
@@ -27,19 +27,19 @@ class Row:
 
     work: str
     measured: str
-    floor: str
+    baseline: str
     ratio: float | None
     target: str
     met: bool
 
 
 def paired_seconds(
-    work: Callable[[], Any], floor: Callable[[], Any], device: str, rounds: int = 5
+    work: Callable[[], Any], baseline: Callable[[], Any], device: str, rounds: int = 5
 ) -> tuple[float, float]:
     """Best of several rounds of each, taken in turn so that both see the same machine."""
     best = [float("inf"), float("inf")]
     for _ in range(rounds + 1):
-        for index, call in enumerate((work, floor)):
+        for index, call in enumerate((work, baseline)):
             best[index] = min(best[index], _seconds(call, device))
     return best[0], best[1]
 
@@ -47,13 +47,13 @@ def paired_seconds(
 def compared(
     name: str,
     work: Callable[[], Any],
-    floor: Callable[[], Any],
+    baseline: Callable[[], Any],
     target: float,
     device: str,
     rounds: int = 5,
 ) -> Row:
-    """Measure work against its floor."""
-    seconds, least = paired_seconds(work, floor, device, rounds)
+    """Measure work against its baseline."""
+    seconds, least = paired_seconds(work, baseline, device, rounds)
     ratio = seconds / least
     return Row(
         name, f"{seconds:.3f} s", f"{least:.3f} s", ratio, f"<= {target:g} x", ratio <= target

@@ -10,17 +10,17 @@ ZERO = 1e-25
 
 
 def mismatches(
-    found: Mapping[str, float], expected: Mapping[str, float], *, rel: float, floor: float
+    found: Mapping[str, float], expected: Mapping[str, float], *, rel: float, abs_tol: float
 ) -> list[str]:
-    """Keys whose values differ by more than `rel`, or from an exact zero by more than `floor`.
+    """Keys whose values differ by more than `rel`, or from an exact zero by more than `abs_tol`.
 
     NaN agrees with NaN and infinity with infinity; a relative comparison with zero would ask for
-    the impossible, and `floor` serves zeros only.
+    the impossible, and `abs_tol` serves zeros only.
     """
     lines = []
     for key, value in expected.items():
         is_nan = np.isnan(value) and np.isnan(found[key])
-        allowed = floor if abs(value) < ZERO else rel * abs(value)
+        allowed = abs_tol if abs(value) < ZERO else rel * abs(value)
         close = found[key] == value or abs(found[key] - value) <= allowed
         if not (is_nan or close):
             lines.append(f"{key}: found {found[key]!r}, expected {value!r}")
@@ -32,11 +32,11 @@ def assert_agree(
     expected: Mapping[str, float],
     *,
     rel: float = 1e-9,
-    floor: float = 1e-13,
+    abs_tol: float = 1e-13,
 ) -> None:
     """Fail with every mismatch; the keys must be the same."""
     assert set(found) == set(expected)
-    lines = mismatches(found, expected, rel=rel, floor=floor)
+    lines = mismatches(found, expected, rel=rel, abs_tol=abs_tol)
     assert not lines, "\n" + "\n".join(lines)
 
 

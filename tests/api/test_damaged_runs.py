@@ -106,7 +106,7 @@ def test_a_part_that_is_run_again_leaves_the_rows_of_the_others(folder, whole, m
     assert (found.ended, found.claims) == (False, [])
 
     def refuse(config):
-        def run(work):
+        def run(resources):
             raise AssertionError
             yield {}
 
@@ -122,7 +122,7 @@ def test_a_part_without_rows_is_finished_like_any_other(tmp_path, monkeypatch):
     made = []
 
     def empty(config):
-        def run(work):
+        def run(resources):
             made.append(1)
             yield {}
 

@@ -139,7 +139,7 @@ def test_entries_elsewhere_are_other_entries(tmp_path: Path) -> None:
 
 
 def test_many_or_long_entries_are_not_all_named(tmp_path: Path) -> None:
-    members = [(f"{place}{'x' * 1000}", b"") for place in range(100)]
+    members = [(f"{index}{'x' * 1000}", b"") for index in range(100)]
     with pytest.raises(InputError, match="and 80 more") as refused:
         load_samples(archive(tmp_path / "a.npz", members))
     assert len(str(refused.value)) < 2000

@@ -190,11 +190,11 @@ def test_spoiled_arguments_are_refused(count: int) -> None:
     fuzz(count // 5, spoiled, run)
 
 
-def agree(one: ncscope.Report, other: ncscope.Report, rel: float, floor: float) -> None:
+def agree(one: ncscope.Report, other: ncscope.Report, rel: float, abs_tol: float) -> None:
     assert set(one) == set(other)
     for key, value in one.items():
         same = value == other[key] or (math.isnan(value) and math.isnan(other[key]))
-        assert same or math.isclose(value, other[key], rel_tol=rel, abs_tol=floor), (
+        assert same or math.isclose(value, other[key], rel_tol=rel, abs_tol=abs_tol), (
             key,
             value,
             other[key],
@@ -260,7 +260,7 @@ def test_order_names_and_copies_of_samples_do_not_matter(count: int) -> None:
             plain,
             case.measured(features=case.features[order], labels=case.labels[order]),
             rel=1e-8,
-            floor=1e-11,
+            abs_tol=1e-11,
         )
         names = rng.permutation(case.classes)
         renamed = {"labels": names[case.labels], "weight": np.empty_like(case.weight)}
@@ -268,8 +268,8 @@ def test_order_names_and_copies_of_samples_do_not_matter(count: int) -> None:
         if case.bias is not None:
             renamed["bias"] = np.empty_like(case.bias)
             renamed["bias"][names] = case.bias
-        agree(plain, case.measured(**renamed), rel=1e-8, floor=1e-11)
+        agree(plain, case.measured(**renamed), rel=1e-8, abs_tol=1e-11)
         twice = np.repeat(case.features, 2, axis=0), np.repeat(case.labels, 2)
-        agree(plain, case.measured(features=twice[0], labels=twice[1]), rel=1e-8, floor=1e-11)
+        agree(plain, case.measured(features=twice[0], labels=twice[1]), rel=1e-8, abs_tol=1e-11)
 
     fuzz(count // 5, tame(), run)

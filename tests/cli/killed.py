@@ -15,7 +15,7 @@ import torch
 
 from ncscope.lab import studies
 from ncscope.lab.runs import running
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import tiny_linear
 
 
@@ -24,7 +24,9 @@ def forked(folder: Path) -> int:
     child = os.fork()
     if child == 0:
         try:
-            studies.reproduce("tiny", out=folder, resume=True, work=Work(seconds=0.0))
+            studies.reproduce(
+                "tiny", out=folder, resume=True, resources=Resources(checkpoint_interval=0.0)
+            )
         except BaseException as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             os._exit(1)
@@ -48,7 +50,7 @@ def main(folder: Path, kills: int) -> None:
     studies.experiment = lambda name: tiny_linear.RECIPE
     running._SECONDS_BETWEEN_SAVES = 0.0
     assert ended(forked(folder / "first")) == 0  # imports what is imported late
-    studies.reproduce("tiny", out=folder / "whole", work=Work(seconds=0.0))
+    studies.reproduce("tiny", out=folder / "whole", resources=Resources(checkpoint_interval=0.0))
     start = time.monotonic()
     assert ended(forked(folder / "timed")) == 0
     length, moments = time.monotonic() - start, random.Random(0)

@@ -69,7 +69,7 @@ def assert_printed(answer, expected: ncscope.ModelReport) -> None:
         values = {
             key: np.nan if v is None else v for key, v in found["layers"][name]["metrics"].items()
         }
-        assert_agree(values, dict(layer), rel=1e-6, floor=1e-9)
+        assert_agree(values, dict(layer), rel=1e-6, abs_tol=1e-9)
 
 
 def test_a_network_of_the_catalogue_on_a_set_of_the_catalogue(run) -> None:

@@ -17,7 +17,7 @@ from ncscope.cli import main, progress
 from ncscope.cli.terminal import Terminal
 from ncscope.lab.catalogue import EXPERIMENTS
 from ncscope.lab.cli import sweep
-from ncscope.lab.sweeps import Position
+from ncscope.lab.sweeps import RunProgress
 from tests.test_files import at_most
 
 Run = Callable[..., tuple[int, str, str]]
@@ -143,7 +143,7 @@ def test_live_bars_show_names(monkeypatch: pytest.MonkeyPatch) -> None:
         on_row(ODD, 1, 2)
     over_sweep = live(monkeypatch, sweep)
     with sweep._sweep_bars() as on_change:
-        on_change({ODD: Position("running", ODD, 1, 2)})
+        on_change({ODD: RunProgress("running", ODD, 1, 2)})
     for written in (out, over_sweep):
         assert SHOWN in written.getvalue()
         assert ODD[:6] not in written.getvalue()

@@ -10,7 +10,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from ncscope.api.named_checkpoints import rank_models
-from ncscope.api.named_images import Setting, training_and_test_images
+from ncscope.api.named_images import ImageOptions, training_and_test_images
 from ncscope.cli import main
 from ncscope.cli.transfer import repeated
 from ncscope.data.catalogue import load
@@ -96,7 +96,9 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
     assert (code, err) == (0, "")
     found = found_in(out)
     source = load("digits").train
-    through = seen_as(training_and_test_images(Setting("photos"), seed=0), load("digits")).train
+    through = seen_as(
+        training_and_test_images(ImageOptions("photos"), seed=0), load("digits")
+    ).train
     parts = {part: read_folder(Path("photos", part), "train") for part in ("train", "test", "val")}
     seen = {part: images.through(through.preprocessing) for part, images in parts.items()}
     for each in found["checkpoints"]:
@@ -158,7 +160,7 @@ def test_progress_reaches_its_end_and_a_fifth_is_held_out_where_there_are_no_tes
     said = []
     report = rank_models(
         ["timm:test_resnet@net.pt"],
-        Setting("photos", batch_size=7),
+        ImageOptions("photos", batch_size=7),
         on_step=lambda part, done, total: said.append((part, done, total)),
     )
     assert (report.facts["train"], report.facts["test"]) == (24, 6)

@@ -30,8 +30,8 @@ def colours_of(images: Images) -> Half:
     traits = images.preprocessing.traits
     mean, deviation = torch.tensor(traits.mean), torch.tensor(traits.deviation)
     found = []
-    for place in range(len(images)):
-        pixels, label = images[place]
+    for index in range(len(images)):
+        pixels, label = images[index]
         corner, centre = (pixels[:, at, at] for at in (0, pixels.shape[1] // 2))
         assert torch.equal(corner, centre)
         red, green, blue = (255 * (centre * deviation + mean)).round().int().tolist()

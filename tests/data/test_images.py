@@ -48,9 +48,9 @@ def test_a_subset_of_a_subset_has_the_right_images(images):
     outer, inner = torch.tensor([900, 30, 1500, 7]), torch.tensor([2, 0])
     chosen = images.subset(outer).subset(inner)
     assert len(chosen) == 2
-    for place, original in enumerate((1500, 900)):
-        assert torch.equal(chosen[place][0], images[original][0])
-        assert chosen[place][1] == int(chosen.labels[place]) == images[original][1]
+    for index, original in enumerate((1500, 900)):
+        assert torch.equal(chosen[index][0], images[original][0])
+        assert chosen[index][1] == int(chosen.labels[index]) == images[original][1]
 
 
 def test_a_balanced_subset_has_as_many_of_each_class(images):

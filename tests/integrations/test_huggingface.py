@@ -21,7 +21,7 @@ from transformers import (
 from transformers.utils import logging
 
 import ncscope
-from ncscope.integrations.huggingface import NeuralCollapseCallback
+from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
 
 SIZE = {
     "hidden_size": 8,
@@ -111,7 +111,7 @@ def counted(model: nn.Module) -> list[int]:
 def test_evaluations_are_measured(kind, tmp_path):
     make, data, collate, layer = KINDS[kind]
     alone, followed = (run(tmp_path, make, data, collate) for _ in range(2))
-    callback = NeuralCollapseCallback(followed)
+    callback = NeuralCollapseTrainerCallback(followed)
     followed.add_callback(callback)
     passes = counted(alone.model), counted(followed.model)
     for trainer in (alone, followed):
@@ -141,7 +141,7 @@ def test_evaluations_are_measured(kind, tmp_path):
 @pytest.mark.usefixtures("capsys")
 def test_passes_outside_of_an_evaluation_leave_nothing_behind(tmp_path):
     trainer = run(tmp_path, vision, images, default_data_collator)
-    trainer.add_callback(NeuralCollapseCallback(trainer, groups=["nc1"], layers=[]))
+    trainer.add_callback(NeuralCollapseTrainerCallback(trainer, groups=["nc1"], layers=[]))
     before = trainer.evaluate()["eval_nc1"]
     for count in (16, 5):  # of the evaluation's batches, and of none of them
         with torch.no_grad():
@@ -157,7 +157,7 @@ def test_an_evaluation_that_was_interrupted_does_not_count(tmp_path):
             raise KeyboardInterrupt
 
     trainer = run(tmp_path, vision, images, default_data_collator)
-    callback = NeuralCollapseCallback(trainer, groups=["nc1"], layers=[])
+    callback = NeuralCollapseTrainerCallback(trainer, groups=["nc1"], layers=[])
     for own in (callback, Interrupting):
         trainer.add_callback(own)
     with pytest.raises(KeyboardInterrupt):
@@ -170,6 +170,6 @@ def test_an_evaluation_that_was_interrupted_does_not_count(tmp_path):
 @pytest.mark.usefixtures("capsys")
 def test_a_model_that_is_not_given_the_labels_is_refused(tmp_path):
     trainer = run(tmp_path, vision, images, default_data_collator, label_smoothing_factor=0.1)
-    trainer.add_callback(NeuralCollapseCallback(trainer, groups=["nc1"]))
+    trainer.add_callback(NeuralCollapseTrainerCallback(trainer, groups=["nc1"]))
     with pytest.raises(ncscope.InputError, match=r"expected 'labels' among .*found none"):
         trainer.evaluate()

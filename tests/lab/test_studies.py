@@ -87,7 +87,7 @@ def test_a_finished_part_is_not_run_again(tmp_path, monkeypatch):
     reproduce("halving", out=tmp_path)
 
     def refuse(config):
-        def run(work):
+        def run(resources):
             raise AssertionError
             yield {}
 

@@ -55,7 +55,7 @@ def reference_of(name: str) -> dict[str, float]:
 @pytest.mark.parametrize("key", COLLAPSE)
 def test_equals_the_reference(name: str, key: str) -> None:
     found, wanted = report_of(name), reference_of(name)
-    assert not mismatches(found, {key: wanted[key]}, rel=1e-9, floor=1e-13)
+    assert not mismatches(found, {key: wanted[key]}, rel=1e-9, abs_tol=1e-13)
 
 
 @each_instance
@@ -106,7 +106,7 @@ def test_degenerate_features_equal_the_reference_where_defined(name: str) -> Non
     # where class means coincide, the nearest is a matter of rounding
     uncertain = LOOKS if name == "means_coincide_up_to_rounding" else set()
     defined = {k: v for k, v in wanted.items() if k not in uncertain and not np.isnan(report[k])}
-    assert not mismatches(report, defined, rel=1e-9, floor=1e-13)
+    assert not mismatches(report, defined, rel=1e-9, abs_tol=1e-13)
     unexplained = [k for k in wanted if np.isnan(report[k]) and np.isfinite(wanted[k])]
     assert set(unexplained) <= {"cosine_within", "class_separation"}  # of a zero feature
 
@@ -115,7 +115,7 @@ def test_degenerate_features_equal_the_reference_where_defined(name: str) -> Non
 def test_closed_forms(name: str) -> None:
     build, wanted = CLOSED_FORMS[name]
     report = measured(build())
-    assert_agree({key: report[key] for key in wanted}, wanted, rel=1e-13, floor=1e-15)
+    assert_agree({key: report[key] for key in wanted}, wanted, rel=1e-13, abs_tol=1e-15)
 
 
 @each_instance
@@ -182,7 +182,7 @@ def test_float32_features_with_a_large_mean(name: str) -> None:
     rounded = base.features.astype(np.float32)
     wanted = expected(replace(base, features=rounded.astype(np.float64)))
     report = measured(replace(base, features=rounded))
-    assert_agree(collapse_of(report), wanted, floor=OFFSET_FLOOR)
+    assert_agree(collapse_of(report), wanted, abs_tol=OFFSET_FLOOR)
     for key in ("accuracy", "ncc_accuracy", "nc4_disagreement"):
         assert report[key] == wanted[key]
 
@@ -190,7 +190,7 @@ def test_float32_features_with_a_large_mean(name: str) -> None:
 @each_instance
 def test_an_offset_costs_no_digits(name: str) -> None:
     instance = shifted(INSTANCES[name](), 1e4)
-    assert_agree(collapse_of(measured(instance)), expected(instance), floor=OFFSET_FLOOR)
+    assert_agree(collapse_of(measured(instance)), expected(instance), abs_tol=OFFSET_FLOOR)
 
 
 @pytest.mark.parametrize("offset", [1.0, 100.0])
@@ -200,7 +200,7 @@ def test_near_collapse_with_an_offset_keeps_nine_digits(offset: float, spread: f
     means = np.stack([base.features[base.labels == c].mean(0) for c in range(5)])[base.labels]
     features = means + (base.features - means) * spread / 1e-4
     instance = shifted(replace(base, features=features), offset)
-    assert_agree(collapse_of(measured(instance)), expected(instance), floor=OFFSET_FLOOR)
+    assert_agree(collapse_of(measured(instance)), expected(instance), abs_tol=OFFSET_FLOOR)
 
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-9])

@@ -84,7 +84,7 @@ def test_vci_and_probe_loss_under_every_invertible_map_and_shift(problem: Proble
     shift = problem.rng.normal(size=problem.dim)
     moved = replace(base, features=base.features @ invertible(problem.rng, problem.dim) + shift)
     before, after = measured(base, groups=["nc1"]), measured(moved, groups=["nc1"])
-    assert_agree(chosen(after, LINEAR), chosen(before, LINEAR), rel=REL, floor=FLOOR)
+    assert_agree(chosen(after, LINEAR), chosen(before, LINEAR), rel=REL, abs_tol=FLOOR)
 
 
 def test_the_other_variability_metrics_see_an_invertible_map() -> None:
@@ -116,7 +116,7 @@ def test_fuzziness_under_maps_of_the_signal_space_and_of_its_complement(problem:
     moved = replace(base, features=base.features @ stretch)
     before, after = measured(base, groups=["nc1"]), measured(moved, groups=["nc1"])
     keys = ("fuzziness", "nc1")
-    assert_agree(chosen(after, keys), chosen(before, keys), rel=REL, floor=FLOOR)
+    assert_agree(chosen(after, keys), chosen(before, keys), rel=REL, abs_tol=FLOOR)
 
 
 def test_fuzziness_sees_a_map_that_mixes_signal_and_complement() -> None:
@@ -137,7 +137,7 @@ def test_distances_under_scaling_rotation_and_shift(problem: Problem, scale: flo
     expected = chosen(before, unchanged) | {key: scale**2 * before[key] for key in SQUARED}
     assert set(DISTANCES) <= unchanged
     found = chosen(after, expected)
-    assert_agree(snapped(found, scale), snapped(expected, scale), rel=REL, floor=FLOOR)
+    assert_agree(snapped(found, scale), snapped(expected, scale), rel=REL, abs_tol=FLOOR)
 
 
 def snapped(values: dict[str, float], scale: float = 1.0) -> dict[str, float]:
@@ -152,7 +152,7 @@ def test_cosines_under_positive_scaling_of_each_sample_and_rotation(problem: Pro
     lengths = np.exp(rng.normal(size=(len(base.labels), 1)))
     moved = replace(base, features=lengths * base.features @ orthogonal(rng, problem.dim))
     before, after = measured(base, groups=["nc1"]), measured(moved, groups=["nc1"])
-    assert_agree(chosen(after, COSINE), chosen(before, COSINE), rel=REL, floor=FLOOR)
+    assert_agree(chosen(after, COSINE), chosen(before, COSINE), rel=REL, abs_tol=FLOOR)
 
 
 @given(problems())
@@ -198,7 +198,7 @@ def test_scales_that_float32_does_not_have(scale: float, dim: int) -> None:
     plain, scaled = (ncscope.measure(s * features, labels, weight) for s in (1, scale))
     wanted = [key for key in METRICS if key.startswith(("nc1", "nc2", "nc3", "nc4"))]
     wanted += ["vci", "cdnv", "accuracy", "ncc_accuracy", "mir", "cosine_within"]
-    assert not mismatches(chosen(scaled, wanted), chosen(plain, wanted), rel=REL, floor=FLOOR)
+    assert not mismatches(chosen(scaled, wanted), chosen(plain, wanted), rel=REL, abs_tol=FLOOR)
 
 
 @given(problems(), st.floats(0.1, 10))
@@ -210,7 +210,7 @@ def test_alignment_under_scaling_of_features_or_head(problem: Problem, scale: fl
     head = measured(replace(base, weight=scale * base.weight))
     for after in (features, head):
         found, expected = snapped(chosen(after, keys)), snapped(chosen(before, keys))
-        assert not mismatches(found, expected, rel=REL, floor=FLOOR)
+        assert not mismatches(found, expected, rel=REL, abs_tol=FLOOR)
 
 
 @given(problems(min_dim=2, priors=["empirical"]), st.floats(0.5, 50))

@@ -57,7 +57,7 @@ def test_no_value_depends_on_the_blocks(monkeypatch):
                 patch.setattr(pairs, "_BLOCK_BYTES", 8 * 23 * 5)
                 by_row.append(ncscope.measure(*arguments, weight_decay=decay))
     for one, other in zip(at_once, by_row, strict=True):
-        assert_agree(other, one, rel=1e-11, floor=1e-13)
+        assert_agree(other, one, rel=1e-11, abs_tol=1e-13)
 
 
 @pytest.mark.parametrize("block_bytes", [1, 8 * 7 * 11 * 2, 2**20])

@@ -61,10 +61,10 @@ def test_the_next_token_is_the_class_of_each(model: Language) -> None:
         for batch in texts():
             states, labels = model(batch["input_ids"])["states"], batch["labels"]
             for text, classes_of_text in zip(states, labels, strict=True):
-                for place in range(len(text) - 1):
-                    if classes_of_text[place + 1] != IGNORED:
-                        features.append(text[place])
-                        classes.append(int(classes_of_text[place + 1]))
+                for index in range(len(text) - 1):
+                    if classes_of_text[index + 1] != IGNORED:
+                        features.append(text[index])
+                        classes.append(int(classes_of_text[index + 1]))
     by_hand = ncscope.measure(torch.stack(features), classes, model.lm_head.weight)
     assert report.num_samples == 4 * (5 + 5 + 3) - 3 * 2
     assert_agree(report, dict(by_hand))

@@ -36,7 +36,7 @@ def least_squares(classes, *, with_bias, weight_decay, total_inverse=None):
     means = extended(classes.means, with_bias)
     moment = second_moment(classes, with_bias, weight_decay)
     if weight_decay == 0:
-        inverse = pseudo_inverse(moment, at_most=moment.rows, floor=classes.floor).inverse
+        inverse = pseudo_inverse(moment, at_most=moment.rows, zero_below=classes.zero_below).inverse
     else:
         inverse = mp.inverse(moment)
     return [times(inverse, scale(classes.priors[c], means[c])) for c in range(k)]

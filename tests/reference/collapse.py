@@ -46,7 +46,7 @@ def variability(classes, total_inverse):
     between = inverse_of_between(classes)
     k, d = len(classes.ids), classes.dim
     fuzziness = trace(classes.within * between.inverse) if between.rank else mp.nan
-    quotient = ratio(trace(classes.within), trace(classes.between), classes.floor)
+    quotient = ratio(trace(classes.within), trace(classes.between), classes.zero_below)
     off_signal = mp.eye(d) - between.projector
     return {
         "fuzziness": fuzziness,
@@ -89,18 +89,18 @@ def cdnv(classes):
             if a != b:
                 variance = trace(classes.scatters[a]) + trace(classes.scatters[b])
                 distance = squared_norm(subtract(classes.means[a], classes.means[b]))
-                values.append(ratio(variance, 2 * distance, classes.floor))
+                values.append(ratio(variance, 2 * distance, classes.zero_below))
     return average(values)
 
 
-def unit(x, floor):
+def unit(x, zero_below):
     squared = squared_norm(x)
-    return scale(1 / mp.sqrt(squared), x) if squared > floor else [mp.zero] * len(x)
+    return scale(1 / mp.sqrt(squared), x) if squared > zero_below else [mp.zero] * len(x)
 
 
 def cosine_metrics(classes):
     """Within-class distances over all ordered pairs, i = j included; the total from its sums."""
-    directions = [[unit(x, classes.floor) for x in own] for own in classes.samples]
+    directions = [[unit(x, classes.zero_below) for x in own] for own in classes.samples]
     within = mp.zero
     for share, own in zip(classes.priors, directions, strict=True):
         distance = mp.zero
@@ -117,22 +117,22 @@ def cosine_metrics(classes):
     }
 
 
-def off_diagonal_cosines(points, floor):
+def off_diagonal_cosines(points, zero_below):
     """Cosines of ordered pairs of distinct vectors; NaN with a zero vector."""
     values = []
     for a, x in enumerate(points):
         for b, y in enumerate(points):
             if a != b:
-                defined = min(squared_norm(x), squared_norm(y)) > floor
+                defined = min(squared_norm(x), squared_norm(y)) > zero_below
                 values.append(dot(x, y) / (norm(x) * norm(y)) if defined else mp.nan)
     return values
 
 
-def frame_shape(points, suffix, floor):
+def frame_shape(points, suffix, zero_below):
     """Equal norms, equal angles and widest angles of K vectors."""
     norms = [norm(x) for x in points]
-    cosines = off_diagonal_cosines(points, floor)
-    spread = population_std(norms) / average(norms) if average(norms) ** 2 > floor else mp.nan
+    cosines = off_diagonal_cosines(points, zero_below)
+    spread = population_std(norms) / average(norms) if average(norms) ** 2 > zero_below else mp.nan
     return {
         f"nc2_equinorm_{suffix}": spread,
         f"nc2_equiangular_{suffix}": population_std(cosines),
@@ -147,10 +147,10 @@ def simplex(k):
     return (mp.eye(k) - mp.ones(k, k) / k) / mp.sqrt(k - 1)
 
 
-def normalised(a, floor):
+def normalised(a, zero_below):
     """`a` at unit Frobenius norm; all NaN if it is zero."""
     size = frobenius(a)
-    return a / size if size > floor else a * mp.nan
+    return a / size if size > zero_below else a * mp.nan
 
 
 def centred_means(means):
@@ -159,19 +159,19 @@ def centred_means(means):
     return [subtract(mu, centre) for mu in means]
 
 
-def etf_distance(means, floor):
+def etf_distance(means, zero_below):
     centred = matrix(centred_means(means))  # (K, d): the transpose of M~
-    return frobenius(normalised(centred * centred.T, floor) - simplex(len(means)))
+    return frobenius(normalised(centred * centred.T, zero_below) - simplex(len(means)))
 
 
 def mean_frame(classes):
     """NC2 of the class means, compared as equals under either prior."""
     k = len(classes.ids)
-    distance = etf_distance(classes.means, classes.floor)
+    distance = etf_distance(classes.means, classes.zero_below)
     raw = matrix(classes.means)
-    gram = normalised(raw * raw.T, classes.floor)
+    gram = normalised(raw * raw.T, classes.zero_below)
     return {
-        **frame_shape(centred_means(classes.means), "means", classes.floor),
+        **frame_shape(centred_means(classes.means), "means", classes.zero_below),
         "nc2_etf": distance,
         "pfc2": distance,
         "nc2_of": frobenius(gram - mp.eye(k) / mp.sqrt(k)),
@@ -180,7 +180,7 @@ def mean_frame(classes):
 
 def self_duality(classes, rows):
     """NC3: the present classes' rows of W against the class means."""
-    root = mp.sqrt(classes.floor)
+    root = mp.sqrt(classes.zero_below)
     weight = matrix(rows)
     centred, raw = matrix(centred_means(classes.means)), matrix(classes.means)
     unit_weight = normalised(weight, mp.zero)

@@ -68,11 +68,11 @@ def population_std(values):
     return mp.sqrt(average((value - centre) ** 2 for value in values))
 
 
-def ratio(numerator, denominator, floor):
+def ratio(numerator, denominator, zero_below):
     """numerator / denominator, where both are squared lengths: NaN for 0/0, infinity for x/0."""
-    if denominator > floor:
+    if denominator > zero_below:
         return numerator / denominator
-    return mp.inf if numerator > floor else mp.nan
+    return mp.inf if numerator > zero_below else mp.nan
 
 
 def matrix(rows):
@@ -120,14 +120,14 @@ class PseudoInverse:
     eigenvalues: list
 
 
-def pseudo_inverse(a, *, at_most, floor):
+def pseudo_inverse(a, *, at_most, zero_below):
     """Invert the leading `at_most` eigenpairs, less those below eps * d * lambda_max.
 
-    A matrix whose largest eigenvalue is below `floor` (rounding of the 50 digits) is zero.
+    A matrix whose largest eigenvalue is below `zero_below` (rounding of the 50 digits) is zero.
     """
     d = a.rows
     eigenvalues, eigenvectors = symmetric_eigen(a)
-    cut = max(EPSILON * d * eigenvalues[0], floor)
+    cut = max(EPSILON * d * eigenvalues[0], zero_below)
     inverse, projector, rank = mp.matrix(d, d), mp.matrix(d, d), 0
     for value, vector in list(zip(eigenvalues, eigenvectors, strict=True))[:at_most]:
         if value < cut:

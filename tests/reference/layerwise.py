@@ -32,8 +32,8 @@ def reference_pfc(points, labels, num_classes, prior):
     centres = dict(zip(classes.ids, classes.means, strict=True))
     right = [nearest_class(x, centres) == classes.ids[c] for c, x, _ in classes.each()]
     return (
-        ratio(trace(classes.within), trace(classes.between), classes.floor),
-        etf_distance(classes.means, classes.floor),
+        ratio(trace(classes.within), trace(classes.between), classes.zero_below),
+        etf_distance(classes.means, classes.zero_below),
         average(right),
     )
 

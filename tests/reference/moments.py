@@ -31,7 +31,7 @@ class Classes:
     scatters: list  # Sigma_c
     within: object
     between: object
-    floor: object  # squared lengths below it are exactly zero
+    zero_below: object  # squared lengths below it are exactly zero
 
     @property
     def total(self):
@@ -68,20 +68,32 @@ def gather(points, labels, num_classes, prior):
     for share, scatter in zip(priors, scatters, strict=True):
         within += share * scatter
     between = outer_sum(priors, [subtract(mu, grand_mean) for mu in means])
-    floor = ROUNDING * max(squared_norm(x) for x in points)
+    zero_below = ROUNDING * max(squared_norm(x) for x in points)
     return Classes(
-        ids, num_classes, d, samples, priors, means, grand_mean, scatters, within, between, floor
+        ids,
+        num_classes,
+        d,
+        samples,
+        priors,
+        means,
+        grand_mean,
+        scatters,
+        within,
+        between,
+        zero_below,
     )
 
 
 def inverse_of_between(classes):
     return pseudo_inverse(
-        classes.between, at_most=min(classes.dim, len(classes.ids) - 1), floor=classes.floor
+        classes.between,
+        at_most=min(classes.dim, len(classes.ids) - 1),
+        zero_below=classes.zero_below,
     )
 
 
 def inverse_of_total(classes):
-    return pseudo_inverse(classes.total, at_most=classes.dim, floor=classes.floor)
+    return pseudo_inverse(classes.total, at_most=classes.dim, zero_below=classes.zero_below)
 
 
 def count_classes(labels, weight, num_classes):

@@ -50,12 +50,12 @@ def probe(epoch: int, split: str) -> ProbeRecord:
     """All layers at one epoch."""
     generator = np.random.default_rng([epoch, len(split)])
     features = [
-        layer_features(place, epoch, 1.0 if split == "train" else 2.5, generator)
-        for place in range(len(DIMS))
+        layer_features(index, epoch, 1.0 if split == "train" else 2.5, generator)
+        for index in range(len(DIMS))
     ]
     layers = tuple(
-        layer_record(f"stage{1 + place // 2}.block{place % 2}", own, last=place == len(DIMS) - 1)
-        for place, own in enumerate(features)
+        layer_record(f"stage{1 + index // 2}.block{index % 2}", own, last=index == len(DIMS) - 1)
+        for index, own in enumerate(features)
     )
     comparable = tuple(record.layer for record in layers if record.dim == DIMS[-1])
     return ProbeRecord(

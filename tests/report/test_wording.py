@@ -62,8 +62,8 @@ def layers(*values: tuple[float, float, float]) -> ProbeRecord:
     keys = ("pfc1", "pfc2", "pfc3")
     return ProbeRecord(
         tuple(
-            LayerRecord(f"l{place}", dict(zip(keys, own, strict=True)), (), 2, 4, 3)
-            for place, own in enumerate(values)
+            LayerRecord(f"l{index}", dict(zip(keys, own, strict=True)), (), 2, 4, 3)
+            for index, own in enumerate(values)
         )
     )
 
@@ -87,7 +87,7 @@ def test_breaks_of_the_order_are_named() -> None:
 
 
 def test_only_the_largest_breaks_are_spelled_out() -> None:
-    rising = layers(*((float(place**2), 0.4, 0.9) for place in range(5)))
+    rising = layers(*((float(index**2), 0.4, 0.9) for index in range(5)))
     assert reading(rising)[1] == (
         "PFC1 breaks the order: it rises from l3 to l4 (by 7), from l2 to l3 (by 5), "
         "from l1 to l2 (by 3) and at 1 smaller step."
@@ -114,7 +114,7 @@ def test_spectrum_leaves_out_what_has_no_room_for_a_margin() -> None:
 
 
 def test_long_spectrum_is_thinned_and_keeps_its_ends() -> None:
-    curve = drawable("total", [1 / place for place in range(1, 5001)])
+    curve = drawable("total", [1 / index for index in range(1, 5001)])
     assert len(curve.index) <= 240
     assert (curve.index[:3], curve.index[-1]) == ([1, 2, 3], 5000)
     assert curve.values[-1] == 1 / 5000

@@ -143,9 +143,9 @@ def test_layers_of_any_name_go_to_disk(tmp_path: Path) -> None:
     names = ["x" * 300, "a/b", "a\0b", "..", "\udcff", "a", "A"]
     with FeatureStore(0, tmp_path) as store:
         for _ in range(2):
-            kept = {name: torch.full((2, 1), float(place)) for place, name in enumerate(names)}
+            kept = {name: torch.full((2, 1), float(index)) for index, name in enumerate(names)}
             store.append(kept, torch.tensor([0, 1]))
         for rows, _ in store:
             assert {name: float(own.sum()) / 2 for name, own in rows.items()} == {
-                name: place for place, name in enumerate(names)
+                name: index for index, name in enumerate(names)
             }

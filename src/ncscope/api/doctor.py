@@ -45,23 +45,23 @@ _BY_HAND = {"imagenet": "unpack its archives", "cars": "put a copy there"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at.
+    """State of one item that a run depends on.
 
     Attributes:
         part: ``versions``, ``devices``, ``threads``, ``folders`` or ``data sets``.
         name: Name of the item.
-        found: State of the item.
+        state: State of the item.
         fix: Remedy for what is missing; empty if nothing is.
     """
 
     part: str
     name: str
-    found: str
+    state: str
     fix: str = ""
 
 
 def examine(data: Path = Path("data")) -> list[Finding]:
-    """Look at everything that a run depends on.
+    """Check everything that a run depends on.
 
     Args:
         data: Folder of the data sets.

@@ -7,7 +7,7 @@ from typing import Any
 
 from ncscope.api.files import load_weights
 from ncscope.api.named_images import (
-    Setting,
+    ImageOptions,
     checked_device,
     images_of_split,
     loader_for,
@@ -20,13 +20,13 @@ from ncscope.errors import InputError
 from ncscope.models.libraries import NamedModel, open_model
 from ncscope.transfer.features import head_features, head_moments
 from ncscope.transfer.probes.probe import Measure, checked_measure
-from ncscope.transfer.ranking import about, ranked
+from ncscope.transfer.ranking import naming_checkpoint, ranked
 from ncscope.transfer.records import Ranked, ranking_of
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A model by its name.
+class CheckpointSource:
+    """Name of a model, split into the model and its weights file.
 
     Attributes:
         name: Name as the user gave it.
@@ -39,7 +39,7 @@ class Checkpoint:
     weights: Path | None
 
 
-def checkpoint_named(name: str) -> Checkpoint:
+def parse_checkpoint_name(name: str) -> CheckpointSource:
     """Parse a model's name, or a name and a weights file after an @.
 
     Hugging Face's models have their weights in their folder, whose name may have an @.
@@ -51,21 +51,21 @@ def checkpoint_named(name: str) -> Checkpoint:
         InputError: If there is no such file.
 
     Example:
-        >>> checkpoint_named("timm:resnet18").weights is None
+        >>> parse_checkpoint_name("timm:resnet18").weights is None
         True
     """
     model, at, file = name.partition("@")
     if not at or name.startswith("hf:"):
-        return Checkpoint(name, name, None)
+        return CheckpointSource(name, name, None)
     if not Path(file).is_file():
         found, fix = f"nothing at {file or 'the @'}", "check the path"
         raise InputError(expected=f"a file with weights of {model}", found=found, fix=fix)
-    return Checkpoint(name, model, Path(file))
+    return CheckpointSource(name, model, Path(file))
 
 
 def rank_models(
     names: Sequence[str],
-    setting: Setting,
+    image_options: ImageOptions,
     *,
     pretraining: str | None = None,
     measure: str | None = None,
@@ -78,8 +78,8 @@ def rank_models(
     scores and the probe see training and validation images; the accuracy is of held-out ones.
 
     Args:
-        names: Names as `checkpoint_named` takes them.
-        setting: The data set, of which both splits are taken, and how to run the models.
+        names: Names as `parse_checkpoint_name` takes them.
+        image_options: The data set, of which both splits are taken, and how to run the models.
         pretraining: The set that they were trained on, by name or as a folder, to measure VCI and
             its rivals there too. The catalogue's networks are shown all images as those.
         measure: ``"top-1"`` or ``"mean per class"``; None for what is customary on the data set.
@@ -93,21 +93,21 @@ def rank_models(
     The features of one model are held at a time.
     """
     check_distinct(names)
-    checkpoints = [checkpoint_named(name) for name in names]
-    data = training_and_test_images(setting, seed)
-    source = None if pretraining is None else _pretraining(setting, pretraining)
+    checkpoints = [parse_checkpoint_name(name) for name in names]
+    data = training_and_test_images(image_options, seed)
+    source = None if pretraining is None else _pretraining(image_options, pretraining)
     accuracy = checked_measure(measure or data.measure)
-    trial = _Trial(setting, data, source, accuracy, seed)
+    trial = _Trial(image_options, data, source, accuracy, seed)
     steps = _Steps(len(names) * trial.batches, on_step)
     found = []
     for checkpoint in checkpoints:
-        with about(checkpoint.name):
+        with naming_checkpoint(checkpoint.name):
             found.append(trial.ranked(checkpoint, steps))
     return TransferReport(ranking_of(found, accuracy, seed), trial.facts)
 
 
-def _pretraining(setting: Setting, name: str) -> ImageData:
-    images, classes, shape = images_of_split(replace(setting, data=name, split="train"))
+def _pretraining(image_options: ImageOptions, name: str) -> ImageData:
+    images, classes, shape = images_of_split(replace(image_options, data=name, split="train"))
     return ImageData(name, images, images, classes, shape)
 
 
@@ -117,8 +117,8 @@ class _Steps:
     def __init__(self, total: int, on_step: OnStep) -> None:
         self.done, self.total, self._on_step = 0, total, on_step
 
-    def doing(self, part: str) -> Callable[[], None]:
-        """Say what is begun; what comes back is to be called after each batch."""
+    def start(self, part: str) -> Callable[[], None]:
+        """Report that a part begins; return a function to call after each of its batches."""
         self._on_step(part, self.done, self.total)
 
         def batch() -> None:
@@ -132,7 +132,7 @@ class _Steps:
 class _Trial:
     """Settings and samples that every checkpoint is tried with."""
 
-    setting: Setting
+    image_options: ImageOptions
     data: ImageData
     source: ImageData | None
     measure: Measure
@@ -142,7 +142,7 @@ class _Trial:
     def batches(self) -> int:
         """Return the number of batches of all images that a checkpoint sees."""
         sets = [*_parts(self.data).values(), *([self.source.train] if self.source else [])]
-        return sum(-(-len(images) // self.setting.batch_size) for images in sets)
+        return sum(-(-len(images) // self.image_options.batch_size) for images in sets)
 
     @property
     def facts(self) -> dict[str, str | int]:
@@ -150,40 +150,40 @@ class _Trial:
         source = {} if self.source is None else {"pretraining": self.source.name}
         return {"data": self.data.name, **sizes, **source, "seed": self.seed}
 
-    def ranked(self, checkpoint: Checkpoint, steps: _Steps) -> Ranked:
+    def ranked(self, checkpoint: CheckpointSource, steps: _Steps) -> Ranked:
         given = self._features(checkpoint, steps)  # the model is gone before the probe
-        steps.doing(f"{checkpoint.name}: probe")
+        steps.start(f"{checkpoint.name}: probe")
         return ranked(checkpoint.name, **given, measure=self.measure, seed=self.seed)
 
-    def _features(self, checkpoint: Checkpoint, steps: _Steps) -> dict[str, Any]:
-        device = checked_device(self.setting.device)
+    def _features(self, checkpoint: CheckpointSource, steps: _Steps) -> dict[str, Any]:
+        device = checked_device(self.image_options.device)
         opened = self._opened(checkpoint)
         opened.model.to(device)
         given: dict[str, Any] = {}
         for part, images in _parts(self._seen_by(opened)).items():
-            on_batch = steps.doing(f"{checkpoint.name}: {part} images")
-            loader = loader_for(opened, images, self.setting)
+            on_batch = steps.start(f"{checkpoint.name}: {part} images")
+            loader = loader_for(opened, images, self.image_options)
             found = head_features(opened.model, loader, has_head=opened.has_head, on_batch=on_batch)
             given[part] = tuple(each.to(device) for each in found)
         if self.source is not None:
-            on_batch = steps.doing(f"{checkpoint.name}: pretraining images")
+            on_batch = steps.start(f"{checkpoint.name}: pretraining images")
             given["pretraining"] = head_moments(
                 opened.model,
-                loader_for(opened, self.source.train, self.setting),
+                loader_for(opened, self.source.train, self.image_options),
                 self.source.num_classes,
                 has_head=opened.has_head,
                 on_batch=on_batch,
             )
         return given
 
-    def _opened(self, checkpoint: Checkpoint) -> NamedModel:
+    def _opened(self, checkpoint: CheckpointSource) -> NamedModel:
         content = None if checkpoint.weights is None else load_weights(checkpoint.weights)
         return open_model(
             checkpoint.model,
             None,
             (self.source or self.data).shape,
             weights=content,
-            download=self.setting.download,
+            download=self.image_options.download,
             weights_from=f"{checkpoint.model}@FILE",
             trained_on="--pretraining" if self.source is None else None,
         )

@@ -28,7 +28,7 @@ Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Setting:
+class ImageOptions:
     """Images to run a model on, and how to run it.
 
     Attributes:
@@ -53,48 +53,48 @@ class Setting:
     workers: int = 0
 
 
-def images_of_split(setting: Setting) -> tuple[Images, int, Shape]:
+def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
     """Return the images of one split, the number of classes, and the images' shape.
 
     Raises:
         InputError: A set or split that is not there.
     """
-    if setting.data in CATALOGUE:
-        known = load(setting.data, setting.data_folder, download=setting.download)
-        images = known.train if setting.split == "train" else known.test
+    if image_options.data in CATALOGUE:
+        known = load(image_options.data, image_options.data_folder, download=image_options.download)
+        images = known.train if image_options.split == "train" else known.test
         return images, known.num_classes, known.shape
-    folder = _checked_folder(setting.data)
-    if setting.split == "test" and not splits_of(folder):
+    folder = _checked_folder(image_options.data)
+    if image_options.split == "test" and not splits_of(folder):
         fix = "leave --split out to measure all its images"
         raise InputError(expected=f"a folder test or val in {folder}", found="neither", fix=fix)
-    images = read_folder(folder, setting.split)
+    images = read_folder(folder, image_options.split)
     return images, len(class_names(folder)), _shape(images)
 
 
-def training_and_test_images(setting: Setting, seed: int) -> ImageData:
+def training_and_test_images(image_options: ImageOptions, seed: int) -> ImageData:
     """Both splits of a data set, and its validation images where it has some.
 
     Args:
-        setting: Setting that names the data set.
+        image_options: Setting that names the data set.
         seed: Seed of the fifth of each class that is held out where a folder has no test images.
 
     Raises:
         InputError: A set or split that is not there.
     """
-    if setting.data in CATALOGUE:
-        return load(setting.data, setting.data_folder, download=setting.download)
-    folder = _checked_folder(setting.data)
+    if image_options.data in CATALOGUE:
+        return load(image_options.data, image_options.data_folder, download=image_options.download)
+    folder = _checked_folder(image_options.data)
     train = read_folder(folder, "train")
     classes, shape = len(class_names(folder)), _shape(train)
     splits = splits_of(folder)
     if "test" in splits:
         test = read_folder(folder, "test")
         validation = read_folder(folder, "validation") if "validation" in splits else None
-        return ImageData(setting.data, train, test, classes, shape, validation)
+        return ImageData(image_options.data, train, test, classes, shape, validation)
     held_out = hold_out(train.labels, seed)
     kept, aside = (torch.nonzero(mask).flatten() for mask in (~held_out, held_out))
     halves = train.subset(kept), train.subset(aside)
-    return ImageData(setting.data, *halves, classes, shape)
+    return ImageData(image_options.data, *halves, classes, shape)
 
 
 def _checked_folder(data: str) -> Path:
@@ -112,15 +112,15 @@ def _shape(images: Images) -> Shape:
     return 3, size, size
 
 
-def loader_for(opened: NamedModel, images: Images, setting: Setting) -> DataLoader[Any]:
+def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) -> DataLoader[Any]:
     """Return a loader of the images in their order, prepared as in the model's training.
 
     Raises:
         InputError: If the model's own preprocessing is asked for, and it has none; or if the data
             set's is, and the model takes other images, as it says of the first.
     """
-    seen = opened.prepared if setting.preprocess != "data" else None
-    if seen is None and setting.preprocess == "model":
+    seen = opened.prepared if image_options.preprocess != "data" else None
+    if seen is None and image_options.preprocess == "model":
         fix = "leave --preprocess out"
         found = "none for the catalogue's networks"
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
@@ -128,7 +128,7 @@ def loader_for(opened: NamedModel, images: Images, setting: Setting) -> DataLoad
     items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
     if seen is None and opened.prepared is not None:
         _check_taken(opened.model, items[0], images[0][0])
-    return DataLoader(items, setting.batch_size, num_workers=setting.workers)
+    return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
 
 
 def _check_taken(model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"]) -> None:

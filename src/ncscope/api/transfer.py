@@ -17,7 +17,7 @@ from ncscope.files import write_bytes, write_text
 from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor
 from ncscope.transfer.probes.probe import checked_measure
-from ncscope.transfer.ranking import about, ranked, split_samples
+from ncscope.transfer.ranking import naming_checkpoint, ranked, split_samples
 from ncscope.transfer.records import Ranking, ranking_of
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def rank_files(
     found = []
     for done, path in enumerate(paths):
         on_step(path, done, len(paths))
-        with about(path):
+        with naming_checkpoint(path):
             features = load_samples(path)["features"]
             needed = 2 * 8 * math.prod(features.shape)  # all of them, and their two parts
             check_memory(needed, "two copies in float64", "pass fewer samples")
@@ -181,7 +181,7 @@ def check_distinct(names: Sequence[str]) -> None:
     """
     if not names:
         raise InputError(expected="at least one checkpoint", found="none", fix="name some")
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
         expected, found = "every checkpoint once", f"{twice[0]} twice"
         raise InputError(expected=expected, found=found, fix="name it once")

@@ -38,5 +38,5 @@ def doctor(
         table.add_section()
         table.add_row(Text(part, style="bold"))
         for row in rows:
-            table.add_row(f"  {row.name}", Text(row.found), Text(row.fix, style="dim"))
+            table.add_row(f"  {row.name}", Text(row.state), Text(row.fix, style="dim"))
     Terminal().print(table)

@@ -164,7 +164,7 @@ def measure(
     if not asked:
         report = _of_features(file, arrays, common)
     elif model and data and file is None and not arrays:
-        means: dict[str, Any] = {
+        image_options: dict[str, Any] = {
             "data": data,
             "split": split,
             "data_folder": data_folder,
@@ -174,7 +174,7 @@ def measure(
             "device": device,
             "workers": workers,
         }
-        report = _of_model(model, means, of_model | {"pool": pool} | common)
+        report = _of_model(model, image_options, of_model | {"pool": pool} | common)
     else:
         raise _unclear(asked, saved=file is not None or bool(arrays))
     if save is not None:
@@ -212,11 +212,11 @@ def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, A
     return measure_features(**entries, **common)
 
 
-def _of_model(name: str, means: dict[str, Any], options: dict[str, Any]) -> "Report":
-    from ncscope.api.named_images import Setting
+def _of_model(name: str, image_options: dict[str, Any], options: dict[str, Any]) -> "Report":
+    from ncscope.api.named_images import ImageOptions
     from ncscope.api.named_model import measure_named_model
 
-    return measure_named_model(name, Setting(**means), **options)
+    return measure_named_model(name, ImageOptions(**image_options), **options)
 
 
 def _print(report: "Report", save: Path | None, json: bool) -> None:

@@ -36,9 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(_run([word for word in words if word != "--debug"], debug))
 
 
-def _run(words: list[str], debug: bool) -> int:
+def _run(arguments: list[str], debug: bool) -> int:
     try:
-        code = app(args=words or ["--help"], prog_name="ncscope", standalone_mode=False)
+        code = app(args=arguments or ["--help"], prog_name="ncscope", standalone_mode=False)
     except _UsageError as error:
         message = error.format_message() or "no command given"
         command = "ncscope" if error.ctx is None else error.ctx.command_path

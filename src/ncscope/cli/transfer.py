@@ -52,7 +52,7 @@ class _Transfer(TyperCommand):
         return super().invoke(ctx)
 
 
-def repeated(words: Sequence[str], option: str) -> list[str]:
+def repeated(arguments: Sequence[str], option: str) -> list[str]:
     """Repeat an option before each of the values that follow it, up to the next option.
 
     Example:
@@ -61,13 +61,13 @@ def repeated(words: Sequence[str], option: str) -> list[str]:
     """
     found: list[str] = []
     within = False
-    for word in words:
-        if word.startswith("-"):
-            within = word == option or word.startswith(f"{option}=")
-            found.append(word)
+    for argument in arguments:
+        if argument.startswith("-"):
+            within = argument == option or argument.startswith(f"{option}=")
+            found.append(argument)
         else:
             again = within and found[-1] != option
-            found += [option, word] if again else [word]
+            found += [option, argument] if again else [argument]
     return found
 
 
@@ -141,7 +141,7 @@ def transfer(
         if data is None:
             report = _of_files(models, common | {"on_step": on_step})
         else:
-            means: dict[str, Any] = {
+            image_options: dict[str, Any] = {
                 "data": data,
                 "data_folder": data_folder,
                 "download": download,
@@ -151,7 +151,7 @@ def transfer(
                 "workers": workers,
             }
             common |= {"pretraining": pretraining, "on_step": on_step}
-            report = _of_models(models, means, common)
+            report = _of_models(models, image_options, common)
     if target is not None:
         report.save(target)
     _print(report, target, json)
@@ -168,15 +168,17 @@ def _of_files(files: list[str], common: dict[str, Any]) -> "TransferReport":
     return rank_files(files, **common | {"measure": measure})
 
 
-def _of_models(names: list[str], means: dict[str, Any], common: dict[str, Any]) -> "TransferReport":
+def _of_models(
+    names: list[str], image_options: dict[str, Any], common: dict[str, Any]
+) -> "TransferReport":
     from ncscope.api.named_checkpoints import rank_models
-    from ncscope.api.named_images import Setting
+    from ncscope.api.named_images import ImageOptions
 
     for name in filter(_is_file_of_features, names):
         expected = "the names of models with --data"
         fix = f"for a model with these weights pass MODEL@{name}; for features leave --data out"
         raise InputError(expected=expected, found=f"the file {name}", fix=fix)
-    return rank_models(names, Setting(**means), **common)
+    return rank_models(names, ImageOptions(**image_options), **common)
 
 
 def _is_file_of_features(name: str) -> bool:

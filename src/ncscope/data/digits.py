@@ -14,14 +14,14 @@ from ncscope.data.generated import Pixels, PixelSplit
 _LEVELS = 15  # of 8-bit grey in one of the originals' 17 greys
 
 
-class Split(NamedTuple):
+class DigitsSplit(NamedTuple):
     """Training and held-out samples."""
 
     train: TensorDataset
     test: TensorDataset
 
 
-def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Split:
+def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> DigitsSplit:
     """Load the 1,797 images of 8 x 8 pixels, centred and scaled by the training set's pixels.
 
     All pixels share one mean and one deviation, so that an image stays an image.
@@ -41,7 +41,7 @@ def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Sp
     """
     train, test, y_train, y_test = _parts(test_share, seed)
     mean, scale = train.mean(), deviation / train.std()
-    return Split(
+    return DigitsSplit(
         TensorDataset((train - mean) * scale, y_train),
         TensorDataset((test - mean) * scale, y_test),
     )

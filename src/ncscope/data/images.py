@@ -78,9 +78,9 @@ class Images(Dataset[Sample]):
 
     def picture(self, index: int) -> Picture:
         """Return the picture at an index, before preprocessing."""
-        return self._pictures.picture(self._place(index))
+        return self._pictures.picture(self._stored_index(index))
 
-    def _place(self, index: int) -> int:
+    def _stored_index(self, index: int) -> int:
         return index if self._positions is None else int(self._positions[index])
 
     def __getitems__(self, keys: Sequence[int | Draw]) -> list[Sample]:

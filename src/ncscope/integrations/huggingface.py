@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
     raise ImportError(str(missing_library("transformers"))) from error
 
 
-class NeuralCollapseCallback(TrainerCallback):
+class NeuralCollapseTrainerCallback(TrainerCallback):
     """Measure a classifier in the forward passes of every evaluation, and log the metrics.
 
     Whatever evaluates, the schedule of a run or a call of ``trainer.evaluate``, is measured:

@@ -13,7 +13,7 @@ from ncscope.lab.catalogue import experiment, simulation
 from ncscope.lab.report.study_page import study_page
 from ncscope.lab.runs.finished import KeptRows
 from ncscope.lab.runs.recipe import Recipe, Scale
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import OnRow, StudyRun, run_study
 from ncscope.lab.runs.settings import overridden, settings
@@ -50,7 +50,13 @@ def simulate(
     study = simulation(model)
     config = settings(study.config, given)
     return run_study(
-        study, config, {"model": model}, out=out, resume=resume, work=Work(), on_row=on_row
+        study,
+        config,
+        {"model": model},
+        out=out,
+        resume=resume,
+        resources=Resources(),
+        on_row=on_row,
     )
 
 
@@ -61,7 +67,7 @@ def reproduce(
     scale: Scale = "small",
     resume: bool = False,
     overrides: Mapping[str, Any] = {},
-    work: Work | None = None,
+    resources: Resources | None = None,
     on_row: OnRow = lambda part, done, total: None,
 ) -> StudyRun:
     """Re-run a paper's experiment, and put its claims to the test.
@@ -72,7 +78,7 @@ def reproduce(
         scale: ``"paper"`` for the paper's settings, ``"small"`` for what two cores can do.
         resume: Go on with the run in this folder from where it was stopped.
         overrides: Values by dotted field, for example ``{"runs.digits.seed": 1}``.
-        work: Resources of experiments that train: data folder and accelerator.
+        resources: Resources of experiments that train: data folder and accelerator.
         on_row: Called after every measurement, and in between where they are far apart.
 
     Raises:
@@ -82,8 +88,10 @@ def reproduce(
     """
     recipe, config = configured(name, scale, overrides)
     labels = {"recipe": name, "scale": scale}
-    means = work or Work()
-    return run_study(recipe, config, labels, out=out, resume=resume, work=means, on_row=on_row)
+    resources = resources or Resources()
+    return run_study(
+        recipe, config, labels, out=out, resume=resume, resources=resources, on_row=on_row
+    )
 
 
 def configured(

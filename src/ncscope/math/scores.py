@@ -70,7 +70,7 @@ class LinearScores:
         length = torch.linalg.vector_norm(centred, dim=1).to(torch.float64)
         bound = bounds.relative * length + bounds.absolute
         winner, gap = best.indices[:, 0], best.values.to(torch.float64).diff().neg()[:, 0]
-        certain = (gap > 2 * bound) & (bounds.longest * length < bounds.room)
+        certain = (gap > 2 * bound) & (bounds.longest * length < bounds.largest_product)
         doubtful = torch.nonzero(~certain).squeeze(1)
         if len(doubtful):
             winner[doubtful] = self._exact(chunk[doubtful])
@@ -110,13 +110,13 @@ class _Bounds(NamedTuple):
         relative: Error for each unit of the feature's length.
         absolute: Error besides.
         longest: Length of the longest weight.
-        room: Largest product of lengths without overflow; none if negative.
+        largest_product: Largest product of lengths without overflow; none if negative.
     """
 
     relative: float
     absolute: float
     longest: float
-    room: float
+    largest_product: float
 
     @classmethod
     def of(cls, longest: float, largest: float, dim: int) -> "_Bounds":

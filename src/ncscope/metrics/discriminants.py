@@ -146,7 +146,9 @@ def _contrasts(
     return between, torch.nn.functional.pad(right, (0, 0, 1, 0)), near @ triangle.mT
 
 
-def snr_singular_values(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " _m"]:
+def snr_singular_values(
+    stats: ClassStatistics, discriminants: Discriminants
+) -> Float[Tensor, " _m"]:
     r"""$\omega_j=\sqrt{K\nu_j/(1-\nu_j)}$, $\nu_j$ the squared canonical correlations.
 
     For balanced classes the singular values of the signal-to-noise matrix
@@ -158,8 +160,8 @@ def snr_singular_values(stats: ClassStatistics, found: Discriminants) -> Float[T
         $\min(d,K-1)$ values, descending; infinite in directions without within-class variation.
         Invariant under every invertible linear map and shift of the features.
     """
-    values = torch.linalg.svdvals(found.canonical.odds_root)
-    directions, finite = found.canonical.residual_root.shape
+    values = torch.linalg.svdvals(discriminants.canonical.odds_root)
+    directions, finite = discriminants.canonical.residual_root.shape
     infinite = values.new_full((directions - finite,), torch.inf)
     absent = values.new_zeros(finite - len(values))
     return torch.cat([infinite, stats.k**0.5 * values, absent])

@@ -234,7 +234,7 @@ def dataset_entropies(
     return Entropies(found.first, h2, joint, found.zeros, found.zero_rows, tuple(zero_heads[:10]))
 
 
-class _Found(NamedTuple):
+class _FeatureEntropies(NamedTuple):
     """Entropy of the features, joint entropy, and the rows without a direction."""
 
     first: float
@@ -245,14 +245,14 @@ class _Found(NamedTuple):
 
 def _from_samples(
     batches: Batches, heads: Float[Tensor, "k r"], centre: Float[Tensor, " d"] | None
-) -> _Found:
+) -> _FeatureEntropies:
     """From the features themselves, where n is the smallest side."""
     features = torch.cat([rows.to(heads.device) for rows, _ in batches])
     zeros, rows = zero_rows(features, centre), unit_rows(features, centre)
     own = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
     joint = _exact(float(spectral_entropy((rows @ rows.mT) * (own @ own.mT))), len(rows))
     first = math.nan if zeros else float(gram_entropy(rows))
-    return _Found(first, joint, len(zeros), tuple(zeros[:10]))
+    return _FeatureEntropies(first, joint, len(zeros), tuple(zeros[:10]))
 
 
 def _from_moments(
@@ -263,23 +263,23 @@ def _from_moments(
     centre: Float[Tensor, " d"] | None,
     second: _Side,
     seed: int,
-) -> _Found:
+) -> _FeatureEntropies:
     """From the second moments, or from products over the stored features."""
     d, size = weight.shape[1], weight.shape[1] * heads.shape[1]
     small = weight.numel() * d * 8 <= MOMENT_BYTES
     gathered = _gathered(batches, counts, weight, centre, by_class=small)
     if gathered.zeros:
         unknown = _exact(math.nan, size)
-        return _Found(math.nan, unknown, gathered.zeros, tuple(gathered.zero_rows))
+        return _FeatureEntropies(math.nan, unknown, gathered.zeros, tuple(gathered.zero_rows))
     first = _Side.of(gathered.second.sum(0))
     if small and size <= DENSE_LIMIT:
         whole = MomentProduct(gathered.second, heads).dense()
-        return _Found(first.entropy, _exact(float(spectral_entropy(whole)), size))
+        return _FeatureEntropies(first.entropy, _exact(float(spectral_entropy(whole)), size))
     stored = RowProduct(batches, heads, d, centre)
     product = MomentProduct(gathered.second, heads) if small else stored
     n, k = int(counts.sum()), len(heads)
     joint = _estimated(product, size, n, [first, second], k, seed, weight.device)
-    return _Found(first.entropy, joint)
+    return _FeatureEntropies(first.entropy, joint)
 
 
 def _gathered(

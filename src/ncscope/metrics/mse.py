@@ -154,7 +154,7 @@ class _Problem:
 
 def mse_parts(
     stats: ClassStatistics,
-    found: Discriminants,
+    discriminants: Discriminants,
     weight: Float[Tensor, "k d"],
     bias: Float[Tensor, " k"] | None,
     weight_decay: float,
@@ -163,7 +163,7 @@ def mse_parts(
 
     Args:
         stats: Statistics with the pooled within-class scatter.
-        found: Their decomposition.
+        discriminants: Their decomposition.
         weight: $W$, rows of the classes present.
         bias: $b$, or None for a classifier without one (features are then not extended).
         weight_decay: $\lambda$ on $W$ and $b$.
@@ -174,32 +174,39 @@ def mse_parts(
     of d x min(d + 1, k); with decay and features in units more than 1,000 apart, one
     eigen-decomposition of d.
     """
-    units = _units(stats, found, bias is not None, weight_decay)
+    units = _units(stats, discriminants, bias is not None, weight_decay)
     if bias is not None and weight_decay == 0:
-        solved = _with_bias(found.canonical)
+        solved = _with_bias(discriminants.canonical)
     elif bias is not None and units.shift > 0:
         args = (units.spread, units.factor, units.shift, units.mean)
         solved = canonical(*args, rounding=units.rounding)
     else:
         solved = _with_mean(units, bias is not None)
-    problem = _Problem(stats, found.classes, weight, bias, weight_decay, units, solved)
+    problem = _Problem(stats, discriminants.classes, weight, bias, weight_decay, units, solved)
     parts = [problem.parts(rows) for rows in row_blocks(stats.k, stats.k)]
     loss, nc1, nc23, off_path = torch.stack(parts).sum(0) / 2
     return MseParts(loss, nc1, nc23, off_path)
 
 
-def _units(stats: ClassStatistics, found: Discriminants, has_bias: bool, decay: float) -> _Units:
+def _units(
+    stats: ClassStatistics, discriminants: Discriminants, has_bias: bool, decay: float
+) -> _Units:
     """Choose the units: without decay any will do, with decay those of the features if possible."""
     assert stats.within is not None
-    scales, within, spread, mean = found.scales, found.within, found.spread, stats.global_mean
-    noise = found.rounding
+    scales, within, spread, mean = (
+        discriminants.scales,
+        discriminants.within,
+        discriminants.spread,
+        stats.global_mean,
+    )
+    noise = discriminants.rounding
     if decay == 0 or (scales is None and spread.scales is None):
         mean = mean if scales is None else mean * scales
-        return _Units(scales, within, found.factor, mean, float(noise.sum()), spread, decay)
+        return _Units(scales, within, discriminants.factor, mean, float(noise.sum()), spread, decay)
     if scales is not None and comparable_scales(stats.within.diagonal()) is None:
         # The class means alone have coordinates in different units: what varies about them has not.
         within = rescaled(within, 1 / scales)
-        factor, noise = found.factor / scales[:, None], noise / scales.square()
+        factor, noise = discriminants.factor / scales[:, None], noise / scales.square()
         spread = spread_within(within)
         return _Units(None, within, factor, mean, float(noise.sum()), spread, decay)
     # What is added in these units is no multiple of the identity: it belongs to the spread.
@@ -209,7 +216,9 @@ def _units(stats: ClassStatistics, found: Discriminants, has_bias: bool, decay: 
         added = torch.nn.functional.pad(added, (0, 1), value=decay)
         matrix = torch.nn.functional.pad(within, (0, 1, 0, 1))
     spread = spread_within(matrix + added.diag())
-    return _Units(scales, within, found.factor, mean * units, float(noise.sum()), spread, 0.0)
+    return _Units(
+        scales, within, discriminants.factor, mean * units, float(noise.sum()), spread, 0.0
+    )
 
 
 def _with_bias(solved: Canonical) -> Canonical:

@@ -23,34 +23,34 @@ def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
     return _ratio(stats.within_trace, stats.between_trace)
 
 
-def fuzziness(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+def fuzziness(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""$\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$.
 
     Source: VCI 3.2. Range $[0,\infty)$; 0: no variation along the between-class directions; NaN
     if the class means coincide. Invariant under linear maps that act separately on
     $\operatorname{col}\Sigma_B$ and its complement, not under others (VCI observation 4.2).
     """
-    if found.between.rank == 0:
+    if discriminants.between.rank == 0:
         return stats.between_trace * torch.nan
-    return (_within_along(stats, found) / found.between.values).sum()
+    return (_within_along(stats, discriminants) / discriminants.between.values).sum()
 
 
-def nc1(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+def nc1(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""$\frac1K\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$. Source: MSE fig. 7, XUFM (26)."""
-    return fuzziness(stats, found) / stats.k
+    return fuzziness(stats, discriminants) / stats.k
 
 
-def vci(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+def vci(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""$1-\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]/\min(d,K-1)$, the variability collapse index.
 
     Source: VCI definition 5.3. Range $[0,1]$; 0: a linear probe loses nothing to variability.
     Invariant under every invertible linear map and shift. Computed from the residuals
     $1-\nu_j$ of the canonical correlations, so it keeps its digits near collapse.
     """
-    return found.canonical.residual_root.square().sum() / full_rank(stats)
+    return discriminants.canonical.residual_root.square().sum() / full_rank(stats)
 
 
-def linear_probe_mse(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+def linear_probe_mse(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""$\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_{y_i=c}\lVert Wh_i+b-e_{c}\rVert^2$.
 
     Equal to $\frac12(1-\sum\pi_c^2)-\frac12\sum_c\pi_c^2(\mu_c-\mu_G)^\top\Sigma_T^\dagger
@@ -58,27 +58,27 @@ def linear_probe_mse(stats: ClassStatistics, found: Discriminants) -> Float[Tens
     $[0,\frac12(1-\sum\pi_c^2)]$; 0: one-hot labels are a linear function of the features.
     Invariant under every invertible linear map and shift.
     """
-    rows = found.classes @ found.canonical.residual_root
+    rows = discriminants.classes @ discriminants.canonical.residual_root
     residual = torch.linalg.vector_norm(rows, dim=1).square()
-    return (stats.prior @ (residual + _unseparated(stats, found))) / 2
+    return (stats.prior @ (residual + _unseparated(stats, discriminants))) / 2
 
 
-def within_in_signal(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+def within_in_signal(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""$\operatorname{Tr}[P\Sigma_W]$, $P$ the projector on $\operatorname{col}\Sigma_B$.
 
     Source: VCI fig. 1. Range $[0,\infty)$ in squared feature units.
     """
-    return _within_along(stats, found).sum()
+    return _within_along(stats, discriminants).sum()
 
 
-def within_off_signal(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, ""]:
+def within_off_signal(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""$\operatorname{Tr}[(I-P)\Sigma_W]$: variation that no linear read-out of the means sees.
 
     Source: VCI fig. 1. Range $[0,\infty)$ in squared feature units.
     """
-    if found.between.rank == stats.dim:
+    if discriminants.between.rank == stats.dim:
         return torch.zeros_like(stats.within_trace)
-    return (stats.within_trace - within_in_signal(stats, found)).clamp(min=0)
+    return (stats.within_trace - within_in_signal(stats, discriminants)).clamp(min=0)
 
 
 def cosine_within(stats: ClassStatistics) -> Float[Tensor, ""]:
@@ -131,18 +131,18 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
     return sum_over_pairs(frame, term) * 2 / (stats.k * (stats.k - 1))
 
 
-def _within_along(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " r"]:
+def _within_along(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, " r"]:
     """Within-class variance along each between-class eigenvector."""
     assert stats.within is not None
-    vectors = found.between.vectors
+    vectors = discriminants.between.vectors
     return ((stats.within @ vectors) * vectors).sum(0).clamp(min=0)
 
 
-def _unseparated(stats: ClassStatistics, found: Discriminants) -> Float[Tensor, " k"]:
+def _unseparated(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, " k"]:
     """Diagonal of the projector on the class contrasts that the means do not show at all."""
-    if found.classes.shape[1] == stats.k - 1:
+    if discriminants.classes.shape[1] == stats.k - 1:
         return torch.zeros_like(stats.prior)
-    return (1 - stats.prior - found.classes.square().sum(1)).clamp(min=0)
+    return (1 - stats.prior - discriminants.classes.square().sum(1)).clamp(min=0)
 
 
 def _without_zero_vectors(stats: ClassStatistics, value: Float[Tensor, ""]) -> Float[Tensor, ""]:

@@ -86,7 +86,7 @@ def head_and_shape(
     """Find the head, as `find_head`, and return the shape of the logits too."""
     with measuring(model):
         logits, calls = _trace(model, inputs)
-        call = _innermost(calls, logits) if name is None else _named(model, calls, name)
+        call = _innermost(calls, logits) if name is None else _last_call(model, calls, name)
         _check_called_once(call, calls)
         _check_linear(call)
     reading = _reading(call, logits)
@@ -215,7 +215,7 @@ def _advice(calls: list[LinearCall]) -> str:
     )
 
 
-def _named(model: nn.Module, calls: list[LinearCall], name: str) -> LinearCall:
+def _last_call(model: nn.Module, calls: list[LinearCall], name: str) -> LinearCall:
     module = named_layer(model, name)
     own = [call for call in calls if call.module is module]
     if not own:

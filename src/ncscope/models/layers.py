@@ -16,7 +16,7 @@ STAGE_SHARE = 0.75
 
 CHAINS = (nn.Sequential, nn.ModuleList)
 
-Named = tuple[str, nn.Module]
+NamedModule = tuple[str, nn.Module]
 Calls = Mapping[nn.Module, int]
 
 
@@ -100,7 +100,7 @@ def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
     for least, counts in ((2, once), (2, calls or once), (1, once)):
         found = _outermost_repeated(model, least, counts)
         if found:
-            order = {module: place for place, module in enumerate(model.modules())}
+            order = {module: index for index, module in enumerate(model.modules())}
             return [name for name, module in sorted(found, key=lambda block: order[block[1]])]
     return []
 
@@ -116,7 +116,7 @@ def _matches(name: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def _outermost_repeated(model: nn.Module, least: int, calls: Calls) -> list[Named]:
+def _outermost_repeated(model: nn.Module, least: int, calls: Calls) -> list[NamedModule]:
     level = [("", model)]
     while level:
         members = [
@@ -132,7 +132,7 @@ def _outermost_repeated(model: nn.Module, least: int, calls: Calls) -> list[Name
     return []
 
 
-def _blocks(alike: Mapping[nn.Module, str], least: int, calls: Calls) -> list[Named]:
+def _blocks(alike: Mapping[nn.Module, str], least: int, calls: Calls) -> list[NamedModule]:
     """Return modules of one class, or, if they are stages, the blocks in them."""
     chained = {
         block: path
@@ -146,7 +146,7 @@ def _blocks(alike: Mapping[nn.Module, str], least: int, calls: Calls) -> list[Na
     return [(name, block) for block, name in blocks.items()]
 
 
-def _members(name: str, module: nn.Module, least: int, calls: Calls) -> Iterator[Named]:
+def _members(name: str, module: nn.Module, least: int, calls: Calls) -> Iterator[NamedModule]:
     """Yield children that could be blocks; chains and modules never called are looked through."""
     for child_name, child in module.named_children():
         path = f"{name}.{child_name}" if name else child_name

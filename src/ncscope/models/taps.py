@@ -202,7 +202,7 @@ class Taps:
     def _read(self, tensor: Tensor, name: str) -> Tensor:
         """Rows of their own; sequences whole until it is known which token was chosen."""
         if self._rows == "token" and tensor.ndim > 2:
-            return _own(tensor.flatten(0, 1).flatten(1), tensor)
+            return _unshared(tensor.flatten(0, 1).flatten(1), tensor)
         if self._rows == "chosen token" and tensor.ndim > 2:
             return tensor.clone()
         if self._pool and name != HEAD_INPUT:
@@ -292,10 +292,10 @@ def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "
 
 
 def _flat(tensor: Tensor) -> Float[Tensor, "b d"]:
-    return _own(tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None], tensor)
+    return _unshared(tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None], tensor)
 
 
-def _own(rows: Tensor, tensor: Tensor) -> Tensor:
+def _unshared(rows: Tensor, tensor: Tensor) -> Tensor:
     """Rows that share no memory with the tensor that they were read from."""
     shared = rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
     return rows.clone(memory_format=torch.contiguous_format) if shared else rows

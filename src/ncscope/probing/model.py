@@ -38,8 +38,8 @@ from ncscope.probing.by_batch import with_batch_estimate
 from ncscope.probing.compute import layer_record
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.plans import (
+    LayerPlan,
     Layout,
-    Plan,
     layout_of,
     matrix_of,
     plans_in,
@@ -190,7 +190,7 @@ class LayerwiseProbe:
         self._model, self._options, self._store = model, options, store
         self._reference = reference
         self._head = ""
-        self._plans: list[Plan] = []
+        self._plans: list[LayerPlan] = []
 
     def update(self, taps: Taps, labels: Tensor, head: Head) -> None:
         """Take in the forward pass that the taps have just seen.
@@ -235,7 +235,7 @@ class LayerwiseProbe:
             self._join()
         return _measured(self._gatherer, self._plans, self._options, self._known)
 
-    def _begin(self, head: str, plans: list[Plan], dims: Sequence[int]) -> None:
+    def _begin(self, head: str, plans: list[LayerPlan], dims: Sequence[int]) -> None:
         self._head, self._plans = head, plans
         self._gatherer = _gatherer(plans, dims, self._options, self._store)
         self._known = _matched(self._reference, plans, self._gatherer)
@@ -278,7 +278,7 @@ def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) ->
 
 
 def _gatherer(
-    plans: Sequence[Plan], dims: Sequence[int], options: ProbeOptions, store: FeatureStore
+    plans: Sequence[LayerPlan], dims: Sequence[int], options: ProbeOptions, store: FeatureStore
 ) -> LayerGatherer:
     head = plans[-1].weight
     assert head is not None
@@ -299,7 +299,7 @@ def _gatherer(
 
 def _matched(
     reference: Mapping[str, ClassStatistics] | None,
-    plans: Sequence[Plan],
+    plans: Sequence[LayerPlan],
     gatherer: LayerGatherer,
 ) -> dict[str, ClassStatistics]:
     """Match the reference to every layer with decisions: the last by role, others by name.
@@ -328,7 +328,7 @@ def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> Cla
 
 def _measured(
     gatherer: LayerGatherer,
-    plans: Sequence[Plan],
+    plans: Sequence[LayerPlan],
     options: ProbeOptions,
     known: Mapping[str, ClassStatistics],
 ) -> Probed:
@@ -358,7 +358,7 @@ def _measured(
 
 
 def _sources(
-    plan: Plan,
+    plan: LayerPlan,
     stats: Mapping[str, ClassStatistics],
     decisions: Mapping[str, DecisionCounts],
     looked: Mapping[str, DatasetInformation],
@@ -375,7 +375,7 @@ def _sources(
 
 
 def _information(
-    gatherer: LayerGatherer, last: Plan, stats: Mapping[str, ClassStatistics]
+    gatherer: LayerGatherer, last: LayerPlan, stats: Mapping[str, ClassStatistics]
 ) -> dict[str, DatasetInformation]:
     """Compute the entropies of the head's input against the head."""
     if last.weight is None or not last.needs.information:
@@ -391,7 +391,7 @@ def _information(
 
 
 def _decisions(
-    gatherer: LayerGatherer, plans: Sequence[Plan], means_of: Mapping[str, ClassStatistics]
+    gatherer: LayerGatherer, plans: Sequence[LayerPlan], means_of: Mapping[str, ClassStatistics]
 ) -> dict[str, DecisionCounts]:
     """Count decisions by the class means, those of the training set where they are given."""
     if gatherer.store is None:
@@ -404,7 +404,7 @@ def _decisions(
     return gatherer.decisions(deciders)
 
 
-def _decider(plan: Plan, means_of: ClassStatistics, device: torch.device) -> Decider:
+def _decider(plan: LayerPlan, means_of: ClassStatistics, device: torch.device) -> Decider:
     classes, means = means_of.classes.to(device), means_of.means.to(device)
     return Decider(classes, means, plan.weight, plan.bias)
 

@@ -18,7 +18,7 @@ Groups = Collection[str] | None
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayerPlan:
     """One layer to measure: name of the tap, groups of metrics, and the head that reads it."""
 
     name: str
@@ -62,7 +62,7 @@ class Layout:
 
 def plans_of(
     features: Mapping[str, Float[Tensor, "b _d"]], head: Head, groups: Groups, layer_groups: Groups
-) -> list[Plan]:
+) -> list[LayerPlan]:
     """Plan the layers in forward order; a last layer that is the head's input counts once.
 
     Args:
@@ -75,13 +75,13 @@ def plans_of(
     last = HEAD_INPUT
     if names and torch.equal(features[names[-1]], features[HEAD_INPUT]):
         last = names.pop()
-    before = [Plan(name, name, layer_groups) for name in names]
-    return [*before, Plan(last, HEAD_INPUT, groups, **matrix_of(head))]
+    before = [LayerPlan(name, name, layer_groups) for name in names]
+    return [*before, LayerPlan(last, HEAD_INPUT, groups, **matrix_of(head))]
 
 
 def plans_in(
     layout: Layout, device: torch.device, groups: Groups, layer_groups: Groups
-) -> list[Plan]:
+) -> list[LayerPlan]:
     """Plan the layers that another process measures, with a head whose values are yet to come.
 
     Args:
@@ -94,12 +94,12 @@ def plans_in(
     dtype = getattr(torch, layout.head_type)
     weight = torch.empty(layout.classes, layout.dims[-1], dtype=dtype, device=device)
     bias = torch.empty(layout.classes, dtype=dtype, device=device) if layout.bias else None
-    plans = [Plan(name, name, layer_groups) for name in before]
-    return [*plans, Plan(last, HEAD_INPUT, groups, weight, bias)]
+    plans = [LayerPlan(name, name, layer_groups) for name in before]
+    return [*plans, LayerPlan(last, HEAD_INPUT, groups, weight, bias)]
 
 
 def layout_of(
-    plans: Sequence[Plan],
+    plans: Sequence[LayerPlan],
     dims: Sequence[int],
     head: str,
     prior: str,
@@ -129,7 +129,7 @@ def layout_of(
     )
 
 
-def share_head(plan: Plan, rank: int, receives: bool) -> None:
+def share_head(plan: LayerPlan, rank: int, receives: bool) -> None:
     """Hand the head of one process to those that have none of their own.
 
     Args:

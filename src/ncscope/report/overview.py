@@ -18,7 +18,7 @@ from ncscope.report.timeline import by_run, by_split, moment, step_text
 
 
 @dataclass(frozen=True)
-class Claim:
+class TestedClaim:
     """A statement that was put to the test."""
 
     text: str
@@ -70,10 +70,10 @@ class Details:
     notes: list[str]
 
 
-def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[Claim]:
+def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[TestedClaim]:
     """Read the claims of a ``claims.json``."""
     return [
-        Claim(str(claim["claim"]), bool(claim["held"]), str(claim.get("evidence", "")))
+        TestedClaim(str(claim["claim"]), bool(claim["held"]), str(claim.get("evidence", "")))
         for claim in claims
     ]
 

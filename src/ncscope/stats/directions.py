@@ -97,7 +97,7 @@ def unit_rows(
     if centre is not None:
         rows = rows - centre.to(rows)
         apart = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        rows = torch.where(apart > _floor(centre), rows, 0.0)
+        rows = torch.where(apart > _rounding_length(centre), rows, 0.0)
     rows, length = moderated(rows)
     return rows / torch.where(length > 0, length, 1.0)[:, None]
 
@@ -110,12 +110,12 @@ def zero_rows(
         none = (features == 0).all(1)
     else:
         apart = features.to(torch.float64) - centre.to(features.device)
-        none = torch.linalg.vector_norm(apart, dim=1) <= _floor(centre)
+        none = torch.linalg.vector_norm(apart, dim=1) <= _rounding_length(centre)
     indices: list[int] = torch.nonzero(none).squeeze(1).tolist()
     return indices
 
 
-def _floor(centre: Float[Tensor, " d"]) -> float:
+def _rounding_length(centre: Float[Tensor, " d"]) -> float:
     """Return the length up to which a row less its centre is rounding noise."""
     return float(_ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre))
 

@@ -10,23 +10,23 @@ from ncscope.errors import InputError
 from ncscope.stats.batch import as_tensor, check_features, check_labels, refuse_nonfinite
 
 
-class Labelled(NamedTuple):
+class LabelledSamples(NamedTuple):
     """Features and labels of at least two classes.
 
     Attributes:
         features: In float64, on the device they came on.
         labels: Labels as given.
         classes: The labels that occur, ascending.
-        places: Each sample's place among them.
+        class_indices: Index of each sample's label in `classes`.
     """
 
     features: Float[Tensor, "n d"]
     labels: Int[Tensor, " n"]
     classes: Int[Tensor, " k"]
-    places: Int[Tensor, " n"]
+    class_indices: Int[Tensor, " n"]
 
 
-def checked_labelled(features: Any, labels: Any) -> Labelled:
+def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
     """Features and labels as tensors.
 
     Raises:
@@ -39,12 +39,12 @@ def checked_labelled(features: Any, labels: Any) -> Labelled:
     if len(known) and int(known.min()) < 0:
         fix = "number the classes from 0"
         raise InputError(expected="labels from 0", found=f"label {int(known.min())}", fix=fix)
-    classes, places = torch.unique(known, return_inverse=True)
+    classes, class_indices = torch.unique(known, return_inverse=True)
     if len(classes) < 2:
         found = f"{len(classes)} in {len(rows)} samples"
         fix = "pass samples of several classes"
         raise InputError(expected="at least two classes with samples", found=found, fix=fix)
-    return Labelled(rows.double(), known, classes, places)
+    return LabelledSamples(rows.double(), known, classes, class_indices)
 
 
 def checked_strength(strength: float, *, zero: bool = False) -> float:

@@ -14,7 +14,7 @@ from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quot
 from ncscope.stats.moments import ALL_STATISTICS, ClassMoments
 from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope.transfer.graded import power_of_two
-from ncscope.transfer.inputs import Labelled, checked_labelled
+from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.probe import MEASURES, Measure, checked_measure
 from ncscope.transfer.probes.selection import choose_probe
 from ncscope.transfer.records import (
@@ -78,7 +78,7 @@ def rank_checkpoints(
     found = []
     for name, rows in features.items():
         on_checkpoint(name)
-        with about(name):
+        with naming_checkpoint(name):
             if test_features is None:
                 halves = split_samples(rows, labels, seed)
             else:
@@ -92,11 +92,11 @@ _Samples = tuple[Any, Any]
 
 
 @contextmanager
-def about(name: str) -> Iterator[None]:
-    """Name the checkpoint in what is said to be wrong.
+def naming_checkpoint(name: str) -> Iterator[None]:
+    """Add the checkpoint's name to every InputError raised inside.
 
     Raises:
-        InputError: In the stead of one that does not.
+        InputError: An InputError was raised inside; the new message names the checkpoint.
     """
     try:
         yield
@@ -206,7 +206,7 @@ def split_samples(features: Any, labels: Any, seed: int) -> tuple[_Samples, _Sam
     return (rows[~held_out], known[~held_out]), (rows[held_out], known[held_out])
 
 
-def _validated(train: Labelled, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _validated(train: LabelledSamples, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Features and labels to fit to, and those to choose by."""
     features, labels = train[:2]
     _check_shared(labels, "training samples", "some choose the strength of the probe")

@@ -104,7 +104,7 @@ def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 
 
 
 _LEAST_VCI = 1e-9  # below, it is rounding
-_NAMED = 3
+_MOST_LISTED = 3
 """Checkpoints that a note names at most."""
 _LEAST, _FEW = 3, 5
 """Checkpoints from which on a correlation can tell something, and up to which it tells little."""
@@ -147,8 +147,8 @@ def _saturated(ranking: Ranking) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
-    *first, last = [*names[:_NAMED], *more]
+    more = [f"{len(names) - _MOST_LISTED} more"] if len(names) > _MOST_LISTED else []
+    *first, last = [*names[:_MOST_LISTED], *more]
     return f"{', '.join(first)} and {last}" if first else last
 
 

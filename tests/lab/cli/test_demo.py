@@ -37,8 +37,8 @@ def test_the_report_draws_every_chart_and_asks_the_network_for_nothing(folder, b
     charts = page.locator(".chart")
     count = charts.count()
     assert count >= 7
-    for place in range(count):
-        charts.nth(place).scroll_into_view_if_needed()
+    for index in range(count):
+        charts.nth(index).scroll_into_view_if_needed()
     page.wait_for_function(
         "() => [...document.querySelectorAll('.chart')].every(c => c.dataset.drawn === 'true')"
     )

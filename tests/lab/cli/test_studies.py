@@ -10,7 +10,7 @@ from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope.lab import catalogue
 from ncscope.lab.catalogue import EXPERIMENTS, SIMULATIONS
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import halving
 
 
@@ -134,5 +134,7 @@ def test_every_means_of_training_reaches_the_work(command, monkeypatch, tmp_path
     monkeypatch.setattr("ncscope.lab.studies.reproduce", caught)
     words = "--data d --download --accelerator cpu --devices 2 --nodes 3 --workers 4"
     assert ran(command, "pfc/training", *words.split()) == 2
-    expected = Work(data=Path("d"), download=True, accelerator="cpu", devices=2, nodes=3, workers=4)
-    assert seen["work"] == expected
+    expected = Resources(
+        data=Path("d"), download=True, accelerator="cpu", devices=2, nodes=3, workers=4
+    )
+    assert seen["resources"] == expected

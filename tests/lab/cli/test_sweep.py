@@ -8,7 +8,7 @@ import pytest
 
 from ncscope.cli import main
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import halving
 
 PLAIN = replace(halving.RECIPE, drawings=lambda config, rows: [])
@@ -121,7 +121,9 @@ def test_every_option_reaches_the_sweep(monkeypatch, tmp_path):
     words = "--data d --download --accelerator cpu --workers 4 --cluster auto --scale paper"
     more = "--over seed=0,1 --set every=1e-3 --resume --out o"
     assert ran("sweep", "pfc/training", *words.split(), *more.split()) == 2
-    assert seen["work"] == Work(data=Path("d"), download=True, accelerator="cpu", workers=4)
+    assert seen["resources"] == Resources(
+        data=Path("d"), download=True, accelerator="cpu", workers=4
+    )
     assert (seen["cluster"], seen["scale"], seen["resume"]) == ("auto", "paper", True)
     assert seen["runs"] == [{"seed": 0}, {"seed": 1}]
     assert seen["overrides"] == {"every": "1e-3"}

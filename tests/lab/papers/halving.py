@@ -30,8 +30,8 @@ def parts(config: Halving) -> list[Part]:
             yield where | {"value": value, "log": math.log(value) if value > 0 else math.nan}
 
     return [
-        Part("upper", config.steps + 1, lambda work: run(1.0)),
-        Part("lower", config.steps + 1, lambda work: run(-1.0)),
+        Part("upper", config.steps + 1, lambda resources: run(1.0)),
+        Part("lower", config.steps + 1, lambda resources: run(-1.0)),
     ]
 
 

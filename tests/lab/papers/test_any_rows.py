@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ncscope.lab.catalogue import EXPERIMENTS, experiment
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.running import rendered
 from ncscope.probing.records import Row
 
@@ -42,11 +42,11 @@ def measured(name: str) -> tuple[Row, ...]:
     config = with_runs(small, optimisation=short, balanced=200)
     few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",)}
     run, *others = RECIPES[name].parts(config.model_copy(update=few))
-    rows = [row for row in run.run(Work()) if row]
+    rows = [row for row in run.run(Resources()) if row]
     models = [one for one in others if one.name not in config.runs]
     return (
         *({"part": part} | row for part in config.runs for row in rows),
-        *({"part": one.name} | row for one in models for row in one.run(Work()) if row),
+        *({"part": one.name} | row for one in models for row in one.run(Resources()) if row),
     )
 
 

@@ -7,7 +7,7 @@ import torch
 
 from ncscope.data.draws import Draw
 from ncscope.lab.catalogue import EXPERIMENTS, experiment
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import prepared
@@ -43,7 +43,7 @@ def test_one_step_on_real_files(name, tmp_path, monkeypatch) -> None:
     WRITERS[training.data](tmp_path, monkeypatch)
     with torch.random.fork_rng():
         every = training.model_copy(update={"balanced": None})  # of the few images there are
-        bench = prepared(every, Work(data=tmp_path))
+        bench = prepared(every, Resources(data=tmp_path))
         learner, images = bench.learner, bench.data.train
         before = [parameter.detach().clone() for parameter in learner.model.parameters()]
         drawn = [images[Draw(0, 0, index)] for index in range(4)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ncscope.lab.papers.trained import training_parts
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import _rows
 from ncscope.lab.training.optimisation import Optimisation
@@ -35,7 +35,7 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
     parts = training_parts({"one": RUN, "two": RUN.model_copy(update={"seed": 1})})
     run = RunFolder(folder)
     run.save_config({"settings": RUN.model_dump(mode="json")})
-    rows = _rows(parts, run, Work(), on_row, resume=True)
+    rows = _rows(parts, run, Resources(), on_row, resume=True)
     assert len(rows) > 10 * len(parts)
     return calls
 

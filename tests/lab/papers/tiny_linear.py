@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.resumable import AfterStep, resumable_rows
@@ -35,7 +35,7 @@ def parts(config: Linear) -> list[Part]:
     ]
 
 
-def _rows(epochs: int, rate: float, work: Work) -> Iterator[Row]:
+def _rows(epochs: int, rate: float, resources: Resources) -> Iterator[Row]:
     drawn = torch.Generator().manual_seed(0)
     samples = torch.randn(32, 3, generator=drawn), torch.arange(32) % 2
     torch.manual_seed(1)
@@ -54,14 +54,14 @@ def _rows(epochs: int, rate: float, work: Work) -> Iterator[Row]:
 
     def ends(after_step: AfterStep) -> Iterator[EpochEnd]:
         loss = supervised(nn.functional.cross_entropy)
-        return train(work.fabric, learns, batches, loss, epochs, after_step=after_step)
+        return train(resources.fabric, learns, batches, loss, epochs, after_step=after_step)
 
-    return resumable_rows(learns, ends, measured, epochs, work)
+    return resumable_rows(learns, ends, measured, epochs, resources)
 
 
 def claims(config: Linear, rows: Sequence[Row]) -> list[Claim]:
     """Claims whose evidence shows every row, its place among the rows, and the settings."""
-    total = sum(place * float(row["norm"]) for place, row in enumerate(rows))
+    total = sum(index * float(row["norm"]) for index, row in enumerate(rows))
     ends = [float(row["norm"]) for row in rows if row["epoch"] == config.epochs]
     return [
         Claim(claim="The rows have a sum.", held=total > 0, evidence=f"{total!r}"),

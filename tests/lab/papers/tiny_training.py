@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.runs.recipe import Part, Recipe
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import training_rows
@@ -37,8 +37,8 @@ def parts(config: Tiny) -> list[Part]:
         ),
     }
 
-    def run(training: Training, work: Work) -> Iterator[Row]:
-        return training_rows(training.model_copy(update={"measured": 200}), work)
+    def run(training: Training, resources: Resources) -> Iterator[Row]:
+        return training_rows(training.model_copy(update={"measured": 200}), resources)
 
     return [Part(name, config.epochs, partial(run, one)) for name, one in settings.items()]
 

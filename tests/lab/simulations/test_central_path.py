@@ -60,10 +60,10 @@ def test_the_seed_decides_and_the_same_one_gives_the_same(rows: list[Row]) -> No
 
 def spoilt(rows: list[Row], part: str, key: str, change: Callable[[float], float]) -> list[Row]:
     """The last row of a part changed."""
-    last = max(place for place, row in enumerate(rows) if row["part"] == part)
+    last = max(index for index, row in enumerate(rows) if row["part"] == part)
     return [
-        row | {key: change(float(row[key]))} if place == last else row
-        for place, row in enumerate(rows)
+        row | {key: change(float(row[key]))} if index == last else row
+        for index, row in enumerate(rows)
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.settings import settings
 from ncscope.lab.simulations.extended import STUDY, ExtendedConfig, separation
 from ncscope.probing.records import Row
@@ -29,7 +29,7 @@ def run(**given: Any) -> tuple[ExtendedConfig, list[Row]]:
     config = ExtendedConfig(**SMALL | given)
     rows: list[Row] = []
     for part in STUDY.parts(config):
-        own = list(part.run(Work()))
+        own = list(part.run(Resources()))
         assert len(own) == part.yields
         rows += [{"part": part.name} | row for row in own]
     return config, json.loads(json.dumps(rows))

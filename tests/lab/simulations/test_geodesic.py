@@ -60,8 +60,8 @@ def test_spread_is_left_in_the_last_layer():
 
 def test_claims_fail_where_the_rows_say_otherwise():
     config, rows = run()
-    for place, row in enumerate(rows):
-        row |= {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0, "pfc3": -place}
+    for index, row in enumerate(rows):
+        row |= {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0, "pfc3": -index}
     assert [claim["held"] for claim in STUDY.claims(config, rows)] == [False] * 3
 
 

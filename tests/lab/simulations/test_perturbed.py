@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.settings import settings
 from ncscope.lab.simulations.perturbed import (
     PART,
@@ -25,7 +25,7 @@ CONFIG = PerturbedConfig(num_classes=3, dim=4, per_class=(100, 400, 1600), seeds
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
     (part,) = STUDY.parts(CONFIG)
-    own = list(part.run(Work()))
+    own = list(part.run(Resources()))
     assert len(own) == part.yields == 36
     return json.loads(json.dumps([{"part": part.name} | row for row in own]))
 
@@ -91,7 +91,7 @@ def test_claims_can_fail(rows: list[Row]):
 def test_no_noise_leaves_no_deviation():
     config = CONFIG.model_copy(update={"noise": 0.0})
     (part,) = STUDY.parts(config)
-    rows = [{"part": PART} | row for row in part.run(Work())]
+    rows = [{"part": PART} | row for row in part.run(Resources())]
     assert [claim["held"] for claim in STUDY.claims(config, rows)] == [True, True]
     (drawing,) = STUDY.drawings(config, rows)
     drawing.figure.canvas.draw()

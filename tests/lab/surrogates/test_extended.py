@@ -17,7 +17,7 @@ ACTIVATIONS = ("linear", "relu")
 
 def model(factors: int, dim: int = 6, activation: str = "linear", strength: float = 1.0):
     """K = 4, n = 3, decays all different."""
-    decays = tuple(strength * 0.01 * (place + 1) for place in range(factors - 1))
+    decays = tuple(strength * 0.01 * (index + 1) for index in range(factors - 1))
     return ExtendedUFM(4, dim, 3, decays, strength * 0.02, activation)
 
 

@@ -13,7 +13,7 @@ from ncscope.lab.surrogates.mufm import (
 )
 from ncscope.lab.surrogates.problem import Point, Problem
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import Found, quasi_newton
+from ncscope.lab.surrogates.solvers.quasi_newton import SolverResult, quasi_newton
 from ncscope.lab.surrogates.ufm import UFM
 
 K, N, D = 3, 4, 5
@@ -80,7 +80,7 @@ def test_the_classifier_alone_has_the_objective_of_the_best_features():
     torch.testing.assert_close(reduced.objective(point), model.objective(reduced.completed(point)))
 
 
-def solved(model: MUFM, start: torch.Generator) -> tuple[Point, Found]:
+def solved(model: MUFM, start: torch.Generator) -> tuple[Point, SolverResult]:
     reduced = ClassifierMUFM(model)
     found = quasi_newton(reduced, reduced.start(start))
     return reduced.completed(found.point), found

@@ -14,7 +14,7 @@ import pytest
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.studies import reproduce
 from ncscope.lab.sweeps import grid, sweep
 from tests.interrupting import heeds_control_c
@@ -36,11 +36,11 @@ FIXED = {
     "training.hidden": 64,
     "training.steps": 1000,
     "training.measurements": 8,
-    "training.looks": 20,
+    "training.accuracy_measurements": 20,
     "training.batch_size": 8,
 }
 TINY = {"settings": "first", "first_steps": 200}
-OFTEN = Work(seconds=0.0)  # the place is saved after every step
+OFTEN = Resources(checkpoint_interval=0.0)  # the place is saved after every step
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_sweep_survives_workers_that_are_killed(alone, tmp_path):
         overrides=FIXED,
         out=tmp_path,
         cluster="local",
-        work=OFTEN,
+        resources=OFTEN,
         on_change=strike,
     )
     assert len(killed) == 2
@@ -207,7 +207,13 @@ def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
         own = (tmp_path / f"{seed}" / "metrics.jsonl").read_bytes()
         assert (tmp_path / "sweep" / f"seed={seed}" / "metrics.jsonl").read_bytes() == own
     with pytest.raises(InputError, match=r"a machine with 4 cores and 0 GPUs.* found at most 2"):
-        sweep("xufm/ufm", [{"seed": 9}], out=tmp_path / "x", cluster=cluster, work=Work(workers=3))
+        sweep(
+            "xufm/ufm",
+            [{"seed": 9}],
+            out=tmp_path / "x",
+            cluster=cluster,
+            resources=Resources(workers=3),
+        )
 
 
 def alive(process: int) -> bool:

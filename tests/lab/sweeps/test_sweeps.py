@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from ncscope.errors import InputError
 from ncscope.lab import studies
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.studies import load_run, reproduce
 from ncscope.lab.sweeps import grid, sweep
 from ncscope.lab.sweeps.plan import planned
@@ -85,8 +85,8 @@ def parts_that_stop(where: float, error: BaseException):
     """The recipe's parts; in runs from one start the second stops."""
 
     def stopping(part: Part):
-        def run(work):
-            yield from part.run(work)
+        def run(resources):
+            yield from part.run(resources)
             raise error
 
         return replace(part, run=run)
@@ -188,7 +188,7 @@ def test_what_cannot_be_run_is_found_before_anything_runs(runs, said, tmp_path):
 
 def test_several_processes_a_run_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"one device for each run .* found devices 2, nodes 1"):
-        sweep("halving", SIX, out=tmp_path, work=Work(devices=2))
+        sweep("halving", SIX, out=tmp_path, resources=Resources(devices=2))
 
 
 def test_a_grid_without_values_is_refused():

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from ncscope.lab import studies
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import tiny_training
 from tests.lab.papers.info import tiny_grokking
 
@@ -28,7 +28,9 @@ RECIPES = {
 
 def attempt(folder: Path) -> None:
     """Run, or go on, saving the place after every step."""
-    studies.reproduce("tiny/training", out=folder, resume=True, work=Work(seconds=0.0))
+    studies.reproduce(
+        "tiny/training", out=folder, resume=True, resources=Resources(checkpoint_interval=0.0)
+    )
 
 
 def forked(folder: Path) -> int:

@@ -114,5 +114,5 @@ def test_what_a_killed_save_left_is_removed_on_request(tmp_path):
 
 
 def test_a_checkpoint_is_due_after_the_wait(tmp_path):
-    assert not Checkpoints(tmp_path / "a", seconds=1000).due
-    assert Checkpoints(tmp_path / "a", seconds=0).due
+    assert not Checkpoints(tmp_path / "a", interval=1000).due
+    assert Checkpoints(tmp_path / "a", interval=0).due

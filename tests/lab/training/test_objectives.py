@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
@@ -79,7 +79,7 @@ def test_two_processes_step_by_the_mean_of_their_shares(tmp_path: Path) -> None:
     wanted = settings(temperature=0.5, **TERMS)
 
     def program(rank: int) -> None:
-        fabric = Work(devices=2).fabric
+        fabric = Resources(devices=2).fabric
         model = network()
         wrapped = fabric.setup(model)
         loss = objective(wanted, 3, CPU)(wrapped, (IMAGES[rank::2], LABELS[rank::2]))

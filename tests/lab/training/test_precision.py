@@ -5,7 +5,7 @@ from functools import cache
 
 import torch
 
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
@@ -23,7 +23,7 @@ def bench(precision: str) -> Bench:
         groups=("nc1",),
     )
     with torch.random.fork_rng():
-        return prepared(settings, Work())
+        return prepared(settings, Resources())
 
 
 @cache

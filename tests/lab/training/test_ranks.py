@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training import resumable
 from ncscope.lab.training.checkpoint import Checkpoints
 from ncscope.lab.training.loop import normalising_together
@@ -36,10 +36,10 @@ load = partial(torch.load, weights_only=True)
 
 def learn(folder: Path, rank: int, epochs: int) -> None:
     """Train so many epochs, from where the folder's checkpoint is; leave this rank's learner."""
-    work = Work(place=folder, devices=2)
-    bench = prepared(SETTINGS, work)
+    resources = Resources(checkpoints=folder, devices=2)
+    bench = prepared(SETTINGS, resources)
     signs = 0
-    for row in bench_rows(bench, work):
+    for row in bench_rows(bench, resources):
         signs += not row
         if signs == epochs:
             break
@@ -109,10 +109,10 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 def test_samples_too_few_to_share_are_refused_by_all(tmp_path: Path) -> None:
-    work = Work(place=tmp_path / "run", devices=2)
+    resources = Resources(checkpoints=tmp_path / "run", devices=2)
 
     def act(rank: int, update: dict[str, Any]) -> None:
-        list(bench_rows(prepared(SETTINGS.model_copy(update=update), work), work))
+        list(bench_rows(prepared(SETTINGS.model_copy(update=update), resources), resources))
 
     heard = said_by_both(tmp_path, *(partial(act, update=update) for update in REFUSED.values()))
     for own in heard:
@@ -125,8 +125,8 @@ def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
     (place / "checkpoint.pt").mkdir(parents=True)
 
     def act(rank: int) -> None:
-        work = Work(place=place, devices=2)
-        resumable._Keeper(prepared(SETTINGS, work).learner, work).save([])
+        resources = Resources(checkpoints=place, devices=2)
+        resumable._Keeper(prepared(SETTINGS, resources).learner, resources).save([])
 
     (first,), (second,) = said_by_both(tmp_path, act)
     assert "to write" in first
@@ -135,10 +135,10 @@ def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_one_machine_does_not_see_stops_all(tmp_path: Path) -> None:
     def act(rank: int) -> None:
-        work = Work(place=tmp_path / f"machine-{rank}", devices=2)
-        list(bench_rows(prepared(SETTINGS, work), work))
+        resources = Resources(checkpoints=tmp_path / f"machine-{rank}", devices=2)
+        list(bench_rows(prepared(SETTINGS, resources), resources))
 
-    start = prepared(SETTINGS, Work()).learner
+    start = prepared(SETTINGS, Resources()).learner
     owner = {"run": "", "part": f"{tmp_path.name}/machine-1"}
     Checkpoints(tmp_path / "machine-1" / "checkpoint.pt").save(
         {**owner, "learner": start.state(), "rows": []}
@@ -152,8 +152,8 @@ def test_a_checkpoint_that_is_damaged_on_one_machine_stops_all(
     content: bytes, tmp_path: Path
 ) -> None:
     def act(rank: int) -> None:
-        work = Work(place=tmp_path / f"machine-{rank}", devices=2)
-        list(bench_rows(prepared(SETTINGS, work), work))
+        resources = Resources(checkpoints=tmp_path / f"machine-{rank}", devices=2)
+        list(bench_rows(prepared(SETTINGS, resources), resources))
 
     (tmp_path / "machine-1").mkdir()
     (tmp_path / "machine-1" / "checkpoint.pt").write_bytes(content)

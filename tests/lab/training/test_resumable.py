@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
@@ -36,16 +36,16 @@ def measured(learns: Learner, end: EpochEnd) -> list[Row]:
 
 
 def rows(learns: Learner, place: Path, seconds: float = 0.0, run: str = "") -> Iterator[Row]:
-    work = Work(place=place, seconds=seconds, run=run)
+    resources = Resources(checkpoints=place, checkpoint_interval=seconds, run=run)
 
     def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
         def batches(epoch: int, first: int):
             return list(zip(*(part.split(4) for part in DATA), strict=True))[first:]
 
         loss = supervised(nn.functional.cross_entropy)
-        return train(work.fabric, learns, batches, loss, EPOCHS, after_step=after_step)
+        return train(resources.fabric, learns, batches, loss, EPOCHS, after_step=after_step)
 
-    return resumable_rows(learns, epochs, partial(measured, learns), EPOCHS, work)
+    return resumable_rows(learns, epochs, partial(measured, learns), EPOCHS, resources)
 
 
 def test_a_sign_of_life_an_epoch_also_for_epochs_of_before(tmp_path: Path) -> None:

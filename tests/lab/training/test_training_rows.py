@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ncscope.data.loaders import measuring_loader
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.mixing import mixed
 from ncscope.lab.training.objectives import objective
@@ -43,12 +43,12 @@ def test_the_objective_of_mixed_batches_is_cross_entropy_with_the_shares() -> No
 
 def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
     with torch.random.fork_rng():
-        first, second = (prepared(settings(balanced=50, seed=seed), Work()) for seed in (1, 2))
+        first, second = (prepared(settings(balanced=50, seed=seed), Resources()) for seed in (1, 2))
     assert first.data.train.labels.bincount().tolist() == [5] * 10
     assert not torch.equal(first.data.train[0][0], second.data.train[0][0])
     options = {"layers": (), "groups": ("nc1",)}
     with torch.random.fork_rng():
-        bench = prepared(settings(balanced=50, **options), Work())
+        bench = prepared(settings(balanced=50, **options), Resources())
     whole = probe_model(
         bench.learner.evaluated,
         measuring_loader(bench.data.train, 50),

@@ -26,7 +26,7 @@ def test_it_is_bfgs_of_the_pairs_that_are_kept_at_any_strength():
     for count in range(1, 2 * secants._MOST):
         step = torch.randn(8, generator=draws).double()
         turn = factor @ (factor.mT @ step) + 0.1 * count * step
-        known.learn(step, turn)
+        known.append(step, turn)
         kept = [*(kept[secants._MOST // 2 :] if len(kept) == secants._MOST else kept), (step, turn)]
         if count in (1, 5, secants._MOST, secants._MOST + 1, 2 * secants._MOST - 1):
             gradient, scale = torch.rand(2, 8, generator=draws).double() + 0.1
@@ -43,6 +43,6 @@ def test_without_pairs_it_is_the_scale_and_a_step_of_no_curvature_teaches_nothin
         torch.tensor([1.0, -2.0, 3.0]).double(),
         torch.tensor([2.0, 1.0, 0.5]).double(),
     )
-    known.learn(gradient, torch.zeros(3).double())
+    known.append(gradient, torch.zeros(3).double())
     found = known.newton(gradient, 1.0, partial(torch.mul, scale))
     assert torch.equal(found, scale * gradient)

@@ -12,7 +12,7 @@ from ncscope.cli.options import Workers
 from ncscope.errors import InputError
 
 if TYPE_CHECKING:
-    from ncscope.lab.runs.resources import Work
+    from ncscope.lab.runs.resources import Resources
 
 
 def _experiments(incomplete: str) -> list[tuple[str, str]]:
@@ -47,11 +47,11 @@ def on_one_device(
     download: Download = False,
     accelerator: Accelerator = "auto",
     workers: Workers = 0,
-) -> "Work":
+) -> "Resources":
     """Return the resources of a run in one process."""
-    from ncscope.lab.runs.resources import Work
+    from ncscope.lab.runs.resources import Resources
 
-    return Work(data=data, download=download, accelerator=accelerator, workers=workers)
+    return Resources(data=data, download=download, accelerator=accelerator, workers=workers)
 
 
 def on_devices(
@@ -61,11 +61,11 @@ def on_devices(
     devices: Devices = 1,
     nodes: Nodes = 1,
     workers: Workers = 0,
-) -> "Work":
+) -> "Resources":
     """Return the resources of a run in one process or several."""
-    from ncscope.lab.runs.resources import Work
+    from ncscope.lab.runs.resources import Resources
 
-    return Work(
+    return Resources(
         data=data,
         download=download,
         accelerator=accelerator,
@@ -75,21 +75,23 @@ def on_devices(
     )
 
 
-def with_work(means: Callable[..., "Work"]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command, in place of its parameter ``work``, the options that the means are made of.
+def with_resources(
+    options_of: Callable[..., "Resources"],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace the command's parameter ``resources`` by the options that it is built from.
 
     Args:
-        means: `on_one_device` or `on_devices`.
+        options_of: `on_one_device` or `on_devices`.
     """
-    made_of = signature(means).parameters
+    made_of = signature(options_of).parameters
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def with_options(**given: Any) -> None:
             own = {name: given.pop(name) for name in made_of}
-            command(**given, work=means(**own))
+            command(**given, resources=options_of(**own))
 
-        kept = [each for each in signature(command).parameters.values() if each.name != "work"]
+        kept = [each for each in signature(command).parameters.values() if each.name != "resources"]
         options = [_by_name(each) for each in (*kept, *made_of.values())]
         with_options.__signature__ = Signature(options)  # type: ignore[attr-defined]
         with_options.__annotations__ = {each.name: each.annotation for each in options}

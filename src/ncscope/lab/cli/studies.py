@@ -15,24 +15,24 @@ from ncscope.lab.cli.options import (
     as_yaml,
     assignments,
     on_devices,
-    with_work,
+    with_resources,
 )
 from ncscope.lab.cli.results import show
 from ncscope.lab.cli.resuming import resumable
 from ncscope.lab.runs.resources import first_process
 
 if TYPE_CHECKING:
-    from ncscope.lab.runs.resources import Work
+    from ncscope.lab.runs.resources import Resources
 
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")]
 
 
 @app.command()
-@with_work(on_devices)
+@with_resources(on_devices)
 def reproduce(
     experiment: Experiment,
-    work: "Work",
+    resources: "Resources",
     out: Out = None,
     scale: Scale = "small",
     resume: Resume = False,
@@ -41,14 +41,14 @@ def reproduce(
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
     """
-    _experiment(experiment, out, scale, resume, {}, work)
+    _experiment(experiment, out, scale, resume, {}, resources)
 
 
 @app.command()
-@with_work(on_devices)
+@with_resources(on_devices)
 def train(
     experiment: Experiment,
-    work: "Work",
+    resources: "Resources",
     override: Assignments = None,
     out: Out = None,
     scale: Scale = "small",
@@ -62,7 +62,7 @@ def train(
     """
     given = assignments(override, "--set", "seed=1")
     overrides = {name: as_yaml(value) for name, value in given.items()}
-    _experiment(experiment, out, scale, resume, overrides, work)
+    _experiment(experiment, out, scale, resume, overrides, resources)
 
 
 @app.command()
@@ -86,7 +86,7 @@ def _experiment(
     scale: Literal["paper", "small"],
     resume: bool,
     overrides: dict[str, Any],
-    work: "Work",
+    resources: "Resources",
 ) -> None:
     from ncscope.lab.studies import reproduce as run_experiment
 
@@ -98,7 +98,7 @@ def _experiment(
             scale=scale,
             resume=resume,
             overrides=overrides,
-            work=work,
+            resources=resources,
             on_row=on_row,
         )
     show(run)

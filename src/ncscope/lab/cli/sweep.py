@@ -25,23 +25,23 @@ from ncscope.lab.cli.options import (
     as_yaml,
     assignments,
     on_one_device,
-    with_work,
+    with_resources,
 )
 from ncscope.lab.cli.resuming import resumable
 
 if TYPE_CHECKING:
-    from ncscope.lab.runs.resources import Work
-    from ncscope.lab.sweeps import OnChange, Position
+    from ncscope.lab.runs.resources import Resources
+    from ncscope.lab.sweeps import OnChange, RunProgress
 
 _MOST_SHOWN = 12
 """Runs that are shown at work at a time, so that the bars fit a terminal."""
 
 
 @app.command()
-@with_work(on_one_device)
+@with_resources(on_one_device)
 def sweep(
     experiment: Experiment,
-    work: "Work",
+    resources: "Resources",
     over: Annotated[
         list[str] | None,
         typer.Option(help="FIELD=VALUE,VALUE,...; several make a grid."),
@@ -87,7 +87,7 @@ def sweep(
             resume=resume,
             overrides={name: as_yaml(value) for name, value in fixed.items()},
             cluster=cluster,
-            work=work,
+            resources=resources,
             on_change=on_change,
         )
     from ncscope.lab.report.sweep import printed_sweep
@@ -167,7 +167,7 @@ def _sweep_bars() -> Iterator["OnChange"]:
         runs = progress.add_task("Runs", total=None, part="")
         bars: dict[str, TaskID] = {}
 
-        def on_change(positions: Mapping[str, "Position"]) -> None:
+        def on_change(positions: Mapping[str, "RunProgress"]) -> None:
             over = [name for name, at in positions.items() if at.state in ("ended", "failed")]
             progress.update(runs, completed=len(over), total=len(positions))
             for name in over:

@@ -53,7 +53,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 from torch.utils.data import DataLoader
 
-from ncscope.data.digits import Split, digits
+from ncscope.data.digits import DigitsSplit, digits
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
@@ -151,7 +151,7 @@ _FALLING = (
 _ORDERED = (("pfc1", True), ("pfc2", True), ("pfc3", False))
 
 
-def _training(config: DemoConfig, model: ResidualNet, data: Split) -> Iterator[EpochEnd]:
+def _training(config: DemoConfig, model: ResidualNet, data: DigitsSplit) -> Iterator[EpochEnd]:
     fabric = Fabric(accelerator="cpu", devices=1)
     fabric.launch()
     groups: list[dict[str, Any]] = [
@@ -172,7 +172,9 @@ def _training(config: DemoConfig, model: ResidualNet, data: Split) -> Iterator[E
     return train(fabric, learner, lambda epoch, first: loader, supervised(loss), config.epochs)
 
 
-def _measure(config: DemoConfig, model: nn.Module, data: Split, end: EpochEnd) -> list[Snapshot]:
+def _measure(
+    config: DemoConfig, model: nn.Module, data: DigitsSplit, end: EpochEnd
+) -> list[Snapshot]:
     options = ProbeOptions(
         layers=LAYERS, layer_groups=LAYER_GROUPS, weight_decay=config.head_weight_decay
     )

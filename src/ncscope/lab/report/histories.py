@@ -33,10 +33,10 @@ def epochs_panel(
         styles: Line styles by name, where they are not solid.
     """
     label, drawn = label_of(key), list[float]()
-    for place, (name, path) in enumerate(curves.items()):
+    for index, (name, path) in enumerate(curves.items()):
         values = [float(row[key]) for row in path if key in row]
         epochs = [int(row["epoch"]) for row in path if key in row]
-        colour = colours[place % len(colours)]
+        colour = colours[index % len(colours)]
         style = styles.get(name, "-")
         axes.plot(
             epochs,
@@ -61,4 +61,4 @@ def epochs_panel(
 def depth_colours(count: int) -> list[Any]:
     """Return a colour a layer, light to dark, from the first to the last."""
     ramp = colormaps["viridis_r"]
-    return [ramp(0.15 + 0.8 * place / max(1, count - 1)) for place in range(count)]
+    return [ramp(0.15 + 0.8 * index / max(1, count - 1)) for index in range(count)]

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 from pydantic import BaseModel
 
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import Row
 from ncscope.report.summary import Summary
 
@@ -30,14 +30,14 @@ class Part:
     Attributes:
         name: Stands in every row as ``part``; unique within a recipe.
         yields: Number of rows, or epochs of training, for the progress bar.
-        run: Yields rows, the same ones whatever the means; an empty row is a sign of life. A long
+        run: Yields rows, which do not depend on hardware; an empty row is a heartbeat. A long
             part keeps its place, and when it is run again yields what it had, and goes on.
         trains: Every empty row ends an epoch if True; the bar then counts epochs alone.
     """
 
     name: str
     yields: int
-    run: Callable[[Work], Iterator[Row]]
+    run: Callable[[Resources], Iterator[Row]]
     trains: bool = False
 
 

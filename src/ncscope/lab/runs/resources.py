@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Work:
-    """The means of a part.
+class Resources:
+    """Paths, devices, workers and checkpoint interval of a run.
 
     Attributes:
-        place: A folder of the part's own, to be made if it is needed, where a long part keeps
-            what it needs to go on if it is stopped; None keeps nothing.
+        checkpoints: Folder, made when needed, in which a long part saves the checkpoint that it
+            resumes from; None saves none. No other part uses this folder.
         data: Folder of the data sets.
         download: Fetch missing data sets if True.
         accelerator: Accelerator to train on: ``cpu``, ``cuda``, or ``auto`` for cuda if there is
@@ -26,21 +26,21 @@ class Work:
         devices: Number of devices on each machine, each with a process of its own.
         nodes: Number of machines; Fabric's launcher, or a cluster's, is run on each.
         workers: Processes that read images ahead, for each device; batches are the same for any.
-        seconds: Longest time that a part works without a checkpoint.
+        checkpoint_interval: Longest time in seconds between two checkpoints of a part.
         run: Hash of the settings of the run; a checkpoint under other settings is refused.
     """
 
-    place: Path | None = None
+    checkpoints: Path | None = None
     data: Path = Path("data")
     download: bool = False
     accelerator: str = "cpu"
     devices: int = 1
     nodes: int = 1
     workers: int = 0
-    seconds: float = 60.0
+    checkpoint_interval: float = 60.0
     run: str = ""
 
-    def meet(self) -> None:
+    def wait_for_all(self) -> None:
         """Launch the processes, if there are to be several, and wait for all of them."""
         if self.devices * self.nodes > 1:
             self.fabric.barrier()

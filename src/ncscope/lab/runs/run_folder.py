@@ -151,8 +151,8 @@ class RunFolder:
             for name in names:
                 (self.path / name).unlink(missing_ok=True)
 
-    def place(self, part: str) -> Path:
-        """Return the folder, yet to be made, of a part's checkpoint."""
+    def checkpoint_folder(self, part: str) -> Path:
+        """Return the path of the folder of a part's checkpoint; the folder may not exist yet."""
         return self.path / "checkpoints" / quote(part, safe=" =,")
 
     def save_figure(self, name: str, suffix: str, content: bytes) -> Path:

@@ -22,7 +22,7 @@ from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.runs.finished import PartMark, mark_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.runs.reproducible import reproducible
-from ncscope.lab.runs.resources import Work, first_process
+from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.probing.records import Row
 from ncscope.report.summary import Summary
@@ -105,7 +105,7 @@ def run_study(
     *,
     out: str | Path | None,
     resume: bool,
-    work: Work,
+    resources: Resources,
     on_row: OnRow,
 ) -> StudyRun:
     """Run all parts, and write what came of them.
@@ -116,7 +116,7 @@ def run_study(
         labels: Names it was asked for by; the head of config.yaml.
         out: Folder of the run; None writes nothing.
         resume: Go on with the run that the folder holds.
-        work: The means of the parts.
+        resources: Resources of the parts.
         on_row: See `OnRow`.
 
     Raises:
@@ -128,7 +128,9 @@ def run_study(
     with nullcontext() if folder is None else folder.writing_alone():
         if folder is not None and folder.writing:
             _prepare(folder, record, resume)
-        own = replace(work, run=sha256(json.dumps(record, sort_keys=True).encode()).hexdigest())
+        own = replace(
+            resources, run=sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+        )
         rows = _rows(study.parts(config), folder, own, on_row, resume)
         run = StudyRun(study, labels, config, rows, study.claims(config, rows))
         return run if folder is None else _written(run, folder)
@@ -195,14 +197,18 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 
 
 def _rows(
-    parts: Sequence[Part], folder: RunFolder | None, work: Work, on_row: OnRow, resume: bool
+    parts: Sequence[Part],
+    folder: RunFolder | None,
+    resources: Resources,
+    on_row: OnRow,
+    resume: bool,
 ) -> list[Row]:
     """Run all parts; resumed, read back the rows of a finished part in place of running it.
 
     Rows are in the order of the parts, whichever of them are finished, and every save holds the
     rows of all finished parts.
     """
-    work.meet()  # what is read next must be there, and nobody may go on writing
+    resources.wait_for_all()  # what is read next must be there, and nobody may go on writing
     there = RunFolder.kept_of(folder.path) if folder is not None and resume else None
     kept = {} if there is None else there.parts
     rows = {part.name: list(kept.get(part.name, ())) for part in parts}
@@ -219,7 +225,7 @@ def _rows(
                 on_row(part.name, done, total)
                 continue
             before = done
-            for row in _saved(part, rows, folder, work):
+            for row in _saved(part, rows, folder, resources):
                 if row:
                     rows[part.name].append(row)
                 if not (row and part.trains):
@@ -244,12 +250,16 @@ def _now(part: Part, done: int) -> str:
 
 
 def _saved(
-    part: Part, rows: Mapping[str, Sequence[Row]], folder: RunFolder | None, work: Work
+    part: Part, rows: Mapping[str, Sequence[Row]], folder: RunFolder | None, resources: Resources
 ) -> Iterator[Row]:
     """Yield a part's rows, and save the rows of all parts now and then."""
     saved = time.monotonic()
     name: Row = {"part": part.name}
-    own = work if folder is None else replace(work, place=folder.place(part.name))
+    own = (
+        resources
+        if folder is None
+        else replace(resources, checkpoints=folder.checkpoint_folder(part.name))
+    )
     for row in part.run(own):
         yield _as_read(name | row) if row else {}
         if folder is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:

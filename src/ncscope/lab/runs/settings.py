@@ -41,7 +41,7 @@ def overridden(config: Config, overrides: Mapping[str, Any]) -> Config:
         InputError: As `settings`.
     """
     whole = config.model_dump()
-    places = {name: (holder, key) for name, holder, key in _places(whole)}
+    places = {name: (holder, key) for name, holder, key in _leaves(whole)}
     for name, value in overrides.items():
         if name not in places:
             raise _unknown(name, list(places))
@@ -56,14 +56,14 @@ def by_dotted_name(config: BaseModel) -> dict[str, Any]:
     Args:
         config: Settings, of settings and dictionaries in turn.
     """
-    return {name: holder[key] for name, holder, key in _places(config.model_dump(mode="json"))}
+    return {name: holder[key] for name, holder, key in _leaves(config.model_dump(mode="json"))}
 
 
-def _places(whole: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any], str]]:
+def _leaves(whole: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any], str]]:
     """Every setting's dotted name, what it stands in, and under which key, which may have dots."""
     for key, value in whole.items():
         if isinstance(value, dict):
-            yield from _places(value, f"{prefix}{key}.")
+            yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", whole, key
 

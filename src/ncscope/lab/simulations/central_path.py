@@ -208,7 +208,7 @@ def _when(step: int, time: float) -> Row:
 
 
 def _numbered(name: str, values: Tensor) -> Row:
-    return {f"{name}_{place}": float(value) for place, value in enumerate(values, 1)}
+    return {f"{name}_{index}": float(value) for index, value in enumerate(values, 1)}
 
 
 def _collapse(features: Tensor, weight: Tensor, bias: Tensor) -> Row:

@@ -67,8 +67,8 @@ def _growth(rows: Sequence[Row]) -> Figure:
     for axes, (part, _, power) in zip(figure.subplots(1, 2), FLOWS, strict=True):
         own = part_of(rows, part)[1:]
         times = numbers(own, "time")
-        for place, key in enumerate(k for k in own[0] if k.startswith("closed_")):
-            colour = SERIES[place % len(SERIES)]
+        for index, key in enumerate(k for k in own[0] if k.startswith("closed_")):
+            colour = SERIES[index % len(SERIES)]
             name = key.removeprefix("closed_")
             axes.plot(times, numbers(own, key), color=colour, linewidth=1)
             axes.plot(
@@ -132,11 +132,11 @@ def _descent(config: Any, rows: Sequence[Row]) -> Figure:
         rates = [float(own[-1]["rate"]) / config.unit for own in runs]
         gaps = [float(own[-1][f"{law}_deviation"]) for own in runs]
         right.plot(rates, gaps, "o-", color=colour, markersize=4, label=f"from the {law} law")
-    for place, own in enumerate(runs):
+    for index, own in enumerate(runs):
         at = [time / config.unit for time in numbers(own, "time")]
-        shade = 0.25 + 0.75 * place / max(1, len(runs) - 1)
+        shade = 0.25 + 0.75 * index / max(1, len(runs) - 1)
         left.plot(at, numbers(own, "omega_1"), "o", color="#1d2327", alpha=shade, markersize=3,
-                  label=f"{config.descent_steps[place]:,} steps")  # fmt: skip
+                  label=f"{config.descent_steps[index]:,} steps")  # fmt: skip
     left.set_xlabel("time in units of $nK^2$")
     left.set_title(r"$\omega_1$ under renormalised steps")
     left.legend(fontsize=7)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.simulations.bounds import Positive, Positives, Seed
 from ncscope.lab.simulations.scales import logarithmic_values
 from ncscope.lab.simulations.ufm import VANISHED, recorded_steps, vanishing
@@ -78,7 +78,7 @@ def descent_part(
     """Plain gradient descent from a seeded start, every level measured at the steps given."""
     compact, start = problem.compact(problem.start(torch.Generator().manual_seed(seed)))
 
-    def run(_: Work) -> Iterator[Row]:
+    def run(_: Resources) -> Iterator[Row]:
         for step, point in gradient_descent(compact, start, rate, record):
             yield from measured(compact, point, step)
 
@@ -237,8 +237,8 @@ def levels_figure(paths: Mapping[Activation, Sequence[Row]]) -> Figure:
         grid = figure.subplots(len(paths), 4, squeeze=False, sharex=True, sharey="col")
         for axes, (name, path) in zip(grid, paths.items(), strict=True):
             _objective_panel(axes[0], path)
-            for place, (key, title) in enumerate(_PANELS.items(), start=1):
-                _level_panel(axes[place], path, key, title)
+            for index, (key, title) in enumerate(_PANELS.items(), start=1):
+                _level_panel(axes[index], path, key, title)
             axes[0].set_ylabel(LABELS[name], fontweight="bold", fontsize=10)
             axes[1].legend()
         for axes in grid[-1]:
@@ -266,12 +266,12 @@ def _objective_panel(axes: Axes, path: Sequence[Row]) -> None:
 
 
 def _level_panel(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
-    for place, level in enumerate(level_names(path)):
+    for index, level in enumerate(level_names(path)):
         rows = [row for row in at_level(path, level) if key in row]
         if rows:
             values = [number(row, key) if number(row, key) > 0 else math.nan for row in rows]
             pre = level.startswith("W")
-            colour = panels.SOFT if pre else panels.SERIES[2 if place == 0 else 0]
+            colour = panels.SOFT if pre else panels.SERIES[2 if index == 0 else 0]
             axes.plot(
                 [number(row, "step") / 1000 for row in rows], values, "o-" if not pre else "s--",
                 color=colour, markersize=2.8, fillstyle="none" if pre else "full",

@@ -48,7 +48,7 @@ class GeodesicConfig(BaseModel):
     seed: Seed = Field(0, description="Seed of the data, and of a random simplex.")
 
     @model_validator(mode="after")
-    def _room(self) -> "GeodesicConfig":
+    def _fits(self) -> "GeodesicConfig":
         if self.dim < self.num_classes - 1:
             msg = "dim of at least num_classes - 1"
             raise ValueError(msg)

@@ -29,7 +29,7 @@ from ncscope.lab.surrogates.mufm import (
 )
 from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import Found, quasi_newton
+from ncscope.lab.surrogates.solvers.quasi_newton import SolverResult, quasi_newton
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.probing.records import Row
 from ncscope.report import panels
@@ -75,7 +75,7 @@ def parts(config: MUFMConfig) -> list[Part]:
     ]
 
 
-def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, Found]:
+def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResult]:
     """Minimise the reduced model by the fast solver from a random start.
 
     Under the squared loss the features are eliminated, and a hundred numbers are left to find.
@@ -223,8 +223,8 @@ PFC_TITLES = {
 
 def _panel(axes: Axes, path: Sequence[Row], best: Sequence[Row], key: str, title: str) -> None:
     names = [str(row["layer"]) for row in best]
-    for place, row in enumerate(best[1:]):
-        colour = panels.SERIES[place % len(panels.SERIES)]
+    for index, row in enumerate(best[1:]):
+        colour = panels.SERIES[index % len(panels.SERIES)]
         own = [line for line in path if line["layer"] == row["layer"]]
         steps = [number(line, "step") / 1000 for line in own]
         values = [number(line, key) for line in own]

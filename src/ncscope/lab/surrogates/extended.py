@@ -66,9 +66,9 @@ class ExtendedUFM(Problem):
         _check(self)
         self.names = (*(f"W{layer}" for layer in range(len(weight_decays), 0, -1)), "H1")
         self._targets = torch.eye(num_classes, dtype=torch.float64).repeat_interleave(per_class, 1)
-        # Room for what a gradient leaves behind: to allocate it anew takes longer than to fill it.
-        rooms = torch.empty(len(self.decays), dim, num_classes * per_class, dtype=torch.float64)
-        self._rooms, self._back = list(rooms[:-2]), list(rooms[-2:])
+        # Buffers for a gradient: to allocate them anew takes longer than to fill them.
+        buffers = torch.empty(len(self.decays), dim, num_classes * per_class, dtype=torch.float64)
+        self._buffers, self._back = list(buffers[:-2]), list(buffers[-2:])
 
     @property
     def load(self) -> float:
@@ -203,9 +203,9 @@ class ExtendedUFM(Problem):
         error = torch.addmm(self._targets, products[-1], point[-1], beta=-share, alpha=share)
         slopes = [torch.addmm(point[-1], products[-1].mT, error, beta=self.decays[-1])]
         passed = error @ point[-1].mT
-        for place in range(len(point) - 2, 0, -1):
-            left, part = products[place - 1].mT, point[place]
-            slopes.append(torch.addmm(part, left, passed, beta=self.decays[place]))
+        for index in range(len(point) - 2, 0, -1):
+            left, part = products[index - 1].mT, point[index]
+            slopes.append(torch.addmm(part, left, passed, beta=self.decays[index]))
             passed = passed @ part.mT
         slopes.append(torch.add(passed, point[0], alpha=self.decays[0]))
         return tuple(reversed(slopes))
@@ -213,8 +213,8 @@ class ExtendedUFM(Problem):
     def _relu_gradient(self, point: Point) -> Point:
         *weights, features = point
         inputs = [features]
-        for weight, room in zip(weights[:0:-1], self._rooms, strict=False):
-            inputs.append(torch.mm(weight, inputs[-1], out=room).clamp_(min=0))
+        for weight, buffer in zip(weights[:0:-1], self._buffers, strict=False):
+            inputs.append(torch.mm(weight, inputs[-1], out=buffer).clamp_(min=0))
         share = 1 / (self.num_classes * self.per_class)
         error = torch.addmm(self._targets, weights[0], inputs[-1], beta=-share, alpha=share)
         slopes = []

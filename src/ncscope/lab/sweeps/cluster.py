@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from ncscope.errors import InputError, missing_library
 from ncscope.files import write_text
-from ncscope.lab.sweeps.order import Order
-from ncscope.lab.sweeps.position import Board, Position
+from ncscope.lab.sweeps.progress import RunProgress, SweepProgress
+from ncscope.lab.sweeps.run_request import RunRequest
 
 _PROGRAM = "from ncscope.lab.sweeps.ray_driver import main; main()"
 _SECONDS_TO_ANSWER = 10.0
@@ -30,15 +30,15 @@ _LAST_WORDS = 400
 
 
 def run_on_cluster(
-    address: str, orders: Sequence[Order], folder: Path, board: Board
+    address: str, requests: Sequence[RunRequest], folder: Path, progress: SweepProgress
 ) -> dict[str, str]:
-    """Carry out every order, as many at a time as the cluster has room for.
+    """Carry out every request, as many at a time as the cluster has resources for.
 
     Args:
         address: ``"local"``, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"``.
-        orders: To be carried out.
+        requests: Runs to carry out.
         folder: Folder of the sweep, which every machine must see.
-        board: Told where the runs are, about once a second.
+        progress: Progress of the runs, updated about once a second.
 
     Returns:
         Of the runs that failed, why.
@@ -53,13 +53,13 @@ def run_on_cluster(
     for left in folder.glob(".shared-*"):  # where a sweep and its driver were both killed
         left.unlink()
     token = write_text(folder / f".shared-{uuid4().hex}", "")
-    request = {
+    message = {
         "address": address,
         "token": str(token),
-        "orders": [order.as_json() for order in orders],
+        "requests": [request.as_json() for request in requests],
     }
     try:
-        return _followed(request, board)
+        return _followed(message, progress)
     finally:
         token.unlink(missing_ok=True)  # the driver removes it as well, if it ends by itself
 
@@ -84,7 +84,7 @@ def _answers(address: str) -> None:
         raise InputError(expected=f"a Ray cluster at {address}", found=found, fix=fix) from error
 
 
-def _followed(request: Mapping[str, Any], board: Board) -> dict[str, str]:
+def _followed(message: Mapping[str, Any], progress: SweepProgress) -> dict[str, str]:
     """Tell of everything that the driver says, until it has ended.
 
     Raises:
@@ -93,29 +93,31 @@ def _followed(request: Mapping[str, Any], board: Board) -> dict[str, str]:
     """
     with TemporaryFile() as log, _driver(log) as driver:
         failures, over = dict[str, str](), False
-        for event in _events(driver, request):
+        for event in _events(driver, message):
             if "refused" in event:
                 raise InputError(**event["refused"])
             failures |= {name: error for name, error in event["over"].items() if error}
-            board.put(_positions(event))
+            progress.update(_positions(event))
             over = event["all"]
         if not over:
             raise RuntimeError(_death(driver.returncode, log))
     return failures
 
 
-def _positions(event: Mapping[str, Any]) -> dict[str, Position]:
-    running = {name: Position("running", *where) for name, where in event["running"].items()}
-    over = {name: Position("failed" if error else "ended") for name, error in event["over"].items()}
+def _positions(event: Mapping[str, Any]) -> dict[str, RunProgress]:
+    running = {name: RunProgress("running", *where) for name, where in event["running"].items()}
+    over = {
+        name: RunProgress("failed" if error else "ended") for name, error in event["over"].items()
+    }
     return running | over
 
 
-def _events(driver: "subprocess.Popen[str]", request: Mapping[str, Any]) -> Iterator[Any]:
+def _events(driver: "subprocess.Popen[str]", message: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the driver's answers to the request, a line of JSON each, until it has ended."""
     assert driver.stdin is not None
     assert driver.stdout is not None
     with suppress(BrokenPipeError), driver.stdin:  # of a death, its status and its log tell more
-        json.dump(request, driver.stdin)
+        json.dump(message, driver.stdin)
     yield from map(json.loads, driver.stdout)
     driver.wait()
 

@@ -2,29 +2,29 @@
 
 from collections.abc import Sequence
 
-from ncscope.lab.sweeps.order import Order, carry_out
-from ncscope.lab.sweeps.position import Board, Position
+from ncscope.lab.sweeps.progress import RunProgress, SweepProgress
+from ncscope.lab.sweeps.run_request import RunRequest, carry_out
 
 
-def run_here(orders: Sequence[Order], board: Board) -> dict[str, str]:
-    """Carry out every order.
+def run_here(requests: Sequence[RunRequest], progress: SweepProgress) -> dict[str, str]:
+    """Carry out every request.
 
     Args:
-        orders: In order.
-        board: Told of every measurement.
+        requests: Runs to carry out, in order.
+        progress: Progress of the runs, updated at every measurement.
 
     Returns:
         Of the runs that failed, why.
     """
     failures = {}
-    for order in orders:
+    for request in requests:
 
-        def on_row(part: str, done: int, total: int, name: str = order.name) -> None:
-            board.put({name: Position("running", part, done, total)})
+        def on_row(part: str, done: int, total: int, name: str = request.name) -> None:
+            progress.update({name: RunProgress("running", part, done, total)})
 
-        board.put({order.name: Position("running")})
-        failure = carry_out(order, on_row)
+        progress.update({request.name: RunProgress("running")})
+        failure = carry_out(request, on_row)
         if failure:
-            failures[order.name] = failure
-        board.put({order.name: Position("failed" if failure else "ended")})
+            failures[request.name] = failure
+        progress.update({request.name: RunProgress("failed" if failure else "ended")})
     return failures

@@ -47,19 +47,19 @@ class Run:
 
     Attributes:
         name: Readable, and a name for a folder.
-        own: The settings that the sweep goes over, by dotted name.
+        varied: Settings that the sweep varies, by dotted name.
         overrides: These, and those that are the same for all.
         config: All settings, as the run's config.yaml says them.
     """
 
     name: str
-    own: Mapping[str, Any]
+    varied: Mapping[str, Any]
     overrides: Mapping[str, Any]
     config: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """Runs of a sweep.
 
     Attributes:
@@ -79,7 +79,7 @@ class Plan:
     @property
     def record(self) -> dict[str, Any]:
         """Return what was asked for; the content of sweep.yaml."""
-        runs = {run.name: dict(run.own) for run in self.runs}
+        runs = {run.name: dict(run.varied) for run in self.runs}
         return {
             "recipe": self.recipe,
             "scale": self.scale,
@@ -87,7 +87,7 @@ class Plan:
             "runs": runs,
         }
 
-    def place(self, run: Run) -> Path:
+    def run_folder(self, run: Run) -> Path:
         """Return the folder of a run."""
         return self.folder / run.name
 
@@ -102,7 +102,7 @@ def planned(
     fixed: Mapping[str, Any],
     points: Sequence[Mapping[str, Any]],
     folder: Path,
-) -> Plan:
+) -> SweepPlan:
     """Plan the runs of a sweep, and check every setting of each.
 
     Args:
@@ -126,11 +126,11 @@ def planned(
     owns = [_values(config, fields) for config in configs]
     names = _names(owns)
     runs = []
-    for name, own, config in zip(names, owns, configs, strict=True):
+    for name, varied, config in zip(names, owns, configs, strict=True):
         overrides = _values(config, [*fixed, *fields])
-        runs.append(Run(name, own, overrides, config.model_dump(mode="json")))
+        runs.append(Run(name, varied, overrides, config.model_dump(mode="json")))
     constant = _values(configs[0], [name for name in fixed if name not in fields])
-    return Plan(recipe, scale, constant, runs, folder)
+    return SweepPlan(recipe, scale, constant, runs, folder)
 
 
 def _check_used(fixed: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> None:
@@ -148,7 +148,7 @@ def _values(config: BaseModel, fields: Sequence[str]) -> dict[str, Any]:
 
 def _names(owns: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name each run by the fields that the sweep varies and their values."""
-    names = [_name(own) for own in owns]
+    names = [_name(varied) for varied in owns]
     twice, often = Counter(names).most_common(1)[0]
     if often > 1:
         fix = "leave one of them out"
@@ -156,12 +156,12 @@ def _names(owns: Sequence[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def _name(own: Mapping[str, Any]) -> str:
-    short = _shortened(list(own))
-    name = ",".join(f"{quote(short[field])}={_text(value)}" for field, value in own.items())
+def _name(varied: Mapping[str, Any]) -> str:
+    short = _shortened(list(varied))
+    name = ",".join(f"{quote(short[field])}={_text(value)}" for field, value in varied.items())
     if len(name) <= _LONGEST_NAME:
         return name
-    whole = json.dumps(own, sort_keys=True)
+    whole = json.dumps(varied, sort_keys=True)
     return f"{name[: _LONGEST_NAME - 9]}-{sha256(whole.encode()).hexdigest()[:8]}"
 
 

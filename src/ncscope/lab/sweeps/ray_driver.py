@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.lab.sweeps.order import Order, carry_out, one_line
+from ncscope.lab.sweeps.run_request import RunRequest, carry_out, one_line
 
 _RETRIES = 5
 """How often a run is taken up again after its process, or its machine, has died."""
@@ -33,25 +33,25 @@ Say = Callable[[Mapping[str, Any]], None]
 
 def main() -> None:
     """Carry out the request; leave the cluster whatever happens."""
-    words = os.fdopen(os.dup(1), "w", buffering=1)
+    output = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    request = json.load(sys.stdin)
+    message = json.load(sys.stdin)
 
     def say(event: Mapping[str, Any]) -> None:
-        print(json.dumps(event), file=words)
+        print(json.dumps(event), file=output)
 
-    orders = [Order.from_json(order) for order in request["orders"]]
+    requests = [RunRequest.from_json(request) for request in message["requests"]]
     try:
-        _join(request["address"])
-        _carry_out_all(orders, request["token"], say)
+        _join(message["address"])
+        _carry_out_all(requests, message["token"], say)
     except InputError as error:
         fields = {"expected": error.expected, "found": error.found, "fix": error.fix}
         say({"refused": fields})
     finally:
         ray.shutdown()
         # Whoever started this program may have been killed, and cannot remove the file.
-        Path(request["token"]).unlink(missing_ok=True)
+        Path(message["token"]).unlink(missing_ok=True)
 
 
 def _join(address: str) -> None:
@@ -77,21 +77,27 @@ def _join(address: str) -> None:
         raise InputError(expected=expected, found=one_line(error)[:300], fix=fix) from error
 
 
-def _carry_out_all(orders: Sequence[Order], token: str, say: Say) -> None:
-    """Hand every order to the cluster, and say how they come along."""
-    room = _room(orders[0])
-    _check_machines(room, token)
-    accelerator = "cuda" if room["num_gpus"] else "cpu"
-    board = ray.remote(_Board).options(num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+def _carry_out_all(requests: Sequence[RunRequest], token: str, say: Say) -> None:
+    """Hand every request to the cluster, and say how they come along."""
+    required = _required(requests[0])
+    _check_machines(required, token)
+    accelerator = "cuda" if required["num_gpus"] else "cpu"
+    progress = (
+        ray.remote(_ProgressActor)
+        .options(num_cpus=0, max_restarts=-1, max_task_retries=-1)
+        .remote()
+    )
     pending = {}
-    for order in orders:
-        task = ray.remote(_carry_out).options(**room, max_retries=_RETRIES, name=order.name)
-        pending[task.remote(order.on(accelerator).as_json(), token, board)] = order.name
+    for request in requests:
+        task = ray.remote(_carry_out).options(**required, max_retries=_RETRIES, name=request.name)
+        pending[task.remote(request.with_accelerator(accelerator).as_json(), token, progress)] = (
+            request.name
+        )
     over: dict[str, str] = {}
     while pending:
         ended, _ = ray.wait(list(pending), num_returns=len(pending), timeout=_SECONDS)
         over |= {pending.pop(task): _failure(task) for task in ended}
-        positions = ray.get(board.positions.remote())
+        positions = ray.get(progress.positions.remote())
         running = {name: where for name, where in positions.items() if name not in over}
         say({"over": over, "running": running, "all": not pending})
 
@@ -104,37 +110,37 @@ def _failure(task: Any) -> str:
         return f"{one_line(error)[:300]} (taken up again {_RETRIES} times)"
 
 
-def _room(order: Order) -> dict[str, int]:
+def _required(request: RunRequest) -> dict[str, int]:
     """Return the resources that a run takes: cores, and a GPU if it trains on one.
 
     Raises:
         InputError: If no machine has as much.
     """
-    wanted = order.work.accelerator
+    wanted = request.resources.accelerator
     there = [node["Resources"] for node in _machines()]
     has_gpu = any(resources.get("GPU", 0) >= 1 for resources in there)
     gpus = 1 if wanted == "cuda" or (wanted == "auto" and has_gpu) else 0
-    room = {"num_cpus": 1 + order.work.workers, "num_gpus": gpus}
-    if not any(_fits(room, resources) for resources in there):
+    required = {"num_cpus": 1 + request.resources.workers, "num_gpus": gpus}
+    if not any(_fits(required, resources) for resources in there):
         most = {kind: max(r.get(kind, 0) for r in there) for kind in ("CPU", "GPU")}
         raise InputError(
-            expected=f"a machine with {room['num_cpus']} cores and {gpus} GPUs for a run",
+            expected=f"a machine with {required['num_cpus']} cores and {gpus} GPUs for a run",
             found=f"at most {most['CPU']:g} and {most['GPU']:g}",
             fix="pass fewer --workers, or --accelerator cpu",
         )
-    return room
+    return required
 
 
 def _machines() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
 
-def _fits(room: Mapping[str, float], resources: Mapping[str, float]) -> bool:
+def _fits(required: Mapping[str, float], resources: Mapping[str, float]) -> bool:
     cores, gpus = resources.get("CPU", 0), resources.get("GPU", 0)
-    return cores >= room["num_cpus"] and gpus >= room["num_gpus"]
+    return cores >= required["num_cpus"] and gpus >= required["num_gpus"]
 
 
-def _check_machines(room: Mapping[str, float], token: str) -> None:
+def _check_machines(required: Mapping[str, float], token: str) -> None:
     """See that every machine that may get a run has ncscope and sees the folder.
 
     Raises:
@@ -142,9 +148,9 @@ def _check_machines(room: Mapping[str, float], token: str) -> None:
     """
     asked = []
     for node in _machines():
-        if _fits(room, node["Resources"]):
+        if _fits(required, node["Resources"]):
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = ray.remote(_found).options(num_cpus=0, scheduling_strategy=there)
+            task = ray.remote(_version_and_view).options(num_cpus=0, scheduling_strategy=there)
             # Several may go by one host name, as containers do.
             host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
             asked.append((host, task.remote(token)))
@@ -169,28 +175,28 @@ def _unseen(token: str, host: str) -> InputError:
     )
 
 
-def _found(token: str) -> tuple[str, bool]:
+def _version_and_view(token: str) -> tuple[str, bool]:
     """Return a machine's version of ncscope, and whether it sees the sweep's folder."""
     return ncscope.__version__, Path(token).exists()
 
 
-def _carry_out(order: dict[str, Any], token: str, board: Any) -> str:
-    """Carry out an order, on a machine of the cluster, saying now and then where it is."""
+def _carry_out(request: dict[str, Any], token: str, progress: Any) -> str:
+    """Carry out a request on a machine of the cluster; report its progress now and then."""
     if not Path(token).exists():  # a machine that came later
         return str(_unseen(token, os.uname().nodename))
-    known = Order.from_json(order)
+    known = RunRequest.from_json(request)
     said = -_SECONDS
 
     def on_row(part: str, done: int, total: int) -> None:
         nonlocal said
         if time.monotonic() - said >= _SECONDS:
-            board.put.remote(known.name, part, done, total)
+            progress.put.remote(known.name, part, done, total)
             said = time.monotonic()
 
     return carry_out(known, on_row)
 
 
-class _Board:
+class _ProgressActor:
     """Progress of the runs, kept by the cluster."""
 
     def __init__(self) -> None:

@@ -12,15 +12,15 @@ from ncscope.files import write_text
 from ncscope.lab.report.study_page import study_page
 from ncscope.lab.report.sweep import SweepTable, SweptRun, sweep_csv, sweep_table
 from ncscope.lab.runs.recipe import Scale
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder, read_yaml
 from ncscope.lab.runs.running import StudyRun
 from ncscope.lab.studies import configured, load_run
 from ncscope.lab.sweeps.cluster import run_on_cluster
 from ncscope.lab.sweeps.here import run_here
-from ncscope.lab.sweeps.order import Order
-from ncscope.lab.sweeps.plan import Plan, Run, planned
-from ncscope.lab.sweeps.position import Board, OnChange, Position
+from ncscope.lab.sweeps.plan import Run, SweepPlan, planned
+from ncscope.lab.sweeps.progress import OnChange, RunProgress, SweepProgress
+from ncscope.lab.sweeps.run_request import RunRequest
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def sweep(
     resume: bool = False,
     overrides: Mapping[str, Any] = {},
     cluster: str | None = None,
-    work: Work | None = None,
+    resources: Resources | None = None,
     on_change: OnChange = lambda positions: None,
 ) -> Sweep:
     """Run an experiment with each of several settings.
@@ -73,9 +73,9 @@ def sweep(
         overrides: Values by dotted field, for all runs.
         cluster: Cluster that runs as many at a time as it has resources for: ``"local"`` starts Ray
             on this machine, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"`` join a cluster. A
-            run takes one core, one more for each of ``work.workers``, and a GPU if it trains on
-            one. None runs one after another, here.
-        work: Resources of a run: data folder and accelerator; one process for each run.
+            run takes one core, one more for each of ``resources.workers``, and a GPU if it trains
+            on one. None runs one after another, here.
+        resources: Resources of a run: data folder and accelerator; one process for each run.
         on_change: Called as the work goes on.
 
     Raises:
@@ -84,35 +84,35 @@ def sweep(
             another sweep, or there is no such cluster. What goes wrong in a run is in
             ``failures``, and the others go on.
     """
-    means = _absolute(work or Work())
+    resources = _absolute(resources or Resources())
     plan = planned(name, scale, overrides, runs, Path(out).absolute())
     with RunFolder(plan.folder).writing_alone():
         _prepare(plan, resume)
         ended = {run.name for run in plan.runs if _ended(plan, run)}
-        board = Board([run.name for run in plan.runs], on_change)
-        board.put({run: Position("ended") for run in ended})
-        orders = [
-            Order(run.name, name, scale, run.overrides, plan.place(run), means)
+        progress = SweepProgress([run.name for run in plan.runs], on_change)
+        progress.update({run: RunProgress("ended") for run in ended})
+        requests = [
+            RunRequest(run.name, name, scale, run.overrides, plan.run_folder(run), resources)
             for run in plan.runs
             if run.name not in ended
         ]
-        if cluster is None or not orders:
-            failures = run_here(orders, board)
+        if cluster is None or not requests:
+            failures = run_here(requests, progress)
         else:
-            failures = run_on_cluster(cluster, orders, plan.folder, board)
+            failures = run_on_cluster(cluster, requests, plan.folder, progress)
         return _written(plan, failures)
 
 
-def _absolute(work: Work) -> Work:
+def _absolute(resources: Resources) -> Resources:
     """Return the resources with an absolute data folder, the same for every process."""
-    if work.devices * work.nodes > 1:
-        found = f"devices {work.devices}, nodes {work.nodes}"
+    if resources.devices * resources.nodes > 1:
+        found = f"devices {resources.devices}, nodes {resources.nodes}"
         fix = "pass a cluster, which runs several runs at a time"
         raise InputError(expected="one device for each run of a sweep", found=found, fix=fix)
-    return replace(work, data=work.data.absolute())
+    return replace(resources, data=resources.data.absolute())
 
 
-def _prepare(plan: Plan, resume: bool) -> None:
+def _prepare(plan: SweepPlan, resume: bool) -> None:
     """Write sweep.yaml; what an earlier sweep left is there only to resume."""
     if RunFolder.config_of(plan.folder) is not None:
         found = f"one of a single run, {plan.folder}"
@@ -121,7 +121,7 @@ def _prepare(plan: Plan, resume: bool) -> None:
     begun = any(plan.folder.glob("*/config.yaml"))
     earlier = read_yaml(file) if begun else None
     asked = yaml.safe_dump(plan.record, sort_keys=False)
-    there = [run for run in plan.runs if RunFolder.config_of(plan.place(run)) is not None]
+    there = [run for run in plan.runs if RunFolder.config_of(plan.run_folder(run)) is not None]
     if (earlier is not None or there) and not resume:
         fix = "pass --resume to go on with it, or another --out"
         found = (
@@ -134,31 +134,34 @@ def _prepare(plan: Plan, resume: bool) -> None:
         found = f"another {key}" if key != "runs" else "other runs"
         raise InputError(expected=f"the sweep of {file}", found=found, fix="pass another --out")
     for run in there:
-        if RunFolder.config_of(plan.place(run)) != plan.config_file(run):
-            found, fix = f"another in {plan.place(run)}", "move that away, or pass another --out"
+        if RunFolder.config_of(plan.run_folder(run)) != plan.config_file(run):
+            found, fix = (
+                f"another in {plan.run_folder(run)}",
+                "move that away, or pass another --out",
+            )
             raise InputError(expected=f"the run {run.name}", found=found, fix=fix)
     write_text(file, asked)
 
 
-def _ended(plan: Plan, run: Run) -> bool:
+def _ended(plan: SweepPlan, run: Run) -> bool:
     """Return whether a run has written its report, which it writes last, and is undamaged."""
-    place = plan.place(run)
+    folder = plan.run_folder(run)
     try:
-        return (place / "report.html").exists() and load_run(place).ended
+        return (folder / "report.html").exists() and load_run(folder).ended
     except InputError:
         return False  # run again, which mends the damage or says what it is
 
 
-def _written(plan: Plan, failures: Mapping[str, str]) -> Sweep:
+def _written(plan: SweepPlan, failures: Mapping[str, str]) -> Sweep:
     """Write the table and the report into the sweep's folder."""
     recipe, _ = configured(plan.recipe, plan.scale, plan.fixed)
     runs = dict[str, StudyRun]()
     for run in plan.runs:
-        place = plan.place(run)
-        if not (place / "config.yaml").exists():
+        folder = plan.run_folder(run)
+        if not (folder / "config.yaml").exists():
             continue
         try:
-            runs[run.name] = load_run(place)
+            runs[run.name] = load_run(folder)
         except InputError:
             if run.name not in failures:  # else the failure says what is wrong with the folder
                 raise
@@ -174,5 +177,5 @@ def _written(plan: Plan, failures: Mapping[str, str]) -> Sweep:
 
 def _swept(run: Run, found: StudyRun | None, error: str) -> SweptRun:
     if found is None:
-        return SweptRun(run.name, run.own, error=error)
-    return SweptRun(run.name, run.own, found.claims, found.rows, error)
+        return SweptRun(run.name, run.varied, error=error)
+    return SweptRun(run.name, run.varied, found.claims, found.rows, error)

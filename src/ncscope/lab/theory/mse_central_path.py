@@ -21,7 +21,7 @@ from ncscope.lab.surrogates.dynamics.snr import renormalised, split
 from ncscope.lab.theory import mse_manifold
 from ncscope.lab.theory.mse_manifold import (
     TOLERANCE,
-    Point,
+    ManifoldPoint,
     far,
     points,
     slope_at_zero,
@@ -30,7 +30,7 @@ from ncscope.lab.theory.search import magnitude, normal
 from ncscope.lab.theory.statement import Statement
 
 
-def printed_motion(point: Point) -> Float[Tensor, "d n"]:
+def printed_motion(point: ManifoldPoint) -> Float[Tensor, "d n"]:
     r"""MSE lemma 4: rows $\frac{\omega_j}{(K+\omega_j^2)^2}(\frac1ny_j-\omega_j\mathbf Cx_j)$."""
     values = point.snr.values
     centred = point.snr.left.mT @ centred_in_class(point.features, point.k)
@@ -38,14 +38,16 @@ def printed_motion(point: Point) -> Float[Tensor, "d n"]:
     return point.snr.left * (values / (point.k + values**2) ** 2) @ rows
 
 
-def singular_value_form(point: Point, direction: Float[Tensor, "d n"]) -> Float[Tensor, " m"]:
+def singular_value_form(
+    point: ManifoldPoint, direction: Float[Tensor, "d n"]
+) -> Float[Tensor, " m"]:
     r"""MSE lemma 3: $(\frac1ny_j-\omega_j\mathbf Cx_j)^\top dx_j$."""
     centred = point.snr.left.mT @ centred_in_class(point.features, point.k)
     rows = point.modes / point.n - point.snr.values[:, None] * centred
     return (rows * (point.snr.left.mT @ direction)).sum(1)
 
 
-def flows(point: Point) -> tuple[tuple[Law, Tensor], tuple[Law, Tensor]]:
+def flows(point: ManifoldPoint) -> tuple[tuple[Law, Tensor], tuple[Law, Tensor]]:
     """Both laws, each with the motion that is its flow."""
     slope = least_squares_gradient(point.features, point.k)
     return (
@@ -54,7 +56,7 @@ def flows(point: Point) -> tuple[tuple[Law, Tensor], tuple[Law, Tensor]]:
     )
 
 
-def _printed_flow(point: Point) -> Tensor:
+def _printed_flow(point: ManifoldPoint) -> Tensor:
     """MSE (5) with the projection of its proposition 4."""
     slope = least_squares_gradient(point.features, point.k)
     return -oblique_projection(point.features, slope, point.k)
@@ -121,7 +123,7 @@ def corrected_form(generator: torch.Generator) -> Iterator[float]:
             yield float(((left - times) / (size + times + law.coefficients[0])).abs().max())
 
 
-def _clock(law: Law, point: Point, flow: Tensor) -> Tensor:
+def _clock(law: Law, point: ManifoldPoint, flow: Tensor) -> Tensor:
     """Return the speed at which the closed form says that time passes."""
     values = point.snr.values.clone().requires_grad_()
     (slopes,) = torch.autograd.grad(law.potential(values).sum(), values)
@@ -155,7 +157,7 @@ def corrected_algorithm(generator: torch.Generator) -> Iterator[float]:
         yield float((grown / (2 * times / (point.n * point.k)) ** 0.5 - 1).abs().max())
 
 
-def _algorithm(point: Point) -> Tensor:
+def _algorithm(point: ManifoldPoint) -> Tensor:
     """Rates of the singular values under the algorithm, as its step goes to 0."""
     slope = least_squares_gradient(point.features, point.k)
     size = 0.05 / float(slope.abs().max())

@@ -16,7 +16,7 @@ from ncscope.lab.surrogates.dynamics.snr import split, spread_over_samples
 from ncscope.lab.theory.mse_central_path import flows
 from ncscope.lab.theory.mse_manifold import (
     TOLERANCE,
-    Point,
+    ManifoldPoint,
     coordinates,
     far,
     points,
@@ -74,7 +74,9 @@ def corrected_trace(generator: torch.Generator) -> Iterator[float]:
         bound = float(trace_bound(point.snr.values, point.k))
         yield abs(bound / float(_trace(point.features, point.k)) - 1)
 
-        def violation(instance: Instance, point: Point = point, bound: float = bound) -> float:
+        def violation(
+            instance: Instance, point: ManifoldPoint = point, bound: float = bound
+        ) -> float:
             return bound / float(_trace(instance[0] @ point.features, point.k)) - 1
 
         d = len(point.features)
@@ -127,7 +129,7 @@ def collapse(generator: torch.Generator) -> Iterator[float]:
             yield float(here.rates(flow)[-1].abs() / flow.norm())
 
 
-def _collapse_from(point: Point) -> Iterator[float]:
+def _collapse_from(point: ManifoldPoint) -> Iterator[float]:
     """Measure how far NC1 to NC4 are from collapse, by this package's metrics."""
     labels = torch.arange(point.k).repeat_interleave(point.n)
     for _, values in _late(point, 1e7):
@@ -139,7 +141,7 @@ def _collapse_from(point: Point) -> Iterator[float]:
             yield record.metrics[key]
 
 
-def _late(point: Point, size: float) -> Iterator[tuple[Law, Tensor]]:
+def _late(point: ManifoldPoint, size: float) -> Iterator[tuple[Law, Tensor]]:
     """Singular values at the time at which they have come to a size."""
     for law in (projected_law(point.k, point.n), renormalised_law(point.k, point.n)):
         power = max(law.coefficients)

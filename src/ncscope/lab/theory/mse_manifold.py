@@ -33,7 +33,7 @@ _INSTANCES = 12
 
 
 @dataclass(frozen=True)
-class Point:
+class ManifoldPoint:
     """Renormalised features, and their signal-to-noise matrix decomposed."""
 
     k: int
@@ -60,7 +60,7 @@ class Point:
         return (self.snr.left.mT @ classes @ self.snr.right).diag()
 
 
-def points(generator: torch.Generator, count: int = _INSTANCES) -> Iterator[Point]:
+def points(generator: torch.Generator, count: int = _INSTANCES) -> Iterator[ManifoldPoint]:
     """Points of the manifold; singular values from 0.03 to 30, two classes to six."""
     for _ in range(count):
         k = integer(2, 6, generator)
@@ -73,11 +73,11 @@ def points(generator: torch.Generator, count: int = _INSTANCES) -> Iterator[Poin
         noise = renormalised(normal(d, n * k, generator=generator), k)
         within = split(noise, k).within
         classes = snr.left * snr.values @ snr.right.mT
-        yield Point(k, n, within + spread_over_samples(classes, n), snr)
+        yield ManifoldPoint(k, n, within + spread_over_samples(classes, n), snr)
 
 
 def raw_features(
-    point: Point, generator: torch.Generator, *, symmetric: bool = False
+    point: ManifoldPoint, generator: torch.Generator, *, symmetric: bool = False
 ) -> Float[Tensor, "d n"]:
     """Return the point in other coordinates, of condition 100 at most, off its global mean."""
     return coordinates(len(point.features), generator, symmetric) @ point.features + normal(

@@ -59,7 +59,7 @@ def check_all(seed: int, only: str | None = None) -> list[Result]:
     Raises:
         InputError: If no statement has that id.
     """
-    chosen = STATEMENTS if only is None else (_named(only),)
+    chosen = STATEMENTS if only is None else (_statement(only),)
     with _one_thread():
         return [statement.check(seed) for statement in chosen]
 
@@ -75,7 +75,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _named(wanted: str) -> Statement:
+def _statement(wanted: str) -> Statement:
     by_id = {statement.id: statement for statement in STATEMENTS}
     if wanted not in by_id:
         (nearest,) = get_close_matches(wanted.lower(), by_id, n=1, cutoff=0.0)

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from ncscope.lab.theory.search import integer, magnitude, normal
 from ncscope.lab.theory.statement import Statement
 from ncscope.lab.theory.vci_features import (
-    Labelled,
+    LabelledFeatures,
     balanced,
     between_covariance,
     class_means,
@@ -30,14 +30,14 @@ TOLERANCE = 1e-9
 _PRIORS: tuple[Prior, ...] = ("empirical", "uniform")
 
 
-def weighted_total(labelled: Labelled, prior: Float[Tensor, " k"]) -> Float[Tensor, "d d"]:
+def weighted_total(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> Float[Tensor, "d d"]:
     r"""$\sum_c\frac{\pi_c}{n_c}\sum_i(h_i-\mu_G)(h_i-\mu_G)^\top$, $\mu_G=\sum_c\pi_c\mu_c$."""
     spread = labelled.features - prior @ class_means(labelled)
     return spread.mT @ (spread * (prior / labelled.counts)[labelled.labels][:, None])
 
 
 def shifted_within(
-    labelled: Labelled, direction: Float[Tensor, " d"], step: float
+    labelled: LabelledFeatures, direction: Float[Tensor, " d"], step: float
 ) -> Float[Tensor, "d d"]:
     r"""$\Sigma_W$ after every $h_{k,1}$ has moved by $\lambda v$ (VCI A.1).
 
@@ -135,8 +135,8 @@ def between_rank(generator: torch.Generator) -> Iterator[float]:
 
 
 def _moved_loss(
-    labelled: Labelled,
-    moved: Labelled,
+    labelled: LabelledFeatures,
+    moved: LabelledFeatures,
     weight: Float[Tensor, "k d"],
     bias: Float[Tensor, " k"],
 ) -> float:

@@ -21,7 +21,7 @@ _RCOND = 1e-11
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledFeatures:
     r"""Features of K classes, every class present.
 
     Attributes:
@@ -51,19 +51,19 @@ class Labelled:
         r"""$\operatorname{rank}\Sigma_B$."""
         return int((self.between > 0).sum())
 
-    def with_features(self, features: Float[Tensor, "n e"]) -> "Labelled":
+    def with_features(self, features: Float[Tensor, "n e"]) -> "LabelledFeatures":
         """Return the same labels and spectra with other features."""
-        return Labelled(features, self.labels, self.between, self.within)
+        return LabelledFeatures(features, self.labels, self.between, self.within)
 
 
-def balanced(generator: torch.Generator, count: int) -> Iterator[Labelled]:
+def balanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
     """Classes of one size, N >= 2."""
     for _ in range(count):
         k, size = integer(2, 6, generator), integer(2, 5, generator)
         yield _draw_any(torch.full((k,), size), generator)
 
 
-def imbalanced(generator: torch.Generator, count: int) -> Iterator[Labelled]:
+def imbalanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
     """Three to six classes of 2 to 20 samples, the first one larger than the second by 20 to 40."""
     for _ in range(count):
         counts = torch.randint(2, 21, (integer(3, 6, generator),), generator=generator)
@@ -71,14 +71,14 @@ def imbalanced(generator: torch.Generator, count: int) -> Iterator[Labelled]:
         yield _draw_any(counts, generator)
 
 
-def unstructured(generator: torch.Generator, count: int) -> Iterator[Labelled]:
+def unstructured(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
     """Draw normal features with class means of the same size, classes of one size N >= 2."""
     for _ in range(count):
         k, size, d = integer(2, 6, generator), integer(2, 5, generator), integer(1, 8, generator)
         yield unstructured_of(k, size, d, generator)
 
 
-def unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> Labelled:
+def unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> LabelledFeatures:
     """Draw normal features in k classes of the given size."""
     means = normal(k, d, generator=generator).repeat_interleave(size, 0)
     return labelled_by_counts(
@@ -86,11 +86,13 @@ def unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> La
     )
 
 
-def labelled_by_counts(features: Float[Tensor, "n d"], counts: Int[Tensor, " k"]) -> Labelled:
+def labelled_by_counts(
+    features: Float[Tensor, "n d"], counts: Int[Tensor, " k"]
+) -> LabelledFeatures:
     """Features sorted by class, their spectra not known."""
     labels = torch.repeat_interleave(torch.arange(len(counts)), counts)
     unknown = features.new_zeros(0)
-    return Labelled(features, labels, unknown, unknown)
+    return LabelledFeatures(features, labels, unknown, unknown)
 
 
 def draw(
@@ -98,7 +100,7 @@ def draw(
     between: Float[Tensor, " m"],
     within: Float[Tensor, " m"],
     generator: torch.Generator,
-) -> Labelled:
+) -> LabelledFeatures:
     r"""Features whose covariances under the prior $n_c/n$ are diagonal in one random basis.
 
     Args:
@@ -119,7 +121,9 @@ def draw(
     coordinates[:, within > 0] += noise * within[within > 0].sqrt()
     features = coordinates @ mixing(m + integer(0, 2, generator), m, generator).mT
     offset = magnitude(-1, 1, generator) * normal(1, features.shape[1], generator=generator)
-    return Labelled(magnitude(-6, 6, generator) * (features + offset), labels, between, within)
+    return LabelledFeatures(
+        magnitude(-6, 6, generator) * (features + offset), labels, between, within
+    )
 
 
 def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor, "m n"]:
@@ -131,7 +135,7 @@ def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor,
 
 
 def measured(
-    labelled: Labelled, prior: Prior = "empirical"
+    labelled: LabelledFeatures, prior: Prior = "empirical"
 ) -> tuple[ClassStatistics, Discriminants]:
     """Return the statistics that the project's metrics are functions of."""
     moments = ClassMoments(
@@ -146,42 +150,42 @@ def measured(
     return stats, discriminants(stats)
 
 
-def measured_directions(labelled: Labelled) -> ClassStatistics:
+def measured_directions(labelled: LabelledFeatures) -> ClassStatistics:
     """Return the statistics that the project's cosine metrics are functions of."""
     moments = ClassMoments(labelled.k, labelled.features.shape[1], statistics={"directions"})
     moments.update(labelled.features, labelled.labels)
     return finish(moments)
 
 
-def indicator(labelled: Labelled) -> Float[Tensor, "n k"]:
+def indicator(labelled: LabelledFeatures) -> Float[Tensor, "n k"]:
     """One-hot labels."""
     return torch.nn.functional.one_hot(labelled.labels, labelled.k).double()
 
 
-def class_means(labelled: Labelled) -> Float[Tensor, "k d"]:
+def class_means(labelled: LabelledFeatures) -> Float[Tensor, "k d"]:
     r"""$\mu_k$."""
     return indicator(labelled).mT @ labelled.features / labelled.counts[:, None]
 
 
-def within_covariance(labelled: Labelled) -> Float[Tensor, "d d"]:
+def within_covariance(labelled: LabelledFeatures) -> Float[Tensor, "d d"]:
     r"""$\Sigma_W$ of VCI (1)."""
     spread = labelled.features - class_means(labelled)[labelled.labels]
     return spread.mT @ spread / len(spread)
 
 
-def between_covariance(labelled: Labelled) -> Float[Tensor, "d d"]:
+def between_covariance(labelled: LabelledFeatures) -> Float[Tensor, "d d"]:
     r"""$\Sigma_B$ of VCI (2): every class weighted $1/K$; $\mu_G$ the mean of all samples."""
     spread = class_means(labelled) - labelled.features.mean(0)
     return spread.mT @ spread / len(spread)
 
 
-def total_covariance(labelled: Labelled) -> Float[Tensor, "d d"]:
+def total_covariance(labelled: LabelledFeatures) -> Float[Tensor, "d d"]:
     r"""$\Sigma_T$ of VCI (3)."""
     spread = labelled.features - labelled.features.mean(0)
     return spread.mT @ spread / len(spread)
 
 
-def captured(labelled: Labelled, prior: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+def captured(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
     r"""Compute the terms $\pi_c(\mu_c-\mu_G)^\top\Sigma_T^\dagger(\mu_c-\mu_G)$ of the trace.
 
     They are $\lVert U^\top z_c\rVert^2$, U the left singular vectors of the weighted samples and
@@ -196,12 +200,12 @@ def captured(labelled: Labelled, prior: Float[Tensor, " k"]) -> Float[Tensor, " 
     return (left[:, values > _RCOND * values[0]].mT @ unit).square().sum(0)
 
 
-def captured_trace(labelled: Labelled) -> float:
+def captured_trace(labelled: LabelledFeatures) -> float:
     r"""$\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$, classes weighted by their size."""
     return float(captured(labelled, labelled.counts / len(labelled.labels)).sum())
 
 
-def probe_minimum(labelled: Labelled, prior: Float[Tensor, " k"]) -> float:
+def probe_minimum(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> float:
     r"""$\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_i\lVert Wh_i+b-e_c\rVert^2$."""
     weight = (prior / labelled.counts)[labelled.labels]
     target = indicator(labelled) - prior
@@ -211,7 +215,7 @@ def probe_minimum(labelled: Labelled, prior: Float[Tensor, " k"]) -> float:
     return float((root * (spread @ solved.solution - target)).square().sum() / 2)
 
 
-def _draw_any(counts: Int[Tensor, " k"], generator: torch.Generator) -> Labelled:
+def _draw_any(counts: Int[Tensor, " k"], generator: torch.Generator) -> LabelledFeatures:
     """Any ranks: directions that only the means, only the noise, or both move in."""
     rank, noise = len(counts) - 1, min(int(counts.sum()) - len(counts), 6)
     signal = integer(1, rank, generator)

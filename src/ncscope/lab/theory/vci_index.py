@@ -9,7 +9,7 @@ from torch import Tensor
 from ncscope.lab.theory.search import Instance, climb, factors, integer, magnitude, normal
 from ncscope.lab.theory.statement import Statement
 from ncscope.lab.theory.vci_features import (
-    Labelled,
+    LabelledFeatures,
     balanced,
     captured_trace,
     imbalanced,
@@ -94,7 +94,7 @@ def more_collapsed(generator: torch.Generator) -> Iterator[float]:
         means, noise, change = instance
         spread = _centred(noise, len(means))
         both = spread, contraction(change) @ spread
-        losses = [float(linear_probe_mse(*measured(_about(means, one)))) for one in both]
+        losses = [float(linear_probe_mse(*measured(_with_means(means, one)))) for one in both]
         return 2 * (losses[1] - losses[0])
 
     for start in range(8):
@@ -154,11 +154,11 @@ def _of_norm(size: float, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return size / pair[0].norm() * pair[0], pair[1]
 
 
-def _of_factors(instance: Instance) -> Labelled:
-    return _about(instance[0] @ instance[1], instance[2] @ instance[3])
+def _of_factors(instance: Instance) -> LabelledFeatures:
+    return _with_means(instance[0] @ instance[1], instance[2] @ instance[3])
 
 
-def _about(means: Float[Tensor, "k d"], noise: Float[Tensor, "n d"]) -> Labelled:
+def _with_means(means: Float[Tensor, "k d"], noise: Float[Tensor, "n d"]) -> LabelledFeatures:
     """Features in classes of one size whose means are exactly those given."""
     k, size = len(means), len(noise) // len(means)
     features = means.repeat_interleave(size, 0) + _centred(noise, k)

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, normalize
 from ncscope.lab.theory.search import choice, integer, magnitude, normal
 from ncscope.lab.theory.statement import Statement
 from ncscope.lab.theory.vci_features import (
-    Labelled,
+    LabelledFeatures,
     balanced,
     class_means,
     imbalanced,
@@ -30,7 +30,7 @@ TOLERANCE = 1e-9
 _SHEAR = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
 
 
-def sheared_example() -> Labelled:
+def sheared_example() -> LabelledFeatures:
     r"""Features with $\Sigma_B=\operatorname{diag}(1,0)$ and $\Sigma_W=I$ (observation 4.2)."""
     axes = 2**0.5 * torch.eye(2, dtype=torch.float64)
     means = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -38,14 +38,14 @@ def sheared_example() -> Labelled:
     return labelled_by_counts(torch.cat(rows), torch.tensor([4, 4]))
 
 
-def cosine_distance(labelled: Labelled) -> Float[Tensor, ""]:
+def cosine_distance(labelled: LabelledFeatures) -> Float[Tensor, ""]:
     r"""$\bar d_{within}$ of VCI 3.2 from all pairs."""
     unit = normalize(labelled.features, dim=1, eps=0.0)
     same = indicator(labelled) @ (indicator(labelled) / labelled.counts.square()).mT
     return (same * (1 - unit @ unit.mT)).sum() / labelled.k
 
 
-def ridge_minimum(labelled: Labelled, weight_decay: float, bias_decay: float) -> float:
+def ridge_minimum(labelled: LabelledFeatures, weight_decay: float, bias_decay: float) -> float:
     r"""Minimum of VCI (5) over W and b for $\ell=\frac12\lVert\cdot\rVert^2$."""
     n, d = labelled.features.shape
     rows = torch.cat([labelled.features, torch.ones(n, 1, dtype=torch.float64)], 1) / n**0.5
@@ -57,7 +57,7 @@ def ridge_minimum(labelled: Labelled, weight_decay: float, bias_decay: float) ->
     return float((system @ solution - target).square().sum() / 2)
 
 
-def softmax_minimum(labelled: Labelled, weight_decay: float, bias_decay: float) -> float:
+def softmax_minimum(labelled: LabelledFeatures, weight_decay: float, bias_decay: float) -> float:
     r"""Minimum of VCI (5) over W and b for the cross-entropy of a softmax, by L-BFGS."""
     k, d = labelled.k, labelled.features.shape[1]
     decay = torch.tensor([weight_decay] * d + [bias_decay], dtype=torch.float64)
@@ -154,12 +154,12 @@ def _cosine_invariance(generator: torch.Generator, positive: bool) -> Iterator[f
     yield abs(float(cosine_within(measured_directions(sheared))) - (1 - 0.5**0.5) / 2)
 
 
-def _under(labelled: Labelled, matrix: Float[Tensor, "d d"]) -> Labelled:
+def _under(labelled: LabelledFeatures, matrix: Float[Tensor, "d d"]) -> LabelledFeatures:
     """Every feature multiplied by the matrix."""
     return labelled.with_features(labelled.features @ matrix.mT)
 
 
-def _separate(labelled: Labelled, generator: torch.Generator) -> Float[Tensor, "d d"]:
+def _separate(labelled: LabelledFeatures, generator: torch.Generator) -> Float[Tensor, "d d"]:
     r"""Draw a random invertible matrix that keeps $V_B$ and keeps its complement."""
     spread = class_means(labelled) - labelled.features.mean(0)
     basis, rank = torch.linalg.svd(spread)[2], labelled.rank
@@ -168,18 +168,18 @@ def _separate(labelled: Labelled, generator: torch.Generator) -> Float[Tensor, "
     return basis.mT @ apart @ basis
 
 
-def _mapped(labelled: Labelled, generator: torch.Generator) -> Labelled:
+def _mapped(labelled: LabelledFeatures, generator: torch.Generator) -> LabelledFeatures:
     """Every feature multiplied by a random invertible matrix of size 1 to 100."""
     d = labelled.features.shape[1]
     return _under(labelled, magnitude(0, 1, generator) * mixing(d, d, generator))
 
 
-def _rotation(labelled: Labelled, generator: torch.Generator) -> Float[Tensor, "d d"]:
+def _rotation(labelled: LabelledFeatures, generator: torch.Generator) -> Float[Tensor, "d d"]:
     d = labelled.features.shape[1]
     return torch.linalg.qr(normal(d, d, generator=generator))[0]
 
 
-def _inseparable(generator: torch.Generator) -> Labelled:
+def _inseparable(generator: torch.Generator) -> LabelledFeatures:
     """Every feature in every class, and a few more: cross-entropy has a finite minimiser."""
     k, d = integer(2, 3, generator), integer(1, 3, generator)
     shared = normal(8, d, generator=generator)

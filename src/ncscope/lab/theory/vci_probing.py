@@ -9,7 +9,7 @@ from torch import Tensor
 from ncscope.lab.theory.search import integer
 from ncscope.lab.theory.statement import Statement
 from ncscope.lab.theory.vci_features import (
-    Labelled,
+    LabelledFeatures,
     balanced,
     captured,
     captured_trace,
@@ -40,7 +40,7 @@ def optimal_loss_of_prior(prior: Float[Tensor, " k"], terms: Float[Tensor, " k"]
 
 
 def optimal_head(
-    labelled: Labelled,
+    labelled: LabelledFeatures,
 ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
     r"""$W=\frac1K\sum e_k(\mu_k-\mu_G)^\top\Sigma_T^\dagger$, $b=\frac1K\mathbf 1-W\mu_G$ (A.2)."""
     mean = labelled.features.mean(0)
@@ -49,7 +49,7 @@ def optimal_head(
     return weight, 1 / labelled.k - weight @ mean
 
 
-def rank_of_total(labelled: Labelled) -> int:
+def rank_of_total(labelled: LabelledFeatures) -> int:
     r"""$\operatorname{rank}\Sigma_T$ of features with prescribed spectra."""
     return len(labelled.between)
 
@@ -125,7 +125,7 @@ def nothing_captured(generator: torch.Generator) -> Iterator[float]:
         yield 2 * abs(float(linear_probe_mse(*measured(same))) - optimal_loss(labelled.k, 0.0))
 
 
-def _lean_past(labelled: Labelled, index: int) -> float:
+def _lean_past(labelled: LabelledFeatures, index: int) -> float:
     """Largest cosine of a centred class mean with the eigenvectors past the index."""
     spread = labelled.features - labelled.features.mean(0)
     means = class_means(labelled) - labelled.features.mean(0)
@@ -133,7 +133,7 @@ def _lean_past(labelled: Labelled, index: int) -> float:
     return float(((means @ past.mT).norm(dim=1) / means.norm(dim=1)).max())
 
 
-def _on_a_line(generator: torch.Generator) -> Iterator[Labelled]:
+def _on_a_line(generator: torch.Generator) -> Iterator[LabelledFeatures]:
     for _ in range(5):
         yield unstructured_of(integer(2, 4, generator), 3, 1, generator)
 

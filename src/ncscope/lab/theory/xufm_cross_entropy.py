@@ -76,7 +76,7 @@ def _best_scaled(shape: Float[Tensor, "k k"], kappa: float) -> float:
         scaled = math.exp(exponent) * shape
         return float(_cross_entropy(scaled, 1) + three_factor_penalty(scaled, kappa))
 
-    grid = [place / 4 for place in range(-8, 21)]
+    grid = [index / 4 for index in range(-8, 21)]
     near = min(grid, key=value)
     return min(
         value(near), float(minimize_scalar(value, bracket=(near - 0.25, near, near + 0.25)).fun)

@@ -134,7 +134,7 @@ def cheapest(model: ExtendedUFM, shape: Float[Tensor, "u k"]) -> Point:
     last, first, own = model.decays
     # The multiple grows as the decays on W1 and H1 fall against that on W2.
     unit = (last**2 / (first * own * model.per_class)) ** (1 / 6)
-    multiples = [unit * 10 ** (place / 20 - 1) for place in range(41)]
+    multiples = [unit * 10 ** (index / 20 - 1) for index in range(41)]
     points = [_with_preactivations(model, multiple * shape) for multiple in multiples]
     return min(points, key=lambda point: float(model.objective(point)))
 

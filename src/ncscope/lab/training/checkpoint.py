@@ -20,17 +20,17 @@ class Checkpoints:
 
     Args:
         path: The file.
-        seconds: Least time between two checkpoints that are not asked for at the end of an epoch.
+        interval: Least time in seconds between two checkpoints within an epoch.
     """
 
-    def __init__(self, path: Path, seconds: float = 60.0) -> None:
-        self.path, self.seconds = path, seconds
+    def __init__(self, path: Path, interval: float = 60.0) -> None:
+        self.path, self.interval = path, interval
         self._saved = time.monotonic()
 
     @property
     def due(self) -> bool:
         """Return whether the last checkpoint is older than the wait."""
-        return time.monotonic() - self._saved >= self.seconds
+        return time.monotonic() - self._saved >= self.interval
 
     def save(self, state: dict[str, Any]) -> None:
         """Write a state: a crash at any moment leaves the older one or this one, whole.

@@ -53,7 +53,7 @@ class Learner:
             "schedule": self.schedule.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "memory": None if self.memory is None else self.memory.state_dict(),
-            "place": {name: getattr(self, name) for name in _PLACE} | {"loss": float(self.loss)},
+            "place": {name: getattr(self, name) for name in _PROGRESS} | {"loss": float(self.loss)},
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -65,11 +65,11 @@ class Learner:
             self.average.load_state_dict(state["average"])
         if self.memory is not None:
             self.memory.load_state_dict(state["memory"])
-        for name in _PLACE:
+        for name in _PROGRESS:
             setattr(self, name, state["place"][name])
 
 
-_PLACE = ("epoch", "batch", "step", "loss", "samples")
+_PROGRESS = ("epoch", "batch", "step", "loss", "samples")
 
 
 def moving_average(model: nn.Module, decay: float) -> AveragedModel:

@@ -159,9 +159,9 @@ def _size(batch: Any) -> int:
     return len(batch[-1])
 
 
-def _draw(*place: int) -> int:
+def _draw(*position: int) -> int:
     """Draw a seed for one position in a run; torch's generator takes in 32 bits only."""
-    return int.from_bytes(sha256(repr(place).encode()).digest()[:4], "big")
+    return int.from_bytes(sha256(repr(position).encode()).digest()[:4], "big")
 
 
 def log_spaced_epochs(epochs: int, count: int) -> list[int]:

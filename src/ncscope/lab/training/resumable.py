@@ -8,7 +8,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.lab.runs.event_log import EventLog
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.checkpoint import Checkpoints
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd
@@ -25,7 +25,7 @@ def resumable_rows(
     epochs: Callable[[AfterStep], Iterator[EpochEnd]],
     measured: Callable[[EpochEnd], list[Row]],
     last: int,
-    work: Work,
+    resources: Resources,
 ) -> Iterator[Row]:
     """Train, measuring as asked, and keep the place now and then.
 
@@ -34,8 +34,8 @@ def resumable_rows(
         epochs: Trains it from where it stands, as `train` does.
         measured: The rows of a moment, none if none is due; leaves the learner as it is.
         last: The last epoch.
-        work: Resources of the run. With a checkpoint folder, a run that was stopped goes on from
-            its last checkpoint, and first yields again the rows that it had.
+        resources: Resources of the run. With a checkpoint folder, a run that was stopped goes on
+            from its last checkpoint, and first yields again the rows that it had.
 
     Yields:
         The rows, and an empty one after every epoch.
@@ -43,7 +43,7 @@ def resumable_rows(
     Raises:
         InputError: If the disk has no room for checkpoints, or the one there is of another run.
     """
-    keeper = _Keeper(learner, work)
+    keeper = _Keeper(learner, resources)
     restored = keeper.restored()
     rows = restored or []
     yield from rows
@@ -67,17 +67,19 @@ class _Keeper:
     Of several processes the first reads the clock, and writes; where it cannot, all stop.
     """
 
-    def __init__(self, learner: Learner, work: Work) -> None:
-        self.learner, self.device = learner, work.fabric.device
-        self.first, self.alone = work.fabric.is_global_zero, work.fabric.world_size == 1
+    def __init__(self, learner: Learner, resources: Resources) -> None:
+        self.learner, self.device = learner, resources.fabric.device
+        self.first, self.alone = resources.fabric.is_global_zero, resources.fabric.world_size == 1
         self.checkpoints: Checkpoints | None = None
         self.log = EventLog(None)
         self.owner: dict[str, str] = {}
-        if work.place is not None:
-            self.checkpoints = Checkpoints(work.place / "checkpoint.pt", work.seconds)
+        if resources.checkpoints is not None:
+            self.checkpoints = Checkpoints(
+                resources.checkpoints / "checkpoint.pt", resources.checkpoint_interval
+            )
             # Two folders, as runs within a part may be named alike in several parts.
-            part = "/".join(work.place.absolute().parts[-2:])
-            self.owner = {"run": work.run, "part": part}
+            part = "/".join(resources.checkpoints.absolute().parts[-2:])
+            self.owner = {"run": resources.run, "part": part}
 
     def restored(self) -> list[Row] | None:
         """Restore the learner from the last checkpoint and return its rows; None without one.

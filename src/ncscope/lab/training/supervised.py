@@ -15,7 +15,7 @@ from ncscope.data.draws import stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader, training_loader
 from ncscope.data.order import EpochBatches, check_shares
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, normalising_together, train
 from ncscope.lab.training.objectives import objective
@@ -59,22 +59,22 @@ def _nothing(bench: Bench, end: EpochEnd) -> list[Row]:
     return []
 
 
-def prepared(settings: Training, work: Work) -> Bench:
+def prepared(settings: Training, resources: Resources) -> Bench:
     """Load data and build the network; train nothing.
 
     Args:
         settings: Settings of the run.
-        work: Resources of the run: data folder and accelerator.
+        resources: Resources of the run: data folder and accelerator.
 
     Raises:
         InputError: If data are missing, or fewer than asked for or than there are processes, or
             a name is not in its catalogue.
     """
-    with work.fabric.rank_zero_first(local=True):  # one process a machine downloads
+    with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
         data = load(
             settings.data,
-            work.data,
-            download=work.download,
+            resources.data,
+            download=resources.download,
             augmentation=settings.augmentation,
             size=settings.image_size,
             normalisation=settings.normalisation,
@@ -84,7 +84,7 @@ def prepared(settings: Training, work: Work) -> Bench:
         data = data.balanced(settings.balanced, settings.seed)
     measured = settings.measured or len(data.train)
     sizes = {"training images to measure": measured, "held-out images": len(data.test)}
-    check_shares(sizes, work.fabric.world_size)
+    check_shares(sizes, resources.fabric.world_size)
     channels, size, _ = data.shape
     torch.default_generator.manual_seed(stream_seed(settings.seed, _WEIGHTS))
     model = build(
@@ -95,17 +95,19 @@ def prepared(settings: Training, work: Work) -> Bench:
         head=settings.head,
         bias=settings.bias,
     )
-    fabric = work.fabric
+    fabric = resources.fabric
     model = normalising_together(model.to(fabric.device), fabric.device, fabric.world_size)
-    return Bench(settings, fabric, data, learner(model, settings.optimisation), work.workers)
+    return Bench(settings, fabric, data, learner(model, settings.optimisation), resources.workers)
 
 
-def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> Iterator[Row]:
+def training_rows(
+    settings: Training, resources: Resources, extra: Extra = _nothing
+) -> Iterator[Row]:
     """Train, measuring the training and the held-out images at the epochs that are due.
 
     Args:
         settings: Settings of the run.
-        work: Resources of the run; see `resumable_rows`.
+        resources: Resources of the run; see `resumable_rows`.
         extra: Function that measures more at these epochs.
 
     Yields:
@@ -114,15 +116,15 @@ def training_rows(settings: Training, work: Work, extra: Extra = _nothing) -> It
     Raises:
         InputError: As `prepared`, or if the disk has no room for checkpoints.
     """
-    return bench_rows(prepared(settings, work), work, extra)
+    return bench_rows(prepared(settings, resources), resources, extra)
 
 
-def bench_rows(bench: Bench, work: Work, extra: Extra = _nothing) -> Iterator[Row]:
+def bench_rows(bench: Bench, resources: Resources, extra: Extra = _nothing) -> Iterator[Row]:
     """`training_rows` of a run that is laid out; afterwards its learner has learnt.
 
     Args:
         bench: The run, nothing of it done.
-        work: Resources of the run, with the checkpoint folder.
+        resources: Resources of the run, with the checkpoint folder.
         extra: Function that measures more, as in `training_rows`.
 
     Yields:
@@ -138,7 +140,7 @@ def bench_rows(bench: Bench, work: Work, extra: Extra = _nothing) -> Iterator[Ro
         return [*measured_rows(bench, end), *extra(bench, end)] if due else []
 
     last = settings.optimisation.epochs
-    return resumable_rows(bench.learner, partial(_epochs, bench), measured, last, work)
+    return resumable_rows(bench.learner, partial(_epochs, bench), measured, last, resources)
 
 
 def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
@@ -224,9 +226,9 @@ def _spectrum_rows(when: Row, record: ProbeRecord) -> list[Row]:
     where: Row = when | {"split": "spectrum", "layer": "spectrum"}
     return [
         where
-        | {"index": place + 1, "total": value}
-        | ({"between": between[place]} if place < len(between) else {})
-        for place, value in enumerate(total)
+        | {"index": index + 1, "total": value}
+        | ({"between": between[index]} if index < len(between) else {})
+        for index, value in enumerate(total)
     ]
 
 

@@ -7,7 +7,7 @@ from ncscope.metrics.metric import Metric
 from ncscope.metrics.sources import Sources
 
 _HEAD = frozenset({"head"})
-_LOOK = frozenset({"information", "head"})
+_INFORMATION_AND_HEAD = frozenset({"information", "head"})
 _ZERO_ROW = "a feature is the zero vector and has no direction"
 _NO_ENTROPY = "an entropy is 0, as for two collapsed classes, or a vector is zero"
 
@@ -20,7 +20,7 @@ ROWS = (
         r"K_1=G([h(x_i)]),\,K_2=G([w_{y_i}])",
         "INFO section 3, corollary 4.3",
         lambda s: _information(s).raw.mir,
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         high=1.0,
         zero="features tell nothing about the heads of their classes",
         better="high",
@@ -34,7 +34,7 @@ ROWS = (
         r"\frac{|H(K_1)-H(K_2)|}{\max\{H(K_1),H(K_2)\}}",
         "INFO section 3, corollary 4.3",
         lambda s: _information(s).raw.hdr,
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         high=1.0,
         zero="features spread over as many directions as their heads",
         undefined=_NO_ENTROPY,
@@ -46,7 +46,7 @@ ROWS = (
         r"\operatorname{MIR}\text{ with }K_1=G([h(x_i)-\mu_G])",
         "INFO corollary 4.3, whose premise is centred features",
         lambda s: _information(s).centred.mir,
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         high=1.0,
         zero="centred features tell nothing about the heads of their classes",
         better="high",
@@ -60,7 +60,7 @@ ROWS = (
         r"\operatorname{HDR}\text{ with }K_1=G([h(x_i)-\mu_G])",
         "INFO corollary 4.3, whose premise is centred features",
         lambda s: _information(s).centred.hdr,
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         high=1.0,
         zero="centred features spread over as many directions as their heads",
         undefined=_NO_ENTROPY,
@@ -98,7 +98,7 @@ ROWS = (
         r"H(G([h(x_i)]))",
         "INFO section 3",
         lambda s: _information(s).raw.first,
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         zero="all features share one direction",
         undefined=_ZERO_ROW,
     ),
@@ -109,7 +109,7 @@ ROWS = (
         r"H(G([w_{y_i}]))",
         "INFO section 3",
         lambda s: _information(s).raw.second,
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         zero="all heads share one direction",
         undefined="a head is the zero vector and has no direction",
     ),
@@ -120,7 +120,7 @@ ROWS = (
         r"H(K_1)+H(K_2)-H(K_1\odot K_2)",
         "INFO section 3",
         lambda s: _information(s).raw.mutual_information,
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         zero="features tell nothing about the heads of their classes",
         better="high",
         undefined=_ZERO_ROW,
@@ -132,7 +132,7 @@ ROWS = (
         r"e^{H(G([h(x_i)]))}",
         "Roy, Vetterli 2007; INFO section 3",
         lambda s: math.exp(_information(s).raw.first),
-        _LOOK,
+        _INFORMATION_AND_HEAD,
         low=1.0,
         undefined=_ZERO_ROW,
     ),

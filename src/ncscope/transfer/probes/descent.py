@@ -33,7 +33,7 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Point:
+class Iterate:
     r"""Weights, and what they do to every sample.
 
     Attributes:
@@ -85,7 +85,7 @@ class Descent:
         self._squares = columns.square().sum(1)
         self._secants = Secants(penalised.repeat(num_classes))
 
-    def beginning(self) -> Point:
+    def beginning(self) -> Iterate:
         """No weights, and the bias that gives the classes' shares: the minimum at infinite λ."""
         weights = self.columns.new_zeros(self.num_classes, len(self.columns))
         bias = torch.bincount(self._own[0]).to(weights).log()
@@ -93,13 +93,13 @@ class Descent:
         margins = self._margins(weights)
         return self._point(weights, margins, *_loss(margins, self._own), growth=1.0)
 
-    def objective(self, point: Point, strength: float) -> float:
+    def objective(self, point: Iterate, strength: float) -> float:
         """Compute the loss and its penalty."""
         return float(point.loss + strength / 2 * (point.weights * self._penalised).square().sum())
 
     def minimise(
-        self, point: Point, strength: float, tolerance: float, before: Point | None = None
-    ) -> Point:
+        self, point: Iterate, strength: float, tolerance: float, before: Iterate | None = None
+    ) -> Iterate:
         r"""Descend until the objective is above its minimum by no more than a share of itself.
 
         How far it is above is estimated by $-\frac12\langle g,D\rangle$, of the gradient and the
@@ -135,7 +135,7 @@ class Descent:
         )
 
     def _direction(
-        self, point: Point, gradient: Float[Tensor, "k q"], strength: float
+        self, point: Iterate, gradient: Float[Tensor, "k q"], strength: float
     ) -> Float[Tensor, "k q"]:
         """Return a direction of descent. BFGS begins with one over the Hessian's diagonal.
 
@@ -153,7 +153,9 @@ class Descent:
 
         return -self._secants.newton(gradient.flatten(), strength, inverse).view_as(gradient)
 
-    def _step(self, point: Point, moves: Sequence[Move], strength: float, enough: float) -> Point:
+    def _step(
+        self, point: Iterate, moves: Sequence[Move], strength: float, enough: float
+    ) -> Iterate:
         """Return the next point, by Newton's method in the span of some moves.
 
         On a line a step that falls as it promised will do; in a plane the least is sought.
@@ -182,7 +184,7 @@ class Descent:
             margins, growth = self._margins(weights), 1.0
             loss, residuals = _loss(margins, self._own)
         there = self._point(weights, margins, loss, residuals, growth)
-        self._learn(point, there)
+        self._append_pair(point, there)
         return there
 
     def _margins(self, weights: Float[Tensor, "k q"]) -> Float[Tensor, "k n"]:
@@ -198,14 +200,14 @@ class Descent:
         loss: Float[Tensor, ""],
         residuals: Float[Tensor, "k n"],
         growth: float,
-    ) -> Point:
+    ) -> Iterate:
         """Return the point of these weights. Takes half a pass."""
         self.passes += 0.5
-        return Point(weights, margins, loss, residuals, residuals @ self.columns.mT, growth)
+        return Iterate(weights, margins, loss, residuals, residuals @ self.columns.mT, growth)
 
-    def _learn(self, start: Point, end: Point) -> None:
+    def _append_pair(self, start: Iterate, end: Iterate) -> None:
         step, turn = end.weights - start.weights, end.slope - start.slope
-        self._secants.learn(step.flatten(), turn.flatten())
+        self._secants.append(step.flatten(), turn.flatten())
 
 
 def _contrasts(weights: Float[Tensor, "k q"]) -> Float[Tensor, "k q"]:
@@ -229,7 +231,7 @@ def _loss(
     return loss, residuals.div_(others + torch.exp(-largest))
 
 
-def _chord(first: Point, second: Point) -> Move:
+def _chord(first: Iterate, second: Iterate) -> Move:
     weights, margins = second.weights - first.weights, second.margins - first.margins
     # Rounding met on the way to the first is in both; computed anew in between, it is not.
     kept = second.growth >= first.growth
@@ -242,7 +244,7 @@ class _Span:
 
     def __init__(
         self,
-        point: Point,
+        point: Iterate,
         moves: Sequence[Move],
         penalty: Float[Tensor, " q"],
     ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ncscope.transfer.inputs import Labelled, checked_labelled, checked_strength
+from ncscope.transfer.inputs import LabelledSamples, checked_labelled, checked_strength
 from ncscope.transfer.probes.axes import PrincipalAxes
 from ncscope.transfer.probes.descent import Descent
 from ncscope.transfer.probes.probe import LinearProbe
@@ -93,9 +93,11 @@ def logistic_path(
     return _path(samples, wanted, tolerance)
 
 
-def _path(samples: Labelled, strengths: list[float], tolerance: float) -> Iterator[LogisticFit]:
+def _path(
+    samples: LabelledSamples, strengths: list[float], tolerance: float
+) -> Iterator[LogisticFit]:
     axes = PrincipalAxes(samples.features)
-    descent = Descent(axes.columns, samples.places, len(samples.classes), axes.penalised)
+    descent = Descent(axes.columns, samples.class_indices, len(samples.classes), axes.penalised)
     before, point = None, descent.beginning()
     passes = 0.0
     for strength in strengths:

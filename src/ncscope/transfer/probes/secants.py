@@ -28,10 +28,11 @@ class Secants:
         self._squares = torch.zeros_like(self._products)
         self._known = 0
 
-    def learn(self, step: Float[Tensor, " p"], turn: Float[Tensor, " p"]) -> None:
-        """Keep a pair.
+    def append(self, step: Float[Tensor, " p"], turn: Float[Tensor, " p"]) -> None:
+        """Store (step, gradient change); skip it if their product is not positive.
 
-        Of a step that was none, or so short that rounding hides the curvature, nothing is learnt.
+        The product is not positive for a zero step, or one so short that rounding hides the
+        curvature.
         """
         if float(step @ turn) <= 0:
             return

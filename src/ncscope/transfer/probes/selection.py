@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.transfer.inputs import Labelled, checked_labelled
+from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.logistic import fit_logistic, logistic_path
 from ncscope.transfer.probes.probe import MEASURES, LinearProbe, checked_measure
 
@@ -76,7 +76,7 @@ def choose_probe(
     return ChosenProbe(probe, best, {at: found for at, (found, _) in judged.items()}, passes)
 
 
-def _checked_validation(features: Any, labels: Any, train: Labelled) -> Labelled:
+def _checked_validation(features: Any, labels: Any, train: LabelledSamples) -> LabelledSamples:
     held_out = checked_labelled(features, labels)
     if held_out.features.shape[1] != train.features.shape[1]:
         expected = f"validation features of dimension {train.features.shape[1]}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from ncscope.lab.papers.info.runs import changed
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.probing.records import Row
 
@@ -18,14 +18,14 @@ def brief(training: Training, **given: Any) -> Training:
     return changed(training, epochs=1, every=1, balanced=150, batch_size=50, **given)
 
 
-def rows_of(part: Part, work: Work | None = None) -> list[Row]:
+def rows_of(part: Part, resources: Resources | None = None) -> list[Row]:
     """What a part yields, without the signs of life."""
-    return [{"part": part.name} | row for row in part.run(work or Work()) if row]
+    return [{"part": part.name} | row for row in part.run(resources or Resources()) if row]
 
 
-def stopped_in(part: Part, work: Work, here: Callable[[Row], bool]) -> None:
+def stopped_in(part: Part, resources: Resources, here: Callable[[Row], bool]) -> None:
     """Run a part to the first row of which something is true, and stop it there."""
-    run = part.run(work)
+    run = part.run(resources)
     assert any(here(row) for row in run)
     run.close()
 

@@ -12,7 +12,7 @@ from ncscope.lab.papers.info.connectivity import (
     InfoConnectivity,
     between,
 )
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import Row
 from tests.lab.papers.info.brief import brief, made, rows_of, stopped_in, unmeasured
 
@@ -53,10 +53,10 @@ def test_the_ends_of_the_way_are_the_two_runs(rows: list[Row]) -> None:
 @pytest.mark.slow
 def test_stopped_in_the_second_run_it_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     (part,) = RECIPE.parts(short(groups=("nc4",)))
-    work = Work(place=tmp_path, seconds=0.0)
-    stopped_in(part, work, lambda row: row.get("run") == "second")
+    resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
+    stopped_in(part, resources, lambda row: row.get("run") == "second")
     assert {path.name for path in tmp_path.iterdir()} == {"first", "second"}
-    assert rows_of(part, work) == rows_of(part)
+    assert rows_of(part, resources) == rows_of(part)
 
 
 def test_claims_and_figures_come_out_of_a_short_run_and_of_none(rows: list[Row]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ncscope.lab.papers.info.grokking import RECIPE, InfoGrokking
 from ncscope.lab.papers.info.grokking_training import Grokking
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import Row
 from tests.lab.papers.info.tiny_grokking import TINY
 
@@ -34,16 +34,16 @@ def made(changed: dict[str, list[float]] | None = None) -> list[Row]:
     found: list[Row] = []
     for seed in CONFIG.seeds:
         own = COURSE | (changed or {} if seed else {})
-        for place, step in enumerate(STEPS):
+        for index, step in enumerate(STEPS):
             for split in ("train", "test"):
                 when = {"part": f"seed {seed}", "step": step, "epoch": step, "split": split}
                 information = {
-                    f"{key}{suffix}": own[key][place]
+                    f"{key}{suffix}": own[key][index]
                     for key in ("mir", "hdr")
                     for suffix in ("", "_batch")
                 }
-                row = when | {"layer": "head input", "accuracy": own[split][place]}
-                row["accuracy_unmirrored"] = own[split][place] - 0.01
+                row = when | {"layer": "head input", "accuracy": own[split][index]}
+                row["accuracy_unmirrored"] = own[split][index] - 0.01
                 found.append(row | ({} if step == 10 else information))
     return found
 
@@ -110,7 +110,7 @@ def test_whatever_the_rows_claims_and_figures_come_out(kept: Callable[[Row], boo
 def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     part, *others = RECIPE.parts(TINY.model_copy(update={"seeds": (3,)}))
     assert not others
-    rows = [{"part": part.name} | row for row in part.run(Work()) if row]
+    rows = [{"part": part.name} | row for row in part.run(Resources()) if row]
     config = TINY.model_copy(update={"seeds": (3,)})
     by_heart = RECIPE.claims(config, json.loads(json.dumps(rows)))[3]
     assert by_heart["claim"] == f"all training pairs: {FIRST}"

@@ -14,7 +14,7 @@ from ncscope.lab.papers.info.grokking_training import (
     grokking_rows,
     prepared,
 )
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.settings import settings
 from ncscope.metrics.information import pair_entropies
 from ncscope.probing.records import Row
@@ -28,22 +28,22 @@ TINY = Grokking(
     steps=40,
     learning_rate=0.01,
     measurements=4,
-    looks=6,
+    accuracy_measurements=6,
     batch_size=8,
 )
 
 
-def rows(work: Work, seed: int = 0) -> list[Row]:
-    return [row for row in grokking_rows(TINY, seed, work) if row]
+def rows(resources: Resources, seed: int = 0) -> list[Row]:
+    return [row for row in grokking_rows(TINY, seed, resources) if row]
 
 
 def test_information_at_some_of_the_steps_at_which_accuracy_is_measured() -> None:
-    found = rows(Work())
+    found = rows(Resources())
     assert TINY.informed == [0, 1, 6, 40]
-    assert TINY.looked_at == [0, 1, 3, 6, 16, 40]
+    assert TINY.accuracy_steps == [0, 1, 3, 6, 16, 40]
     for split in ("train", "test"):
         own = [row for row in found if row["split"] == split]
-        assert [row["step"] for row in own] == TINY.looked_at
+        assert [row["step"] for row in own] == TINY.accuracy_steps
         assert [row["step"] for row in own if "mir" in row] == TINY.informed
         for key in ("hdr", "mir_centered", "mir_means", "mir_batch", "hdr_batch_spread"):
             assert all(key in row for row in own if "mir" in row)
@@ -54,12 +54,12 @@ def test_information_at_some_of_the_steps_at_which_accuracy_is_measured() -> Non
 
 
 def test_what_is_measured_is_the_stream_against_the_unembedding() -> None:
-    bench = prepared(TINY, 3, Work().fabric)
+    bench = prepared(TINY, 3, Resources().fabric)
     (pairs, labels), model = bench.data.train, bench.learner.model
     with torch.no_grad():
         features = model.features(pairs)
         loss = functional.cross_entropy(model(pairs).double(), labels)
-    first = next(iter(grokking_rows(TINY, 3, Work())))
+    first = next(iter(grokking_rows(TINY, 3, Resources())))
     expected = pair_entropies(features, model.head.weight.detach()[labels])
     assert first["split"] == "train"
     assert math.isclose(float(first["mir"]), expected.mir, rel_tol=1e-6)
@@ -68,7 +68,7 @@ def test_what_is_measured_is_the_stream_against_the_unembedding() -> None:
 
 
 def test_every_parameter_decays_apart_from_its_gradient() -> None:
-    bench = prepared(TINY, 0, Work().fabric)
+    bench = prepared(TINY, 0, Resources().fabric)
     (group,) = bench.learner.optimiser.param_groups
     assert len(group["params"]) == len(list(bench.learner.model.parameters()))
     assert group["weight_decay"] == 1
@@ -85,15 +85,15 @@ def test_the_loss_of_what_is_known_well_does_not_round_to_nothing() -> None:
 
 
 def test_a_run_stopped_anywhere_goes_on_to_the_same_rows(tmp_path: Path) -> None:
-    whole = rows(Work(), seed=2)
-    work = Work(place=tmp_path, seconds=0.0)
+    whole = rows(Resources(), seed=2)
+    resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
     for stop in (3, 30):  # among the rows; in the middle of the steps
-        begun = grokking_rows(TINY, 2, work)
+        begun = grokking_rows(TINY, 2, resources)
         for _ in range(stop):
             next(begun)
         del begun
-    assert rows(work, seed=2) == whole
-    assert next(grokking_rows(TINY, 3, Work())) != whole[0]
+    assert rows(resources, seed=2) == whole
+    assert next(grokking_rows(TINY, 3, Resources())) != whole[0]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from ncscope.lab.papers.info.pruning import (
     between_features,
     held_out_features,
 )
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import bench_rows, prepared
 from ncscope.metrics.information import pair_entropies
 from ncscope.probing.records import Row
@@ -40,8 +40,8 @@ def rows() -> list[Row]:
 @pytest.mark.slow
 def test_nothing_pruned_is_the_dense_network_beside_itself(rows: list[Row]) -> None:
     (training,) = short().runs.values()
-    bench = prepared(training, Work())
-    *_, dense = [row for row in bench_rows(bench, Work()) if row]
+    bench = prepared(training, Resources())
+    *_, dense = [row for row in bench_rows(bench, Resources()) if row]
     features = held_out_features(bench, bench.learner.evaluated)
     itself = pair_entropies(features, features)
     (untouched,) = [r for r in rows if r.get("stage") == PRUNED and r["sparsity"] == 0]
@@ -78,10 +78,10 @@ def test_the_batch_estimate_pairs_the_same_samples() -> None:
 @pytest.mark.slow
 def test_stopped_while_fine_tuning_it_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     (part,) = RECIPE.parts(short(groups=("nc4",)))
-    work = Work(place=tmp_path, seconds=0.0)
-    stopped_in(part, work, lambda row: row.get("stage") == TUNED)
+    resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
+    stopped_in(part, resources, lambda row: row.get("stage") == TUNED)
     assert {path.name for path in tmp_path.iterdir()} == {"dense", "sparsity 0"}
-    assert rows_of(part, work) == rows_of(part)
+    assert rows_of(part, resources) == rows_of(part)
 
 
 def test_claims_and_figures_come_out_of_a_short_run_and_of_none(rows: list[Row]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ncscope.lab.papers.info.few_labels import METHODS, SemiSupervised, by_setting, errors, summary
 from ncscope.lab.papers.info.semi_supervised import PAIRS, RECIPE
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.semi_supervised.run import few_labels_rows
 from ncscope.models.networks.catalogue import NAMES
 from ncscope.probing.records import Row
@@ -100,7 +100,7 @@ def test_figures_have_a_curve_a_method() -> None:
 def test_a_short_run_has_the_rows_that_figures_and_claims_read() -> None:
     runs = {"a": short(mutual_information=0.1, groups=("nc4", "information")), "b": short()}
     config = SemiSupervised(runs=runs)
-    rows = [{"part": "a"} | row for row in few_labels_rows(runs["a"], Work()) if row]
+    rows = [{"part": "a"} | row for row in few_labels_rows(runs["a"], Resources()) if row]
     rows += [row | {"part": "b"} for row in rows]
     assert 0 < errors(rows, ["a"])[0] < 100
     (claim,) = RECIPE.claims(config, rows)
@@ -121,8 +121,8 @@ def test_a_step_at_the_papers_scale_on_real_files(data, run, tmp_path, monkeypat
     settings = PAPER.runs[run]
     brief = settings.optimisation.model_copy(update={"batch_size": 2, "epochs": 1})
     few = {"optimisation": brief, "steps_per_epoch": 1, "measured": None, "labels": 10}
-    work = Work(data=tmp_path)
-    rows = [row for row in few_labels_rows(settings.model_copy(update=few), work) if row]
+    resources = Resources(data=tmp_path)
+    rows = [row for row in few_labels_rows(settings.model_copy(update=few), resources) if row]
     assert math.isfinite(rows[-1]["loss"])
     assert rows[-1]["mask_rate"] > 0
 

@@ -15,7 +15,7 @@ TINY = InfoGrokking(
         steps=100,
         learning_rate=0.01,
         measurements=8,
-        looks=20,
+        accuracy_measurements=20,
         batch_size=8,
     ),
     seeds=(0, 1),

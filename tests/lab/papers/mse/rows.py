@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ncscope.lab.papers.mse.training import MSETraining, small_runs
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import Row
 
 EPOCHS = (0, 4, 8, 12)
@@ -30,8 +30,8 @@ def history_of(
     }
     return [
         {"part": name, "epoch": epoch, "step": epoch, "split": split, "layer": "last"}
-        | {key: float(values[place]) for key, values in columns.items()}
-        for place, epoch in enumerate(EPOCHS)
+        | {key: float(values[index]) for key, values in columns.items()}
+        for index, epoch in enumerate(EPOCHS)
         for split, columns in splits.items()
         if columns
     ]
@@ -55,4 +55,4 @@ def tiny(config: MSETraining) -> MSETraining:
 
 def rows_of(parts: Sequence[Part]) -> list[Row]:
     """What the parts yield, as it reaches claims and figures."""
-    return [{"part": part.name, **row} for part in parts for row in part.run(Work()) if row]
+    return [{"part": part.name, **row} for part in parts for row in part.run(Resources()) if row]

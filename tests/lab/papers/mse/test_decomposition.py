@@ -3,7 +3,7 @@
 import pytest
 
 from ncscope.lab.papers.mse.decomposition import CURVES, RECIPE, claims
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import training_rows
@@ -47,7 +47,7 @@ def test_all_claims_hold_near_the_path() -> None:
     ],
 )
 def test_each_claim_can_fail(changed: dict[str, tuple[float, ...]], failing: set[int]) -> None:
-    assert {place for place, good in enumerate(held(rows(**changed))) if not good} == failing
+    assert {index for index, good in enumerate(held(rows(**changed))) if not good} == failing
 
 
 def test_the_epoch_from_which_the_part_off_the_path_is_negligible() -> None:
@@ -76,7 +76,7 @@ def test_the_decay_of_the_loss_is_that_of_training() -> None:
         one = Training(
             data="digits", network="small-vgg", layers=(), groups=("mse",), optimisation=how
         )
-        return float(next(training_rows(one, Work()))["mse_loss"])  # before the first step
+        return float(next(training_rows(one, Resources()))["mse_loss"])  # before the first step
 
     bare = loss(0.0)
     assert loss(0.2) - bare == pytest.approx(2 * (loss(0.1) - bare), rel=1e-6)

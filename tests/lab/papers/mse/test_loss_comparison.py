@@ -42,7 +42,7 @@ def rows(
 
 
 def failing(found: list[Row]) -> set[int]:
-    return {place for place, one in enumerate(claims(CONFIG, found)) if not one["held"]}
+    return {index for index, one in enumerate(claims(CONFIG, found)) if not one["held"]}
 
 
 def test_all_claims_hold_as_in_the_paper() -> None:

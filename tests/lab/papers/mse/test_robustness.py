@@ -6,7 +6,7 @@ import pytest
 
 from ncscope.lab.papers.mse.robustness import ATTACKED, RECIPE, MSERobustness, attacked, claims
 from ncscope.lab.papers.mse.training import BOTH
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import training_rows
 from ncscope.probing.records import Row
 from tests.lab.papers.mse.rows import Columns, history_of, rows_of, small, tiny
@@ -28,7 +28,7 @@ def rows(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FOOLE
 
 
 def failing(found: list[Row]) -> set[int]:
-    return {place for place, one in enumerate(claims(CONFIG, found)) if not one["held"]}
+    return {index for index, one in enumerate(claims(CONFIG, found)) if not one["held"]}
 
 
 LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
@@ -67,7 +67,7 @@ def test_it_runs_and_training_goes_on_as_if_not_attacked() -> None:
     assert len(RECIPE.claims(config, found)) == 4
     assert len(RECIPE.drawings(config, found)) == 2
     name, one = next(iter(config.runs.items()))
-    undisturbed = [{"part": name, **row} for row in training_rows(one, Work()) if row]
+    undisturbed = [{"part": name, **row} for row in training_rows(one, Resources()) if row]
     disturbed = [row for row in found if row["part"] == name and row["split"] != ATTACKED]
     assert disturbed == undisturbed
 
@@ -81,5 +81,5 @@ def test_the_paper_attacks_a_hundred_images_of_the_same_choice_every_time() -> N
         chosen.extend(attacked(bench, end, 10) + attacked(bench, end, 10))  # type: ignore[arg-type]
         return []
 
-    next(training_rows(one, Work(), partial(twice)))
+    next(training_rows(one, Resources(), partial(twice)))
     assert chosen[0] == chosen[1]

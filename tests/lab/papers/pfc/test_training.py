@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ncscope.lab.papers.pfc.training import RECIPE, PFCTraining
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.probing.records import Row
@@ -32,7 +32,7 @@ def brief() -> PFCTraining:
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
     (part,) = RECIPE.parts(brief())
-    found = [{"part": part.name} | row for row in part.run(Work()) if row]
+    found = [{"part": part.name} | row for row in part.run(Resources()) if row]
     return json.loads(json.dumps(found))
 
 
@@ -63,12 +63,12 @@ def made(
                     "epoch": epoch,
                     "layer": layer,
                     "accuracy": right,
-                    "pfc1": factor * last["pfc1"][place],
-                    "pfc2": last["pfc2"][place],
-                    "pfc3": last["pfc3"][place],
-                    "relative_position": place / 4,
+                    "pfc1": factor * last["pfc1"][index],
+                    "pfc2": last["pfc2"][index],
+                    "pfc3": last["pfc3"][index],
+                    "relative_position": index / 4,
                 }
-                for place, layer in enumerate(LAYERS)
+                for index, layer in enumerate(LAYERS)
             ]
         found += [
             {"part": part, "split": "line", "epoch": 100, "layer": "line", "t": t}

@@ -41,13 +41,13 @@ def made(
             own = {key: changed.get((run, split, key), COURSES[key]) for key in COURSES}
             rows += [
                 {"part": run, "split": split, "layer": "last", "epoch": epoch}
-                | {key: course[place] for key, course in own.items()}
-                for place, epoch in enumerate(EPOCHS)
+                | {key: course[index] for key, course in own.items()}
+                for index, epoch in enumerate(EPOCHS)
             ]
         rows += [
-            {"part": run, "split": "spectrum", "layer": "spectrum", "epoch": 6, "index": place + 1}
+            {"part": run, "split": "spectrum", "layer": "spectrum", "epoch": 6, "index": index + 1}
             | {"total": value}
-            | ({"between": between[place]} if place < len(between) else {})
-            for place, value in enumerate(total)
+            | ({"between": between[index]} if index < len(between) else {})
+            for index, value in enumerate(total)
         ]
     return rows

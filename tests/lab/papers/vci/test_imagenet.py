@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ncscope.lab.papers.vci.imagenet import RECIPE, VCIImageNet
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import NAMES
 from ncscope.probing.records import Row
 from tests.lab.papers.vci.rows import RETURNING, made
@@ -41,7 +41,7 @@ def rows() -> list[Row]:
     found = [
         {"part": part.name} | row
         for part in RECIPE.parts(brief())
-        for row in part.run(Work())
+        for row in part.run(Resources())
         if row
     ]
     return json.loads(json.dumps(found))

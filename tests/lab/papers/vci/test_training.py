@@ -6,7 +6,7 @@ import pytest
 
 from ncscope.lab.papers.vci.training import RECIPE
 from ncscope.lab.papers.vci.variability import VCIRuns
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import NAMES
 from ncscope.probing.records import Row
 from tests.lab.papers.vci.rows import RETURNING, made
@@ -26,7 +26,7 @@ def brief() -> VCIRuns:
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
     (part,) = RECIPE.parts(brief())
-    found = [{"part": part.name} | row for row in part.run(Work()) if row]
+    found = [{"part": part.name} | row for row in part.run(Resources()) if row]
     return json.loads(json.dumps(found))
 
 

@@ -23,7 +23,7 @@ from ncscope.lab.papers.vci.checkpoints import (
 )
 from ncscope.lab.papers.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope.lab.papers.vci.transfer import RECIPE, VCITransfer, claims_on
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import NAMES
 from ncscope.probing.records import Row
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
@@ -43,11 +43,11 @@ def brief(*names: str, sets: tuple[str, ...] = ("digits",)) -> VCITransfer:
     return VCITransfer(runs=runs, downstream=sets)
 
 
-def rows_of(config: VCITransfer, work: Work | None = None) -> list[Row]:
+def rows_of(config: VCITransfer, resources: Resources | None = None) -> list[Row]:
     found = [
         {"part": part.name} | row
         for part in RECIPE.parts(config)
-        for row in part.run(work or Work())
+        for row in part.run(resources or Resources())
         if row
     ]
     return json.loads(json.dumps(found))
@@ -206,23 +206,23 @@ def test_a_short_run_probes_and_goes_on_where_it_stopped(tmp_path, monkeypatch) 
         DOWNSTREAM_WRITERS[name](tmp_path, monkeypatch)
     config = brief("temperature 0.1, seed 0", sets=("dtd", "flowers"))
     (part,) = RECIPE.parts(config)
-    found = list(part.run(Work(data=tmp_path)))
+    found = list(part.run(Resources(data=tmp_path)))
     rows = [row for row in found if row]
     assert part.yields == len(found) - len(rows)
     assert [row["split"] for row in rows] == ["train", "test"] * 2 + list(config.downstream)
     assert [row["measure"] for row in rows[-2:]] == ["top-1", "mean per class"]
-    work = Work(data=tmp_path, place=tmp_path / "part")
-    stopped = part.run(work)
+    resources = Resources(data=tmp_path, checkpoints=tmp_path / "part")
+    stopped = part.run(resources)
     assert any(row.get("split") == "test" and row["epoch"] == 1 for row in stopped)
     stopped.close()
-    assert [row for row in part.run(work) if row] == rows
+    assert [row for row in part.run(resources) if row] == rows
 
 
 def test_a_set_that_is_missing_stops_the_run_before_it_trains(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(probes, "bench_rows", None)
     config = brief("temperature 1, seed 0", sets=("digits", "pets"))
     with pytest.raises(InputError, match="the data set Pets"):
-        rows_of(config, Work(data=tmp_path))
+        rows_of(config, Resources(data=tmp_path))
 
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:
@@ -258,7 +258,7 @@ def test_an_epoch_and_all_probes_at_the_paper_s_scale_on_real_files(tmp_path, mo
         every = tuple(one for one in PAPER.downstream if one != "cifar100")
         sets = every if training.temperature < 1 else every[:1]
         config = VCITransfer(runs={name: training.model_copy(update=update)}, downstream=sets)
-        rows = rows_of(config, Work(data=tmp_path))
+        rows = rows_of(config, Resources(data=tmp_path))
         assert [row["split"] for row in rows[-len(sets) :]] == list(sets)
         assert math.isfinite(next(row["loss"] for row in rows if "loss" in row))
         assert all(0 <= row["accuracy"] <= 1 for row in rows if "strength" in row)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ncscope.lab.papers.xufm.extended import DEVIATIONS, RECIPE, XUFMExtendedConfig, part_name
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import Row
 
 CONFIG = XUFMExtendedConfig(
@@ -17,7 +17,7 @@ CONFIG = XUFMExtendedConfig(
 def rows() -> list[Row]:
     found: list[Row] = []
     for part in RECIPE.parts(CONFIG):
-        own = list(part.run(Work()))
+        own = list(part.run(Resources()))
         assert len(own) == part.yields
         found += [{"part": part.name} | row for row in own]
     return json.loads(json.dumps(found))
@@ -65,7 +65,7 @@ def test_the_first_setting_is_as_long_at_both_scales():
 @pytest.mark.parametrize(("scale", "count"), [("small", 16), ("paper", 30)])
 def test_all_claims_hold(scale: str, count: int):
     config = RECIPE.scales[scale]
-    rows = [{"part": p.name} | row for p in RECIPE.parts(config) for row in p.run(Work())]
+    rows = [{"part": p.name} | row for p in RECIPE.parts(config) for row in p.run(Resources())]
     claims = RECIPE.claims(config, rows)
     assert len(claims) == count
     assert [claim["claim"] for claim in claims if not claim["held"]] == []

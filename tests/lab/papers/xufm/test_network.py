@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from ncscope.lab.papers.xufm.network import DUALITIES, RECIPE, SURROGATES, XUFMNetwork, levels
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.taps import HEAD_INPUT
@@ -27,7 +27,9 @@ PATHS: Paths = {
 
 
 def rows_of(config: XUFMNetwork) -> list[Row]:
-    found = [{"part": part.name} | row for part in RECIPE.parts(config) for row in part.run(Work())]
+    found = [
+        {"part": part.name} | row for part in RECIPE.parts(config) for row in part.run(Resources())
+    ]
     return json.loads(json.dumps([row for row in found if "layer" in row]))
 
 
@@ -72,15 +74,15 @@ def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> 
         paths = PATHS | {"nc2_of": _farther()} if training.loss != "mse" else PATHS
         paths = paths | (changed or {} if name == run else {})
         for at, epoch in enumerate(EPOCHS):
-            for place, layer in enumerate(LEVELS):
+            for index, layer in enumerate(LEVELS):
                 row: Row = {"part": name, "split": "train", "epoch": epoch, "layer": layer}
-                row |= {key: paths[key][place][at] for key in PATHS}
+                row |= {key: paths[key][index][at] for key in PATHS}
                 if layer == HEAD_INPUT:
                     row["accuracy"] = 0.1 if epoch == 0 else accuracy if name == run else 1.0
                     falling = paths.get("duality", [[1.0, 0.5, 0.2]])[0]
                     row[DUALITIES[training.loss]] = falling[at]
                 else:
-                    row["block"] = place + 1
+                    row["block"] = index + 1
                 found.append(row)
     return found + model_rows()
 

@@ -11,7 +11,7 @@ from ncscope.lab.theory import vci_blocks as blocks
 from ncscope.lab.theory import vci_index as index
 from ncscope.lab.theory import vci_invariance as invariance
 from ncscope.lab.theory import vci_probing as probing
-from ncscope.lab.theory.vci_features import Labelled, class_means
+from ncscope.lab.theory.vci_features import LabelledFeatures, class_means
 from ncscope.metrics.discriminants import Discriminants
 from ncscope.stats.statistics import ClassStatistics
 from tests.lab.theory.expected.broken import Break
@@ -52,7 +52,7 @@ def scaled(formula: Callable[..., Any], factor: float = 1.001) -> Callable[..., 
     return lambda *arguments: factor * formula(*arguments)
 
 
-def uncentred_between(labelled: Labelled) -> Tensor:
+def uncentred_between(labelled: LabelledFeatures) -> Tensor:
     """As if the global mean were not taken off."""
     means = class_means(labelled)
     return means.mT @ means / labelled.k

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from ncscope.lab.runs.reproducible import reproducible
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.semi_supervised.run import few_labels_rows
 from tests.lab.training.semi_supervised.runs import short
 
@@ -23,7 +23,13 @@ def attempt(folder: Path) -> None:
     """Run, or go on, saving the place after every step."""
     settings = short(mutual_information=0.5, steps_per_epoch=20)
     with reproducible(0):
-        rows = [row for row in few_labels_rows(settings, Work(place=folder, seconds=0.0)) if row]
+        rows = [
+            row
+            for row in few_labels_rows(
+                settings, Resources(checkpoints=folder, checkpoint_interval=0.0)
+            )
+            if row
+        ]
     (folder / "rows.json").write_text(json.dumps(rows))
 
 

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.lab.runs.reproducible import reproducible
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.semi_supervised.run import (
     FewLabelsBench,
     few_labels_bench_rows,
     few_labels_prepared,
     few_labels_rows,
-    looked_at,
+    measured_images,
 )
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from tests.lab.training.semi_supervised.runs import short
@@ -29,10 +29,12 @@ INFORMED = short(mutual_information=0.5)
 FIXED = short("fixmatch", threshold=0.12)
 
 
-def trained(run: FewLabelsBench, work: Work | None = None) -> tuple[dict[str, Tensor], list]:
+def trained(
+    run: FewLabelsBench, resources: Resources | None = None
+) -> tuple[dict[str, Tensor], list]:
     """The learner's tensors at the end, and the rows."""
     with reproducible(0):
-        rows = [row for row in few_labels_bench_rows(run, work or Work()) if row]
+        rows = [row for row in few_labels_bench_rows(run, resources or Resources()) if row]
     learner = run.bench.learner
     assert learner.average is not None
     assert learner.memory is not None
@@ -46,7 +48,7 @@ def trained(run: FewLabelsBench, work: Work | None = None) -> tuple[dict[str, Te
 
 def prepared(settings) -> FewLabelsBench:
     with reproducible(0):
-        return few_labels_prepared(settings, Work())
+        return few_labels_prepared(settings, Resources())
 
 
 def permuted(run: FewLabelsBench) -> FewLabelsBench:
@@ -91,7 +93,9 @@ def test_labels_and_unlabelled_images_do_reach_training(whole) -> None:
 def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path) -> None:
     plain, rows = whole
     stopped = prepared(INFORMED)
-    work = Work(place=tmp_path / "stopped", seconds=0.0)  # the place is kept after every step
+    resources = Resources(
+        checkpoints=tmp_path / "stopped", checkpoint_interval=0.0
+    )  # the place is kept after every step
     learner = stopped.bench.learner
 
     def die(model: torch.nn.Module, inputs: object) -> None:
@@ -100,9 +104,9 @@ def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path
 
     handle = learner.model.register_forward_pre_hook(die)
     with pytest.raises(KeyboardInterrupt):
-        trained(stopped, work)
+        trained(stopped, resources)
     handle.remove()
-    resumed, again = trained(prepared(INFORMED), work)
+    resumed, again = trained(prepared(INFORMED), resources)
     assert all(torch.equal(value, resumed[name]) for name, value in plain.items())
     assert repr(again) == repr(rows)
 
@@ -110,7 +114,7 @@ def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path
 def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
     settings = short(groups=("nc4", "information"))
     with reproducible(0):
-        rows = [row for row in few_labels_rows(settings, Work()) if row]
+        rows = [row for row in few_labels_rows(settings, Resources()) if row]
     assert [(row["epoch"], row["split"]) for row in rows] == [
         (epoch, split) for epoch in (0, 2) for split in ("test", "unlabelled")
     ]
@@ -127,19 +131,19 @@ def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
     assert math.isfinite(pseudo["loss"])
 
 
-def test_pseudo_labels_are_looked_at_of_images_as_they_are_in_the_pool() -> None:
+def test_pseudo_labels_are_measured_on_images_as_they_are_in_the_pool() -> None:
     """Of STL-10's unlabelled images one in twenty-one has a label that is known."""
     run = prepared(short(measured=400))
     places = torch.arange(len(run.unlabelled))
     pool = run.unlabelled.subset(places)
     pool.labels = torch.where(places % 21 == 0, pool.labels, UNKNOWN)
-    images = looked_at(replace(run, unlabelled=pool))
+    images = measured_images(replace(run, unlabelled=pool))
     assert len(images) == 400
     assert int((images.labels != UNKNOWN).sum()) < 2 * 400 / 21
     everything = prepared(short())
-    assert looked_at(everything) is everything.unlabelled
+    assert measured_images(everything) is everything.unlabelled
     with pytest.raises(InputError, match=r"a subset of 1 to 1437 samples"):
-        looked_at(prepared(short(measured=2_000)))
+        measured_images(prepared(short(measured=2_000)))
 
 
 def test_supervised_runs_ignore_unlabelled_images() -> None:
@@ -154,7 +158,7 @@ def test_labels_are_equally_many_of_each_class() -> None:
     labels = prepared(short(labels=30)).bench.data.train.labels
     assert labels.bincount().tolist() == [3] * 10
     with pytest.raises(InputError, match="multiple of 10"):
-        few_labels_prepared(short(labels=15), Work())
+        few_labels_prepared(short(labels=15), Resources())
 
 
 @pytest.mark.slow

@@ -41,10 +41,10 @@ from ncscope.lab.papers.info.interpolation import interpolated, reestimated
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     SEEDS,
-    by_place,
+    by_axis,
+    by_run_name,
     extent,
     least,
-    named,
     paper_training,
     small_training,
     with_classes,
@@ -52,7 +52,7 @@ from ncscope.lab.papers.info.runs import (
 from ncscope.lab.papers.trained import ends, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_rows, layer_rows, prepared, probed
 from ncscope.probing.records import Row
@@ -81,12 +81,12 @@ class InfoConnectivity(BaseModel):
 
 def _paper() -> InfoConnectivity:
     first = [paper_training("cifar10", learning_rate=rate) for rate in (3e-2, 3e-3, 3e-4)]
-    return InfoConnectivity(runs=named([*first, paper_training("cifar100")], "learning_rate"))
+    return InfoConnectivity(runs=by_run_name([*first, paper_training("cifar100")], "learning_rate"))
 
 
 def _small() -> InfoConnectivity:
     return InfoConnectivity(
-        runs=named(
+        runs=by_run_name(
             (
                 small_training("digits", 16, seed, learning_rate=rate, batch_size=32)
                 for rate in (0.3, 0.03, 0.003)
@@ -106,13 +106,17 @@ def parts(config: InfoConnectivity) -> list[Part]:
     ]
 
 
-def _rows(intervals: int, training: Training, work: Work) -> Iterator[Row]:
+def _rows(intervals: int, training: Training, resources: Resources) -> Iterator[Row]:
     """Yield the rows of both runs, told apart by ``run``, and of the networks between them."""
     order_seed = stream_seed(training.steps_seed, 1)
     second = training.model_copy(update={"order_seed": order_seed})
     benches: list[Bench] = []
     for name, settings in {"first": training, "second": second}.items():
-        own = work if work.place is None else replace(work, place=work.place / name)
+        own = (
+            resources
+            if resources.checkpoints is None
+            else replace(resources, checkpoints=resources.checkpoints / name)
+        )
         bench = prepared(settings, own)
         rows = with_classes(bench, bench_rows(bench, own))
         yield from (row and row | {"run": name} for row in rows)
@@ -341,7 +345,7 @@ def _panels(line: Sequence[Axes], rows: Sequence[Row], names: Sequence[str]) -> 
     accuracy, mir, hdr = line
     for statistics, colour in COLOURS.items():
         own = [row for name in names for row in between(rows, name, statistics)]
-        band(accuracy, by_place(own, "omega", "accuracy"), statistics, colour)
+        band(accuracy, by_axis(own, "omega", "accuracy"), statistics, colour)
         ratio_bands(mir, own, "omega", "mir", colour, statistics)
         ratio_bands(hdr, own, "omega", "hdr", colour, statistics)
     collapse_line(mir, [row for name in names for row in between(rows, name)])

@@ -66,8 +66,8 @@ def _bars(
     axes: Axes, settings: Mapping[Setting, Mapping[str, Sequence[str]]], rows: Sequence[Row]
 ) -> None:
     for at, methods in enumerate(settings.values()):
-        for place, (method, names) in enumerate(methods.items()):
-            x = at + 0.15 * (place - (len(methods) - 1) / 2)
+        for index, (method, names) in enumerate(methods.items()):
+            x = at + 0.15 * (index - (len(methods) - 1) / 2)
             found = errors(rows, names)
             middle, error = summary(found)
             label = method if at == 0 else None

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.lab.papers.info.runs import ESTIMATES, by_place
+from ncscope.lab.papers.info.runs import ESTIMATES, by_axis
 from ncscope.metrics.information import collapse_mir
 from ncscope.probing.records import Row
 from ncscope.report import panels
@@ -28,7 +28,7 @@ def band(
 
     Args:
         axes: Axes to draw on.
-        points: Values by place.
+        points: Values by coordinate.
         label: In the legend.
         colour: Colour of the line and the band.
         style: Style of the line.
@@ -42,21 +42,21 @@ def band(
 
 
 def ratio_bands(
-    axes: Axes, rows: Sequence[Row], place: str, key: str, colour: str = panels.ACCENT, of: str = ""
+    axes: Axes, rows: Sequence[Row], axis: str, key: str, colour: str = panels.ACCENT, of: str = ""
 ) -> None:
     """Draw a ratio, exact and by batch, against a coordinate of several runs.
 
     Args:
         axes: Axes to draw on.
         rows: Rows of the runs.
-        place: Key of the horizontal axis.
+        axis: Key of the horizontal axis.
         key: Key of the exact value.
         colour: Colour of both curves.
         of: Subject of the curves, for the legend.
     """
     for estimate, ending in ESTIMATES.items():
         label = f"{of}, {estimate}" if of else estimate
-        band(axes, by_place(rows, place, key + ending), label, colour, STYLES[estimate])
+        band(axes, by_axis(rows, axis, key + ending), label, colour, STYLES[estimate])
 
 
 def collapse_line(axes: Axes, rows: Iterable[Row], name: str = "at collapse to a simplex") -> None:
@@ -77,5 +77,5 @@ def legend_beside(figure: Figure, axes: Axes) -> None:
 
 
 def accuracy_percent(points: Mapping[float, Sequence[float]]) -> dict[float, list[float]]:
-    """Accuracies by place, in percent."""
-    return {place: [100 * value for value in found] for place, found in points.items()}
+    """Convert accuracies by coordinate to percent."""
+    return {coordinate: [100 * value for value in found] for coordinate, found in points.items()}

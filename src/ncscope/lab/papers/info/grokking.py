@@ -76,7 +76,9 @@ def _paper() -> InfoGrokking:
 
 def _small() -> InfoGrokking:
     return InfoGrokking(
-        training=Grokking(modulus=53, train_share=0.5, steps=5_000, measurements=24, looks=120),
+        training=Grokking(
+            modulus=53, train_share=0.5, steps=5_000, measurements=24, accuracy_measurements=120
+        ),
         seeds=(0, 1, 2),
     )
 
@@ -110,9 +112,9 @@ class Course(NamedTuple):
     by_heart: float | None
     as_a_rule: float | None
 
-    def place(self, step: float | None) -> int | None:
+    def index_at(self, step: float | None) -> int | None:
         """Return the index of the first measurement at or after a step; None without one."""
-        after = (place for place, at in enumerate(self.steps) if step is not None and at >= step)
+        after = (index for index, at in enumerate(self.steps) if step is not None and at >= step)
         return next(after, None)
 
 
@@ -195,7 +197,7 @@ def _late(rows: Sequence[Row], run: str) -> Verdict:
 
 
 def _first_phase(own: Course) -> Verdict:
-    known = own.place(own.by_heart)
+    known = own.index_at(own.by_heart)
     if known is None:
         return False, "never known by heart"
     told = (
@@ -206,7 +208,7 @@ def _first_phase(own: Course) -> Verdict:
 
 
 def _second_phase(own: Course) -> Verdict:
-    known, rule = own.place(own.by_heart), own.place(own.as_a_rule)
+    known, rule = own.index_at(own.by_heart), own.index_at(own.as_a_rule)
     if known is None or rule is None or known == rule:
         return False, "no rule found later"
     mir, hdr = ([path[known], path[rule - 1]] for path in (own.mir, own.hdr))
@@ -215,7 +217,7 @@ def _second_phase(own: Course) -> Verdict:
 
 
 def _with_the_rule(own: Course) -> Verdict:
-    known, rule = own.place(own.by_heart), own.place(own.as_a_rule)
+    known, rule = own.index_at(own.by_heart), own.index_at(own.as_a_rule)
     if known is None or rule is None:
         return False, "no rule found"
     before, after = min(own.mir[:rule], default=math.nan), min(own.mir[rule:])

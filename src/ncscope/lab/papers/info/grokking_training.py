@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from ncscope.data.draws import generator
 from ncscope.lab.papers.info.modular_addition import Sums, SumSplit, mirrored, modular_addition
 from ncscope.lab.papers.info.modular_transformer import ModularTransformer
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.resumable import AfterStep, resumable_rows
@@ -43,7 +43,9 @@ class Grokking(BaseModel):
     measurements: int = Field(
         40, ge=2, description="About how often to measure information, log-spaced."
     )
-    looks: int = Field(200, ge=2, description="About how often to measure accuracy, log-spaced.")
+    accuracy_measurements: int = Field(
+        200, ge=2, description="About how often to measure accuracy, log-spaced."
+    )
     batch_size: int = Field(64, ge=2, description="Of the batch estimate of MIR and HDR.")
 
     @model_validator(mode="after")
@@ -62,13 +64,13 @@ class Grokking(BaseModel):
         return log_spaced_epochs(self.steps, self.measurements)
 
     @property
-    def looked_at(self) -> list[int]:
+    def accuracy_steps(self) -> list[int]:
         """Steps at which accuracy is measured; those of information are among them."""
-        return sorted({*self.informed, *log_spaced_epochs(self.steps, self.looks)})
+        return sorted({*self.informed, *log_spaced_epochs(self.steps, self.accuracy_measurements)})
 
 
 @dataclass(frozen=True)
-class Bench:
+class GrokkingBench:
     """A run laid out.
 
     Attributes:
@@ -84,7 +86,7 @@ class Bench:
     learner: Learner
 
 
-def grokking_rows(settings: Grokking, seed: int, work: Work) -> Iterator[Row]:
+def grokking_rows(settings: Grokking, seed: int, resources: Resources) -> Iterator[Row]:
     """Train, measuring training and held-out pairs at the steps that are due.
 
     An epoch is a step. Cost of a step: twice that of the products of the ReLU network's second
@@ -94,7 +96,7 @@ def grokking_rows(settings: Grokking, seed: int, work: Work) -> Iterator[Row]:
     Args:
         settings: Settings of the run.
         seed: Seed of the choice of pairs and of the weights.
-        work: Resources of the run; see `resumable_rows`.
+        resources: Resources of the run; see `resumable_rows`.
 
     Yields:
         A row for every split and step that is due, and an empty one after every step.
@@ -102,21 +104,21 @@ def grokking_rows(settings: Grokking, seed: int, work: Work) -> Iterator[Row]:
     Raises:
         InputError: If the disk has no room for checkpoints.
     """
-    bench = prepared(settings, seed, work.fabric)
-    informed, looked_at = set(settings.informed), set(settings.looked_at)
+    bench = prepared(settings, seed, resources.fabric)
+    informed, accuracy_steps = set(settings.informed), set(settings.accuracy_steps)
 
     def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
         return full_batch_steps(bench, after_step)
 
     def measured(end: EpochEnd) -> list[Row]:
-        if end.step not in looked_at:
+        if end.step not in accuracy_steps:
             return []
         return measured_rows(bench.settings, bench.learner, bench.data, end, end.step in informed)
 
-    return resumable_rows(bench.learner, epochs, measured, settings.steps, work)
+    return resumable_rows(bench.learner, epochs, measured, settings.steps, resources)
 
 
-def prepared(settings: Grokking, seed: int, fabric: Fabric) -> Bench:
+def prepared(settings: Grokking, seed: int, fabric: Fabric) -> GrokkingBench:
     """Pairs chosen, weights drawn, nothing trained.
 
     Args:
@@ -141,10 +143,12 @@ def prepared(settings: Grokking, seed: int, fabric: Fabric) -> Bench:
         fused=True,
     )
     constant = LambdaLR(optimiser, lambda epoch: 1.0)
-    return Bench(settings, fabric, data, Learner(model, optimiser, constant))
+    return GrokkingBench(settings, fabric, data, Learner(model, optimiser, constant))
 
 
-def full_batch_steps(bench: Bench, after_step: AfterStep = lambda: None) -> Iterator[EpochEnd]:
+def full_batch_steps(
+    bench: GrokkingBench, after_step: AfterStep = lambda: None
+) -> Iterator[EpochEnd]:
     """Train on all training pairs at every step, which is an epoch: see `train`.
 
     Args:

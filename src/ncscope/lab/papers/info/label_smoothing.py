@@ -35,12 +35,12 @@ from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
     SEEDS,
-    by_place,
+    averages,
+    by_axis,
+    by_run_name,
     data_sets,
     extent,
     information_parts,
-    means,
-    named,
     paper_training,
     small_training,
 )
@@ -67,12 +67,12 @@ class InfoLabelSmoothing(BaseModel):
 
 def _paper() -> InfoLabelSmoothing:
     runs = (paper_training(data, label_smoothing=e) for data in PAPER_NETWORKS for e in LEVELS)
-    return InfoLabelSmoothing(runs=named(runs, "label_smoothing"))
+    return InfoLabelSmoothing(runs=by_run_name(runs, "label_smoothing"))
 
 
 def _small() -> InfoLabelSmoothing:
     runs = (small_training("digits", 20, seed, label_smoothing=e) for e in LEVELS for seed in SEEDS)
-    return InfoLabelSmoothing(runs=named(runs, "label_smoothing"))
+    return InfoLabelSmoothing(runs=by_run_name(runs, "label_smoothing"))
 
 
 def parts(config: InfoLabelSmoothing) -> list[Part]:
@@ -110,8 +110,8 @@ def claims(config: InfoLabelSmoothing, rows: Sequence[Row]) -> list[Claim]:
 
 
 def _minimal(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
-    points = by_place(rows, "epsilon", key)
-    found = means(points)
+    points = by_axis(rows, "epsilon", key)
+    found = averages(points)
     varied = extent(list(found.values()))
     spread = max(map(extent, points.values()), default=math.nan)
     return {
@@ -151,7 +151,7 @@ def _figure(config: InfoLabelSmoothing, rows: Sequence[Row]) -> Figure:
 
 def _panels(line: Sequence[Axes], rows: Sequence[Row]) -> None:
     accuracy, mir, hdr = line
-    band(accuracy, accuracy_percent(by_place(rows, "epsilon", "accuracy")), "", panels.SOFT)
+    band(accuracy, accuracy_percent(by_axis(rows, "epsilon", "accuracy")), "", panels.SOFT)
     ratio_bands(mir, rows, "epsilon", "mir")
     collapse_line(mir, rows)
     ratio_bands(hdr, rows, "epsilon", "hdr")

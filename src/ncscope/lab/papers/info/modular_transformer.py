@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-_PLACES = 3  # of a, of b and of the equals sign
+_POSITIONS = 3  # of a, of b and of the equals sign
 
 
 class ModularTransformer(nn.Module):
@@ -53,7 +53,7 @@ class ModularTransformer(nn.Module):
         super().__init__()
         self.modulus, self.heads = modulus, heads
         self.tokens = nn.Embedding(modulus + 1, width)
-        self.positions = nn.Embedding(_PLACES, width)
+        self.positions = nn.Embedding(_POSITIONS, width)
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)

@@ -50,11 +50,11 @@ from ncscope.lab.papers.info.runs import (
     GROUPS,
     PAPER_NETWORKS,
     SEEDS,
-    by_place,
+    averages,
+    by_axis,
+    by_run_name,
     data_sets,
     extent,
-    means,
-    named,
     paper_training,
     small_training,
     with_classes,
@@ -62,7 +62,7 @@ from ncscope.lab.papers.info.runs import (
 from ncscope.lab.papers.info.unstructured_pruning import pruned, sparsity_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import (
@@ -109,7 +109,7 @@ class InfoPruning(BaseModel):
 def _paper() -> InfoPruning:
     dense = paper_training("cifar10").optimisation
     return InfoPruning(
-        runs=named(paper_training(data) for data in PAPER_NETWORKS),
+        runs=by_run_name(paper_training(data) for data in PAPER_NETWORKS),
         sparsities=tuple(tenth / 10 for tenth in range(10)),
         tuning=dense.model_copy(update={"epochs": 100, "learning_rate": 0.003, "average": 0.0}),
     )
@@ -118,7 +118,7 @@ def _paper() -> InfoPruning:
 def _small() -> InfoPruning:
     dense = small_training("warped-digits", 30).optimisation
     return InfoPruning(
-        runs=named(small_training("warped-digits", 30, seed) for seed in SEEDS),
+        runs=by_run_name(small_training("warped-digits", 30, seed) for seed in SEEDS),
         sparsities=(0.0, 0.2, 0.4, 0.6, 0.8, 0.9),
         tuning=dense.model_copy(update={"epochs": 6, "learning_rate": 0.01}),
     )
@@ -138,23 +138,27 @@ def parts(config: InfoPruning) -> list[Part]:
     ]
 
 
-def _rows(config: InfoPruning, training: Training, work: Work) -> Iterator[Row]:
+def _rows(config: InfoPruning, training: Training, resources: Resources) -> Iterator[Row]:
     """Yield the rows of the dense network's training, then two rows for every sparsity."""
-    bench = prepared(training, work)
-    yield from with_classes(bench, bench_rows(bench, _inside(work, "dense")))
+    bench = prepared(training, resources)
+    yield from with_classes(bench, bench_rows(bench, _inside(resources, "dense")))
     dense = bench.learner.evaluated
     features = held_out_features(bench, dense)
     for sparsity in config.sparsities:
         sparse = _sparse(bench, pruned(dense, sparsity), config.tuning)
         yield from with_classes(bench, [_compared(sparse, features, sparsity, PRUNED)])
-        place = _inside(work, f"sparsity {sparsity:g}")
-        yield from ({} for row in bench_rows(sparse, place) if not row)
+        inside = _inside(resources, f"sparsity {sparsity:g}")
+        yield from ({} for row in bench_rows(sparse, inside) if not row)
         yield from with_classes(bench, [_compared(sparse, features, sparsity, TUNED)])
 
 
-def _inside(work: Work, name: str) -> Work:
+def _inside(resources: Resources, name: str) -> Resources:
     """Return the same resources with a checkpoint folder for one sparsity."""
-    return work if work.place is None else replace(work, place=work.place / name)
+    return (
+        resources
+        if resources.checkpoints is None
+        else replace(resources, checkpoints=resources.checkpoints / name)
+    )
 
 
 def _sparse(bench: Bench, model: nn.Module, tuning: Optimisation) -> Bench:
@@ -246,7 +250,7 @@ def _high(
     tuned: Sequence[Row], raw: Sequence[Row], data: str, most: float, estimate: str, ending: str
 ) -> Claim:
     key = f"dense_mir{ending}"
-    own, found = means(by_place(raw, "sparsity", key)), means(by_place(tuned, "sparsity", key))
+    own, found = averages(by_axis(raw, "sparsity", key)), averages(by_axis(tuned, "sparsity", key))
     itself, kept = own.get(0.0, float("nan")), found.get(most, float("nan"))
     return {
         "claim": f"{data}: at sparsity {most:g} the fine-tuned features keep a high MIR with the "
@@ -257,7 +261,7 @@ def _high(
 
 
 def _little(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
-    found = means(by_place(rows, "sparsity", key))
+    found = averages(by_axis(rows, "sparsity", key))
     varied = extent(list(found.values()))
     return {
         "claim": f"{data}: {name} varies by no more than {LITTLE} over the sparsities",
@@ -271,11 +275,9 @@ def _restored(
     tuned: Sequence[Row], raw: Sequence[Row], data: str, most: float, estimate: str, ending: str
 ) -> Claim:
     key = f"dense_mir{ending}"
-    before, after = (
-        average(by_place(rows, "sparsity", key).get(most, [])) for rows in (raw, tuned)
-    )
+    before, after = (average(by_axis(rows, "sparsity", key).get(most, [])) for rows in (raw, tuned))
     lost, back = (
-        average(by_place(rows, "sparsity", "accuracy").get(most, [])) for rows in (raw, tuned)
+        average(by_axis(rows, "sparsity", "accuracy").get(most, [])) for rows in (raw, tuned)
     )
     return {
         "claim": f"{data}: at sparsity {most:g} fine-tuning raises accuracy and the MIR with the "
@@ -315,11 +317,11 @@ def _panels(line: Sequence[Axes], config: InfoPruning, rows: Sequence[Row], data
     accuracy, mir, hdr = line
     for stage, colour in COLOURS.items():
         own = compared(config, rows, data, stage)
-        band(accuracy, accuracy_percent(by_place(own, "sparsity", "accuracy")), stage, colour)
+        band(accuracy, accuracy_percent(by_axis(own, "sparsity", "accuracy")), stage, colour)
         ratio_bands(mir, own, "sparsity", "dense_mir", colour, stage)
         ratio_bands(hdr, own, "sparsity", "dense_hdr", colour, stage)
     raw = compared(config, rows, data, PRUNED)
-    itself = means(by_place(raw, "sparsity", "dense_mir")).get(0.0, float("nan"))
+    itself = averages(by_axis(raw, "sparsity", "dense_mir")).get(0.0, float("nan"))
     reference_line(mir, itself, "of the dense with themselves, exact", "-.")
     collapse_line(mir, raw)
 

@@ -14,7 +14,7 @@ import numpy as np
 from ncscope.data.preprocessing import Augmentation
 from ncscope.lab.papers.evidence import average
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_rows, prepared
@@ -106,17 +106,17 @@ def changed(training: Training, **given: Any) -> Training:
     return training.model_copy(update={"optimisation": optimisation} | own)
 
 
-def named(trainings: Iterable[Training], *words: str) -> dict[str, Training]:
+def by_run_name(trainings: Iterable[Training], *fields: str) -> dict[str, Training]:
     """Name settings by their data, the fields that tell them apart, and their seed.
 
     Args:
         trainings: The settings.
-        words: Fields that tell them apart, of `Training` or of `Optimisation`.
+        fields: Fields that tell them apart, of `Training` or of `Optimisation`.
     """
     found = {}
     for training in trainings:
         own = {**training.optimisation.model_dump(), **training.model_dump()}
-        told = [f"{word.replace('_', ' ')} {own[word]:g}" for word in words]
+        told = [f"{field.replace('_', ' ')} {own[field]:g}" for field in fields]
         found[", ".join([training.data, *told, f"seed {training.seed}"])] = training
     return found
 
@@ -135,9 +135,9 @@ def with_classes(bench: Bench, rows: Iterable[Row]) -> Iterator[Row]:
     return (row and row | {"num_classes": classes} for row in rows)
 
 
-def _rows(training: Training, work: Work) -> Iterator[Row]:
-    bench = prepared(training, work)
-    return with_classes(bench, bench_rows(bench, work))
+def _rows(training: Training, resources: Resources) -> Iterator[Row]:
+    bench = prepared(training, resources)
+    return with_classes(bench, bench_rows(bench, resources))
 
 
 def data_sets(runs: Mapping[str, Training]) -> list[str]:
@@ -145,18 +145,18 @@ def data_sets(runs: Mapping[str, Training]) -> list[str]:
     return list(dict.fromkeys(training.data for training in runs.values()))
 
 
-def by_place(rows: Iterable[Row], place: str, key: str) -> dict[float, list[float]]:
-    """One metric of the rows that have it, by another of their fields, which is on an axis.
+def by_axis(rows: Iterable[Row], axis: str, key: str) -> dict[float, list[float]]:
+    """Collect a metric by another field of the rows; skip rows that lack either.
 
     Args:
         rows: Rows of several runs.
-        place: Such as ``epoch``.
+        axis: Field on the horizontal axis, such as ``epoch``.
         key: Key of the metric.
     """
     found: dict[float, list[float]] = {}
     for row in rows:
-        if key in row and place in row:
-            found.setdefault(float(row[place]), []).append(float(row[key]))
+        if key in row and axis in row:
+            found.setdefault(float(row[axis]), []).append(float(row[key]))
     return dict(sorted(found.items()))
 
 
@@ -175,6 +175,6 @@ def least(found: Sequence[float]) -> float:
     return float(np.min(found)) if found else math.nan
 
 
-def means(points: Mapping[float, Sequence[float]]) -> dict[float, float]:
-    """Average the values at every place of `by_place`."""
-    return {place: average(found) for place, found in points.items()}
+def averages(points: Mapping[float, Sequence[float]]) -> dict[float, float]:
+    """Average the values at every coordinate of `by_axis`."""
+    return {coordinate: average(found) for coordinate, found in points.items()}

@@ -152,8 +152,8 @@ def _better(accuracy: Mapping[str, Sequence[float]], data: str, loss: str) -> Cl
 
 
 def _slight(accuracy: Mapping[str, Sequence[float]], data: str) -> Claim:
-    means = {loss: average(found) for loss, found in accuracy.items()}
-    gains = {loss: mean - means["CE"] for loss, mean in means.items() if loss != "CE"}
+    averages = {loss: average(found) for loss, found in accuracy.items()}
+    gains = {loss: mean - averages["CE"] for loss, mean in averages.items() if loss != "CE"}
     return {
         "claim": f"{data}: what the terms improve is slight, below {MODEST}",
         "held": all(gain < MODEST for gain in gains.values()),
@@ -213,15 +213,15 @@ def _points(
     axes: Axes, by_loss: Mapping[str, Sequence[float]], shift: float, filled: bool = True
 ) -> None:
     """Seeds as points, their mean and standard deviation as a bar, a loss a place."""
-    for place, (found, colour) in enumerate(zip(by_loss.values(), panels.SERIES, strict=False)):
+    for index, (found, colour) in enumerate(zip(by_loss.values(), panels.SERIES, strict=False)):
         if not found:
             continue
         face = colour if filled else "white"
-        beside = [place + shift + 0.07] * len(found)
+        beside = [index + shift + 0.07] * len(found)
         axes.plot(beside, found, "o", color=colour, markerfacecolor=face, markersize=4)
         spread = float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
         axes.errorbar(
-            place + shift - 0.05, average(found), spread, color=colour, fmt="_", capsize=3
+            index + shift - 0.05, average(found), spread, color=colour, fmt="_", capsize=3
         )
 
 

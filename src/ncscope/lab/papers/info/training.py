@@ -30,10 +30,10 @@ from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
     SEEDS,
-    by_place,
+    by_axis,
+    by_run_name,
     data_sets,
     information_parts,
-    named,
     paper_training,
     small_training,
 )
@@ -60,13 +60,13 @@ class InfoTraining(BaseModel):
 
 
 def _paper() -> InfoTraining:
-    return InfoTraining(runs=named(paper_training(data, every=50) for data in PAPER_NETWORKS))
+    return InfoTraining(runs=by_run_name(paper_training(data, every=50) for data in PAPER_NETWORKS))
 
 
 def _small() -> InfoTraining:
     sets = ("warped-digits", "patterns-20")
     return InfoTraining(
-        runs=named(small_training(data, 30, seed, every=3) for data in sets for seed in SEEDS)
+        runs=by_run_name(small_training(data, 30, seed, every=3) for data in sets for seed in SEEDS)
     )
 
 
@@ -183,9 +183,9 @@ def _figure(config: InfoTraining, rows: Sequence[Row], key: str) -> Figure:
 
 
 def _panel(axes: Axes, rows: Sequence[Row], key: str) -> None:
-    band(axes, by_place(rows, "epoch", "accuracy"), "accuracy", panels.SOFT)
+    band(axes, by_axis(rows, "epoch", "accuracy"), "accuracy", panels.SOFT)
     ratio_bands(axes, rows, "epoch", key, of=key.upper())
-    centred = by_place(rows, "epoch", f"{key}_centered")
+    centred = by_axis(rows, "epoch", f"{key}_centered")
     band(axes, centred, f"{key.upper()} of centred features, exact", panels.SECOND)
     if key == "mir":
         collapse_line(axes, rows, "MIR at collapse to a simplex")

@@ -158,14 +158,14 @@ def _table(config: MSETraining, rows: Sequence[Row]) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(7, 0.9 + 0.32 * len(found)), layout="constrained")
         axes = figure.subplots()
-        for place, pair in enumerate(found.values()):
+        for index, pair in enumerate(found.values()):
             if pair is not None:
                 start, end = (100 * value for value in pair)
-                axes.plot([start, end], [place, place], color=panels.SOFT, zorder=1)
-                axes.plot(start, place, "o", color=panels.ACCENT, markerfacecolor="white")
-                axes.plot(end, place, "o", color=panels.ACCENT)
+                axes.plot([start, end], [index, index], color=panels.SOFT, zorder=1)
+                axes.plot(start, index, "o", color=panels.ACCENT, markerfacecolor="white")
+                axes.plot(end, index, "o", color=panels.ACCENT)
                 axes.annotate(
-                    f"{end - start:+.2f}", (max(start, end), place),
+                    f"{end - start:+.2f}", (max(start, end), index),
                     (7, 0), textcoords="offset points", va="center", fontsize=8,
                 )  # fmt: skip
         names = [f"{config.runs[name].data}, {config.runs[name].network}" for name in found]

@@ -36,7 +36,7 @@ from ncscope.report import panels
 Loss = Literal["mse", "cross-entropy"]
 Draw = Callable[[Axes, Sequence[str]], None]
 """Draws the runs of these names into one cell of the grid."""
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Change = tuple[float, float] | None
 """A metric at the first measured epoch of zero training error, and at the end."""
 
@@ -158,14 +158,14 @@ def network_of(training: Training) -> str:
     return f"{training.data}, {training.network}"
 
 
-def by_network(config: MSETraining, found: Mapping[str, Found]) -> dict[str, list[Found]]:
+def by_network(config: MSETraining, found: Mapping[str, Result]) -> dict[str, list[Result]]:
     """Group results of runs whose settings differ only in the seed.
 
     Args:
         config: Settings of the recipe.
         found: By run, of one loss.
     """
-    networks: dict[str, list[Found]] = {}
+    networks: dict[str, list[Result]] = {}
     for name, one in found.items():
         networks.setdefault(network_of(config.runs[name]), []).append(one)
     return networks

@@ -112,7 +112,7 @@ def printed() -> dict[str, list[Checkpoint]]:
     }
 
 
-def _from_table(value: float, row: published.Checkpoint) -> Checkpoint:
+def _from_table(value: float, row: published.PublishedCheckpoint) -> Checkpoint:
     metrics = {
         "fuzziness": row.fuzziness,
         "nc1_quotient": row.nc1_quotient,

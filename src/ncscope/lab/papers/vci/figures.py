@@ -114,10 +114,10 @@ def projections_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(3.4 * len(runs), 5.0), layout="constrained")
         grid = figure.subplots(2, len(runs), squeeze=False, sharex=True)
-        for place, run in enumerate(runs):
-            _projections_panels(grid[:, place].tolist(), trained(rows, run))
-            grid[0][place].set_title(run)
-            grid[1][place].set_xlabel("epoch")
+        for index, run in enumerate(runs):
+            _projections_panels(grid[:, index].tolist(), trained(rows, run))
+            grid[0][index].set_title(run)
+            grid[1][index].set_xlabel("epoch")
         grid[0][0].set_ylabel("variance within classes")
         grid[1][0].set_ylabel("part of squared distance")
         grid[0][0].legend()

@@ -9,7 +9,7 @@ from ncscope.data.catalogue import load
 from ncscope.data.downstream_sets import seen_as
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_rows, prepared
 from ncscope.models.taps import HEAD_INPUT
@@ -21,7 +21,7 @@ from ncscope.transfer.ranking import hold_out
 _SPLIT_SEED = 0
 
 
-def transfer_rows(sets: Sequence[str], training: Training, work: Work) -> Iterator[Row]:
+def transfer_rows(sets: Sequence[str], training: Training, resources: Resources) -> Iterator[Row]:
     """Pretrain, then probe on every downstream set.
 
     The sets are found, or downloaded, before the training begins.
@@ -29,7 +29,7 @@ def transfer_rows(sets: Sequence[str], training: Training, work: Work) -> Iterat
     Args:
         sets: Names of the downstream sets.
         training: The pretraining.
-        work: Resources of the run.
+        resources: Resources of the run.
 
     Yields:
         What `bench_rows` does, then for each set a row, the set's name as its split, and an empty
@@ -38,13 +38,16 @@ def transfer_rows(sets: Sequence[str], training: Training, work: Work) -> Iterat
     Raises:
         InputError: As `bench_rows`, or if a set is missing.
     """
-    bench = prepared(training, work)
-    with work.fabric.rank_zero_first(local=True):  # one process a machine downloads
+    bench = prepared(training, resources)
+    with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
         downstream = [
-            seen_as(load(name, work.data, download=work.download, seed=training.seed), bench.data)
+            seen_as(
+                load(name, resources.data, download=resources.download, seed=training.seed),
+                bench.data,
+            )
             for name in sets
         ]
-    yield from bench_rows(bench, work)
+    yield from bench_rows(bench, resources)
     when: Row = {"step": bench.learner.step, "epoch": bench.learner.epoch, "layer": HEAD_INPUT}
     for data in downstream:
         yield when | {"split": data.name} | probe(bench, data)

@@ -18,7 +18,7 @@ DOWNSTREAM: Sequence[str] = (
 """The downstream sets, in the order of table 1's columns."""
 
 
-class Checkpoint(NamedTuple):
+class PublishedCheckpoint(NamedTuple):
     """A row of both tables; every number as printed.
 
     Attributes:
@@ -44,12 +44,12 @@ class Checkpoint(NamedTuple):
     mlog: float
 
 
-def _row(downstream: str, pretraining: str) -> Checkpoint:
+def _row(downstream: str, pretraining: str) -> PublishedCheckpoint:
     *accuracies, mlo = map(float, downstream.split())
-    return Checkpoint(tuple(accuracies), mlo, *map(float, pretraining.split()))
+    return PublishedCheckpoint(tuple(accuracies), mlo, *map(float, pretraining.split()))
 
 
-TEMPERATURES: Mapping[float, Checkpoint] = {
+TEMPERATURES: Mapping[float, PublishedCheckpoint] = {
     0.1: _row(
         "90.8 95.03 58.85 64.73 74.47 93.1 75.45 77.14 84.9 62.44 1.445",
         "15.93 2.829 0.4634 0.796 75.4 0.3250",
@@ -77,7 +77,7 @@ TEMPERATURES: Mapping[float, Checkpoint] = {
 }
 """The first group: the temperature of the softmax."""
 
-REGULARISED: Mapping[float, Checkpoint] = {
+REGULARISED: Mapping[float, PublishedCheckpoint] = {
     2.5: _row(
         "90.86 92.01 51.07 55.14 74.36 91.79 72.9 75.44 85.19 62.01 1.282",
         "13.15 2.78 0.4097 0.7216 77.52 0.0440",

@@ -56,16 +56,16 @@ def _scatter(axes: Axes, name: str, group: Group, key: str) -> None:
     if len(group) > len(means[0]):
         seeds = [(of_metric(one), one.mlog) for one in group]
         axes.plot(*zip(*seeds, strict=True), "o", color=colour, markersize=3, alpha=0.35)
-    for place, value in enumerate(means[0]):
+    for index, value in enumerate(means[0]):
         x, y = means[0][value], means[1][value]
-        face = mpl.colors.to_rgba(colour, 0.25 + 0.75 * place / max(1, len(means[0]) - 1))
+        face = mpl.colors.to_rgba(colour, 0.25 + 0.75 * index / max(1, len(means[0]) - 1))
         axes.plot(x, y, "o", color=colour, markerfacecolor=face, markersize=7)
         if math.isfinite(x) and math.isfinite(y):
             axes.annotate(
                 f"{value:g}",
                 (x, y),
-                xytext=((5, 4), (-5, -9))[place % 2],
-                ha=("left", "right")[place % 2],
+                xytext=((5, 4), (-5, -9))[index % 2],
+                ha=("left", "right")[index % 2],
                 textcoords="offset points",
                 fontsize=7.5,
                 color=panels.SOFT,
@@ -98,10 +98,10 @@ def odds_figure(groups: Groups) -> Figure:
 
 def _odds(axes: Axes, group: Group) -> None:
     """Draw a line a set, the pretraining dashed; infinite values are left out."""
-    for place, name in enumerate(group[0].downstream):
+    for index, name in enumerate(group[0].downstream):
         style: dict[str, Any] = {
-            "color": panels.SERIES[place % 5],
-            "marker": _MARKERS[place % len(_MARKERS)],
+            "color": panels.SERIES[index % 5],
+            "marker": _MARKERS[index % len(_MARKERS)],
         }
         _line(axes, over_seeds(group, odds_of(probed(name))), name, style)
     plain = {"color": "black", "linestyle": panels.DASHED}

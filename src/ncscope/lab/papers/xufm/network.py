@@ -165,8 +165,8 @@ def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[
     found = between_class_metrics(model, loader, blocks, classes)
     when: Row = {"step": end.step, "epoch": end.epoch, "split": "train"}
     return [
-        when | {"layer": layer, "block": place} | dict(metrics)
-        for place, (layer, metrics) in enumerate(found.items(), start=1)
+        when | {"layer": layer, "block": index} | dict(metrics)
+        for index, (layer, metrics) in enumerate(found.items(), start=1)
     ]
 
 

@@ -199,9 +199,9 @@ def _sweep_figure(sweep: Sequence[Row]) -> Figure:
             )
             values = [number(row, key) for row in rows]
             axes.plot(decays, values, "o", color=panels.ACCENT, markersize=4, label="found")
-        for place, (key, label) in enumerate(_SHAPES.items()):
+        for index, (key, label) in enumerate(_SHAPES.items()):
             values = [max(number(row, key), 1e-17) for row in rows]
-            colour = panels.SERIES[place]
+            colour = panels.SERIES[index]
             shape.plot(decays, values, "o-", color=colour, markersize=3, label=label)
         titles = ("Objective", "Share of the mean: 0 simplex, 1/K frame", "Distances")
         for axes, title in zip((objective, share, shape), titles, strict=True):

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.lab.surrogates.dynamics.snr import Split, split, spread_over_samples
+from ncscope.lab.surrogates.dynamics.snr import FeatureSplit, split, spread_over_samples
 from ncscope.math.frames import simplex_basis
 
 
@@ -27,7 +27,7 @@ class _Solved:
             the means are nearly fitted.
     """
 
-    parts: Split
+    parts: FeatureSplit
     weight: Float[Tensor, "m d"]
     missed: Float[Tensor, "m m"]
 

@@ -16,7 +16,7 @@ from ncscope.math.symmetric import rank_cut
 
 
 @dataclass(frozen=True)
-class Split:
+class FeatureSplit:
     r"""Features in three orthogonal parts, $H=\mu_G\mathbf 1^\top+\tilde MY+H_W$.
 
     Attributes:
@@ -63,7 +63,7 @@ class SpectralLoss:
     nc23: Float[Tensor, ""]
 
 
-def split(features: Float[Tensor, "_d _n"], num_classes: int) -> Split:
+def split(features: Float[Tensor, "_d _n"], num_classes: int) -> FeatureSplit:
     """Global mean, class means and rest of balanced features that come class by class.
 
     Args:
@@ -76,7 +76,7 @@ def split(features: Float[Tensor, "_d _n"], num_classes: int) -> Split:
     within = grouped - means[:, :, None]
     # Once more, since what is rounded off large means would pass for a mean of small deviations.
     within = within - within.mean(2, keepdim=True)
-    return Split(mean, means - mean[:, None], within.flatten(1))
+    return FeatureSplit(mean, means - mean[:, None], within.flatten(1))
 
 
 def spread_over_samples(columns: Float[Tensor, "d k"], per_class: int) -> Float[Tensor, "d n"]:

@@ -16,7 +16,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
-class Found:
+class SolverResult:
     """Point at which a solver stopped.
 
     Attributes:
@@ -32,7 +32,7 @@ class Found:
     evaluations: int
 
 
-def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> Found:
+def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> SolverResult:
     """Minimise from a start, as far as float64 allows.
 
     BFGS compares objectives, which stop changing once the gradient is about the square root of
@@ -60,7 +60,7 @@ def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> Found:
     done = minimize(evaluate, _flatten(start).numpy(), jac=True, method="L-BFGS-B", options=options)
     flat = done.x if done.nit >= limit else _polished(evaluate, done.x)
     value, slope = evaluate(flat)
-    return Found(
+    return SolverResult(
         point=_unflatten(torch.from_numpy(flat), start),
         objective=value,
         gradient_norm=float(np.linalg.norm(slope)),

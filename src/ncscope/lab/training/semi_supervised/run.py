@@ -10,7 +10,7 @@ from torch import Tensor
 from ncscope.data.draws import stream_seed
 from ncscope.data.images import Images
 from ncscope.data.order import balanced_subset
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, train
 from ncscope.lab.training.resumable import AfterStep, resumable_rows
 from ncscope.lab.training.semi_supervised.objective import few_labels_objective
@@ -43,31 +43,31 @@ class FewLabelsBench:
     trust: Trust
 
 
-def few_labels_prepared(settings: FewLabels, work: Work) -> FewLabelsBench:
+def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsBench:
     """Load data, choose labelled images, build the network; train nothing.
 
     Args:
         settings: Settings of the run.
-        work: Resources of the run: data folder and accelerator.
+        resources: Resources of the run: data folder and accelerator.
 
     Raises:
         InputError: As `prepared`; or if the classes cannot have equally many labels.
     """
-    bench = prepared(settings, work)
-    with work.fabric.rank_zero_first(local=True):
-        images = unlabelled(bench.data, work.data, work.download)
+    bench = prepared(settings, resources)
+    with resources.fabric.rank_zero_first(local=True):
+        images = unlabelled(bench.data, resources.data, resources.download)
     deciding = trust(settings, bench.data.num_classes).to(bench.fabric.device)
     bench.learner.memory = deciding
     few = bench.data.balanced(settings.labels, settings.seed)
     return FewLabelsBench(settings, replace(bench, data=few), images, deciding)
 
 
-def few_labels_rows(settings: FewLabels, work: Work) -> Iterator[Row]:
+def few_labels_rows(settings: FewLabels, resources: Resources) -> Iterator[Row]:
     """Train, measuring held-out images and pseudo-labels at the epochs that are due.
 
     Args:
         settings: Settings of the run.
-        work: Resources of the run; see `resumable_rows`.
+        resources: Resources of the run; see `resumable_rows`.
 
     Yields:
         At a measured epoch a row of the moving average on held-out images, and, if unlabelled
@@ -76,14 +76,14 @@ def few_labels_rows(settings: FewLabels, work: Work) -> Iterator[Row]:
     Raises:
         InputError: As `few_labels_prepared`, or if the disk has no room for checkpoints.
     """
-    return few_labels_bench_rows(few_labels_prepared(settings, work), work)
+    return few_labels_bench_rows(few_labels_prepared(settings, resources), resources)
 
 
-def few_labels_bench_rows(run: FewLabelsBench, work: Work) -> Iterator[Row]:
+def few_labels_bench_rows(run: FewLabelsBench, resources: Resources) -> Iterator[Row]:
     """`few_labels_rows` of a run that is laid out; afterwards its learner has learnt."""
     measured = partial(_measured, run)
     last = run.settings.optimisation.epochs
-    return resumable_rows(run.bench.learner, partial(_epochs, run), measured, last, work)
+    return resumable_rows(run.bench.learner, partial(_epochs, run), measured, last, resources)
 
 
 def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Row]:
@@ -98,11 +98,11 @@ def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Row]:
     if settings.method != "supervised":
         where: Row = {"split": "unlabelled", "layer": "pseudo-labels"}
         loss: Row = {} if end.epoch == 0 else {"loss": end.loss}
-        rows.append(when | where | loss | pseudo_label_row(bench, looked_at(run), run.trust))
+        rows.append(when | where | loss | pseudo_label_row(bench, measured_images(run), run.trust))
     return rows
 
 
-def looked_at(run: FewLabelsBench) -> Images:
+def measured_images(run: FewLabelsBench) -> Images:
     """Return the unlabelled images whose pseudo-labels are measured.
 
     Where only some are wanted, random ones: their labels, of which most may be unknown, decide

@@ -233,7 +233,7 @@ def _randaugment(traits: Traits, strength: Strength) -> Callable[[Picture], Pict
 
 def _any_magnitude() -> v2.Transform:
     """One operation of RandAugment at a random magnitude."""
-    return v2.RandomChoice([v2.RandAugment(1, place) for place in range(_MAGNITUDES)])
+    return v2.RandomChoice([v2.RandAugment(1, index) for index in range(_MAGNITUDES)])
 
 
 def cutout(picture: UInt8[Tensor, "c h w"]) -> UInt8[Tensor, "c h w"]:

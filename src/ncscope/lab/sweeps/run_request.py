@@ -1,4 +1,4 @@
-"""One run of a sweep, as it is handed to whoever runs it."""
+"""Request for one run of a sweep: what to run, with which settings, where."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -7,14 +7,14 @@ from typing import Any
 
 from ncscope.errors import InputError
 from ncscope.lab.runs.recipe import Scale
-from ncscope.lab.runs.resources import Work
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import OnRow
 from ncscope.lab.studies import reproduce
 
 
 @dataclass(frozen=True)
-class Order:
+class RunRequest:
     """Request for one run of a sweep; the same on every machine.
 
     Attributes:
@@ -23,7 +23,7 @@ class Order:
         scale: Whose settings it starts from.
         overrides: Settings of the run by dotted name.
         folder: Absolute folder of the run.
-        work: The means; its folder of data sets is absolute.
+        resources: Resources of the run; their data folder is absolute.
     """
 
     name: str
@@ -31,29 +31,29 @@ class Order:
     scale: Scale
     overrides: Mapping[str, Any]
     folder: Path
-    work: Work
+    resources: Resources
 
     def as_json(self) -> dict[str, Any]:
         """Return the request in types of JSON; `from_json` reads it."""
-        work = asdict(self.work) | {"data": str(self.work.data)}
-        return asdict(self) | {"folder": str(self.folder), "work": work}
+        resources = asdict(self.resources) | {"data": str(self.resources.data)}
+        return asdict(self) | {"folder": str(self.folder), "resources": resources}
 
     @staticmethod
-    def from_json(order: dict[str, Any]) -> "Order":
+    def from_json(request: dict[str, Any]) -> "RunRequest":
         """Read the request that `as_json` wrote."""
-        work = Work(**order["work"] | {"data": Path(order["work"]["data"])})
-        return Order(**order | {"folder": Path(order["folder"]), "work": work})
+        resources = Resources(**request["resources"] | {"data": Path(request["resources"]["data"])})
+        return RunRequest(**request | {"folder": Path(request["folder"]), "resources": resources})
 
-    def on(self, accelerator: str) -> "Order":
+    def with_accelerator(self, accelerator: str) -> "RunRequest":
         """Return a copy that runs on another accelerator."""
-        return replace(self, work=replace(self.work, accelerator=accelerator))
+        return replace(self, resources=replace(self.resources, accelerator=accelerator))
 
 
-def carry_out(order: Order, on_row: OnRow) -> str:
-    """Run it, or go on with what its folder holds of it.
+def carry_out(request: RunRequest, on_row: OnRow) -> str:
+    """Run what is requested, resuming from the folder if the run was begun there.
 
     Args:
-        order: Run to carry out.
+        request: Run to carry out.
         on_row: Called as the work goes on.
 
     Returns:
@@ -61,12 +61,12 @@ def carry_out(order: Order, on_row: OnRow) -> str:
     """
     try:
         reproduce(
-            order.recipe,
-            out=order.folder,
-            scale=order.scale,
-            resume=RunFolder.config_of(order.folder) is not None,
-            overrides=order.overrides,
-            work=order.work,
+            request.recipe,
+            out=request.folder,
+            scale=request.scale,
+            resume=RunFolder.config_of(request.folder) is not None,
+            overrides=request.overrides,
+            resources=request.resources,
             on_row=on_row,
         )
     except Exception as error:

@@ -6,7 +6,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Position:
+class RunProgress:
     """Progress of a run.
 
     Attributes:
@@ -22,23 +22,23 @@ class Position:
     total: int = 0
 
 
-OnChange = Callable[[Mapping[str, Position]], None]
-"""Called as the work goes on, with the position of every run by name."""
+OnChange = Callable[[Mapping[str, RunProgress]], None]
+"""Called as the runs go on, with the progress of every run by name."""
 
 
-class Board:
-    """The positions of all runs, and whoever is told of every change.
+class SweepProgress:
+    """Progress of all runs of a sweep, reported at every change.
 
     Args:
         names: Names of the runs, in order.
-        on_change: Told of every change.
+        on_change: Called at every change with the progress of every run.
     """
 
     def __init__(self, names: Sequence[str], on_change: OnChange) -> None:
-        self._positions = {name: Position() for name in names}
+        self._progress = {name: RunProgress() for name in names}
         self._on_change = on_change
 
-    def put(self, positions: Mapping[str, Position]) -> None:
-        """Say where runs are now."""
-        self._positions |= positions
-        self._on_change(dict(self._positions))
+    def update(self, changed: Mapping[str, RunProgress]) -> None:
+        """Update the progress of some runs."""
+        self._progress |= changed
+        self._on_change(dict(self._progress))
