@@ -18,7 +18,7 @@ from ncscope.probing.provenance import Provenance, provenance
 from ncscope.probing.records import Measurement, ProbeRecord
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # type: ignore[import-untyped]
     from matplotlib.figure import Figure
 
 FILES = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
@@ -209,7 +209,7 @@ class History:
             made.append(each)
         return made
 
-    def rows(self) -> list[dict[str, float | str]]:
+    def rows(self) -> list[dict[str, object]]:
         """Return a flat row a layer and measurement: run, split, step, layer, then every number."""
         return [
             {"run": each.run, "split": each.split, "step": each.step, "layer": record.layer}

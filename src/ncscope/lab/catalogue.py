@@ -28,6 +28,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "mse/decomposition": "MSE figure 2: the three parts of the loss while networks train.",
     "mse/loss-comparison": "MSE figures 10 and 12: NC1 under MSE and under cross-entropy.",
     "mse/robustness": "MSE figures 9 and 11: DeepFool margins at zero error and at the end.",
+    "pfc/demo": "Collapse of every layer of a small network on handwritten digits, in seconds.",
     "pfc/training": "PFC figures 2-3: collapse layer by layer while residual networks train.",
     "xufm/network": "XUFM figures 5 and 10: collapse by residual block, MSE and cross-entropy.",
     "info/training": "INFO figures 1-2: accuracy, MIR and HDR while networks train.",

@@ -10,8 +10,9 @@ from ncscope.api.result import check_file
 from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.lab.catalogue import experiment, simulation
+from ncscope.lab.observations import together
 from ncscope.lab.report.study_page import study_page
-from ncscope.lab.runs.finished import KeptRows
+from ncscope.lab.runs.finished import KeptResults
 from ncscope.lab.runs.recipe import Recipe, Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
@@ -44,7 +45,7 @@ def simulate(
 
     Example:
         >>> run = simulate("ufm", num_classes=3, dim=4, per_class=2, steps=10)
-        >>> run.rows[0]["step"], run.rows[-1]["step"]
+        >>> run.rows[0].step, run.rows[-1].step
         (0, 10)
     """
     study = simulation(model)
@@ -154,12 +155,12 @@ def load_run(folder: str | Path) -> StudyRun:
             fix=_RUN_AGAIN,
         )
     if missing:
-        return StudyRun(known, labels, own, kept.rows, [], ended=False)
-    rows = [row for name in parts for row in kept.parts[name]]
-    return StudyRun(known, labels, own, rows, known.claims(own, rows))
+        return StudyRun(known, labels, own, kept.whole, [], ended=False)
+    results = together(kept.parts[name] for name in parts)
+    return StudyRun(known, labels, own, results, known.claims(own, results))
 
 
-def _refuse_damaged(path: Path, kept: KeptRows) -> None:
+def _refuse_damaged(path: Path, kept: KeptResults) -> None:
     """Raise InputError if the rows of a finished part are not as the run wrote them."""
     for name, difference in kept.damaged.items():
         raise InputError(

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from ncscope.probing.provenance import Provenance
@@ -22,9 +22,14 @@ def history_json(measurements: Iterable[Measurement], unit: str, provenance: Pro
         provenance: Origin of the measurements.
     """
     head = {"schema_version": SCHEMA_VERSION, "unit": unit, "provenance": asdict(provenance)}
-    lines = [_text(asdict(measurement)) for measurement in measurements]
     # One measurement a line: two files can be compared line by line.
-    return f'{_text(head)[:-1]}, "measurements": [\n' + ",\n".join(lines) + "\n]}\n"
+    lines = ",\n".join(map(measurement_line, measurements))
+    return f'{_text(head)[:-1]}, "measurements": [\n{lines}\n]}}\n'
+
+
+def measurement_line(measurement: Measurement) -> str:
+    """Write a measurement as one line of strict JSON; NaN and infinities are strings."""
+    return _text(asdict(measurement))
 
 
 def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
@@ -43,7 +48,7 @@ def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
         raise ValueError(msg)
     origin = _mapping(whole["provenance"])
     provenance = Provenance(**{**origin, "class_names": tuple(origin["class_names"])})
-    measurements = [_measurement(_mapping(each)) for each in whole["measurements"]]
+    measurements = [measurement_of(_mapping(each)) for each in whole["measurements"]]
     return measurements, str(whole["unit"]), provenance
 
 
@@ -60,7 +65,15 @@ def _strict(value: Any) -> Any:
     return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _measurement(given: Mapping[str, Any]) -> Measurement:
+def measurement_of(given: Mapping[str, Any]) -> Measurement:
+    """Return the measurement of nested dictionaries and lists, as `dataclasses.asdict` makes them.
+
+    Args:
+        given: Dictionaries and lists; NaN and infinities may be strings.
+
+    Raises:
+        ValueError: If they are no measurement; likewise TypeError and KeyError.
+    """
     probe = _mapping(given["probe"])
     geodesic = probe["geodesic"]
     return Measurement(
@@ -92,12 +105,13 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
 
 
 def _geodesic(given: Mapping[str, Any]) -> GeodesicRecord:
-    own = {field.name: given[field.name] for field in fields(GeodesicRecord)}
     return GeodesicRecord(
-        **{
-            name: list(_numbers(value)) if isinstance(value, list) else _number(value)
-            for name, value in own.items()
-        }
+        t=list(_numbers(given["t"])),
+        pfc1=list(_numbers(given["pfc1"])),
+        pfc2=list(_numbers(given["pfc2"])),
+        pfc3=list(_numbers(given["pfc3"])),
+        alignment=_number(given["alignment"]),
+        transport_cost=_number(given["transport_cost"]),
     )
 
 

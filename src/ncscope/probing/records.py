@@ -1,7 +1,7 @@
 """Plain records of a measurement: what probing returns, runs store and reports draw."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,6 @@ class Measurement:
         """Run, split and step, by which a history knows the measurement."""
         return self.run, self.split, self.step
 
-
-Row = dict[str, float | int | str]
-"""One measurement, flat: ``step``, ``epoch``, ``split``, ``layer`` and the metrics by key.
-
-A line of ``metrics.jsonl``; ``part`` is added where a run has several parts.
-"""
+    def with_values(self, values: Mapping[str, float]) -> "Measurement":
+        """Return a copy with further numbers."""
+        return replace(self, values={**self.values, **values})

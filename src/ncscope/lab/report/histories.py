@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 
-from ncscope.probing.records import Row
+from ncscope.lab.observations import Observation
 from ncscope.report import panels
 from ncscope.report.labels import label_of
 from ncscope.report.names import figure_text
@@ -15,7 +15,7 @@ from ncscope.report.names import figure_text
 
 def epochs_panel(
     axes: Axes,
-    curves: Mapping[str, Sequence[Row]],
+    curves: Mapping[str, Sequence[Observation]],
     key: str,
     *,
     zero_error: float | None = None,
@@ -35,7 +35,7 @@ def epochs_panel(
     label, drawn = label_of(key), list[float]()
     for index, (name, path) in enumerate(curves.items()):
         values = [float(row[key]) for row in path if key in row]
-        epochs = [int(row["epoch"]) for row in path if key in row]
+        epochs = [row.epoch for row in path if key in row]
         colour = colours[index % len(colours)]
         style = styles.get(name, "-")
         axes.plot(

@@ -1,4 +1,4 @@
-"""Rows of an experiment: chosen, and as a table of where every part ended."""
+"""Observations of an experiment: chosen, and as a table of where every part ended."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,45 +8,44 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.probing.records import Row
+from ncscope.lab.observations import Observation
 from ncscope.report.numbers import plain
 
 
-def part_of(rows: Sequence[Row], part: str) -> list[Row]:
+def part_of(rows: Sequence[Observation], part: str) -> list[Observation]:
     """Select the rows of one part, in order."""
-    return [row for row in rows if row["part"] == part]
+    return [row for row in rows if row.part == part]
 
 
-def number(row: Row, key: str) -> float:
+def number(row: Observation, key: str) -> float:
     """Return a value of a row as a number."""
     return float(row[key])
 
 
-def numbers(rows: Sequence[Row], key: str) -> list[float]:
-    """One value of every row."""
+def numbers(rows: Sequence[Observation], key: str) -> list[float]:
+    """Return one value of every row."""
     return [number(row, key) for row in rows]
 
 
-def last_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def last_rows(rows: Sequence[Observation]) -> dict[str, list[Observation]]:
     """Return the last row of every layer and split, by part, in order of first appearance."""
-    last: dict[str, dict[str, Row]] = {}
+    last: dict[str, dict[str, Observation]] = {}
     for row in rows:
-        last.setdefault(str(row.get("part", "")), {})[place_of(row)] = row
+        last.setdefault(row.part, {})[place_of(row)] = row
     return {part: list(places.values()) for part, places in last.items()}
 
 
-def place_of(row: Row) -> str:
+def place_of(row: Observation) -> str:
     """Name the layer of a row, and the split if it is not the training set.
 
     Example:
-        >>> place_of({"layer": "stem", "split": "train"}), place_of({"layer": "a", "split": "test"})
+        >>> place_of(Observation(0, 0, "train", "stem")), place_of(Observation(0, 0, "test", "a"))
         ('stem', 'a, test')
     """
-    layer, split = str(row.get("layer", "")), str(row.get("split", "train"))
-    return layer if split in ("train", layer) else f"{layer}, {split}"
+    return row.layer if row.split in ("train", row.layer) else f"{row.layer}, {row.split}"
 
 
-def rows_table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
+def rows_table(rows: Sequence[Observation], columns: Sequence[str]) -> Table:
     """Build a table of the last measurement of every part.
 
     Args:
@@ -91,7 +90,7 @@ def recipes_table(recipes: Sequence[tuple[str, str, Mapping[Any, str]]]) -> Tabl
     return table
 
 
-def shown(row: Row, key: str) -> str:
+def shown(row: Observation, key: str) -> str:
     """One value as text; nothing where the row has none."""
     value = row.get(key)
     if isinstance(value, float):

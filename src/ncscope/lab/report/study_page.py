@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ncscope.lab.observations import Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import last_rows, place_of, shown
 from ncscope.lab.report.sweep import SweepTable
-from ncscope.probing.records import Row
 from ncscope.report.overview import claims_of, shared_config
-from ncscope.report.page import rendered
+from ncscope.report.page import history_view, rendered_page
 from ncscope.report.summary import Summary
 
 
@@ -22,9 +22,11 @@ class RunView:
         name: Name of the run, where the page shows several.
         claims: ``claim``, ``held`` and ``evidence`` each.
         images: The drawings, each with its SVG file.
-        rows: Every measurement; the last of each part and layer are shown.
+        rows: Observations, of which the last of each part and layer are shown, and measurements,
+            which the interactive part of the page shows.
         columns: Keys to show of them.
         config: The settings.
+        unit: Unit of the measurements' steps.
         ended: True if the run has ended.
         tables: Summaries of the run.
     """
@@ -32,9 +34,10 @@ class RunView:
     name: str
     claims: Sequence[Mapping[str, Any]]
     images: Sequence[tuple[Drawing, bytes]]
-    rows: Sequence[Row]
+    rows: Results
     columns: Sequence[str]
     config: Mapping[str, Any]
+    unit: str = "epoch"
     ended: bool = True
     tables: Sequence[Summary] = ()
 
@@ -46,7 +49,7 @@ def study_page(
     runs: Sequence[RunView],
     sweep: SweepTable | None = None,
 ) -> str:
-    """One self-contained HTML page: nothing is requested from the network.
+    """Build one self-contained HTML page: it requests nothing from the network.
 
     Args:
         title: Heading of the page.
@@ -59,13 +62,14 @@ def study_page(
         The page.
     """
     alike, own = shared_config([run.config for run in runs])
-    return rendered(
-        "study.html.j2",
+    measured = runs[0].rows.measurements if len(runs) == 1 else []
+    return rendered_page(
         title=title,
         lead=lead,
         facts=facts,
         sweep=sweep,
         runs=[_shown(run, config) for run, config in zip(runs, own, strict=True)],
+        history=history_view(measured, runs[0].unit) if measured else None,
         config=alike,
     )
 

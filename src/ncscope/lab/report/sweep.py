@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import last_rows, shown
-from ncscope.probing.records import Row
 
 FAILED = "failed"
 
@@ -32,7 +32,7 @@ class SweptRun:
     name: str
     settings: Mapping[str, Any]
     claims: Sequence[Mapping[str, Any]] = ()
-    rows: Sequence[Row] = ()
+    rows: Sequence[Observation] = ()
     error: str = ""
 
     @property
@@ -42,13 +42,13 @@ class SweptRun:
             return FAILED
         return f"{sum(claim['held'] for claim in self.claims)}/{len(self.claims)}"
 
-    def ends(self, columns: Sequence[str]) -> dict[str, Row]:
+    def ends(self, columns: Sequence[str]) -> dict[str, Observation]:
         """Return each part's last measurement, at the split with the most of these columns.
 
         Of several such places, as layers are, the last.
         """
 
-        def known(row: Row) -> int:
+        def known(row: Observation) -> int:
             return sum(key in row for key in columns)
 
         return {part: max(rows[::-1], key=known) for part, rows in last_rows(self.rows).items()}
@@ -161,6 +161,8 @@ def sweep_csv(runs: Sequence[SweptRun], columns: Sequence[str]) -> str:
         held = "" if run.error else sum(claim["held"] for claim in run.claims)
         own = [run.name, *(run.settings.get(name, "") for name in fields)]
         own += [held, "" if run.error else len(run.claims), run.error]
-        for row in list(run.ends(columns).values()) or [{}]:
-            writer.writerow([*own, *(row.get(key, "") for key in (*places, *columns))])
+        ends: list[Observation | None] = [*run.ends(columns).values()] or [None]
+        for row in ends:
+            cells = [row.get(key, "") if row else "" for key in (*places, *columns)]
+            writer.writerow([*own, *cells])
     return text.getvalue()

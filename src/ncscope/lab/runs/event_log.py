@@ -1,4 +1,4 @@
-"""The rows of a run as TensorBoard shows them, where TensorBoard is installed."""
+"""Observations of a run as TensorBoard shows them, where TensorBoard is installed."""
 
 import math
 import shutil
@@ -8,11 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ncscope.lab.observations import Observation, Recorded, flattened
 from ncscope.lab.runs.disk import writing
-from ncscope.probing.records import Row
-
-_WHEN = ("step", "epoch")
-_CURVES = ("line", "spectrum")  # splits whose rows are points of one moment, not of a history
 
 
 class EventLog:
@@ -36,13 +33,13 @@ class EventLog:
             folder.mkdir(parents=True)
         self._append([{"file_version": "brain.Event:2"}])
 
-    def add(self, rows: Iterable[Row]) -> None:
-        """Log the rows' numbers, but for those of curves.
+    def add(self, events: Iterable[Recorded]) -> None:
+        """Log every number of the observations, and of the measurements layer by layer.
 
         Raises:
             InputError: If they cannot be written.
         """
-        self._append(event for row in rows if row.get("split") not in _CURVES for event in _of(row))
+        self._append(logged for each in flattened(events) for logged in _of(each))
 
     def _append(self, events: Iterable[dict[str, Any]]) -> None:
         if self._file is None:
@@ -56,10 +53,10 @@ class EventLog:
                 records.write(Event(wall_time=time.time(), **event).SerializeToString())
 
 
-def _of(row: Row) -> Iterator[dict[str, Any]]:
+def _of(observation: Observation) -> Iterator[dict[str, Any]]:
     """Yield an event for each number; numbers that are not finite leave a gap."""
-    where = "/".join(str(row[name]) for name in ("split", "layer") if name in row)
-    for key, value in row.items():
-        if isinstance(value, int | float) and key not in _WHEN and math.isfinite(value):
-            scalar = {"tag": f"{where}/{key}", "simple_value": float(value)}
-            yield {"step": int(row["step"]), "summary": {"value": [scalar]}}
+    place = "/".join(filter(None, (observation.split, observation.layer)))
+    for key, value in observation.values.items():
+        if isinstance(value, int | float) and math.isfinite(value):
+            scalar = {"tag": f"{place}/{key}", "simple_value": float(value)}
+            yield {"step": observation.step, "summary": {"value": [scalar]}}

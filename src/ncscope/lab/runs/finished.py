@@ -1,36 +1,39 @@
-"""The record of finished parts: their rows are counted and hashed, so that damage is seen."""
+"""The record of finished parts: their results are counted and hashed, so that damage is seen."""
 
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ncscope.probing.records import Row
+from ncscope.lab.observations import Observation, Results
+from ncscope.probing.history_file import measurement_line
+from ncscope.probing.records import Measurement
 
 
 class PartMark(BaseModel):
-    """Count and hash of the rows of a finished part.
+    """Count and hashes of the results of a finished part.
 
     Attributes:
-        rows: Number of rows.
+        rows: Number of observations.
         sha256: Hash of the part's lines in metrics.jsonl.
+        history: Hash of the part's lines in history.json; empty if it has none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     rows: int
     sha256: str
+    history: str = ""
 
 
 class FinishedParts(BaseModel):
     """Content of finished.json.
 
     Attributes:
-        config: Hash of config.yaml, whose settings the rows are measured under.
+        config: Hash of config.yaml, under whose settings the parts ran.
         parts: Mark of every finished part, by name.
     """
 
@@ -41,60 +44,73 @@ class FinishedParts(BaseModel):
 
 
 @dataclass(frozen=True)
-class KeptRows:
-    """Rows that a run folder holds, checked against the record of finished parts.
+class KeptResults:
+    """Results that a run folder holds, checked against the record of finished parts.
 
     Attributes:
-        rows: Every row of metrics.jsonl, also of unfinished parts.
-        parts: Rows of each finished part, where they are as the run wrote them.
-        damaged: By finished part whose rows are not as the run wrote them, how they differ.
+        whole: Everything in the folder, also of unfinished parts.
+        parts: Results of each finished part, where they are as the run wrote them.
+        damaged: By finished part whose results are not as the run wrote them, how they differ.
     """
 
-    rows: Sequence[Row]
-    parts: Mapping[str, list[Row]]
+    whole: Results
+    parts: Mapping[str, Results]
     damaged: Mapping[str, str]
 
 
-def checked_rows(rows: Sequence[Row], finished: Mapping[str, PartMark]) -> KeptRows:
-    """Group rows by part, and tell the finished parts that are whole from the damaged ones.
+def checked_results(
+    lines: Sequence[tuple[str, Observation]],
+    measurements: Sequence[Measurement],
+    finished: Mapping[str, PartMark],
+) -> KeptResults:
+    """Group results by part, and tell the finished parts that are whole from the damaged ones.
 
     Args:
-        rows: Every row of metrics.jsonl, as read.
+        lines: Every line of metrics.jsonl with the observation that was read from it.
+        measurements: Every measurement of history.json, as read.
         finished: Marks of the finished parts.
     """
-    grouped: dict[str, list[Row]] = {name: [] for name in finished}
-    for row in rows:
-        grouped.setdefault(str(row["part"]), []).append(row)
-    parts, damaged = dict[str, list[Row]](), dict[str, str]()
+    parts, damaged = dict[str, Results](), dict[str, str]()
     for name, mark in finished.items():
-        found = mark_of(grouped[name])
-        if found == mark:
-            parts[name] = grouped[name]
-        elif found.rows == mark.rows:
+        own = [(line, each) for line, each in lines if each.part == name]
+        measured = [each for each in measurements if each.run == name]
+        # The text itself, not what was read: also a file of an earlier version keeps its hash.
+        present = _mark([line for line, _ in own], measured)
+        if present == mark:
+            parts[name] = Results([each for _, each in own], measured)
+        elif present.rows != mark.rows:
+            damaged[name] = f"{present.rows} rows in place of {mark.rows}"
+        elif present.sha256 != mark.sha256:
             damaged[name] = f"{mark.rows} rows that were changed"
         else:
-            damaged[name] = f"{found.rows} rows in place of {mark.rows}"
-    return KeptRows(rows, parts, damaged)
+            damaged[name] = "measurements in history.json that were changed"
+    everything = Results([each for _, each in lines], measurements)
+    return KeptResults(everything, parts, damaged)
 
 
-def mark_of(rows: Sequence[Row]) -> PartMark:
-    """Count and hash the rows of a part.
+def mark_of(results: Results) -> PartMark:
+    """Count and hash the results of a part.
 
     Args:
-        rows: Rows of the part, in order; NaN stands for whatever is not finite.
+        results: Results of the part, in order; NaN stands for whatever is not finite in an
+            observation.
     """
-    return PartMark(rows=len(rows), sha256=sha256(json_lines(rows).encode()).hexdigest())
+    return _mark(list(map(observation_line, results)), results.measurements)
 
 
-def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Write each row as a line of JSON, NaN and infinities as null."""
-    return "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
+def _mark(lines: Sequence[str], measurements: Iterable[Measurement]) -> PartMark:
+    history = "\n".join(map(measurement_line, measurements))
+    return PartMark(
+        rows=len(lines),
+        sha256=sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest(),
+        history=sha256(history.encode()).hexdigest() if history else "",
+    )
 
 
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities by None, at any depth."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def observation_line(observation: Observation) -> str:
+    """Write an observation as a line of JSON, NaN and infinities as null."""
+    row = {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in observation.as_line().items()
+    }
+    return json.dumps(row, allow_nan=False)

@@ -1,4 +1,4 @@
-"""Structure of an experiment: parts that yield rows; claims and figures made from the rows."""
+"""Structure of an experiment: parts that yield events; claims and figures made from them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
+from ncscope.lab.observations import Event, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.resources import Resources
-from ncscope.probing.records import Row
 from ncscope.report.summary import Summary
 
 Scale = Literal["paper", "small"]
@@ -28,27 +28,27 @@ class Part:
     """A piece of an experiment that is run, and kept, as a whole.
 
     Attributes:
-        name: Stands in every row as ``part``; unique within a recipe.
-        yields: Number of rows, or epochs of training, for the progress bar.
-        run: Yields rows, which do not depend on hardware; an empty row is a heartbeat. A long
-            part keeps its place, and when it is run again yields what it had, and goes on.
-        trains: Every empty row ends an epoch if True; the bar then counts epochs alone.
+        name: Name in every observation as ``part``; unique within a recipe.
+        yields: Number of events, or epochs of training, for the progress bar.
+        run: Function that yields events, whose values do not depend on the hardware. A long part
+            keeps a checkpoint, and when it is run again yields what it had yielded, and goes on.
+        trains: Every heartbeat ends an epoch if True; the bar then counts epochs alone.
     """
 
     name: str
     yields: int
-    run: Callable[[Resources], Iterator[Row]]
+    run: Callable[[Resources], Iterator[Event]]
     trains: bool = False
 
 
-def no_tables(config: Any, rows: Sequence[Row]) -> list[Summary]:
+def no_tables(config: Any, results: Results) -> list[Summary]:
     """None: most studies are seen in their figures."""
     return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study(Generic[Config]):
-    """Something to run and look at. Everything but the parts' rows follows from the rows.
+    """Something to run and look at. Claims and figures follow from what the parts yield.
 
     Attributes:
         id: Its name, for example ``"ufm"`` or ``"xufm/ufm"``.
@@ -58,10 +58,11 @@ class Study(Generic[Config]):
         config: Its settings: a frozen model that allows no further field, every field with a
             description, a default and its bounds.
         parts: The pieces of work that settings ask for, in order.
-        claims: Function that tests each statement on the rows.
+        claims: Function that tests each statement on the results.
         drawings: The figures, in the paper's arrangement.
-        columns: Keys of the rows that the table of the last measurements shows.
+        columns: Keys that the table of the last measurements shows.
         tables: Function that summarises the result in the paper's arrangement.
+        unit: Unit of the measurements' steps.
     """
 
     id: str
@@ -70,10 +71,11 @@ class Study(Generic[Config]):
     source: str
     config: type[Config]
     parts: Callable[[Config], Sequence[Part]]
-    claims: Callable[[Config, Sequence[Row]], list[Claim]]
-    drawings: Callable[[Config, Sequence[Row]], list[Drawing]]
+    claims: Callable[[Config, Results], list[Claim]]
+    drawings: Callable[[Config, Results], list[Drawing]]
     columns: Sequence[str]
-    tables: Callable[[Config, Sequence[Row]], list[Summary]] = no_tables
+    tables: Callable[[Config, Results], list[Summary]] = no_tables
+    unit: str = "epoch"
 
 
 @dataclass(frozen=True, kw_only=True)

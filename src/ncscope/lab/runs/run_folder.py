@@ -1,9 +1,10 @@
-"""Files of a run, each written whole: config, metrics, snapshots, claims."""
+"""Files of a run, each written whole: config, metrics, history, claims."""
 
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,21 +14,24 @@ import yaml
 
 from ncscope.errors import InputError
 from ncscope.files import parse_yaml, write_bytes, write_text
+from ncscope.lab.observations import Observation
 from ncscope.lab.runs.disk import writing
 from ncscope.lab.runs.finished import (
     FinishedParts,
-    KeptRows,
+    KeptResults,
     PartMark,
-    checked_rows,
-    json_lines,
+    checked_results,
+    observation_line,
 )
 from ncscope.lab.runs.lock import only_writer
-from ncscope.probing.records import Row, Snapshot
+from ncscope.probing.history_file import history_json, parsed_history
+from ncscope.probing.provenance import provenance
+from ncscope.probing.records import Measurement
 
 _SCALARS = (str, int, float)
-_MADE_AGAIN = ("metrics.jsonl", "finished.json")
+_MADE_AGAIN = ("metrics.jsonl", "history.json", "finished.json")
 """Files whose content a resumed run can make again."""
-_IN_RUNS = (*_MADE_AGAIN, "config.yaml", "snapshots.jsonl", "claims.json", "report.html")
+_IN_RUNS = (*_MADE_AGAIN, "config.yaml", "claims.json", "report.html")
 _IN_SWEEPS = ("sweep.yaml", "table.csv")
 
 
@@ -79,16 +83,6 @@ class RunFolder:
         self._save("config.yaml", text)
         self._config = sha256(text.encode()).hexdigest()
 
-    def save_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
-        """Write metrics.jsonl, a flat line a layer, and snapshots.jsonl, everything measured."""
-        flat = (line for snapshot in snapshots for line in _lines(snapshot))
-        self._save("metrics.jsonl", json_lines(flat))
-        whole = (
-            {"step": s.step, "epoch": s.epoch, "split": s.split, "probe": s.probe.as_dict()}
-            for s in snapshots
-        )
-        self._save("snapshots.jsonl", json_lines(whole))
-
     @staticmethod
     def config_of(path: Path) -> dict[str, Any] | None:
         """Read config.yaml in a folder; None without one.
@@ -123,22 +117,34 @@ class RunFolder:
         return finished
 
     @staticmethod
-    def kept_of(path: Path) -> KeptRows | None:
-        """Read the rows in a folder, and check those of finished parts; None without their record.
+    def kept_of(path: Path) -> KeptResults | None:
+        """Read the results in a folder, and check the finished parts; None without their record.
 
         Raises:
-            InputError: If metrics.jsonl or finished.json is not what a run writes, or config.yaml
-                was changed.
+            InputError: If metrics.jsonl, history.json or finished.json is not what a run writes, or
+                config.yaml was changed.
         """
         finished = RunFolder.finished_of(path)
         if finished is None:
             return None
-        # Read after the record, as rows are written before the record says that they are there.
-        return checked_rows(_parsed(path / "metrics.jsonl", _rows) or [], finished.parts)
+        # Read after the record, as results are written before the record says they are there.
+        lines = _parsed(path / "metrics.jsonl", _lines) or []
+        history = _parsed(path / "history.json", parsed_history)
+        measurements = [] if history is None else history[0]
+        return checked_results(lines, measurements, finished.parts)
 
-    def save_rows(self, rows: Iterable[Row]) -> None:
-        """Write metrics.jsonl: a row a line, NaN and infinities as null."""
-        self._save("metrics.jsonl", json_lines(rows))
+    def save_observations(self, observations: Iterable[Observation]) -> None:
+        """Write metrics.jsonl: an observation a line, NaN and infinities as null."""
+        self._save("metrics.jsonl", "".join(f"{observation_line(each)}\n" for each in observations))
+
+    def save_history(self, measurements: Sequence[Measurement], unit: str, command: str) -> None:
+        """Write history.json, which `History.load` reads; no file if there is no measurement.
+
+        No date: a run that was stopped and resumed ends with the files of one that was not.
+        """
+        if measurements:
+            origin = replace(provenance(caller=command), date="")
+            self._save("history.json", history_json(measurements, unit, origin))
 
     def save_finished(self, marks: Mapping[str, PartMark]) -> None:
         """Write finished.json; the config, and the rows of these parts, must be saved first."""
@@ -214,20 +220,14 @@ def _mapping(found: Any) -> dict[str, Any]:
     return found
 
 
-def _rows(content: bytes) -> list[Row]:
-    """Parse metrics.jsonl, null as NaN."""
-    return [_row(json.loads(line)) for line in content.decode().splitlines()]
+def _lines(content: bytes) -> list[tuple[str, Observation]]:
+    """Parse metrics.jsonl, null as NaN; return each line with its observation."""
+    return [(line, _observation(json.loads(line))) for line in content.decode().splitlines()]
 
 
-def _row(line: Any) -> Row:
+def _observation(line: Any) -> Observation:
     row = {k: math.nan if v is None else v for k, v in _mapping(line).items()}
     if isinstance(row.get("part"), str) and all(isinstance(v, _SCALARS) for v in row.values()):
-        return row
+        return Observation.of_line(row)
     message = "no row of a part"
     raise ValueError(message)
-
-
-def _lines(snapshot: Snapshot) -> Iterable[dict[str, Any]]:
-    for record in snapshot.probe.layers:
-        when = {"step": snapshot.step, "epoch": snapshot.epoch, "split": snapshot.split}
-        yield when | {"layer": record.layer} | dict(record.metrics)

@@ -2,11 +2,11 @@
 
 import io
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -16,15 +16,16 @@ from typing import Any
 import matplotlib as mpl
 from pydantic import BaseModel
 
+from ncscope.api.history import History
 from ncscope.errors import InputError
+from ncscope.lab.observations import Event, Heartbeat, Results, together
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.study_page import RunView, study_page
-from ncscope.lab.runs.finished import PartMark, mark_of
+from ncscope.lab.runs.finished import PartMark, mark_of, observation_line
 from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.probing.records import Row
 from ncscope.report.summary import Summary
 
 OnRow = Callable[[str, int, int], None]
@@ -41,7 +42,7 @@ class StudyRun:
         study: Study that was run.
         labels: Names it was asked for by: model, or recipe and scale.
         config: Its settings.
-        rows: Every measurement, in order.
+        rows: Observations and measurements, in order.
         claims: Each claim, the verdict and the numbers.
         page: Path of the report; None if nothing was to be written.
         ended: True if all parts have ended; until then nothing is claimed or drawn.
@@ -50,7 +51,7 @@ class StudyRun:
     study: Study[Any]
     labels: Mapping[str, str]
     config: BaseModel
-    rows: Sequence[Row]
+    rows: Results
     claims: Sequence[Claim]
     page: Path | None = None
     ended: bool = True
@@ -68,6 +69,14 @@ class StudyRun:
         """Return the summaries; none until all parts have ended."""
         return self.study.tables(self.config, self.rows) if self.ended else []
 
+    @property
+    def history(self) -> History:
+        """Measurements of all parts, each a run of the history."""
+        history = History(unit=self.study.unit)
+        for measurement in self.rows.measurements:
+            history.append(measurement)
+        return history
+
     def view(self, name: str = "") -> RunView:
         """Return what a page shows of the run.
 
@@ -77,14 +86,15 @@ class StudyRun:
         drawings = self.drawings() if self.ended else []
         images = [(drawing, rendered(drawing, "svg")) for drawing in drawings]
         return RunView(
-            name,
-            self.claims,
-            images,
-            self.rows,
-            self.study.columns,
-            self.settings,
-            self.ended,
-            self.tables(),
+            name=name,
+            claims=self.claims,
+            images=images,
+            rows=self.rows,
+            columns=self.study.columns,
+            config=self.settings,
+            unit=self.study.unit,
+            ended=self.ended,
+            tables=self.tables(),
         )
 
     def to_json(self) -> str:
@@ -93,7 +103,7 @@ class StudyRun:
             "model": self.study.id,
             "settings": self.settings,
             "claims": list(self.claims),
-            "rows": [{k: _null(v) for k, v in row.items()} for row in self.rows],
+            "rows": [json.loads(observation_line(row)) for row in self.rows],
         }
         return json.dumps(whole, indent=2, allow_nan=False)
 
@@ -131,8 +141,9 @@ def run_study(
         own = replace(
             resources, run=sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
         )
-        rows = _rows(study.parts(config), folder, own, on_row, resume)
-        run = StudyRun(study, labels, config, rows, study.claims(config, rows))
+        keep = partial(_keep, study, labels)
+        results = _results(study.parts(config), folder, own, on_row, resume, keep)
+        run = StudyRun(study, labels, config, results, study.claims(config, results))
         return run if folder is None else _written(run, folder)
 
 
@@ -175,7 +186,7 @@ def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None
         found = f"another {_difference(earlier, record)}"
         raise InputError(expected=expected, found=found, fix="pass another --out")
     if earlier is None:  # what lies there is of no run that is known
-        folder.remove(*_RESULTS, "finished.json", "metrics.jsonl")
+        folder.remove(*_RESULTS, "finished.json", "metrics.jsonl", "history.json")
         rmtree(folder.path / "checkpoints", ignore_errors=True)
     folder.save_config(record)
     folder.save_finished({} if finished is None else finished.parts)
@@ -196,27 +207,28 @@ def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     return "settings"
 
 
-def _rows(
+def _results(
     parts: Sequence[Part],
     folder: RunFolder | None,
     resources: Resources,
     on_row: OnRow,
     resume: bool,
-) -> list[Row]:
-    """Run all parts; resumed, read back the rows of a finished part in place of running it.
+    keep: "Keep",
+) -> Results:
+    """Run all parts; resumed, read back the results of a finished part in place of running it.
 
-    Rows are in the order of the parts, whichever of them are finished, and every save holds the
-    rows of all finished parts.
+    Results are in the order of the parts, whichever of them are finished, and every save holds
+    those of all finished parts.
     """
     resources.wait_for_all()  # what is read next must be there, and nobody may go on writing
     there = RunFolder.kept_of(folder.path) if folder is not None and resume else None
     kept = {} if there is None else there.parts
-    rows = {part.name: list(kept.get(part.name, ())) for part in parts}
-    marks = {name: mark_of(own) for name, own in rows.items() if name in kept}
+    results = {part.name: kept.get(part.name, Results()) for part in parts}
+    marks = {name: mark_of(own) for name, own in results.items() if name in kept}
     if folder is not None and resume:
         if len(marks) < len(parts):
             folder.remove(*_RESULTS)
-        _save(folder, rows, marks)
+        keep(folder, results, marks)
     done, total = 0, sum(part.yields for part in parts)
     with reproducible(0):
         for part in parts:
@@ -225,24 +237,33 @@ def _rows(
                 on_row(part.name, done, total)
                 continue
             before = done
-            for row in _saved(part, rows, folder, resources):
-                if row:
-                    rows[part.name].append(row)
-                if not (row and part.trains):
+            for event in _saved(part, results, folder, resources):
+                if isinstance(event, Heartbeat) or not part.trains:
                     done += 1
                 on_row(_now(part, done - before), done, total)
             if folder is not None:
-                marks[part.name] = mark_of(rows[part.name])
-                _save(folder, rows, marks)
-    return list(chain.from_iterable(rows.values()))
+                marks[part.name] = mark_of(results[part.name])
+                keep(folder, results, marks)
+    return together(results.values())
 
 
-def _save(
-    folder: RunFolder, rows: Mapping[str, Sequence[Row]], marks: Mapping[str, PartMark]
+Keep = Callable[[RunFolder, Mapping[str, Results], Mapping[str, PartMark]], None]
+"""Saves the results of all parts, and the marks of the finished ones."""
+
+
+def _keep(
+    study: Study[Any],
+    labels: Mapping[str, str],
+    folder: RunFolder,
+    results: Mapping[str, Results],
+    marks: Mapping[str, PartMark],
 ) -> None:
-    """Save the rows of all parts, then the marks of the finished ones, in the parts' order."""
-    folder.save_rows(chain.from_iterable(rows.values()))
-    folder.save_finished({name: marks[name] for name in rows if name in marks})
+    """Save the results of all parts, then the marks of the finished ones, in the parts' order."""
+    whole = together(results.values())
+    finished = [each for each in whole.measurements if each.run in marks]
+    folder.save_history(finished, study.unit, " ".join(labels.values()))
+    folder.save_observations(whole)
+    folder.save_finished({name: marks[name] for name in results if name in marks})
 
 
 def _now(part: Part, done: int) -> str:
@@ -250,27 +271,17 @@ def _now(part: Part, done: int) -> str:
 
 
 def _saved(
-    part: Part, rows: Mapping[str, Sequence[Row]], folder: RunFolder | None, resources: Resources
-) -> Iterator[Row]:
-    """Yield a part's rows, and save the rows of all parts now and then."""
+    part: Part, results: Mapping[str, Results], folder: RunFolder | None, resources: Resources
+) -> Iterator[Event]:
+    """Yield a part's events, add them to its results, and save all observations now and then."""
     saved = time.monotonic()
-    name: Row = {"part": part.name}
-    own = (
-        resources
-        if folder is None
-        else replace(resources, checkpoints=folder.checkpoint_folder(part.name))
-    )
-    for row in part.run(own):
-        yield _as_read(name | row) if row else {}
+    own = resources
+    if folder is not None:
+        own = replace(resources, checkpoints=folder.checkpoint_folder(part.name))
+    for event in part.run(own):
+        if not isinstance(event, Heartbeat):
+            results[part.name].add(event, part.name)
+        yield event
         if folder is not None and time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
-            folder.save_rows(chain.from_iterable(rows.values()))
+            folder.save_observations(chain.from_iterable(results.values()))
             saved = time.monotonic()
-
-
-def _as_read(row: Row) -> Row:
-    """Return the row as it is read back from the file: what is not finite is NaN."""
-    return {key: math.nan if _null(value) is None else value for key, value in row.items()}
-
-
-def _null(value: float | int | str) -> float | int | str | None:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

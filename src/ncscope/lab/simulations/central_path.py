@@ -1,13 +1,14 @@
 """Features on the central path: two flows, the algorithm behind one, and the unrestricted flow."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.simulations.bounds import Seed
@@ -30,7 +31,6 @@ from ncscope.lab.surrogates.dynamics.snr import (
     spread_over_samples,
 )
 from ncscope.lab.surrogates.dynamics.unrestricted import State, distance, unrestricted_flow
-from ncscope.probing.records import Row
 from ncscope.probing.samples import measure_samples
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
@@ -139,23 +139,24 @@ def _unrestricted_part(config: CentralPathConfig, name: str, *, on_path: bool) -
     return Part(name, config.points, lambda _: _unrestricted_rows(config, on_path))
 
 
-def _flow_rows(config: CentralPathConfig, law: Law, velocity: Velocity) -> Iterator[Row]:
+def _flow_rows(config: CentralPathConfig, law: Law, velocity: Velocity) -> Iterator[Observation]:
     start, k, times = config.start(), config.num_classes, config.times
     before = aligned(snr_matrix(start, k))
     closed = law.singular_values(before.values, torch.tensor(times, dtype=torch.float64))
     for step, (time, here) in enumerate(flow(velocity, start, k, times)):
         now = aligned(snr_matrix(here, k))
-        yield (
-            _when(step, time)
-            | _numbered("omega", now.values)
+        yield _at(
+            step,
+            time,
+            _numbered("omega", now.values)
             | _numbered("closed", closed[step])
             | {"law_deviation": float((now.values / closed[step] - 1).abs().max())}
             | _kept(start, here, before, k)
-            | _collapse(here, *least_squares(here, k))
+            | _collapse(here, *least_squares(here, k)),
         )
 
 
-def _kept(start: Tensor, here: Tensor, before: Aligned, k: int) -> Row:
+def _kept(start: Tensor, here: Tensor, before: Aligned, k: int) -> dict[str, float]:
     """Measure what the flow conserves, and the distance from its limit."""
     was, now = split(start, k), split(here, k)
     along = (before.left.mT @ now.classes @ before.right).diag()
@@ -171,23 +172,23 @@ def _kept(start: Tensor, here: Tensor, before: Aligned, k: int) -> Row:
     }
 
 
-def _descent_rows(config: CentralPathConfig, steps: int) -> Iterator[Row]:
+def _descent_rows(config: CentralPathConfig, steps: int) -> Iterator[Observation]:
     start, k, n = config.start(), config.num_classes, config.per_class
     before = aligned(snr_matrix(start, k)).values
     rate = config.descent_time * config.unit / steps
     path = [start, *renormalised_descent(start, k, rate, steps)]
     for step in range(0, steps + 1, steps // PER_RUN):
         now = aligned(snr_matrix(path[step], k)).values
-        row = _when(step, rate * step) | {"rate": rate} | _numbered("omega", now)
+        values = {"rate": rate} | _numbered("omega", now)
         for law in (projected_law(k, n), renormalised_law(k, n)):
             at = torch.tensor([rate * step], dtype=torch.float64)
             closed = law.singular_values(before, at)[0]
-            row |= _numbered(law.name, closed)
-            row[f"{law.name}_deviation"] = float((now / closed - 1).abs().max())
-        yield row
+            values |= _numbered(law.name, closed)
+            values[f"{law.name}_deviation"] = float((now / closed - 1).abs().max())
+        yield _at(step, rate * step, values)
 
 
-def _unrestricted_rows(config: CentralPathConfig, on_path: bool) -> Iterator[Row]:
+def _unrestricted_rows(config: CentralPathConfig, on_path: bool) -> Iterator[Observation]:
     features, k = config.start(), config.num_classes
     weight, bias = least_squares(features, k)
     if not on_path:
@@ -199,26 +200,27 @@ def _unrestricted_rows(config: CentralPathConfig, on_path: bool) -> Iterator[Row
     spaced = torch.logspace(last - 4, last, config.points - 1, dtype=torch.float64)
     times = [0.0, *(unit * spaced).tolist()]
     for step, (time, here) in enumerate(unrestricted_flow(State(weight, bias, features), times)):
-        row = _when(step, time) | _collapse(here.features, here.weight, here.bias)
-        yield row | {"classifier_distance": distance(here).classifier}
+        values = _collapse(here.features, here.weight, here.bias)
+        values["classifier_distance"] = distance(here).classifier
+        yield _at(step, time, values)
 
 
-def _when(step: int, time: float) -> Row:
-    return {"step": step, "epoch": step, "split": "train", "layer": "features", "time": time}
+def _at(step: int, time: float, values: Mapping[str, float]) -> Observation:
+    return Observation(step, step, layer="features", values={"time": time, **values})
 
 
-def _numbered(name: str, values: Tensor) -> Row:
+def _numbered(name: str, values: Tensor) -> dict[str, float]:
     return {f"{name}_{index}": float(value) for index, value in enumerate(values, 1)}
 
 
-def _collapse(features: Tensor, weight: Tensor, bias: Tensor) -> Row:
+def _collapse(features: Tensor, weight: Tensor, bias: Tensor) -> dict[str, float]:
     k = len(weight)
     labels = torch.arange(k).repeat_interleave(features.shape[1] // k)
     record, _ = measure_samples("features", features.mT, labels, k, weight, bias, groups=GROUPS)
     return dict(record.metrics)
 
 
-def claims(config: CentralPathConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: CentralPathConfig, rows: Sequence[Observation]) -> list[Claim]:
     """MSE theorem 3 with its corollaries, our errata to them, and assumption A1, on the rows."""
     k, n = config.num_classes, config.per_class
     found: list[Claim] = []
@@ -234,7 +236,7 @@ def claims(config: CentralPathConfig, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-def _follows(law: Law, own: list[Row]) -> Claim:
+def _follows(law: Law, own: list[Observation]) -> Claim:
     worst = max(number(row, "law_deviation") for row in own)
     times = [number(row, "time") for row in own[1:]]
     decades = math.log10(times[-1] / times[0])
@@ -245,7 +247,7 @@ def _follows(law: Law, own: list[Row]) -> Claim:
     }
 
 
-def _exponent(law: Law, own: list[Row]) -> Claim:
+def _exponent(law: Law, own: list[Observation]) -> Claim:
     last = own[-1]
     early = [row for row in own[1:] if number(row, "time") <= 0.1001 * number(last, "time")]
     before = early[-1]
@@ -260,7 +262,7 @@ def _exponent(law: Law, own: list[Row]) -> Claim:
     }
 
 
-def _equalised(law: Law, own: list[Row]) -> Claim:
+def _equalised(law: Law, own: list[Observation]) -> Claim:
     ratios = [number(row, "ratio") for row in own]
     return {
         "claim": f"{law.name.capitalize()} flow: the ratio of largest to least singular value "
@@ -270,7 +272,7 @@ def _equalised(law: Law, own: list[Row]) -> Claim:
     }
 
 
-def _unturned(law: Law, own: list[Row]) -> Claim:
+def _unturned(law: Law, own: list[Observation]) -> Claim:
     turned = max(number(row, "turned") for row in own)
     moved = max(number(row, "within_moved") for row in own)
     return {
@@ -282,7 +284,7 @@ def _unturned(law: Law, own: list[Row]) -> Claim:
     }
 
 
-def _limit(law: Law, own: list[Row]) -> Claim:
+def _limit(law: Law, own: list[Observation]) -> Claim:
     gaps = [number(row, "limit_distance") for row in own]
     return {
         "claim": f"{law.name.capitalize()} flow: features over the largest singular value come to "
@@ -292,7 +294,7 @@ def _limit(law: Law, own: list[Row]) -> Claim:
     }
 
 
-def _collapsed(law: Law, own: list[Row]) -> Claim:
+def _collapsed(law: Law, own: list[Observation]) -> Claim:
     ends = [(key, number(own[0], key), number(own[-1], key)) for key in COLLAPSE]
     said = "; ".join(f"{key} {first:.3g} to {last:.2g}" for key, first, last in ends)
     return {
@@ -302,7 +304,7 @@ def _collapsed(law: Law, own: list[Row]) -> Claim:
     }
 
 
-def _descent(config: CentralPathConfig, rows: Sequence[Row]) -> Claim:
+def _descent(config: CentralPathConfig, rows: Sequence[Observation]) -> Claim:
     last = [part_of(rows, f"descent in {m} steps")[-1] for m in config.descent_steps]
     own = [number(row, "renormalised_deviation") for row in last]
     other = [number(row, "projected_deviation") for row in last]
@@ -318,7 +320,7 @@ def _descent(config: CentralPathConfig, rows: Sequence[Row]) -> Claim:
     }
 
 
-def _near_path(name: str, own: list[Row]) -> Claim:
+def _near_path(name: str, own: list[Observation]) -> Claim:
     """MSE figure 2: negligible soon, and from then on; here: under 1 %, from a tenth on."""
     end = number(own[-1], "time")
     late = [row for row in own if number(row, "time") >= end / 10]
@@ -332,8 +334,8 @@ def _near_path(name: str, own: list[Row]) -> Claim:
     }
 
 
-def _omegas(row: Row) -> list[str]:
-    return [key for key in row if key.startswith("omega_")]
+def _omegas(row: Observation) -> list[str]:
+    return [key for key in row.values if key.startswith("omega_")]
 
 
 def _falling(values: list[float]) -> bool:

@@ -7,10 +7,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import numbers, part_of
 from ncscope.lab.simulations.scales import logarithmic_values
-from ncscope.probing.records import Row
 from ncscope.report.labels import label_of
 from ncscope.report.panels import ACCENT, DASHED, SECOND, SERIES, SOFT, STYLE
 
@@ -18,7 +18,7 @@ FLOWS = (("projected", ACCENT, "1/4"), ("renormalised", SECOND, "1/2"))
 _SIZE = (7.6, 3.1)
 
 
-def drawings(config: Any, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: Any, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw the figures from the rows alone."""
     with mpl.rc_context(STYLE):
         return [
@@ -57,17 +57,17 @@ def drawings(config: Any, rows: Sequence[Row]) -> list[Drawing]:
         ]
 
 
-def _positive(own: Sequence[Row], key: str) -> list[float]:
+def _positive(own: Sequence[Observation], key: str) -> list[float]:
     """Return the values that a logarithmic axis can show, NaN where a value is zero."""
     return [value if value > 0 else float("nan") for value in numbers(own, key)]
 
 
-def _growth(rows: Sequence[Row]) -> Figure:
+def _growth(rows: Sequence[Observation]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     for axes, (part, _, power) in zip(figure.subplots(1, 2), FLOWS, strict=True):
         own = part_of(rows, part)[1:]
         times = numbers(own, "time")
-        for index, key in enumerate(k for k in own[0] if k.startswith("closed_")):
+        for index, key in enumerate(k for k in own[0].values if k.startswith("closed_")):
             colour = SERIES[index % len(SERIES)]
             name = key.removeprefix("closed_")
             axes.plot(times, numbers(own, key), color=colour, linewidth=1)
@@ -82,12 +82,12 @@ def _growth(rows: Sequence[Row]) -> Figure:
         axes.plot(*zip(*shown, strict=True), color=SOFT, linestyle=DASHED, linewidth=0.9,
                   label=f"slope {power}")  # fmt: skip
         _logarithmic(axes, "time t", f"{part.capitalize()} flow")
-        if len(own[0]) and len([k for k in own[0] if k.startswith("closed_")]) <= 5:
+        if len([k for k in own[0].values if k.startswith("closed_")]) <= 5:
             axes.legend()
     return figure
 
 
-def _limits(rows: Sequence[Row]) -> Figure:
+def _limits(rows: Sequence[Observation]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2)
     for part, colour, _ in FLOWS:
@@ -103,7 +103,7 @@ def _limits(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _collapse(config: Any, rows: Sequence[Row]) -> Figure:
+def _collapse(config: Any, rows: Sequence[Observation]) -> Figure:
     figure = Figure(figsize=(7.6, 5.2), layout="constrained")
     keys = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
     for axes, key in zip(figure.subplots(2, 2).flat, keys, strict=True):
@@ -122,7 +122,7 @@ def _collapse(config: Any, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _descent(config: Any, rows: Sequence[Row]) -> Figure:
+def _descent(config: Any, rows: Sequence[Observation]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2)
     runs = [part_of(rows, f"descent in {m} steps") for m in config.descent_steps]
@@ -145,7 +145,7 @@ def _descent(config: Any, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _unrestricted(config: Any, rows: Sequence[Row]) -> Figure:
+def _unrestricted(config: Any, rows: Sequence[Observation]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     starts = ("on the path", "off the path")
     curves = (

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
@@ -26,7 +27,7 @@ from ncscope.lab.surrogates.extended import Activation, ExtendedUFM
 from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.lab.surrogates.trajectory import measured_point
-from ncscope.probing.records import Row
+from ncscope.probing.records import Measurement
 from ncscope.report import panels
 
 GROUPS = ("nc1", "nc2", "nc3")
@@ -68,8 +69,7 @@ def parts(config: ExtendedConfig) -> list[Part]:
     ]
     problem = _problem(config, "linear")
     best = problem.collapsed_point()
-    rows = len(problem.levels(best))
-    return [*both, Part("closed form", rows, lambda _: iter(measured(problem, best, 0)))]
+    return [*both, Part("closed form", 1, lambda _: iter([measured(problem, best, 0)]))]
 
 
 def descent_part(
@@ -78,15 +78,15 @@ def descent_part(
     """Plain gradient descent from a seeded start, every level measured at the steps given."""
     compact, start = problem.compact(problem.start(torch.Generator().manual_seed(seed)))
 
-    def run(_: Resources) -> Iterator[Row]:
+    def run(_: Resources) -> Iterator[Measurement]:
         for step, point in gradient_descent(compact, start, rate, record):
-            yield from measured(compact, point, step)
+            yield measured(compact, point, step)
 
-    return Part(name, len(record) * len(compact.levels(start)), run)
+    return Part(name, len(record), run)
 
 
-def measured(problem: ExtendedUFM, point: Point, step: int) -> list[Row]:
-    """Measure every level; each row repeats what only the whole point has.
+def measured(problem: ExtendedUFM, point: Point, step: int) -> Measurement:
+    """Measure every level, and further numbers of the whole point.
 
     ``minimum`` is the objective of the collapsed point, the linear model's minimum.
     ``nuclear_ratio`` is the nuclear norm of what enters the last activation over that of what
@@ -100,16 +100,16 @@ def measured(problem: ExtendedUFM, point: Point, step: int) -> list[Row]:
     )
     norms = [float(torch.linalg.svdvals(level).sum()) for level in (before, after)]
     price = math.sqrt(problem.decays[-1] * problem.decays[-2])
-    whole: Row = {
+    whole = {
         "minimum": problem.collapsed_objective(),
         "nuclear_ratio": norms[0] / norms[1] if norms[1] > 0 else math.nan,
         "nuclear_cost": price * (norms[0] - norms[1]),
         "lost_samples": int((torch.linalg.vector_norm(after, dim=0) == 0).sum()),
     }
-    return [row | whole for row in measured_point(problem, point, step, GROUPS)]
+    return measured_point(problem, point, step, GROUPS).with_values(whole)
 
 
-def claims(config: ExtendedConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Theorems 4.1 and 4.2 of the descents, and what the paper says of the two side by side."""
     names = _activations(config)
     paths = {name: part_of(rows, name) for name in names}
@@ -118,7 +118,9 @@ def claims(config: ExtendedConfig, rows: Sequence[Row]) -> list[Claim]:
     return pair_claims(paths, full_rank=config.dim >= config.num_classes)
 
 
-def pair_claims(paths: Mapping[Activation, Sequence[Row]], full_rank: bool = True) -> list[Claim]:
+def pair_claims(
+    paths: Mapping[Activation, Sequence[Observation]], full_rank: bool = True
+) -> list[Claim]:
     """Claim what holds for a linear and a ReLU descent of one setting, or for one of them."""
     found: list[Claim] = []
     for name, path in paths.items():
@@ -139,19 +141,19 @@ def pair_claims(paths: Mapping[Activation, Sequence[Row]], full_rank: bool = Tru
     return found
 
 
-def arrives(name: Activation, path: Sequence[Row]) -> Claim:
+def arrives(name: Activation, path: Sequence[Observation]) -> Claim:
     """Claim that the last objective is that of the collapsed point."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     form = "closed form's minimum" if name == "linear" else "value of the collapsed point"
     return {
         "claim": f"{LABELS[name]}: gradient descent arrives at the {form}, to 1e-6",
         "held": abs(last - minimum) < 1e-6,
-        "evidence": f"objective {last:.9f} after {path[-1]['step']:,} steps, "
+        "evidence": f"objective {last:.9f} after {path[-1].step:,} steps, "
         f"{last - minimum:+.1e} from {minimum:.9f}",
     }
 
 
-def separation(path: Sequence[Row]) -> float:
+def separation(path: Sequence[Observation]) -> float:
     """Median, over the measured steps, of the decades between NC1 of the first and last level."""
     shallow, deep = (
         at_level(path, level) for level in (level_names(path)[0], level_names(path)[-1])
@@ -161,17 +163,17 @@ def separation(path: Sequence[Row]) -> float:
     return sorted(apart)[len(apart) // 2] if apart else math.nan
 
 
-def level_names(path: Sequence[Row]) -> list[str]:
+def level_names(path: Sequence[Observation]) -> list[str]:
     """Return the names of the levels, shallow to deep."""
-    return list(dict.fromkeys(str(row["layer"]) for row in path))
+    return list(dict.fromkeys(row.layer for row in path))
 
 
-def at_level(path: Sequence[Row], level: str) -> list[Row]:
+def at_level(path: Sequence[Observation], level: str) -> list[Observation]:
     """Select the rows of one level, in order of time."""
-    return [row for row in path if row["layer"] == level]
+    return [row for row in path if row.layer == level]
 
 
-def _norms_agree(path: Sequence[Row]) -> Claim:
+def _norms_agree(path: Sequence[Observation]) -> Claim:
     ratio, cost = (number(path[-1], key) for key in ("nuclear_ratio", "nuclear_cost"))
     return {
         "claim": "ReLU: the nuclear norms before and after the last ReLU agree, to 1e-6 in the "
@@ -181,7 +183,7 @@ def _norms_agree(path: Sequence[Row]) -> Claim:
     }
 
 
-def _none_lost(path: Sequence[Row]) -> Claim:
+def _none_lost(path: Sequence[Observation]) -> Claim:
     lost = path[-1]["lost_samples"]
     return {
         "claim": "ReLU: no sample is lost, with all of its deep features at zero",
@@ -190,7 +192,7 @@ def _none_lost(path: Sequence[Row]) -> Claim:
     }
 
 
-def _rates_separate(paths: Mapping[Activation, Sequence[Row]]) -> Claim:
+def _rates_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
     apart = {name: separation(path) for name, path in paths.items()}
     return {
         "claim": "ReLU sets the levels further apart in the rate of collapse than linear does",
@@ -200,7 +202,7 @@ def _rates_separate(paths: Mapping[Activation, Sequence[Row]]) -> Claim:
     }
 
 
-def _structures_separate(paths: Mapping[Activation, Sequence[Row]]) -> Claim:
+def _structures_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
     ends = {name: number(at_level(path, "H1")[-1], "nc2_of") for name, path in paths.items()}
     return {
         "claim": "ReLU leaves H1 another structure than an orthogonal frame",
@@ -213,7 +215,7 @@ def _structures_separate(paths: Mapping[Activation, Sequence[Row]]) -> Claim:
 LABELS: Mapping[Activation, str] = {"linear": "Linear", "relu": "ReLU"}
 
 
-def drawings(config: ExtendedConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Objective, NC1, NC2 and NC3 at every level, a row of panels each activation."""
     paths = {name: part_of(rows, name) for name in _activations(config)}
     caption = (
@@ -223,7 +225,7 @@ def drawings(config: ExtendedConfig, rows: Sequence[Row]) -> list[Drawing]:
     return [Drawing("descent", caption, levels_figure(paths))]
 
 
-def levels_figure(paths: Mapping[Activation, Sequence[Row]]) -> Figure:
+def levels_figure(paths: Mapping[Activation, Sequence[Observation]]) -> Figure:
     """Draw a row of four panels for each activation, with shared scales down the columns.
 
     Args:
@@ -253,9 +255,9 @@ _PANELS = {
 }
 
 
-def _objective_panel(axes: Axes, path: Sequence[Row]) -> None:
+def _objective_panel(axes: Axes, path: Sequence[Observation]) -> None:
     rows = at_level(path, level_names(path)[-1])
-    steps = [number(row, "step") / 1000 for row in rows]
+    steps = [row.step / 1000 for row in rows]
     axes.plot(steps, [number(row, "objective") for row in rows], "o-", color=panels.SERIES[3],
               markersize=2.8)  # fmt: skip
     minimum = number(rows[-1], "minimum")
@@ -265,7 +267,7 @@ def _objective_panel(axes: Axes, path: Sequence[Row]) -> None:
     axes.legend()
 
 
-def _level_panel(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
+def _level_panel(axes: Axes, path: Sequence[Observation], key: str, title: str) -> None:
     for index, level in enumerate(level_names(path)):
         rows = [row for row in at_level(path, level) if key in row]
         if rows:
@@ -273,7 +275,7 @@ def _level_panel(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
             pre = level.startswith("W")
             colour = panels.SOFT if pre else panels.SERIES[2 if index == 0 else 0]
             axes.plot(
-                [number(row, "step") / 1000 for row in rows], values, "o-" if not pre else "s--",
+                [row.step / 1000 for row in rows], values, "o-" if not pre else "s--",
                 color=colour, markersize=2.8, fillstyle="none" if pre else "full",
                 label=f"{level}, before ReLU" if pre else level,
             )  # fmt: skip

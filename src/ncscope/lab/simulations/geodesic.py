@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number
 from ncscope.lab.runs.recipe import Claim, Part, Study
@@ -24,7 +25,6 @@ from ncscope.lab.simulations.mufm import PFC_TITLES
 from ncscope.lab.surrogates.gaussian_classes import gaussian_classes
 from ncscope.lab.surrogates.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
 from ncscope.math.frames import simplex_etf
-from ncscope.probing.records import Row
 from ncscope.report import panels
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line
 
@@ -78,26 +78,25 @@ def ends(
     return first, sign * config.size * simplex[labels] + config.spread * within, labels
 
 
-def _line(config: GeodesicConfig) -> Iterator[Row]:
+def _line(config: GeodesicConfig) -> Iterator[Observation]:
     first, last, labels = ends(config)
     line = line_between(first, last, labels)
     pair = CrossMoments(config.num_classes, config.dim)
     pair.update(first, last, labels)
     positions = torch.linspace(0, 1, config.points, dtype=torch.float64)
     hits = nearest_hits_on_line(first, last, labels, pair, positions) / len(labels)
-    whole: Row = {
+    whole = {
         "alignment": float(line.alignment()),
         "transport_cost": float(line.transport_cost()),
         "pfc1_falls_from": pfc1_falls_from(line),
         "pfc2_falls_from": pfc2_falls_from(line),
     }
     for step, (t, accuracy) in enumerate(zip(positions.tolist(), hits.tolist(), strict=True)):
-        row: Row = {"step": step, "epoch": step, "split": "train", "layer": "line", "t": t}
-        values: Row = {"pfc1": float(line.pfc1(t)), "pfc2": float(line.pfc2(t)), "pfc3": accuracy}
-        yield row | values | whole
+        values = {"pfc1": float(line.pfc1(t)), "pfc2": float(line.pfc2(t)), "pfc3": accuracy}
+        yield Observation(step, step, layer="line", values={"t": t, **values, **whole})
 
 
-def claims(config: GeodesicConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Theorems 1 and 2 on this line, and the order of the nearest-mean accuracies."""
     found = [_ordered(rows)]
     if config.spread == 0:
@@ -105,7 +104,7 @@ def claims(config: GeodesicConfig, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-def _first_theorem(rows: Sequence[Row]) -> Claim:
+def _first_theorem(rows: Sequence[Observation]) -> Claim:
     alignment, start = (number(rows[0], key) for key in ("alignment", "pfc1_falls_from"))
     return {
         "claim": "Theorem 1: PFC1 falls on the whole line if, and only if, the class means of both "
@@ -115,7 +114,7 @@ def _first_theorem(rows: Sequence[Row]) -> Claim:
     }
 
 
-def _second_theorem(rows: Sequence[Row]) -> Claim:
+def _second_theorem(rows: Sequence[Observation]) -> Claim:
     cost, start = (number(rows[0], key) for key in ("transport_cost", "pfc2_falls_from"))
     return {
         "claim": "Theorem 2: PFC2 falls to 0 on a neighbourhood of t = 1",
@@ -124,7 +123,7 @@ def _second_theorem(rows: Sequence[Row]) -> Claim:
     }
 
 
-def _ordered(rows: Sequence[Row]) -> Claim:
+def _ordered(rows: Sequence[Observation]) -> Claim:
     values = [number(row, "pfc3") for row in rows]
     losses = [earlier - later for earlier, later in pairwise(values)]
     worst = max(0.0, *losses)
@@ -136,7 +135,7 @@ def _ordered(rows: Sequence[Row]) -> Claim:
     }
 
 
-def drawings(config: GeodesicConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """PFC1-3 against the place on the line, as figure 3's predictions."""
     caption = (
         "PFC1 to PFC3 on the straight line from the data (0) to the last features (1). Shaded: "

@@ -6,6 +6,7 @@ layered model at a depth-fold transport agree.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -15,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
@@ -31,7 +33,7 @@ from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.lab.surrogates.solvers.quasi_newton import SolverResult, quasi_newton
 from ncscope.lab.surrogates.trajectory import measured_point
-from ncscope.probing.records import Row
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report import panels
 
 GROUPS = ("pfc",)
@@ -71,7 +73,7 @@ def parts(config: MUFMConfig) -> list[Part]:
     record = recorded_steps(config.steps, config.every)
     return [
         Part("fast solver", SOLVER_STARTS * layers, lambda _: _minima(config)),
-        Part("descent", len(record) * layers, lambda _: _descent(config, record)),
+        Part("descent", len(record), lambda _: _descent(config, record)),
     ]
 
 
@@ -95,12 +97,14 @@ def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResul
     return found.point, found
 
 
-def measured(model: MUFM | LayeredMUFM, point: Point, step: int) -> Iterator[Row]:
-    """Yield a row a level, each with its distance from the data's direction."""
-    levels = model.levels(point)
-    for row in measured_point(model, point, step, GROUPS):
-        distance = data_distance(levels[str(row["layer"])], levels["X"])
-        yield row | {"data_distance": float(distance)}
+def measured(model: MUFM | LayeredMUFM, point: Point, step: int) -> Measurement:
+    """Measure every level, and its distance from the data's direction."""
+    levels, measurement = model.levels(point), measured_point(model, point, step, GROUPS)
+    records = []
+    for record in measurement.probe.layers:
+        distance = float(data_distance(levels[record.layer], levels["X"]))
+        records.append(replace(record, metrics={**record.metrics, "data_distance": distance}))
+    return replace(measurement, probe=ProbeRecord(tuple(records)))
 
 
 def _model(config: MUFMConfig, generator: torch.Generator) -> MUFM | LayeredMUFM:
@@ -111,28 +115,28 @@ def _model(config: MUFMConfig, generator: torch.Generator) -> MUFM | LayeredMUFM
     return MUFM(data, config.num_classes, *shared)
 
 
-def _minima(config: MUFMConfig) -> Iterator[Row]:
+def _minima(config: MUFMConfig) -> Iterator[Observation]:
     generator = torch.Generator().manual_seed(config.seed)
     model = _model(config, generator)
     for start in range(SOLVER_STARTS):
         reduced = model.reduced() if isinstance(model, LayeredMUFM) else model
         point, found = minimum(reduced, generator)
         whole = model.straight(point) if isinstance(model, LayeredMUFM) else point
-        for row in measured(model, whole, found.evaluations):
-            yield row | {"start": start}
+        for observation in observations_of(measured(model, whole, found.evaluations)):
+            yield observation.with_values({"start": start})
 
 
-def _descent(config: MUFMConfig, record: Sequence[int]) -> Iterator[Row]:
+def _descent(config: MUFMConfig, record: Sequence[int]) -> Iterator[Measurement]:
     generator = torch.Generator().manual_seed(config.seed)
     model = _model(config, generator)
     begin = model.start(generator)
     if isinstance(model, MUFM) and model.loss == "mse":
         model, begin = model.compact(begin)
     for step, point in gradient_descent(model, begin, config.rate, record):
-        yield from measured(model, point, step)
+        yield measured(model, point, step)
 
 
-def claims(config: MUFMConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: MUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Theorems 3 and 4 of the minimum, and what descent made of it."""
     solved = part_of(rows, "fast solver")
     best = _lowest(solved)
@@ -143,7 +147,7 @@ def claims(config: MUFMConfig, rows: Sequence[Row]) -> list[Claim]:
     return [*found, _descended(part_of(rows, "descent")[-1], last)]
 
 
-def more_concentrated(data: Row, features: Row) -> Claim:
+def more_concentrated(data: Observation, features: Observation) -> Claim:
     """Theorem 4's second half, at one point."""
     before, after = number(data, "pfc1"), number(features, "pfc1")
     return {
@@ -153,7 +157,7 @@ def more_concentrated(data: Row, features: Row) -> Claim:
     }
 
 
-def _not_collapsed(last: Row) -> Claim:
+def _not_collapsed(last: Observation) -> Claim:
     return {
         "claim": f"The minimum is not collapsed: PFC1 above {COLLAPSED}",
         "held": number(last, "pfc1") > COLLAPSED,
@@ -161,8 +165,8 @@ def _not_collapsed(last: Row) -> Claim:
     }
 
 
-def _one_minimum(solved: Sequence[Row]) -> Claim:
-    objectives = [number(row, "objective") for row in solved if row["layer"] == "X"]
+def _one_minimum(solved: Sequence[Observation]) -> Claim:
+    objectives = [number(row, "objective") for row in solved if row.layer == "X"]
     spread = max(objectives) / min(objectives) - 1
     worst = max(number(row, "gradient_norm") for row in solved)
     return {
@@ -173,7 +177,7 @@ def _one_minimum(solved: Sequence[Row]) -> Claim:
     }
 
 
-def _falls_by_layer(best: Sequence[Row]) -> Claim:
+def _falls_by_layer(best: Sequence[Observation]) -> Claim:
     values = [number(row, "pfc1") for row in best]
     return {
         "claim": "PFC1 falls from layer to layer at the minimum",
@@ -182,23 +186,23 @@ def _falls_by_layer(best: Sequence[Row]) -> Claim:
     }
 
 
-def _descended(reached: Row, best: Row) -> Claim:
+def _descended(reached: Observation, best: Observation) -> Claim:
     objective, least = number(reached, "objective"), number(best, "objective")
     return {
         "claim": "Gradient descent arrives at the minimum, to 1 %",
         "held": objective < 1.01 * least,
-        "evidence": f"objective {objective:.6g} after {reached['step']:,} steps, least "
+        "evidence": f"objective {objective:.6g} after {reached.step:,} steps, least "
         f"{least:.6g}; PFC1 {number(reached, 'pfc1'):.4g} and {number(best, 'pfc1'):.4g}",
     }
 
 
-def _lowest(solved: Sequence[Row]) -> list[Row]:
+def _lowest(solved: Sequence[Observation]) -> list[Observation]:
     """Select the levels of the start that got lowest."""
     start = min(solved, key=lambda row: number(row, "objective"))["start"]
     return [row for row in solved if row["start"] == start]
 
 
-def drawings(config: MUFMConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: MUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Objective and PFC1-3 along the descent, the minimum dashed."""
     path, best = part_of(rows, "descent"), _lowest(part_of(rows, "fast solver"))
     caption = (
@@ -221,14 +225,16 @@ PFC_TITLES = {
 }
 
 
-def _panel(axes: Axes, path: Sequence[Row], best: Sequence[Row], key: str, title: str) -> None:
-    names = [str(row["layer"]) for row in best]
+def _panel(
+    axes: Axes, path: Sequence[Observation], best: Sequence[Observation], key: str, title: str
+) -> None:
+    names = [row.layer for row in best]
     for index, row in enumerate(best[1:]):
         colour = panels.SERIES[index % len(panels.SERIES)]
-        own = [line for line in path if line["layer"] == row["layer"]]
-        steps = [number(line, "step") / 1000 for line in own]
+        own = [line for line in path if line.layer == row.layer]
+        steps = [line.step / 1000 for line in own]
         values = [number(line, key) for line in own]
-        axes.plot(steps, values, "o-", color=colour, markersize=2.5, label=row["layer"])
+        axes.plot(steps, values, "o-", color=colour, markersize=2.5, label=row.layer)
         axes.axhline(number(row, key), color=colour, linestyle=panels.DASHED, linewidth=1)
         if key == "objective":
             break

@@ -11,6 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
@@ -21,7 +22,6 @@ from ncscope.lab.simulations.bounds import (
 )
 from ncscope.lab.surrogates.perturbed import PerturbedUFM
 from ncscope.lab.surrogates.trajectory import measured_point
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 PART = "growing n"
@@ -49,8 +49,8 @@ def parts(config: PerturbedConfig) -> list[Part]:
     return [Part(PART, len(config.per_class) * config.seeds, lambda _: fits(config))]
 
 
-def fits(config: PerturbedConfig) -> Iterator[Row]:
-    r"""Yield a row a fit, with the metrics of the perturbed features and the fitted classifier.
+def fits(config: PerturbedConfig) -> Iterator[Observation]:
+    r"""Yield an observation a fit, with the metrics of the perturbed features and the fitted classifier.
 
     ``kept`` is the multiple of $W^*$ nearest to the fit, ``predicted`` is $\alpha$, and
     ``deviation`` is $\lVert\hat W-\alpha W^*\rVert_F/\lVert\alpha W^*\rVert_F$.
@@ -62,24 +62,27 @@ def fits(config: PerturbedConfig) -> Iterator[Row]:
             (weight,) = best.point
             expected = model.attenuation * model.unperturbed
             kept = (weight * model.unperturbed).sum() / model.unperturbed.square().sum()
-            (row,) = measured_point(model, best.point, 0, ("nc1", "nc3"))
-            yield row | {
-                "per_class": per_class,
-                "seed": seed,
-                "kept": float(kept),
-                "predicted": model.attenuation,
-                "deviation": float((weight - expected).norm() / expected.norm()),
-                "minimum": best.objective,
-            }
+            measurement = measured_point(model, best.point, 0, ("nc1", "nc3"))
+            (observation,) = observations_of(measurement)
+            yield observation.with_values(
+                {
+                    "per_class": per_class,
+                    "seed": seed,
+                    "kept": float(kept),
+                    "predicted": model.attenuation,
+                    "deviation": float((weight - expected).norm() / expected.norm()),
+                    "minimum": best.objective,
+                }
+            )
 
 
-def claims(config: PerturbedConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Theorem 5.1: the limit, and that it is one."""
     by_size = grouped(part_of(rows, PART))
     return [_keeps(config, by_size), _rate(by_size)]
 
 
-def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Row]]) -> Claim:
+def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Observation]]) -> Claim:
     n = max(by_size)
     kept, error = _mean_and_error([number(row, "kept") for row in by_size[n]])
     predicted = number(by_size[n][0], "predicted")
@@ -114,7 +117,7 @@ def first_correction(config: PerturbedConfig) -> float:
     return ratio / (k**2 * on) * (squared / on - noise * inverse)
 
 
-def _rate(by_size: Mapping[int, Sequence[Row]]) -> Claim:
+def _rate(by_size: Mapping[int, Sequence[Observation]]) -> Claim:
     sizes = sorted(by_size)[-3:]
     means = [_mean_and_error([number(row, "deviation") for row in by_size[n]])[0] for n in sizes]
     exact = max(means) < 1e-12
@@ -127,15 +130,15 @@ def _rate(by_size: Mapping[int, Sequence[Row]]) -> Claim:
     }
 
 
-def grouped(rows: Sequence[Row]) -> dict[int, list[Row]]:
+def grouped(rows: Sequence[Observation]) -> dict[int, list[Observation]]:
     """Group the rows by n."""
-    found: dict[int, list[Row]] = {}
+    found: dict[int, list[Observation]] = {}
     for row in rows:
         found.setdefault(int(row["per_class"]), []).append(row)
     return found
 
 
-def drawings(config: PerturbedConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw the share kept and the distance from the limit against n."""
     caption = (
         f"The best classifier on perturbed features, K = {config.num_classes}, d = {config.dim}, "
@@ -145,7 +148,7 @@ def drawings(config: PerturbedConfig, rows: Sequence[Row]) -> list[Drawing]:
     return [Drawing("attenuation", caption, attenuation_figure(part_of(rows, PART)))]
 
 
-def attenuation_figure(rows: Sequence[Row]) -> Figure:
+def attenuation_figure(rows: Sequence[Observation]) -> Figure:
     """Two panels against n: the share kept with its limit, and the distance from the limit."""
     by_size = grouped(rows)
     sizes = sorted(by_size)

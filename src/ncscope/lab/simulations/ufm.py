@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
@@ -24,7 +25,7 @@ from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
-from ncscope.probing.records import Row
+from ncscope.probing.records import Measurement
 from ncscope.report import panels
 
 GROUPS = ("nc1", "nc2", "nc3")
@@ -62,21 +63,21 @@ def recorded_steps(steps: int, every: int) -> list[int]:
 
 def descent(
     problem: Problem, best: Minimiser | None, start: Point, rate: float, record: Collection[int]
-) -> Iterator[Row]:
+) -> Iterator[Measurement]:
     """Plain gradient descent with the metrics along the way, and the closed form's minimum."""
     for step, point in gradient_descent(problem, start, rate, record):
         yield measured(problem, best, point, step)
 
 
-def measured(problem: Problem, best: Minimiser | None, point: Point, step: int) -> Row:
+def measured(problem: Problem, best: Minimiser | None, point: Point, step: int) -> Measurement:
     """Measure a point of a model with one level.
 
     Beside them ``minimum`` (NaN if there is no closed form) and ``mean_share``, the share of the
     global mean in the class means' energy: 0 for a simplex, 1/K for an orthogonal frame.
     """
-    (row,) = measured_point(problem, point, step, GROUPS)
     minimum = math.nan if best is None else best.objective
-    return row | {"minimum": minimum, "mean_share": mean_share(problem, point)}
+    values = {"minimum": minimum, "mean_share": mean_share(problem, point)}
+    return measured_point(problem, point, step, GROUPS).with_values(values)
 
 
 def mean_share(problem: Problem, point: Point) -> float:
@@ -86,7 +87,7 @@ def mean_share(problem: Problem, point: Point) -> float:
     return float(means.mean(1).square().sum() / means.square().sum(0).mean())
 
 
-def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[Row]:
+def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[Measurement]:
     """Yield the minimum by the fast solver; ``step`` counts its evaluations."""
     found = quasi_newton(problem, start)
     yield measured(problem, best, found.point, found.evaluations)
@@ -106,7 +107,7 @@ def parts(config: UFMConfig) -> list[Part]:
     ]
 
 
-def claims(config: UFMConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Claim what the closed form says of the run."""
     problem, path = _problem(config), part_of(rows, "descent")
     found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
@@ -128,29 +129,29 @@ def predicted(problem: UFM) -> dict[str, str]:
     return zero | {"nc3_alignment": "NC3: the classifier aligns with the class means"}
 
 
-def descent_arrives(path: Sequence[Row]) -> Claim:
+def descent_arrives(path: Sequence[Observation]) -> Claim:
     """Claim that the descent's last objective is the closed form's."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     return {
         "claim": "Gradient descent arrives at the closed form's minimum, to 1e-6",
         "held": abs(last - minimum) < 1e-6,
-        "evidence": f"objective {last:.9f} after {path[-1]['step']:,} steps, "
+        "evidence": f"objective {last:.9f} after {path[-1].step:,} steps, "
         f"{last - minimum:.1e} above {minimum:.9f}",
     }
 
 
-def solver_agrees(row: Row) -> Claim:
+def solver_agrees(row: Observation) -> Claim:
     """Claim that the fast solver's objective is the closed form's."""
     gap, slope = number(row, "objective") - number(row, "minimum"), number(row, "gradient_norm")
     return {
         "claim": "The fast solver ends at the closed form's minimum, to 1e-9",
         "held": abs(gap) < 1e-9,
         "evidence": f"{gap:.1e} above it with a gradient of {slope:.1e}, "
-        f"after {row['step']:,} evaluations",
+        f"after {row.step:,} evaluations",
     }
 
 
-def vanishing(path: Sequence[Row], said: Mapping[str, str]) -> list[Claim]:
+def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Claim]:
     """Claim that metrics have gone to zero; no claim of a metric that was zero at the start.
 
     Args:
@@ -160,14 +161,14 @@ def vanishing(path: Sequence[Row], said: Mapping[str, str]) -> list[Claim]:
     found: list[Claim] = []
     for key, claim in said.items():
         first, last = number(path[0], key), number(path[-1], key)
-        after = f"after {path[-1]['step']:,} steps"
+        after = f"after {path[-1].step:,} steps"
         if not first < ROUNDING:
             evidence = f"{key} {first:.2g} at the start, {last:.2g} {after}"
             found.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
     return found
 
 
-def _mean_share_agrees(last: Row, stated: Row) -> Claim:
+def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:
     seen, expected = number(last, "mean_share"), number(stated, "mean_share")
     return {
         "claim": "The global mean has the share of the class means that the closed form gives it",
@@ -176,7 +177,7 @@ def _mean_share_agrees(last: Row, stated: Row) -> Claim:
     }
 
 
-def drawings(config: UFMConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: UFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Objective, NC1, NC2 and NC3 along the descent."""
     key = "nc2_of" if config.bias == "none" else "nc2_etf"
     caption = (
@@ -191,7 +192,7 @@ FRAMES = {"nc2_of": "the orthogonal frame", "nc2_etf": "the simplex ETF"}
 _BIAS = {"none": "no bias", "free": "free bias", "regularised": "regularised bias"}
 
 
-def descent_figure(path: Sequence[Row], nc2: str) -> Figure:
+def descent_figure(path: Sequence[Observation], nc2: str) -> Figure:
     """Four panels in a row: the objective, and one metric each of NC1, NC2 and NC3.
 
     Args:
@@ -214,8 +215,8 @@ def descent_figure(path: Sequence[Row], nc2: str) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, path: Sequence[Row], key: str, title: str) -> None:
-    steps = [number(row, "step") / 1000 for row in path]
+def _curve(axes: Axes, path: Sequence[Observation], key: str, title: str) -> None:
+    steps = [row.step / 1000 for row in path]
     values = [number(row, key) if number(row, key) > 0 else math.nan for row in path]
     axes.plot(steps, values, "o-", color=panels.ACCENT, markersize=2.8)
     minimum = number(path[-1], "minimum")

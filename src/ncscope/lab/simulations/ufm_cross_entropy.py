@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
@@ -17,7 +18,6 @@ from ncscope.lab.simulations import ufm
 from ncscope.lab.simulations.bounds import Positive, Seed
 from ncscope.lab.surrogates.problem import Minimiser
 from ncscope.lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
-from ncscope.probing.records import Row
 
 
 class CrossEntropyConfig(BaseModel):
@@ -53,7 +53,7 @@ def parts(config: CrossEntropyConfig) -> list[Part]:
     return [stated, *found]
 
 
-def claims(config: CrossEntropyConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Claim what the closed form says of the run; without one, that both solvers agree."""
     path, fast = part_of(rows, "descent"), part_of(rows, "fast solver")[-1]
     if math.isnan(number(fast, "minimum")):
@@ -72,7 +72,7 @@ _COLLAPSE = {
 }
 
 
-def _both_agree(last: Row, fast: Row) -> Claim:
+def _both_agree(last: Observation, fast: Observation) -> Claim:
     slow, found = number(last, "objective"), number(fast, "objective")
     return {
         "claim": "Gradient descent and the fast solver end at the same objective, to 1e-6",
@@ -81,7 +81,7 @@ def _both_agree(last: Row, fast: Row) -> Claim:
     }
 
 
-def drawings(config: CrossEntropyConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Objective, NC1, NC2 and NC3 along the descent."""
     caption = (
         "Gradient descent on the unconstrained features model under cross-entropy, "

@@ -1,4 +1,4 @@
-"""A surrogate model measured as it descends: one row a level at every step asked for."""
+"""A surrogate model measured as it descends: one measurement at every step asked for."""
 
 from collections.abc import Collection, Iterator
 
@@ -6,7 +6,7 @@ import torch
 
 from ncscope.lab.surrogates.problem import Point, Problem
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.probing.records import Row
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.samples import measure_samples
 
 GROUPS = ("nc1", "nc2", "nc3", "pfc")
@@ -18,8 +18,8 @@ def trajectory(
     rate: float,
     record: Collection[int],
     groups: Collection[str] = GROUPS,
-) -> Iterator[Row]:
-    """Plain gradient descent with the metrics along the way.
+) -> Iterator[Measurement]:
+    """Descend by plain gradient descent, and measure along the way.
 
     Args:
         problem: The model.
@@ -29,37 +29,36 @@ def trajectory(
         groups: Groups of metrics.
 
     Yields:
-        Rows as `measured_point` makes them, in order of time.
+        Measurements as `measured_point` makes them, in order of their steps.
     """
     for step, point in gradient_descent(problem, start, rate, record):
-        yield from measured_point(problem, point, step, groups)
+        yield measured_point(problem, point, step, groups)
 
 
 def measured_point(
     problem: Problem, point: Point, step: int, groups: Collection[str] = GROUPS
-) -> list[Row]:
+) -> Measurement:
     """Measure every level at one point, shallow to deep.
 
     Args:
         problem: The model.
         point: Point to measure.
-        step: Goes into the rows; with all samples in every step, an epoch is a step.
+        step: Steps taken; with all samples in every step, an epoch is a step.
         groups: Groups of metrics. Those of a classifier are there at the last level only.
 
     Returns:
-        A row a level, each with the ``objective`` and the ``gradient_norm`` of the point.
+        A record a level, and the ``objective`` and the ``gradient_norm`` of the point.
     """
     weight, bias = problem.head(point)
     levels, labels = problem.levels(point), problem.labels
     slopes = torch.cat([slope.reshape(-1) for slope in problem.gradient(point)])
     whole = {"objective": float(problem.objective(point)), "gradient_norm": float(slopes.norm())}
-    rows: list[Row] = []
+    records = []
     for name, features in levels.items():
         head = (weight, bias) if name == list(levels)[-1] else (None, None)
         own = [group for group in groups if head[0] is not None or group not in ("nc3", "nc4")]
         record, _ = measure_samples(
             name, features.mT, labels, problem.num_classes, *head, groups=own
         )
-        when: Row = {"step": step, "epoch": step, "split": "train", "layer": name}
-        rows.append(when | whole | dict(record.metrics))
-    return rows
+        records.append(record)
+    return Measurement(ProbeRecord(tuple(records)), step, values=whole)

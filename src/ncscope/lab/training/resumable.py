@@ -7,58 +7,58 @@ from typing import Any
 import torch
 
 from ncscope.errors import InputError
+from ncscope.lab.observations import Event, Heartbeat, Recorded, event_of, plain_event
 from ncscope.lab.runs.event_log import EventLog
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.checkpoint import Checkpoints
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import bytes_to_come
-from ncscope.probing.records import Row
 from ncscope.stats.distributed import share_of_first, sum_across_processes
 
 AfterStep = Callable[[], None]
 """What the loop is to call after every step that does not end an epoch."""
 
 
-def resumable_rows(
+def resumable_events(
     learner: Learner,
     epochs: Callable[[AfterStep], Iterator[EpochEnd]],
-    measured: Callable[[EpochEnd], list[Row]],
+    measured: Callable[[EpochEnd], Sequence[Recorded]],
     last: int,
     resources: Resources,
-) -> Iterator[Row]:
+) -> Iterator[Event]:
     """Train, measuring as asked, and keep the place now and then.
 
     Args:
         learner: Learner to train.
         epochs: Trains it from where it stands, as `train` does.
-        measured: The rows of a moment, none if none is due; leaves the learner as it is.
+        measured: Measures at the end of an epoch, where that is due; leaves the learner as it is.
         last: The last epoch.
         resources: Resources of the run. With a checkpoint folder, a run that was stopped goes on
-            from its last checkpoint, and first yields again the rows that it had.
+            from its last checkpoint, and first yields again what it had yielded.
 
     Yields:
-        The rows, and an empty one after every epoch.
+        What was measured, and a heartbeat after every epoch.
 
     Raises:
         InputError: If the disk has no room for checkpoints, or the one there is of another run.
     """
     keeper = _Keeper(learner, resources)
     restored = keeper.restored()
-    rows = restored or []
-    yield from rows
-    yield from ({} for _ in range(learner.epoch))
-    ends = epochs(lambda: keeper.save_if_due(rows))
+    events = restored or []
+    yield from events
+    yield from (Heartbeat() for _ in range(learner.epoch))
+    ends = epochs(lambda: keeper.save_if_due(events))
     if restored is not None and learner.batch == 0:
-        next(ends)  # what there was to measure is among the rows restored
+        next(ends)  # what there was to measure has been restored
     for end in ends:
         fresh = measured(end)
-        rows += fresh
+        events += fresh
         if keeper.saves(bool(fresh) or end.epoch == last):
-            keeper.save(rows, fresh)
+            keeper.save(events, fresh)
         yield from fresh
         if end.epoch:
-            yield {}
+            yield Heartbeat()
 
 
 class _Keeper:
@@ -81,8 +81,8 @@ class _Keeper:
             part = "/".join(resources.checkpoints.absolute().parts[-2:])
             self.owner = {"run": resources.run, "part": part}
 
-    def restored(self) -> list[Row] | None:
-        """Restore the learner from the last checkpoint and return its rows; None without one.
+    def restored(self) -> list[Recorded] | None:
+        """Restore the learner from the last checkpoint and return its events; None without one.
 
         Raises:
             InputError: On all processes, if the checkpoint cannot be used on one of them.
@@ -97,30 +97,36 @@ class _Keeper:
         except InputError as error:
             failure = error
         self._agree(-1 if state is None else self.learner.step, failure)
-        rows = None if state is None else list(state["rows"])
-        self._by_first(partial(self._make_ready, self.checkpoints, rows or []))
-        return rows
+        events = None if state is None else self._events(self.checkpoints, state)
+        self._by_first(partial(self._make_ready, self.checkpoints, events or []))
+        return events
 
     def saves(self, asked: bool) -> bool:
         """Return whether to save a checkpoint at the end of an epoch: on request, or when due."""
         return bool(self._of_first(int(asked or self._due)))
 
-    def save_if_due(self, rows: list[Row]) -> None:
+    def save_if_due(self, events: list[Recorded]) -> None:
         """Save the place in the middle of an epoch, now and then, if there is one process.
 
         Several have a sum of the loss each, and meet at the end of an epoch only.
         """
         if self.alone and self._due:
-            self.save(rows)
+            self.save(events)
 
-    def save(self, rows: list[Row], fresh: Sequence[Row] = ()) -> None:
-        """Save the place, and log the rows that are new."""
+    def save(self, events: list[Recorded], fresh: Sequence[Recorded] = ()) -> None:
+        """Save the place, and log the events that are new."""
         if self.checkpoints is not None:
-            self._by_first(partial(self._write, self.checkpoints, rows, fresh))
+            self._by_first(partial(self._write, self.checkpoints, events, fresh))
 
     @property
     def _due(self) -> bool:
         return self.checkpoints is not None and self.checkpoints.due
+
+    def _events(self, checkpoints: Checkpoints, state: Mapping[str, Any]) -> list[Recorded]:
+        try:
+            return [event_of(plain) for plain in state["events"]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise checkpoints.refused(reason="events that cannot be read") from error
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Put the learner back.
@@ -129,8 +135,8 @@ class _Keeper:
             InputError: If the checkpoint is of something else.
         """
         assert self.checkpoints is not None
-        if not isinstance(state.get("learner"), dict) or not isinstance(state.get("rows"), list):
-            raise self.checkpoints.refused(reason="no learner and rows")
+        if not isinstance(state.get("learner"), dict) or not isinstance(state.get("events"), list):
+            raise self.checkpoints.refused(reason="no learner and events")
         if {name: state.get(name) for name in self.owner} != self.owner:
             these = "these" if state.get("run") == self.owner["run"] else "other"
             raise InputError(
@@ -164,14 +170,17 @@ class _Keeper:
                 fix="pass an --out that all of them see",
             )
 
-    def _make_ready(self, checkpoints: Checkpoints, rows: Sequence[Row]) -> None:
+    def _make_ready(self, checkpoints: Checkpoints, events: Sequence[Recorded]) -> None:
         checkpoints.clean()
         checkpoints.check_space(self.learner.state(), bytes_to_come(self.learner.optimiser))
         self.log = EventLog(checkpoints.path.parent / "tensorboard")
-        self.log.add(rows)
+        self.log.add(events)
 
-    def _write(self, checkpoints: Checkpoints, rows: list[Row], fresh: Sequence[Row]) -> None:
-        checkpoints.save({**self.owner, "learner": self.learner.state(), "rows": rows})
+    def _write(
+        self, checkpoints: Checkpoints, events: list[Recorded], fresh: Sequence[Recorded]
+    ) -> None:
+        plain = [plain_event(event) for event in events]
+        checkpoints.save({**self.owner, "learner": self.learner.state(), "events": plain})
         self.log.add(fresh)
 
     def _by_first(self, act: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """Train a network on a labelled data set, and measure its collapse along the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,16 +15,17 @@ from ncscope.data.draws import stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader, training_loader
 from ncscope.data.order import EpochBatches, check_shares
+from ncscope.lab.observations import ITERATION, Event, Observation
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, normalising_together, train
 from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.optimisation import learner
-from ncscope.lab.training.resumable import AfterStep, resumable_rows
+from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.lab.training.settings import Training
 from ncscope.models.networks.catalogue import build, tapped_layers
 from ncscope.probing.model import Probed, ProbeOptions, probe_model
-from ncscope.probing.records import ProbeRecord, Row
+from ncscope.probing.records import Measurement, ProbeRecord
 
 INFORMATION_BATCH = 64
 """Samples a batch of INFO's estimates, which stand in the rows beside the exact values."""
@@ -51,11 +52,11 @@ class Bench:
     workers: int = 0
 
 
-Extra = Callable[[Bench, EpochEnd], list[Row]]
-"""Rows on a run at a measured epoch; whatever it does leaves the learner as it was."""
+Extra = Callable[[Bench, EpochEnd], Sequence[Observation]]
+"""Observes more at a measured epoch; whatever it does leaves the learner as it was."""
 
 
-def _nothing(bench: Bench, end: EpochEnd) -> list[Row]:
+def _nothing(bench: Bench, end: EpochEnd) -> list[Observation]:
     return []
 
 
@@ -100,51 +101,50 @@ def prepared(settings: Training, resources: Resources) -> Bench:
     return Bench(settings, fabric, data, learner(model, settings.optimisation), resources.workers)
 
 
-def training_rows(
+def training_events(
     settings: Training, resources: Resources, extra: Extra = _nothing
-) -> Iterator[Row]:
+) -> Iterator[Event]:
     """Train, measuring the training and the held-out images at the epochs that are due.
 
     Args:
         settings: Settings of the run.
-        resources: Resources of the run; see `resumable_rows`.
+        resources: Resources of the run; see `resumable_events`.
         extra: Function that measures more at these epochs.
 
     Yields:
-        A row for every layer, split and measured epoch, and an empty one after every epoch.
+        A measurement for every split and measured epoch, and a heartbeat after every epoch.
 
     Raises:
         InputError: As `prepared`, or if the disk has no room for checkpoints.
     """
-    return bench_rows(prepared(settings, resources), resources, extra)
+    return bench_events(prepared(settings, resources), resources, extra)
 
 
-def bench_rows(bench: Bench, resources: Resources, extra: Extra = _nothing) -> Iterator[Row]:
-    """`training_rows` of a run that is laid out; afterwards its learner has learnt.
+def bench_events(bench: Bench, resources: Resources, extra: Extra = _nothing) -> Iterator[Event]:
+    """`training_events` of a run that is laid out; afterwards its learner has learnt.
 
     Args:
         bench: The run, nothing of it done.
         resources: Resources of the run, with the checkpoint folder.
-        extra: Function that measures more, as in `training_rows`.
+        extra: Function that measures more, as in `training_events`.
 
     Yields:
-        As `training_rows`.
+        As `training_events`.
 
     Raises:
         InputError: If the disk has no room for checkpoints.
     """
     settings = bench.settings
 
-    def measured(end: EpochEnd) -> list[Row]:
-        due = end.epoch in settings.due
-        return [*measured_rows(bench, end), *extra(bench, end)] if due else []
+    def due(end: EpochEnd) -> list[Measurement | Observation]:
+        return [*measured(bench, end), *extra(bench, end)] if end.epoch in settings.due else []
 
     last = settings.optimisation.epochs
-    return resumable_rows(bench.learner, partial(_epochs, bench), measured, last, resources)
+    return resumable_events(bench.learner, partial(_epochs, bench), due, last, resources)
 
 
-def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
-    """Every layer on training and held-out images; at the end the geodesic and the spectra.
+def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
+    """Measure every layer on training and held-out images.
 
     Args:
         bench: The run.
@@ -156,14 +156,25 @@ def measured_rows(bench: Bench, end: EpochEnd) -> list[Row]:
         images = images.balanced(settings.measured)
     train_set = probed(bench, model, images)
     test_set = probed(bench, model, bench.data.test, train_set)
-    when: Row = {"step": end.step, "epoch": end.epoch}
-    loss: Row = {} if end.epoch == 0 else {"loss": end.loss}
-    rows = layer_rows(when | {"split": "train"} | loss, train_set.record)
-    rows += layer_rows(when | {"split": "test"}, test_set.record)
-    if end.epoch == settings.optimisation.epochs:
-        rows += _line_rows(when, train_set.record)
-        rows += _spectrum_rows(when, train_set.record)
-    return rows
+    loss = {} if end.epoch == 0 else {"loss": end.loss}
+    return [
+        measurement_at(end, train_set.record, "train", loss),
+        measurement_at(end, test_set.record, "test"),
+    ]
+
+
+def measurement_at(
+    end: EpochEnd, record: ProbeRecord, split: str, values: Mapping[str, float] = {}
+) -> Measurement:
+    """Return a measurement at the end of an epoch, which also tells the optimiser steps taken.
+
+    Args:
+        end: State of training at the end of the epoch.
+        record: Record of the layers.
+        split: Name of the samples.
+        values: Further numbers.
+    """
+    return Measurement(record, end.epoch, split, values={ITERATION: end.step, **values})
 
 
 def probed(
@@ -190,46 +201,6 @@ def probed(
     loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size, bench.workers)
     known = None if reference is None else reference.statistics
     return probe_model(model, loader, options, known)
-
-
-def layer_rows(when: Row, record: ProbeRecord) -> list[Row]:
-    """Return a row a layer, with its position on the path where it has one.
-
-    Args:
-        when: Fields that all rows share.
-        record: Measurement of the layers.
-    """
-    places = dict(zip(record.comparable, record.relative_position, strict=False))
-    return [
-        when
-        | {"layer": layer.layer}
-        | ({"relative_position": places[layer.layer]} if layer.layer in places else {})
-        | dict(layer.metrics)
-        for layer in record.layers
-    ]
-
-
-def _line_rows(when: Row, record: ProbeRecord) -> list[Row]:
-    """PFC1-3 on the straight line from the first comparable layer to the last."""
-    line = record.geodesic
-    if line is None:
-        return []
-    points = zip(line.t, line.pfc1, line.pfc2, line.pfc3, strict=True)
-    where: Row = when | {"split": "line", "layer": "line"}
-    return [where | {"t": t, "pfc1": a, "pfc2": b, "pfc3": c} for t, a, b, c in points]
-
-
-def _spectrum_rows(when: Row, record: ProbeRecord) -> list[Row]:
-    """Return the last layer's covariance eigenvalues, a row an index, if they were asked for."""
-    spectra = record.layers[-1].spectra
-    between, total = spectra.get("between", []), spectra.get("total", [])
-    where: Row = when | {"split": "spectrum", "layer": "spectrum"}
-    return [
-        where
-        | {"index": index + 1, "total": value}
-        | ({"between": between[index]} if index < len(between) else {})
-        for index, value in enumerate(total)
-    ]
 
 
 def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:

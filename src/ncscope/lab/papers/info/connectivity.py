@@ -35,6 +35,7 @@ from torch import nn
 from ncscope.data.draws import stream_seed
 from ncscope.data.loaders import measuring_loader
 from ncscope.data.order import epoch_order
+from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.evidence import average, on_runs, ordered
 from ncscope.lab.papers.info.figures import band, collapse_line, legend_beside, ratio_bands
 from ncscope.lab.papers.info.interpolation import interpolated, reestimated
@@ -48,14 +49,14 @@ from ncscope.lab.papers.info.runs import (
     paper_training,
     small_training,
     with_classes,
+    without_means,
 )
 from ncscope.lab.papers.trained import ends, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_rows, layer_rows, prepared, probed
-from ncscope.probing.records import Row
+from ncscope.lab.training.supervised import Bench, bench_events, prepared, probed
 from ncscope.report import panels
 
 AS_THEY_ARE, REESTIMATED = "as they are", "re-estimated"
@@ -106,8 +107,8 @@ def parts(config: InfoConnectivity) -> list[Part]:
     ]
 
 
-def _rows(intervals: int, training: Training, resources: Resources) -> Iterator[Row]:
-    """Yield the rows of both runs, told apart by ``run``, and of the networks between them."""
+def _rows(intervals: int, training: Training, resources: Resources) -> Iterator[Event]:
+    """Yield the events of both runs, told apart by their splits, and of the networks between them."""
     order_seed = stream_seed(training.steps_seed, 1)
     second = training.model_copy(update={"order_seed": order_seed})
     benches: list[Bench] = []
@@ -118,13 +119,13 @@ def _rows(intervals: int, training: Training, resources: Resources) -> Iterator[
             else replace(resources, checkpoints=resources.checkpoints / name)
         )
         bench = prepared(settings, own)
-        rows = with_classes(bench, bench_rows(bench, own))
-        yield from (row and row | {"run": name} for row in rows)
+        for event in with_classes(bench, bench_events(bench, own)):
+            yield _of_run(event, name)
         benches.append(bench)
     yield from with_classes(benches[0], _between(benches, intervals))
 
 
-def _between(benches: Sequence[Bench], intervals: int) -> Iterator[Row]:
+def _between(benches: Sequence[Bench], intervals: int) -> Iterator[Observation]:
     """Held-out images in the networks from one run to the other."""
     first, second = benches
     ends = first.learner.evaluated, second.learner.evaluated
@@ -143,19 +144,24 @@ def _between(benches: Sequence[Bench], intervals: int) -> Iterator[Row]:
             yield _held_out(first, model, {"omega": omega, "statistics": statistics})
 
 
-_OF_MEANS = ("nc4_disagreement", "ncc_accuracy", "pfc3")
-"""What depends on the training set's class means, which are not measured between two runs."""
+def _of_run(event: Event, name: str) -> Event:
+    """Return an event with the name of its run in the name of its split."""
+    if isinstance(event, Heartbeat):
+        return event
+    return replace(event, split=f"{event.split}, {name} run")
 
 
-def _held_out(bench: Bench, model: nn.Module, where: Row) -> Row:
+def _held_out(bench: Bench, model: nn.Module, values: Mapping[str, Value]) -> Observation:
     """Measure the last layer of a network between two runs on held-out images."""
     epochs = bench.settings.optimisation.epochs
-    when: Row = {"step": bench.learner.step, "epoch": epochs, "split": "between"}
-    row = layer_rows(when | where, probed(bench, model, bench.data.test).record)[-1]
-    return {key: value for key, value in row.items() if key not in _OF_MEANS}
+    last = probed(bench, model, bench.data.test).record.layers[-1]
+    values = {**values, **without_means(last.metrics)}
+    return Observation(bench.learner.step, epochs, "between", last.layer, values=values)
 
 
-def between(rows: Sequence[Row], part: str, statistics: str = AS_THEY_ARE) -> list[Row]:
+def between(
+    rows: Sequence[Observation], part: str, statistics: str = AS_THEY_ARE
+) -> list[Observation]:
     """Select the networks between the runs of a pair, in order of omega.
 
     Args:
@@ -163,7 +169,7 @@ def between(rows: Sequence[Row], part: str, statistics: str = AS_THEY_ARE) -> li
         part: The pair.
         statistics: Statistics of the batch norms: ``"interpolated"`` or ``"reestimated"``.
     """
-    return [row for row in rows if row["part"] == part and row.get("statistics") == statistics]
+    return [row for row in rows if row.part == part and row.get("statistics") == statistics]
 
 
 def by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
@@ -177,7 +183,7 @@ def by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
     return found
 
 
-def claims(config: InfoConnectivity, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Claim]:
     """Section 5.2: where runs are apart and where connected, and how that follows the rate."""
     found = []
     for data, rates in by_rate(config).items():
@@ -192,7 +198,7 @@ def claims(config: InfoConnectivity, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-Paths = Mapping[str, Sequence[Row]]
+Paths = Mapping[str, Sequence[Observation]]
 
 _RATIOS = {
     f"{key}{ending}": f"{key.upper()} ({estimate})"
@@ -202,7 +208,7 @@ _RATIOS = {
 _KEYS = {"accuracy": "accuracy", **_RATIOS}
 
 
-def _paths(rows: Sequence[Row], names: Sequence[str]) -> Paths:
+def _paths(rows: Sequence[Observation], names: Sequence[str]) -> Paths:
     return {name: between(rows, name) for name in names}
 
 
@@ -227,7 +233,7 @@ def _apart(paths: Paths, where: str) -> list[Claim]:
     return found
 
 
-def _guessing(path: Sequence[Row]) -> tuple[bool, str]:
+def _guessing(path: Sequence[Observation]) -> tuple[bool, str]:
     middle = [row for row in path if 0.4 <= float(row["omega"]) <= 0.6]
     lowest = least(values(middle, "accuracy"))
     classes = int(path[0]["num_classes"]) if path else 0
@@ -254,7 +260,11 @@ def _falls_near_ends(found: Sequence[float]) -> tuple[bool, str]:
 
 
 def _calming(
-    rows: Sequence[Row], rates: Mapping[float, Sequence[str]], data: str, key: str, name: str
+    rows: Sequence[Observation],
+    rates: Mapping[float, Sequence[str]],
+    data: str,
+    key: str,
+    name: str,
 ) -> Claim:
     """Claim that a quantity varies less between the runs the lower the learning rate."""
     found = {
@@ -283,7 +293,7 @@ def _connected(paths: Paths, where: str) -> list[Claim]:
     return found
 
 
-def _helped(rows: Sequence[Row], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
+def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
     """Not in the paper: whether statistics found anew bring the runs nearer, at every rate."""
     held, told = [], []
     for rate, names in rates.items():
@@ -300,17 +310,17 @@ def _helped(rows: Sequence[Row], rates: Mapping[float, Sequence[str]], data: str
     }
 
 
-def _barrier(path: Sequence[Row]) -> float:
+def _barrier(path: Sequence[Observation]) -> float:
     """By how much the least accuracy on the path is below the mean of its ends."""
     start, end = ends(path, "accuracy")
     return (start + end) / 2 - least(values(path, "accuracy"))
 
 
-def _variation(path: Sequence[Row], key: str) -> float:
+def _variation(path: Sequence[Observation], key: str) -> float:
     return extent(values(path, key))
 
 
-def drawings(config: InfoConnectivity, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 3 and 4 of the paper: a row for each data set and rate."""
     caption = (
         "INFO figures 3 and 4: held-out accuracy, MIR and HDR of the networks between two runs; "
@@ -321,7 +331,7 @@ def drawings(config: InfoConnectivity, rows: Sequence[Row]) -> list[Drawing]:
     return [Drawing("fig-3-4", caption, _figure(config, rows))]
 
 
-def _figure(config: InfoConnectivity, rows: Sequence[Row]) -> Figure:
+def _figure(config: InfoConnectivity, rows: Sequence[Observation]) -> Figure:
     groups = [
         (f"{data}, rate {rate:g}", names)
         for data, rates in by_rate(config).items()
@@ -340,7 +350,7 @@ def _figure(config: InfoConnectivity, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _panels(line: Sequence[Axes], rows: Sequence[Row], names: Sequence[str]) -> None:
+def _panels(line: Sequence[Axes], rows: Sequence[Observation], names: Sequence[str]) -> None:
     """Accuracy, MIR and HDR of the pairs at one rate."""
     accuracy, mir, hdr = line
     for statistics, colour in COLOURS.items():

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.training.semi_supervised.settings import FewLabels
-from ncscope.probing.records import Row
 
 METHODS: Mapping[str, Mapping[str, str | float]] = {
     "supervised": {"method": "supervised"},
@@ -55,9 +55,9 @@ def by_setting(config: SemiSupervised) -> dict[Setting, dict[str, list[str]]]:
     return found
 
 
-def errors(rows: Sequence[Row], names: Sequence[str]) -> list[float]:
+def errors(rows: Sequence[Observation], names: Sequence[str]) -> list[float]:
     """Return each run's last error on held-out images in per cent; NaN where there is none."""
-    last = {str(row["part"]): row.get("error", math.nan) for row in rows if row["split"] == "test"}
+    last = {row.part: row.get("error", math.nan) for row in rows if row.split == "test"}
     return [100 * float(last.get(name, math.nan)) for name in names]
 
 

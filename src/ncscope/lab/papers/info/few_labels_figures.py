@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.few_labels import (
     METHODS,
     SemiSupervised,
@@ -19,13 +20,12 @@ from ncscope.lab.papers.info.few_labels import (
     summary,
 )
 from ncscope.lab.report.drawing import Drawing
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 COLOURS = dict(zip(METHODS, ("#7a8288", "#a8761a", "#0b6a70", "#c2570c", "#44398a"), strict=True))
 
 
-def drawings(config: SemiSupervised, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: SemiSupervised, rows: Sequence[Observation]) -> list[Drawing]:
     """Table 1 as a figure, and over training the pseudo-labels and the features' information."""
     ends = (
         "INFO table 1: error of the averaged network on held-out images at the end, by number of "
@@ -47,7 +47,7 @@ def drawings(config: SemiSupervised, rows: Sequence[Row]) -> list[Drawing]:
     ]
 
 
-def _ends(config: SemiSupervised, rows: Sequence[Row]) -> Figure:
+def _ends(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
     settings = by_setting(config)
     sets = list(dict.fromkeys(setting.data for setting in settings))
     with mpl.rc_context(panels.STYLE):
@@ -63,7 +63,7 @@ def _ends(config: SemiSupervised, rows: Sequence[Row]) -> Figure:
 
 
 def _bars(
-    axes: Axes, settings: Mapping[Setting, Mapping[str, Sequence[str]]], rows: Sequence[Row]
+    axes: Axes, settings: Mapping[Setting, Mapping[str, Sequence[str]]], rows: Sequence[Observation]
 ) -> None:
     for at, methods in enumerate(settings.values()):
         for index, (method, names) in enumerate(methods.items()):
@@ -93,7 +93,7 @@ _CURVES = {
 _WITH_UNLABELLED = [method for method in METHODS if method != "supervised"]
 
 
-def _pseudo_labels(config: SemiSupervised, rows: Sequence[Row]) -> Figure:
+def _pseudo_labels(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
     settings = by_setting(config)
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(12, 0.5 + 2.3 * len(settings)), layout="constrained")
@@ -111,7 +111,7 @@ def _pseudo_labels(config: SemiSupervised, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _information(config: SemiSupervised, rows: Sequence[Row]) -> Figure:
+def _information(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
     settings = by_setting(config)
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(8, 0.5 + 2.3 * len(settings)), layout="constrained")
@@ -136,19 +136,21 @@ def _finish(figure: Figure, grid: Sequence[Sequence[Axes]]) -> None:
         figure.legend(handles, names, loc="outside upper left", ncols=len(names))
 
 
-def averaged(rows: Sequence[Row], names: Sequence[str], split: str, key: str) -> dict[int, float]:
+def averaged(
+    rows: Sequence[Observation], names: Sequence[str], split: str, key: str
+) -> dict[int, float]:
     """Average a metric over runs, epoch by epoch; NaN values are left out."""
     found: dict[int, list[float]] = {}
     for row in rows:
-        if row["part"] in names and row["split"] == split and key in row:
-            found.setdefault(int(row["epoch"]), []).append(float(row[key]))
+        if row.part in names and row.split == split and key in row:
+            found.setdefault(row.epoch, []).append(float(row[key]))
     kept = {epoch: [v for v in values if math.isfinite(v)] for epoch, values in found.items()}
     return {epoch: mean(values) for epoch, values in kept.items() if values}
 
 
 def _curves(
     axes: Axes,
-    rows: Sequence[Row],
+    rows: Sequence[Observation],
     methods: Mapping[str, Sequence[str]],
     split: str,
     key: str,
@@ -165,20 +167,20 @@ def _curves(
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def _numbered(rows: Sequence[Row], key: str) -> Iterator[str]:
+def _numbered(rows: Sequence[Observation], key: str) -> Iterator[str]:
     """Yield the keys of a quantity that each class has one of."""
-    row = next((row for row in rows if f"{key}_0" in row), {})
-    return (name for name in row if name.startswith(f"{key}_"))
+    row = next((row for row in rows if f"{key}_0" in row), None)
+    return (name for name in (row.values if row else ()) if name.startswith(f"{key}_"))
 
 
-def _class_thresholds(axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> None:
+def _class_thresholds(axes: Axes, rows: Sequence[Observation], names: Sequence[str]) -> None:
     for key in _numbered(rows, "threshold"):
         path = averaged(rows, names, "unlabelled", key)
         colour = COLOURS["FreeMatch"]
         axes.plot(list(path), list(path.values()), color=colour, alpha=0.35, linewidth=0.6)
 
 
-def _classes(figure: Figure, axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> None:
+def _classes(figure: Figure, axes: Axes, rows: Sequence[Observation], names: Sequence[str]) -> None:
     """Draw a line a class: its share of the trusted pseudo-labels times the number of classes."""
     paths = [averaged(rows, names, "unlabelled", key) for key in _numbered(rows, "histogram")]
     epochs = sorted({epoch for path in paths for epoch in path})

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.runs import ESTIMATES, by_axis
 from ncscope.metrics.information import collapse_mir
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 STYLES: Mapping[str, Any] = {"exact": "-", "batches of 64": panels.DASHED}
@@ -42,7 +42,12 @@ def band(
 
 
 def ratio_bands(
-    axes: Axes, rows: Sequence[Row], axis: str, key: str, colour: str = panels.ACCENT, of: str = ""
+    axes: Axes,
+    rows: Sequence[Observation],
+    axis: str,
+    key: str,
+    colour: str = panels.ACCENT,
+    of: str = "",
 ) -> None:
     """Draw a ratio, exact and by batch, against a coordinate of several runs.
 
@@ -59,7 +64,9 @@ def ratio_bands(
         band(axes, by_axis(rows, axis, key + ending), label, colour, STYLES[estimate])
 
 
-def collapse_line(axes: Axes, rows: Iterable[Row], name: str = "at collapse to a simplex") -> None:
+def collapse_line(
+    axes: Axes, rows: Iterable[Observation], name: str = "at collapse to a simplex"
+) -> None:
     """Draw the MIR at collapse to a simplex, which depends on the number of classes."""
     for classes in sorted({int(row["num_classes"]) for row in rows if "num_classes" in row}):
         reference_line(axes, collapse_mir(classes), name)

@@ -36,13 +36,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import on_runs, ratio
-from ncscope.lab.papers.info.grokking_training import Grokking, grokking_rows
+from ncscope.lab.papers.info.grokking_training import Grokking, grokking_events
 from ncscope.lab.papers.trained import ends, history, interpolation_epoch, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.metrics.information import collapse_mir
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 NEAR_CHANCE = 0.05
@@ -86,7 +86,7 @@ def _small() -> InfoGrokking:
 def parts(config: InfoGrokking) -> list[Part]:
     """Return a part for each seed."""
     return [
-        Part(name, config.training.steps, partial(grokking_rows, config.training, seed), True)
+        Part(name, config.training.steps, partial(grokking_events, config.training, seed), True)
         for name, seed in _runs(config).items()
     ]
 
@@ -118,7 +118,7 @@ class Course(NamedTuple):
         return next(after, None)
 
 
-def course(rows: Sequence[Row], run: str, split: str, estimate: str) -> Course:
+def course(rows: Sequence[Observation], run: str, split: str, estimate: str) -> Course:
     """Read one run from the rows.
 
     Args:
@@ -138,10 +138,10 @@ def course(rows: Sequence[Row], run: str, split: str, estimate: str) -> Course:
 Verdict = tuple[bool, str]
 
 
-def claims(config: InfoGrokking, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
     """Claim what section 5.5 says of the accuracies, and of MIR and HDR in two phases."""
     runs, chance = list(_runs(config)), 1 / config.training.modulus
-    accuracies: dict[str, Callable[[Sequence[Row], str], Verdict]] = {
+    accuracies: dict[str, Callable[[Sequence[Observation], str], Verdict]] = {
         "when all training pairs are known by heart, held-out accuracy is near chance": partial(
             _guesses, chance=chance
         ),
@@ -167,12 +167,12 @@ def claims(config: InfoGrokking, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-def _guesses(rows: Sequence[Row], run: str, chance: float) -> Verdict:
+def _guesses(rows: Sequence[Observation], run: str, chance: float) -> Verdict:
     train, test = (history(rows, run, split) for split in SPLITS)
     step = interpolation_epoch(train)
     if step is None:
         return False, f"training accuracy ends at {ends(train, 'accuracy')[1]:.4f}"
-    (then,) = [row for row in test if row["step"] == step]
+    (then,) = [row for row in test if row.step == step]
     found, unmirrored = values([then], "accuracy")[0], values([then], "accuracy_unmirrored")[0]
     told = (
         f"{found:.3f} at step {step:,.0f}, {unmirrored:.3f} without those that are training pairs "
@@ -181,14 +181,14 @@ def _guesses(rows: Sequence[Row], run: str, chance: float) -> Verdict:
     return found <= chance + NEAR_CHANCE, told
 
 
-def _generalises(rows: Sequence[Row], run: str) -> Verdict:
+def _generalises(rows: Sequence[Observation], run: str) -> Verdict:
     test = history(rows, run, "test")
     step, last = interpolation_epoch(test), ends(test, "accuracy")[1]
     when = "never 1" if step is None else f"1 at step {step:,.0f}"
     return step is not None, f"{when}, {last:.4f} at the end"
 
 
-def _late(rows: Sequence[Row], run: str) -> Verdict:
+def _late(rows: Sequence[Observation], run: str) -> Verdict:
     train, test = (interpolation_epoch(history(rows, run, split), LEARNT) for split in SPLITS)
     if train is None or test is None:
         return False, f"{LEARNT} of {'training' if train is None else 'held-out'} pairs never known"
@@ -229,7 +229,7 @@ def _with_the_rule(own: Course) -> Verdict:
     return after < before and last <= HALF * highest, told
 
 
-def drawings(config: InfoGrokking, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: InfoGrokking, rows: Sequence[Observation]) -> list[Drawing]:
     """Figure 7 of the paper, from batches as printed, and from all pairs."""
     caption = (
         "INFO figure 7: accuracy, MIR and HDR over training{}; a curve a seed. Of pairs held out "
@@ -248,7 +248,7 @@ def drawings(config: InfoGrokking, rows: Sequence[Row]) -> list[Drawing]:
     ]
 
 
-def _figure(config: InfoGrokking, rows: Sequence[Row], estimate: str) -> Figure:
+def _figure(config: InfoGrokking, rows: Sequence[Observation], estimate: str) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(11, 3.1), layout="constrained")
         keys = {"accuracy": "Accuracy", f"mir{estimate}": "MIR", f"hdr{estimate}": "HDR"}
@@ -268,7 +268,7 @@ def _figure(config: InfoGrokking, rows: Sequence[Row], estimate: str) -> Figure:
     return figure
 
 
-def _curves(axes: Axes, rows: Sequence[Row], run: str, key: str) -> None:
+def _curves(axes: Axes, rows: Sequence[Observation], run: str, key: str) -> None:
     """Both splits of one run, and its two moments."""
     for split, name in SPLITS.items():
         path = [row for row in history(rows, run, split) if key in row]

@@ -11,16 +11,17 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
 
 from ncscope.data.draws import generator
+from ncscope.lab.observations import Event, Observation, Recorded
 from ncscope.lab.papers.info.modular_addition import Sums, SumSplit, mirrored, modular_addition
 from ncscope.lab.papers.info.modular_transformer import ModularTransformer
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
-from ncscope.lab.training.resumable import AfterStep, resumable_rows
+from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.probing.by_batch import estimated_by_batch
-from ncscope.probing.records import Row
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.samples import measure_samples
 
 _WEIGHTS = 2  # what a seed is for, beside the choice of pairs
@@ -86,7 +87,7 @@ class GrokkingBench:
     learner: Learner
 
 
-def grokking_rows(settings: Grokking, seed: int, resources: Resources) -> Iterator[Row]:
+def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iterator[Event]:
     """Train, measuring training and held-out pairs at the steps that are due.
 
     An epoch is a step. Cost of a step: twice that of the products of the ReLU network's second
@@ -96,10 +97,10 @@ def grokking_rows(settings: Grokking, seed: int, resources: Resources) -> Iterat
     Args:
         settings: Settings of the run.
         seed: Seed of the choice of pairs and of the weights.
-        resources: Resources of the run; see `resumable_rows`.
+        resources: Resources of the run; see `resumable_events`.
 
     Yields:
-        A row for every split and step that is due, and an empty one after every step.
+        An event for every split and step that is due, and a heartbeat after every step.
 
     Raises:
         InputError: If the disk has no room for checkpoints.
@@ -110,12 +111,12 @@ def grokking_rows(settings: Grokking, seed: int, resources: Resources) -> Iterat
     def epochs(after_step: AfterStep) -> Iterator[EpochEnd]:
         return full_batch_steps(bench, after_step)
 
-    def measured(end: EpochEnd) -> list[Row]:
+    def due(end: EpochEnd) -> list[Recorded]:
         if end.step not in accuracy_steps:
             return []
-        return measured_rows(bench.settings, bench.learner, bench.data, end, end.step in informed)
+        return measured(bench.settings, bench.learner, bench.data, end, end.step in informed)
 
-    return resumable_rows(bench.learner, epochs, measured, settings.steps, resources)
+    return resumable_events(bench.learner, epochs, due, settings.steps, resources)
 
 
 def prepared(settings: Grokking, seed: int, fabric: Fabric) -> GrokkingBench:
@@ -174,10 +175,10 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(logits.double(), labels)
 
 
-def measured_rows(
+def measured(
     settings: Grokking, learner: Learner, data: SumSplit, end: EpochEnd, informed: bool
-) -> list[Row]:
-    """Accuracy and loss on both splits, and the information between stream and unembedding.
+) -> list[Recorded]:
+    """Measure accuracy and loss on both splits, and the information between stream and unembedding.
 
     Of held-out pairs the accuracy also by whether the pair is a training pair in the other order.
 
@@ -188,7 +189,7 @@ def measured_rows(
         end: State of training at the end of the epoch.
         informed: Measure information too if True.
     """
-    rows = list[Row]()
+    events = list[Recorded]()
     model = learner.model
     assert isinstance(model, ModularTransformer)
     weight = model.head.weight.detach().double()
@@ -197,20 +198,20 @@ def measured_rows(
             features = model.features(pairs)
             logits = model.head(features)
             loss, right = cross_entropy(logits, labels), logits.argmax(1) == labels
-        row: Row = {"step": end.step, "epoch": end.epoch, "split": split, "layer": HEAD_INPUT}
-        row |= {"loss": float(loss), "accuracy": float(right.double().mean())}
+        values = {"loss": float(loss), "accuracy": float(right.double().mean())}
         if split == "test":
             known = mirrored(data)
-            row["accuracy_mirrored"] = float(right[known].double().mean())
-            row["accuracy_unmirrored"] = float(right[~known].double().mean())
+            values["accuracy_mirrored"] = float(right[known].double().mean())
+            values["accuracy_unmirrored"] = float(right[~known].double().mean())
         if informed:
             record, _ = measure_samples(
                 HEAD_INPUT, features, labels, settings.modulus, weight, groups=("information",)
             )
-            row |= dict(record.metrics)
-            row |= estimated_by_batch(features, labels, weight, settings.batch_size)
-        rows.append(row)
-    return rows
+            values |= estimated_by_batch(features, labels, weight, settings.batch_size)
+            events.append(Measurement(ProbeRecord((record,)), end.step, split, values=values))
+        else:
+            events.append(Observation(end.step, end.epoch, split, HEAD_INPUT, values=values))
+    return events
 
 
 def _keep_freed_memory() -> None:

@@ -24,6 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.figures import (
     accuracy_percent,
     band,
@@ -48,7 +49,6 @@ from ncscope.lab.papers.trained import history
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 LEVELS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -80,7 +80,9 @@ def parts(config: InfoLabelSmoothing) -> list[Part]:
     return information_parts(config.runs)
 
 
-def ended(runs: Mapping[str, Training], data: str, rows: Sequence[Row]) -> list[Row]:
+def ended(
+    runs: Mapping[str, Training], data: str, rows: Sequence[Observation]
+) -> list[Observation]:
     """Held-out images at the end of every run on a data set, each with its smoothness.
 
     Args:
@@ -91,11 +93,11 @@ def ended(runs: Mapping[str, Training], data: str, rows: Sequence[Row]) -> list[
     found = []
     for name, training in runs.items():
         path = history(rows, name, "test") if training.data == data else []
-        found += [row | {"epsilon": training.label_smoothing} for row in path[-1:]]
+        found += [row.with_values({"epsilon": training.label_smoothing}) for row in path[-1:]]
     return found
 
 
-def claims(config: InfoLabelSmoothing, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Claim]:
     """Section 5.3: the variation of all three is minimal."""
     keys = {"accuracy": "accuracy"} | {
         f"{key}{ending}": f"{key.upper()} ({estimate})"
@@ -109,7 +111,7 @@ def claims(config: InfoLabelSmoothing, rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
-def _minimal(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
+def _minimal(rows: Sequence[Observation], data: str, key: str, name: str) -> Claim:
     points = by_axis(rows, "epsilon", key)
     found = averages(points)
     varied = extent(list(found.values()))
@@ -124,7 +126,7 @@ def _minimal(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
     }
 
 
-def drawings(config: InfoLabelSmoothing, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Drawing]:
     """Figure 5 of the paper: a row for each data set."""
     caption = (
         "INFO figure 5: accuracy, MIR and HDR on held-out images at the end of training under "
@@ -134,7 +136,7 @@ def drawings(config: InfoLabelSmoothing, rows: Sequence[Row]) -> list[Drawing]:
     return [Drawing("fig-5", caption, _figure(config, rows))]
 
 
-def _figure(config: InfoLabelSmoothing, rows: Sequence[Row]) -> Figure:
+def _figure(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> Figure:
     sets = data_sets(config.runs)
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(10.5, 3.0 * len(sets)), layout="constrained")
@@ -149,7 +151,7 @@ def _figure(config: InfoLabelSmoothing, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _panels(line: Sequence[Axes], rows: Sequence[Row]) -> None:
+def _panels(line: Sequence[Axes], rows: Sequence[Observation]) -> None:
     accuracy, mir, hdr = line
     band(accuracy, accuracy_percent(by_axis(rows, "epsilon", "accuracy")), "", panels.SOFT)
     ratio_bands(mir, rows, "epsilon", "mir")

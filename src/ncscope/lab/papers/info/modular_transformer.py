@@ -124,7 +124,7 @@ class _Uses(NamedTuple):
     """Index from samples to the table rows that they use, and back.
 
     Attributes:
-        rows: Row of each sample, in the order of the sample's weights.
+        rows: Observation of each sample, in the order of the sample's weights.
         users: Samples, row by row of the table.
         slots: Their weights' places among all weights.
         starts: Position at which the users of a row begin.

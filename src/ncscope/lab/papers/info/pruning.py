@@ -36,6 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from ncscope.data.loaders import measuring_loader
+from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.evidence import average
 from ncscope.lab.papers.info.figures import (
     accuracy_percent,
@@ -58,6 +59,7 @@ from ncscope.lab.papers.info.runs import (
     paper_training,
     small_training,
     with_classes,
+    without_means,
 )
 from ncscope.lab.papers.info.unstructured_pruning import pruned, sparsity_of
 from ncscope.lab.report.drawing import Drawing
@@ -68,8 +70,7 @@ from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import (
     INFORMATION_BATCH,
     Bench,
-    bench_rows,
-    layer_rows,
+    bench_events,
     prepared,
     probed,
 )
@@ -77,7 +78,6 @@ from ncscope.metrics.information import pair_entropies
 from ncscope.models.features import features_and_logits
 from ncscope.models.measuring import measuring
 from ncscope.probing.by_batch import estimated_by_batch
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 PRUNED, TUNED = "pruned", "fine-tuned"
@@ -131,24 +131,24 @@ def parts(config: InfoPruning) -> list[Part]:
         Part(
             name,
             training.optimisation.epochs + tuned,
-            partial(_rows, config, training),
+            partial(_events, config, training),
             trains=True,
         )
         for name, training in config.runs.items()
     ]
 
 
-def _rows(config: InfoPruning, training: Training, resources: Resources) -> Iterator[Row]:
-    """Yield the rows of the dense network's training, then two rows for every sparsity."""
+def _events(config: InfoPruning, training: Training, resources: Resources) -> Iterator[Event]:
+    """Yield the dense network's training, then two observations for every sparsity."""
     bench = prepared(training, resources)
-    yield from with_classes(bench, bench_rows(bench, _inside(resources, "dense")))
+    yield from with_classes(bench, bench_events(bench, _inside(resources, "dense")))
     dense = bench.learner.evaluated
     features = held_out_features(bench, dense)
     for sparsity in config.sparsities:
         sparse = _sparse(bench, pruned(dense, sparsity), config.tuning)
         yield from with_classes(bench, [_compared(sparse, features, sparsity, PRUNED)])
         inside = _inside(resources, f"sparsity {sparsity:g}")
-        yield from ({} for row in bench_rows(sparse, inside) if not row)
+        yield from (e for e in bench_events(sparse, inside) if isinstance(e, Heartbeat))
         yield from with_classes(bench, [_compared(sparse, features, sparsity, TUNED)])
 
 
@@ -169,25 +169,26 @@ def _sparse(bench: Bench, model: nn.Module, tuning: Optimisation) -> Bench:
     return replace(bench, settings=settings, learner=learner(model, tuning))
 
 
-def _compared(bench: Bench, dense: Float[Tensor, "n d"], sparsity: float, stage: str) -> Row:
+def _compared(
+    bench: Bench, dense: Float[Tensor, "n d"], sparsity: float, stage: str
+) -> Observation:
     """Measure a pruned network on held-out images: by itself, and against the dense network."""
     model = bench.learner.evaluated
-    when: Row = {
-        "step": bench.learner.step,
-        "epoch": bench.learner.epoch,
-        "split": "pruned",
+    values: dict[str, Value] = {
         "sparsity": sparsity,
         "zeros": sparsity_of(model),
         "stage": stage,
     }
     whole = replace(bench, settings=bench.settings.model_copy(update={"groups": GROUPS}))
-    row = layer_rows(when, probed(whole, model, bench.data.test).record)[-1]
-    of_means = ("nc4_disagreement", "ncc_accuracy", "pfc3")
-    found = {key: value for key, value in row.items() if key not in of_means}
-    return found | between_features(held_out_features(bench, model), dense)
+    last = probed(whole, model, bench.data.test).record.layers[-1]
+    values |= without_means(last.metrics)
+    values |= between_features(held_out_features(bench, model), dense)
+    return Observation(bench.learner.step, bench.learner.epoch, "pruned", last.layer, values=values)
 
 
-def between_features(first: Float[Tensor, "n d"], second: Float[Tensor, "n d2"]) -> Row:
+def between_features(
+    first: Float[Tensor, "n d"], second: Float[Tensor, "n d2"]
+) -> dict[str, float]:
     """MIR and HDR between two sets of features of the same samples, exactly and by batch.
 
     Args:
@@ -215,7 +216,9 @@ def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
     return torch.cat(found)
 
 
-def compared(config: InfoPruning, rows: Sequence[Row], data: str, stage: str) -> list[Row]:
+def compared(
+    config: InfoPruning, rows: Sequence[Observation], data: str, stage: str
+) -> list[Observation]:
     """Select the networks of a data set, pruned or fine-tuned, of all seeds.
 
     Args:
@@ -225,10 +228,10 @@ def compared(config: InfoPruning, rows: Sequence[Row], data: str, stage: str) ->
         stage: `PRUNED` or `TUNED`.
     """
     names = [name for name, training in config.runs.items() if training.data == data]
-    return [row for row in rows if row["part"] in names and row.get("stage") == stage]
+    return [row for row in rows if row.part in names and row.get("stage") == stage]
 
 
-def claims(config: InfoPruning, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: InfoPruning, rows: Sequence[Observation]) -> list[Claim]:
     """Section 5.4, in the mean over seeds."""
     found = []
     for data in data_sets(config.runs):
@@ -247,7 +250,12 @@ def claims(config: InfoPruning, rows: Sequence[Row]) -> list[Claim]:
 
 
 def _high(
-    tuned: Sequence[Row], raw: Sequence[Row], data: str, most: float, estimate: str, ending: str
+    tuned: Sequence[Observation],
+    raw: Sequence[Observation],
+    data: str,
+    most: float,
+    estimate: str,
+    ending: str,
 ) -> Claim:
     key = f"dense_mir{ending}"
     own, found = averages(by_axis(raw, "sparsity", key)), averages(by_axis(tuned, "sparsity", key))
@@ -260,7 +268,7 @@ def _high(
     }
 
 
-def _little(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
+def _little(rows: Sequence[Observation], data: str, key: str, name: str) -> Claim:
     found = averages(by_axis(rows, "sparsity", key))
     varied = extent(list(found.values()))
     return {
@@ -272,7 +280,12 @@ def _little(rows: Sequence[Row], data: str, key: str, name: str) -> Claim:
 
 
 def _restored(
-    tuned: Sequence[Row], raw: Sequence[Row], data: str, most: float, estimate: str, ending: str
+    tuned: Sequence[Observation],
+    raw: Sequence[Observation],
+    data: str,
+    most: float,
+    estimate: str,
+    ending: str,
 ) -> Claim:
     key = f"dense_mir{ending}"
     before, after = (average(by_axis(rows, "sparsity", key).get(most, [])) for rows in (raw, tuned))
@@ -287,7 +300,7 @@ def _restored(
     }
 
 
-def drawings(config: InfoPruning, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: InfoPruning, rows: Sequence[Observation]) -> list[Drawing]:
     """Figure 6 of the paper: a row for each data set."""
     caption = (
         "INFO figure 6: accuracy, and MIR and HDR between the features of the pruned and of the "
@@ -297,7 +310,7 @@ def drawings(config: InfoPruning, rows: Sequence[Row]) -> list[Drawing]:
     return [Drawing("fig-6", caption, _figure(config, rows))]
 
 
-def _figure(config: InfoPruning, rows: Sequence[Row]) -> Figure:
+def _figure(config: InfoPruning, rows: Sequence[Observation]) -> Figure:
     sets = data_sets(config.runs)
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(11, 3.1 * len(sets)), layout="constrained")
@@ -313,7 +326,9 @@ def _figure(config: InfoPruning, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _panels(line: Sequence[Axes], config: InfoPruning, rows: Sequence[Row], data: str) -> None:
+def _panels(
+    line: Sequence[Axes], config: InfoPruning, rows: Sequence[Observation], data: str
+) -> None:
     accuracy, mir, hdr = line
     for stage, colour in COLOURS.items():
         own = compared(config, rows, data, stage)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ncscope.data.preprocessing import Augmentation
+from ncscope.lab.observations import Event, Heartbeat, Observation
 from ncscope.lab.papers.evidence import average
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_rows, prepared
-from ncscope.probing.records import Row
+from ncscope.lab.training.supervised import Bench, bench_events, prepared
 
 GROUPS = ("nc4", "information")
 
@@ -124,20 +124,30 @@ def by_run_name(trainings: Iterable[Training], *fields: str) -> dict[str, Traini
 def information_parts(runs: Mapping[str, Training]) -> list[Part]:
     """Return a part for each training run, whose rows also tell the number of classes."""
     return [
-        Part(name, training.optimisation.epochs, partial(_rows, training), trains=True)
+        Part(name, training.optimisation.epochs, partial(_events, training), trains=True)
         for name, training in runs.items()
     ]
 
 
-def with_classes(bench: Bench, rows: Iterable[Row]) -> Iterator[Row]:
-    """Add to each row the number of classes, which the value at collapse depends on."""
-    classes = bench.data.num_classes
-    return (row and row | {"num_classes": classes} for row in rows)
+def with_classes(bench: Bench, events: Iterable[Event]) -> Iterator[Event]:
+    """Add to each event the number of classes, which the value at collapse depends on."""
+    values = {"num_classes": bench.data.num_classes}
+    return (e if isinstance(e, Heartbeat) else e.with_values(values) for e in events)
 
 
-def _rows(training: Training, resources: Resources) -> Iterator[Row]:
+def _events(training: Training, resources: Resources) -> Iterator[Event]:
     bench = prepared(training, resources)
-    return with_classes(bench, bench_rows(bench, resources))
+    return with_classes(bench, bench_events(bench, resources))
+
+
+def without_means(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the metrics that do not depend on the training set's class means.
+
+    Args:
+        metrics: Metrics of a network whose class means on the training set are not measured.
+    """
+    of_means = ("nc4_disagreement", "ncc_accuracy", "pfc3")
+    return {key: value for key, value in metrics.items() if key not in of_means}
 
 
 def data_sets(runs: Mapping[str, Training]) -> list[str]:
@@ -145,7 +155,7 @@ def data_sets(runs: Mapping[str, Training]) -> list[str]:
     return list(dict.fromkeys(training.data for training in runs.values()))
 
 
-def by_axis(rows: Iterable[Row], axis: str, key: str) -> dict[float, list[float]]:
+def by_axis(rows: Iterable[Observation], axis: str, key: str) -> dict[float, list[float]]:
     """Collect a metric by another field of the rows; skip rows that lack either.
 
     Args:

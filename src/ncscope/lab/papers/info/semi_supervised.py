@@ -32,6 +32,7 @@ seed by seed.
 from collections.abc import Sequence
 from functools import partial
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.few_labels import (
     METHODS,
     SemiSupervised,
@@ -44,9 +45,8 @@ from ncscope.lab.papers.info.few_labels import (
 from ncscope.lab.papers.info.few_labels_figures import drawings
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.optimisation import Optimisation
-from ncscope.lab.training.semi_supervised.run import few_labels_rows
+from ncscope.lab.training.semi_supervised.run import few_labels_events
 from ncscope.lab.training.semi_supervised.settings import FewLabels
-from ncscope.probing.records import Row
 from ncscope.report.summary import Summary
 
 
@@ -109,7 +109,7 @@ def _small() -> SemiSupervised:
 def parts(config: SemiSupervised) -> list[Part]:
     """Return a part for each run."""
     return [
-        Part(name, run.optimisation.epochs, partial(few_labels_rows, run), trains=True)
+        Part(name, run.optimisation.epochs, partial(few_labels_events, run), trains=True)
         for name, run in config.runs.items()
     ]
 
@@ -123,7 +123,7 @@ PAIRS = (
 """Who should have the lower mean error, than whom, and in words."""
 
 
-def claims(config: SemiSupervised, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: SemiSupervised, rows: Sequence[Observation]) -> list[Claim]:
     """INFO table 1's order of the methods, for each data set and number of labels."""
     return [
         _lower(setting, claim, rows, methods[one], methods[other])
@@ -134,7 +134,11 @@ def claims(config: SemiSupervised, rows: Sequence[Row]) -> list[Claim]:
 
 
 def _lower(
-    setting: Setting, claim: str, rows: Sequence[Row], names: Sequence[str], others: Sequence[str]
+    setting: Setting,
+    claim: str,
+    rows: Sequence[Observation],
+    names: Sequence[str],
+    others: Sequence[str],
 ) -> Claim:
     found, against = errors(rows, names), errors(rows, others)
     apart = [b - a for a, b in zip(found, against, strict=False)]
@@ -146,7 +150,7 @@ def _lower(
     return {"claim": f"{setting}: {claim}", "held": held, "evidence": evidence}
 
 
-def tables(config: SemiSupervised, rows: Sequence[Row]) -> list[Summary]:
+def tables(config: SemiSupervised, rows: Sequence[Observation]) -> list[Summary]:
     """Table 1 of the paper: errors by method, a column a data set and number of labels."""
     settings = by_setting(config)
     lines = {

@@ -27,6 +27,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import average
 from ncscope.lab.papers.info.figures import collapse_line, legend_beside
 from ncscope.lab.papers.info.runs import (
@@ -42,7 +43,6 @@ from ncscope.lab.papers.trained import ends, history
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 WEIGHT = 0.1
@@ -102,7 +102,7 @@ def loss_of(training: Training) -> str:
 
 
 def ended(
-    config: InfoSupervised, rows: Sequence[Row], data: str, key: str
+    config: InfoSupervised, rows: Sequence[Observation], data: str, key: str
 ) -> dict[str, list[float]]:
     """Return each run's last value of a metric on held-out images, by loss, in order of seeds.
 
@@ -120,7 +120,7 @@ def ended(
     return found
 
 
-def claims(config: InfoSupervised, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
     """Section 6.3, in the mean over seeds; and whether each term does what it is for."""
     found = []
     for data in data_sets(config.runs):
@@ -173,7 +173,7 @@ def _moves(
     }
 
 
-def drawings(config: InfoSupervised, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: InfoSupervised, rows: Sequence[Observation]) -> list[Drawing]:
     """Table 2 of the paper as a figure, with what the terms do to the ratios."""
     caption = (
         "INFO table 2: error, MIR and HDR on held-out images at the end of training with three "
@@ -183,7 +183,7 @@ def drawings(config: InfoSupervised, rows: Sequence[Row]) -> list[Drawing]:
     return [Drawing("table-2", caption, _figure(config, rows))]
 
 
-def _figure(config: InfoSupervised, rows: Sequence[Row]) -> Figure:
+def _figure(config: InfoSupervised, rows: Sequence[Observation]) -> Figure:
     sets = data_sets(config.runs)
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(10.5, 3.0 * len(sets)), layout="constrained")

@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.stats import spearmanr
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import on_runs
 from ncscope.lab.papers.info.figures import band, collapse_line, legend_beside, ratio_bands
 from ncscope.lab.papers.info.runs import (
@@ -42,7 +43,6 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.metrics.information import collapse_mir
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 TREND = 0.5
@@ -75,11 +75,11 @@ def parts(config: InfoTraining) -> list[Part]:
     return information_parts(config.runs)
 
 
-Path = Sequence[Row]
+Path = Sequence[Observation]
 Test = Callable[[Path, str], tuple[bool, str]]
 
 
-def claims(config: InfoTraining, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: InfoTraining, rows: Sequence[Observation]) -> list[Claim]:
     """Section 5.1, of the exact values and of the batch estimates."""
     paths = {name: history(rows, name, "test") for name in config.runs}
     tests: list[tuple[str, str, Test]] = [
@@ -153,7 +153,7 @@ def _same_sign(path: Path, key: str, sign: int) -> tuple[int, int]:
     return sum(a * b > 0 for a, b in changing), len(changing)
 
 
-def drawings(config: InfoTraining, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: InfoTraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 1 and 2 of the paper: a column for each data set."""
     over = (
         "held-out images over training; lines are means over seeds, bands go from the least to "
@@ -169,7 +169,7 @@ def drawings(config: InfoTraining, rows: Sequence[Row]) -> list[Drawing]:
     ]
 
 
-def _figure(config: InfoTraining, rows: Sequence[Row], key: str) -> Figure:
+def _figure(config: InfoTraining, rows: Sequence[Observation], key: str) -> Figure:
     sets = data_sets(config.runs)
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(4.6 * len(sets), 3.6), layout="constrained")
@@ -182,7 +182,7 @@ def _figure(config: InfoTraining, rows: Sequence[Row], key: str) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, rows: Sequence[Row], key: str) -> None:
+def _panel(axes: Axes, rows: Sequence[Observation], key: str) -> None:
     band(axes, by_axis(rows, "epoch", "accuracy"), "accuracy", panels.SOFT)
     ratio_bands(axes, rows, "epoch", key, of=key.upper())
     centred = by_axis(rows, "epoch", f"{key}_centered")

@@ -19,6 +19,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import average, middle
 from ncscope.lab.papers.mse.training import (
     MSETraining,
@@ -34,7 +35,6 @@ from ncscope.lab.papers.mse.training import (
 from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.probing.records import Row
 from ncscope.report import panels
 from ncscope.report.labels import label_of
 
@@ -108,7 +108,7 @@ def parts(config: MSETraining) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Every metric falls past zero error, and the accuracy on held-out images rises."""
     found = [zero_error(rows, list(config.runs))]
     for name, shown in SHOWN.items():
@@ -119,7 +119,7 @@ def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
     return [*found, _generalises(config, rows)]
 
 
-def _generalises(config: MSETraining, rows: Sequence[Row]) -> Claim:
+def _generalises(config: MSETraining, rows: Sequence[Observation]) -> Claim:
     found = changes(rows, list(config.runs), "accuracy", "test")
     gains = [100 * (end - start) for start, end in filter(None, found.values())]
     words = "; ".join(f"{name}: {in_words(one, '.2%')}" for name, one in found.items())
@@ -131,7 +131,7 @@ def _generalises(config: MSETraining, rows: Sequence[Row]) -> Claim:
     }
 
 
-def drawings(config: MSETraining, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 3-8 of the paper, and table 1 as a figure."""
     found = [_drawing(config, rows, name, shown) for name, shown in SHOWN.items()]
     caption = (
@@ -141,7 +141,7 @@ def drawings(config: MSETraining, rows: Sequence[Row]) -> list[Drawing]:
     return [*found, Drawing("table-1", caption, _table(config, rows))]
 
 
-def _drawing(config: MSETraining, rows: Sequence[Row], name: str, shown: Shown) -> Drawing:
+def _drawing(config: MSETraining, rows: Sequence[Observation], name: str, shown: Shown) -> Drawing:
     def draw(panel: Axes, names: Sequence[str]) -> None:
         for run in names:
             curves(panel, rows, run, shown.curves)
@@ -153,7 +153,7 @@ def _drawing(config: MSETraining, rows: Sequence[Row], name: str, shown: Shown) 
     return Drawing(name, caption, grid(config, list(config.runs), shown.quantity, draw))
 
 
-def _table(config: MSETraining, rows: Sequence[Row]) -> Figure:
+def _table(config: MSETraining, rows: Sequence[Observation]) -> Figure:
     found = changes(rows, list(config.runs), "accuracy", "test")
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(7, 0.9 + 0.32 * len(found)), layout="constrained")

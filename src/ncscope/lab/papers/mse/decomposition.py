@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import on_runs, ratio
 from ncscope.lab.papers.mse.training import (
     ZERO_ERROR,
@@ -29,7 +30,6 @@ from ncscope.lab.papers.mse.training import (
 from ncscope.lab.papers.trained import ends, history, interpolation_epoch, training_parts, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 GROUPS = ("nc4", "mse")
@@ -49,7 +49,7 @@ def parts(config: MSETraining) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Claim which part of the loss is negligible, which dominates and which vanishes first."""
     paths = {name: history(rows, name) for name in config.runs}
     return [
@@ -61,16 +61,16 @@ def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
-def _parts(path: Sequence[Row]) -> list[list[float]]:
+def _parts(path: Sequence[Observation]) -> list[list[float]]:
     return [values(path, key) for key in CURVES]
 
 
-def _shares(path: Sequence[Row]) -> list[float]:
+def _shares(path: Sequence[Observation]) -> list[float]:
     """Part off the central path, as a share of the least-squares part."""
     return [ratio(off, nc1 + nc23) for nc1, nc23, off in zip(*_parts(path), strict=True)]
 
 
-def _negligible(paths: Mapping[str, Sequence[Row]]) -> Claim:
+def _negligible(paths: Mapping[str, Sequence[Observation]]) -> Claim:
     shares = {name: (_shares(path) or [math.nan])[-1] for name, path in paths.items()}
     text = (
         f"At the end the part off the central path is below {NEGLIGIBLE:.0%} of the least-squares "
@@ -79,7 +79,7 @@ def _negligible(paths: Mapping[str, Sequence[Row]]) -> Claim:
     return on_runs(text, {name: (one < NEGLIGIBLE, f"{one:.1%}") for name, one in shares.items()})
 
 
-def _early(paths: Mapping[str, Sequence[Row]]) -> Claim:
+def _early(paths: Mapping[str, Sequence[Observation]]) -> Claim:
     found = {}
     for name, path in paths.items():
         zero, since = interpolation_epoch(path, ZERO_ERROR), _negligible_since(path)
@@ -94,14 +94,14 @@ def _early(paths: Mapping[str, Sequence[Row]]) -> Claim:
     return on_runs(text, found)
 
 
-def _negligible_since(path: Sequence[Row]) -> int | None:
+def _negligible_since(path: Sequence[Observation]) -> int | None:
     """Return the epoch from which on the off-path part is negligible; None if it never is."""
     large = [at for at, share in enumerate(_shares(path)) if not share < NEGLIGIBLE]
     rest = path[large[-1] + 1 :] if large else path
-    return int(rest[0]["epoch"]) if rest else None
+    return rest[0].epoch if rest else None
 
 
-def _dominant(paths: Mapping[str, Sequence[Row]]) -> Claim:
+def _dominant(paths: Mapping[str, Sequence[Observation]]) -> Claim:
     found = {}
     for name, path in paths.items():
         nc1, *others = (ends(path, key)[1] for key in CURVES)
@@ -110,7 +110,7 @@ def _dominant(paths: Mapping[str, Sequence[Row]]) -> Claim:
     return on_runs(text, found, "parts NC1, NC2/3 and off the path; ")
 
 
-def _fastest(paths: Mapping[str, Sequence[Row]]) -> Claim:
+def _fastest(paths: Mapping[str, Sequence[Observation]]) -> Claim:
     """By the factors from the largest value up to zero error to the value there."""
     found = {}
     for name, path in paths.items():
@@ -118,7 +118,7 @@ def _fastest(paths: Mapping[str, Sequence[Row]]) -> Claim:
         if zero is None:
             found[name] = False, "never at zero error"
             continue
-        before = [row for row in path if float(row["epoch"]) <= zero]
+        before = [row for row in path if row.epoch <= zero]
         nc1, nc23, off = (ratio(max(part), part[-1]) for part in _parts(before))
         found[name] = all(nc23 > part for part in (nc1, off)), _listed(nc1, nc23, off)
     text = (
@@ -132,7 +132,7 @@ def _listed(nc1: float, nc23: float, off: float) -> str:
     return f"{nc1:.3g}, {nc23:.3g} and {off:.3g}"
 
 
-def drawings(config: MSETraining, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Figure 2 of the paper."""
 
     def draw(panel: Axes, names: Sequence[str]) -> None:

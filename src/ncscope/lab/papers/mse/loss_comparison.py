@@ -18,6 +18,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import average, on_runs, ratio
 from ncscope.lab.papers.mse.training import (
     BOTH,
@@ -40,7 +41,6 @@ from ncscope.lab.papers.mse.training import (
 from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.probing.records import Row
 
 GROUPS = ("nc1", "nc4")
 ROUGHLY = 0.5
@@ -52,7 +52,7 @@ def parts(config: MSETraining) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Claim which loss collapses the training set more, and what remains on held-out images."""
     names = list(config.runs)
     found = [zero_error(rows, names), _faster(config, rows), _less_than_train(rows, names)]
@@ -61,7 +61,7 @@ def claims(config: MSETraining, rows: Sequence[Row]) -> list[Claim]:
     return [*found, *(_difficulty(config, rows, loss) for loss in BOTH)]
 
 
-def _faster(config: MSETraining, rows: Sequence[Row]) -> Claim:
+def _faster(config: MSETraining, rows: Sequence[Observation]) -> Claim:
     text = (
         "At the end networks tend to be more collapsed under MSE than under cross-entropy: NC1 on "
         "the training set is lower, in the geometric mean of its ratio (figure 10)"
@@ -69,7 +69,7 @@ def _faster(config: MSETraining, rows: Sequence[Row]) -> Claim:
     return compare(text, config, last(rows, list(config.runs), "nc1", "train"), lower=True)
 
 
-def _less_than_train(rows: Sequence[Row], names: Sequence[str]) -> Claim:
+def _less_than_train(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
     train, test = (last(rows, names, "nc1", split) for split in ("train", "test"))
     text = (
         "At the end NC1 is larger on held-out images than on the training set, in every network "
@@ -80,7 +80,7 @@ def _less_than_train(rows: Sequence[Row], names: Sequence[str]) -> Claim:
     )
 
 
-def _visible(config: MSETraining, rows: Sequence[Row], loss: Loss) -> Claim:
+def _visible(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> Claim:
     found = by_network(config, changes(rows, under(config, loss), "nc1", "test"))
     verdicts = {
         network: (all(map(fell, own)), ", ".join(map(in_words, own)))
@@ -93,7 +93,7 @@ def _visible(config: MSETraining, rows: Sequence[Row], loss: Loss) -> Claim:
     return on_runs(text, verdicts, enough=2, of="networks")
 
 
-def _slower(rows: Sequence[Row], names: Sequence[str]) -> Claim:
+def _slower(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
     """By the factors from zero error to the end."""
     train, test = (changes(rows, names, "nc1", split) for split in ("train", "test"))
     found = {}
@@ -111,7 +111,7 @@ def _slower(rows: Sequence[Row], names: Sequence[str]) -> Claim:
     return on_runs(text, found, "factors on the training set and held out; ")
 
 
-def _difficulty(config: MSETraining, rows: Sequence[Row], loss: Loss) -> Claim:
+def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> Claim:
     nc1, accuracy = (
         {n: average(own) for n, own in by_network(config, found).items()}
         for found in (last(rows, under(config, loss), key, "test") for key in ("nc1", "accuracy"))
@@ -142,7 +142,7 @@ def rank_correlation(found: Sequence[float], others: Sequence[float]) -> float:
     return float(spearmanr(found, others).statistic)
 
 
-def drawings(config: MSETraining, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 10 and 12 of the paper."""
     what = "NC1 under MSE and under cross-entropy, on"
     zero = "the dashed lines are the first epochs of zero training error"

@@ -19,6 +19,7 @@ import torch
 from matplotlib.axes import Axes
 from pydantic import Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import average, middle, on_runs
 from ncscope.lab.papers.mse.margins import deepfool_robustness
 from ncscope.lab.papers.mse.training import (
@@ -41,7 +42,6 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
-from ncscope.probing.records import Row
 
 GROUPS = ("nc4",)
 ATTACKED = "attacked"
@@ -59,7 +59,7 @@ def parts(config: MSERobustness) -> list[Part]:
     return training_parts(config.runs, partial(attacked, images=config.images))
 
 
-def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Row]:
+def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
     """Robustness at one epoch, of the same images every time.
 
     Args:
@@ -70,11 +70,11 @@ def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Row]:
     chosen = bench.data.test.balanced(images)
     inputs = torch.stack([image for image, _ in chosen.__getitems__(range(images))])
     found = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
-    row: Row = {"step": end.step, "epoch": end.epoch, "split": ATTACKED, "layer": "input"}
-    return [row | {"robustness": found.margin, "fooled": found.fooled}]
+    values = {"robustness": found.margin, "fooled": found.fooled}
+    return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
 
 
-def claims(config: MSERobustness, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
     """Robustness past zero error, and under either loss."""
     return [
         zero_error(rows, list(config.runs)),
@@ -84,7 +84,7 @@ def claims(config: MSERobustness, rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
-def _fooled(config: MSERobustness, rows: Sequence[Row]) -> Claim:
+def _fooled(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     """Without it the margins would not be margins."""
     found = changes(rows, list(config.runs), "fooled", ATTACKED)
     text = "At zero training error and at the end every perturbation found changes the decision"
@@ -92,7 +92,7 @@ def _fooled(config: MSERobustness, rows: Sequence[Row]) -> Claim:
     return on_runs(text, verdicts, "share that does; ")
 
 
-def _grows(config: MSERobustness, rows: Sequence[Row]) -> Claim:
+def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     found = by_network(config, changes(rows, under(config, "mse"), "robustness", ATTACKED))
     by_seed = [[end - start for start, end in filter(None, own)] for own in found.values()]
     gains = [average(own) for own in by_seed if own]
@@ -107,7 +107,7 @@ def _grows(config: MSERobustness, rows: Sequence[Row]) -> Claim:
     }
 
 
-def _better(config: MSERobustness, rows: Sequence[Row]) -> Claim:
+def _better(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     text = (
         "At the end robustness tends to be better under MSE than under cross-entropy, in the "
         "geometric mean of the ratio (figure 11)"
@@ -115,7 +115,7 @@ def _better(config: MSERobustness, rows: Sequence[Row]) -> Claim:
     return compare(text, config, last(rows, list(config.runs), "robustness", ATTACKED), lower=False)
 
 
-def drawings(config: MSERobustness, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: MSERobustness, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 9 and 11 of the paper."""
 
     def draw(panel: Axes, names: Sequence[str]) -> None:

@@ -24,13 +24,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import geometric_mean, on_runs, ratio
 from ncscope.lab.papers.trained import ends, history, interpolation_epoch
 from ncscope.lab.report.histories import epochs_panel
 from ncscope.lab.runs.recipe import Claim
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 Loss = Literal["mse", "cross-entropy"]
@@ -210,12 +210,16 @@ def compare(text: str, config: MSETraining, found: Mapping[str, float], *, lower
     }
 
 
-def last(rows: Sequence[Row], names: Sequence[str], key: str, split: str) -> dict[str, float]:
+def last(
+    rows: Sequence[Observation], names: Sequence[str], key: str, split: str
+) -> dict[str, float]:
     """Return each run's last value of a metric."""
     return {name: ends(history(rows, name, split), key)[1] for name in names}
 
 
-def terminal_phase(rows: Sequence[Row], name: str, split: str = "train") -> list[Row]:
+def terminal_phase(
+    rows: Sequence[Observation], name: str, split: str = "train"
+) -> list[Observation]:
     """Select the rows of a split from the first measured epoch of zero training error on.
 
     Args:
@@ -229,11 +233,11 @@ def terminal_phase(rows: Sequence[Row], name: str, split: str = "train") -> list
     since = interpolation_epoch(history(rows, name), ZERO_ERROR)
     if since is None:
         return []
-    return [row for row in history(rows, name, split) if float(row["epoch"]) >= since]
+    return [row for row in history(rows, name, split) if row.epoch >= since]
 
 
 def changes(
-    rows: Sequence[Row], names: Sequence[str], key: str, split: str = "train"
+    rows: Sequence[Observation], names: Sequence[str], key: str, split: str = "train"
 ) -> dict[str, Change]:
     """Return each run's metric at zero training error and at the end; None if never reached."""
     paths = {name: terminal_phase(rows, name, split) for name in names}
@@ -262,11 +266,11 @@ def falls(text: str, found: Mapping[str, Change]) -> Claim:
     return on_runs(text, {name: (fell(one), in_words(one)) for name, one in found.items()})
 
 
-def zero_error(rows: Sequence[Row], names: Sequence[str]) -> Claim:
+def zero_error(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
     """Claim that training goes past zero error, on which the other claims depend."""
     paths = {name: terminal_phase(rows, name) for name in names}
     verdicts = {
-        name: (len(path) > 1, f"epoch {path[0]['epoch']}" if path else "never")
+        name: (len(path) > 1, f"epoch {path[0].epoch}" if path else "never")
         for name, path in paths.items()
     }
     text = "Every network has zero training error before the last epoch"
@@ -274,7 +278,7 @@ def zero_error(rows: Sequence[Row], names: Sequence[str]) -> Claim:
 
 
 def curves(
-    panel: Axes, rows: Sequence[Row], name: str, shown: Mapping[str, tuple[str, str]]
+    panel: Axes, rows: Sequence[Observation], name: str, shown: Mapping[str, tuple[str, str]]
 ) -> None:
     """Metrics of one run over training, on the training set, with the epoch of zero error.
 
@@ -294,7 +298,7 @@ def curves(
 def compared(
     panel: Axes,
     config: MSETraining,
-    rows: Sequence[Row],
+    rows: Sequence[Observation],
     names: Sequence[str],
     key: str,
     split: str,

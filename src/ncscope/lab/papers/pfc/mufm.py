@@ -27,6 +27,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
@@ -38,7 +39,7 @@ from ncscope.lab.surrogates.mufm import MUFM
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
-from ncscope.probing.records import Row
+from ncscope.probing.records import Measurement
 from ncscope.report import panels
 
 K, D, N = 5, 20, 100
@@ -88,18 +89,18 @@ def _scaled(config: PFCConfig, scaling: str) -> list[Part]:
     record = recorded_steps(config.steps, config.every)
     swept = len(config.transports) * config.seeds
     return [
-        Part(f"MUFM, {scaling}", 2 * len(record), lambda _: _mufm(config, scaling, record)),
+        Part(f"MUFM, {scaling}", len(record), lambda _: _mufm(config, scaling, record)),
         Part(f"UFM, {scaling}", len(record), lambda _: _ufm(config, scaling, record)),
         Part(f"minima, {scaling}", 3, lambda _: _minima(config, scaling)),
         Part(f"sweep, {scaling}", swept, lambda _: _sweep(config, scaling)),
     ]
 
 
-def _mufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Row]:
+def _mufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Measurement]:
     problem, generator = model(scaling, config.seed)
     compact, begin = problem.compact(problem.start(generator))
     for step, point in gradient_descent(compact, begin, RATE, record):
-        yield from measured(compact, point, step)
+        yield measured(compact, point, step)
 
 
 def _unconstrained(tied: MUFM) -> UFM:
@@ -107,39 +108,39 @@ def _unconstrained(tied: MUFM) -> UFM:
     return UFM(K, D, N, tied.omega, tied.tau)
 
 
-def _ufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Row]:
+def _ufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Measurement]:
     tied, generator = model(scaling, config.seed)
     compact, begin = _unconstrained(tied).compact(tied.start(generator))
     for step, point in gradient_descent(compact, begin, RATE, record):
-        yield from measured_point(compact, point, step, ("pfc",))
+        yield measured_point(compact, point, step, ("pfc",))
 
 
-def _minima(config: PFCConfig, scaling: str) -> Iterator[Row]:
+def _minima(config: PFCConfig, scaling: str) -> Iterator[Observation]:
     """Yield the data and MUFM's features at its minimum, and UFM's at its minimum."""
     problem, generator = model(scaling, config.seed)
     point, found = minimum(problem, generator)
-    data, features = measured(problem, point, found.evaluations)
+    data, features = observations_of(measured(problem, point, found.evaluations))
     free = _unconstrained(problem)
-    (collapsed,) = measured_point(free, free.minimiser().point, 0, ("pfc",))
-    yield from (
-        data | {"model": "data"},
-        features | {"model": "MUFM"},
-        collapsed | {"model": "UFM"},
-    )
+    collapsed = observations_of(measured_point(free, free.minimiser().point, 0, ("pfc",)))[0]
+    yield data.with_values({"model": "data"})
+    yield features.with_values({"model": "MUFM"})
+    yield collapsed.with_values({"model": "UFM"})
 
 
-def _sweep(config: PFCConfig, scaling: str) -> Iterator[Row]:
+def _sweep(config: PFCConfig, scaling: str) -> Iterator[Observation]:
     for transport in config.transports:
         for seed in range(config.seed, config.seed + config.seeds):
             problem, generator = model(scaling, seed, transport)
             point, found = minimum(problem, generator)
-            data, features = measured(problem, point, found.evaluations)
+            data, features = observations_of(measured(problem, point, found.evaluations))
             own = {f"data_{key}": data[key] for key in PFC}
             ratio = transport / WEIGHT_DECAY
-            yield features | own | {"transport": transport, "ratio": ratio, "seed": seed}
+            yield features.with_values(
+                {**own, "transport": transport, "ratio": ratio, "seed": seed}
+            )
 
 
-def claims(config: PFCConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Claim what the paper says of figures 4 and 5, under either scaling."""
     found: list[Claim] = []
     for scaling in SCALINGS:
@@ -158,21 +159,21 @@ def claims(config: PFCConfig, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-def _last(rows: Sequence[Row], part: str) -> Row:
+def _last(rows: Sequence[Observation], part: str) -> Observation:
     return part_of(rows, part)[-1]
 
 
-def _descended_to_collapse(rows: Sequence[Row], scaling: str) -> Claim:
+def _descended_to_collapse(rows: Sequence[Observation], scaling: str) -> Claim:
     last = _last(rows, f"UFM, {scaling}")
     pfc1, pfc2 = number(last, "pfc1"), number(last, "pfc2")
     return {
         "claim": f"gradient descent takes UFM to collapse (PFC1 and PFC2 below {COLLAPSED})",
         "held": max(pfc1, pfc2) < COLLAPSED,
-        "evidence": f"PFC1 {pfc1:.2g}, PFC2 {pfc2:.2g} after {last['step']:,} steps",
+        "evidence": f"PFC1 {pfc1:.2g}, PFC2 {pfc2:.2g} after {last.step:,} steps",
     }
 
 
-def _stays_apart(rows: Sequence[Row], scaling: str) -> Claim:
+def _stays_apart(rows: Sequence[Observation], scaling: str) -> Claim:
     data, tied, free = part_of(rows, f"minima, {scaling}")
     reached = _last(rows, f"MUFM, {scaling}")
     least = min(number(tied, "pfc1"), number(reached, "pfc1"))
@@ -184,7 +185,7 @@ def _stays_apart(rows: Sequence[Row], scaling: str) -> Claim:
     }
 
 
-def _more_concentrated(sweep: Sequence[Row]) -> Claim:
+def _more_concentrated(sweep: Sequence[Observation]) -> Claim:
     shares = [number(row, "pfc1") / number(row, "data_pfc1") for row in sweep]
     return {
         "claim": "the minimum is more concentrated than the data at every lambda",
@@ -194,7 +195,7 @@ def _more_concentrated(sweep: Sequence[Row]) -> Claim:
     }
 
 
-def _near_the_simplex(sweep: Sequence[Row]) -> Claim:
+def _near_the_simplex(sweep: Sequence[Observation]) -> Claim:
     """Claim a small distance to the simplex at the smallest lambda, against the data's distance."""
     first = [row for row in sweep if row["transport"] == sweep[0]["transport"]]
     reached = mean(number(row, "pfc2") for row in first)
@@ -207,22 +208,22 @@ def _near_the_simplex(sweep: Sequence[Row]) -> Claim:
     }
 
 
-def _leaves_the_simplex(sweep: Sequence[Row]) -> Claim:
+def _leaves_the_simplex(sweep: Sequence[Observation]) -> Claim:
     return _ordered(
         sweep, ("pfc1", "pfc2"), 1, "with a growing lambda the minimum leaves the simplex: PFC1 "
         "and PFC2 rise"
     )  # fmt: skip
 
 
-def _nears_the_data(sweep: Sequence[Row]) -> Claim:
+def _nears_the_data(sweep: Sequence[Observation]) -> Claim:
     return _ordered(sweep, (DISTANCE,), -1, "with a growing lambda the minimum nears the data")
 
 
-def _loses_separability(sweep: Sequence[Row]) -> Claim:
+def _loses_separability(sweep: Sequence[Observation]) -> Claim:
     return _ordered(sweep, ("pfc3",), -1, "with a growing lambda the nearest-mean accuracy falls")
 
 
-def _ordered(sweep: Sequence[Row], keys: Sequence[str], sign: int, claim: str) -> Claim:
+def _ordered(sweep: Sequence[Observation], keys: Sequence[str], sign: int, claim: str) -> Claim:
     """Claim that the mean over the draws rises (or falls) at every step of the sweep."""
     values = {key: _averages(sweep, key) for key in keys}
     steps = [sign * (b - a) for own in values.values() for a, b in pairwise(own)]
@@ -232,16 +233,16 @@ def _ordered(sweep: Sequence[Row], keys: Sequence[str], sign: int, claim: str) -
     return {"claim": claim, "held": not wrong, "evidence": ends + told}
 
 
-def _averages(sweep: Sequence[Row], key: str) -> list[float]:
+def _averages(sweep: Sequence[Observation], key: str) -> list[float]:
     """Average a metric over the draws, price by price."""
     prices = dict.fromkeys(number(row, "transport") for row in sweep)
     return [mean(number(row, key) for row in sweep if row["transport"] == p) for p in prices]
 
 
-def _arrived(rows: Sequence[Row], scaling: str) -> Claim:
+def _arrived(rows: Sequence[Observation], scaling: str) -> Claim:
     reached = number(_last(rows, f"MUFM, {scaling}"), "objective")
     least = number(part_of(rows, f"minima, {scaling}")[1], "objective")
-    steps = _last(rows, f"MUFM, {scaling}")["step"]
+    steps = _last(rows, f"MUFM, {scaling}").step
     return {
         "claim": "gradient descent on MUFM arrives at the minimum, to 1 %",
         "held": reached < 1.01 * least,
@@ -249,7 +250,7 @@ def _arrived(rows: Sequence[Row], scaling: str) -> Claim:
     }
 
 
-def drawings(config: PFCConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: PFCConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 4 and 5 under either scaling."""
     found = []
     for scaling in SCALINGS:
@@ -272,9 +273,9 @@ def drawings(config: PFCConfig, rows: Sequence[Row]) -> list[Drawing]:
     return found
 
 
-def _compared(rows: Sequence[Row], scaling: str) -> Figure:
+def _compared(rows: Sequence[Observation], scaling: str) -> Figure:
     data, tied, _ = part_of(rows, f"minima, {scaling}")
-    path = [row for row in part_of(rows, f"MUFM, {scaling}") if row["layer"] == "H"]
+    path = [row for row in part_of(rows, f"MUFM, {scaling}") if row.layer == "H"]
     free = part_of(rows, f"UFM, {scaling}")
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(9.5, 5.2), layout="constrained")
@@ -300,13 +301,13 @@ def _compared(rows: Sequence[Row], scaling: str) -> Figure:
 DATA = "#b3261e"
 
 
-def _curve(axes: Axes, path: Sequence[Row], key: str) -> None:
-    steps = [number(row, "step") / 1000 for row in path]
+def _curve(axes: Axes, path: Sequence[Observation], key: str) -> None:
+    steps = [row.step / 1000 for row in path]
     values = [number(row, key) for row in path]
     axes.plot(steps, values, "o-", color=panels.ACCENT, markersize=2.5)
 
 
-def _traded(sweep: Sequence[Row]) -> Figure:
+def _traded(sweep: Sequence[Observation]) -> Figure:
     ratios = list(dict.fromkeys(number(row, "ratio") for row in sweep))
     titles = PFC_TITLES | {DISTANCE: "Distance from the data"}
     with mpl.rc_context(panels.STYLE):

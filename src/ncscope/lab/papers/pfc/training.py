@@ -26,14 +26,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.evidence import ordered
 from ncscope.lab.papers.trained import (
     ends,
+    geodesic,
     history,
     interpolation,
     interpolation_epoch,
     layers,
-    line,
     training_parts,
     values,
 )
@@ -44,9 +45,9 @@ from ncscope.lab.simulations.scales import logarithmic_values
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.metrics.layerwise import effective_depth, order_breaks
-from ncscope.probing.records import Row
 from ncscope.report import panels
 from ncscope.report.labels import label_of
+from ncscope.report.layer_order import geodesic_curves
 
 KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}
 """PFC1-3, and whether collapse means that they fall."""
@@ -116,7 +117,7 @@ def parts(config: PFCTraining) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: PFCTraining, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: PFCTraining, rows: Results) -> list[Claim]:
     """Claim the PFC conjecture at the end of training, and what the geodesic predicts."""
     found = []
     for name in config.runs:
@@ -126,7 +127,7 @@ def claims(config: PFCTraining, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-def _zero_error(rows: Sequence[Row], name: str) -> Claim:
+def _zero_error(rows: Sequence[Observation], name: str) -> Claim:
     path = history(rows, name)
     reached = interpolation(path)
     start, end = ends(path, "pfc1")
@@ -134,7 +135,7 @@ def _zero_error(rows: Sequence[Row], name: str) -> Claim:
         held, when = False, "never at a measured epoch"
     else:
         (then,) = values([reached], "pfc1")
-        held, when = end < then < start, f"first at epoch {reached['epoch']}, with PFC1 {then:.3g}"
+        held, when = end < then < start, f"first at epoch {reached.epoch}, with PFC1 {then:.3g}"
     return {
         "claim": f"{name}: the last layer collapses while training goes past zero error",
         "held": held,
@@ -143,28 +144,30 @@ def _zero_error(rows: Sequence[Row], name: str) -> Claim:
     }
 
 
-def comparable(rows: Sequence[Row], name: str) -> list[Row]:
+def comparable(rows: Sequence[Observation], name: str) -> list[Observation]:
     """Select the layers of one dimension up to the effective depth, at the last epoch."""
     found = [row for row in layers(rows, name) if "relative_position" in row]
     depth = effective_depth(values(found, "pfc3"))
     return found if depth is None else found[: depth + 1]
 
 
-def _progressive(rows: Sequence[Row], name: str, key: str, falls: bool) -> Claim:
+def _progressive(rows: Sequence[Observation], name: str, key: str, falls: bool) -> Claim:
     found = comparable(rows, name)
     text = f"{name}: {{}} at every layer before effective depth"
-    return _ordered(text, found, key, falls, [str(row["layer"]) for row in found])
+    return _ordered(text, values(found, key), key, falls, [row.layer for row in found])
 
 
-def _predicted(rows: Sequence[Row], name: str, key: str, falls: bool) -> Claim:
-    found = line(rows, name)
-    positions = [f"t = {t:.2f}" for t in values(found, "t")]
-    return _ordered(f"{name}: {{}} along the straight line", found, key, falls, positions)
+def _predicted(rows: Results, name: str, key: str, falls: bool) -> Claim:
+    line = geodesic(rows, name)
+    predicted = [] if line is None else geodesic_curves(line)[key]
+    positions = [] if line is None else [f"t = {t:.2f}" for t in line.t]
+    return _ordered(f"{name}: {{}} along the straight line", predicted, key, falls, positions)
 
 
-def _ordered(text: str, path: Sequence[Row], key: str, falls: bool, names: Sequence[str]) -> Claim:
+def _ordered(
+    text: str, found: Sequence[float], key: str, falls: bool, names: Sequence[str]
+) -> Claim:
     """Claim that a metric falls (or rises) at every step; name its ends and first exceptions."""
-    found = values(path, key)
     evidence = "fewer than two were measured"
     if len(found) > 1:
         wrong = [
@@ -176,7 +179,7 @@ def _ordered(text: str, path: Sequence[Row], key: str, falls: bool, names: Seque
     return {"claim": text.format(what), "held": ordered(found, falls), "evidence": evidence}
 
 
-def drawings(config: PFCTraining, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: PFCTraining, rows: Results) -> list[Drawing]:
     """Figures 2 and 3 of the paper: a row a network."""
     over_time = (
         "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
@@ -193,11 +196,11 @@ def drawings(config: PFCTraining, rows: Sequence[Row]) -> list[Drawing]:
     ]
 
 
-def _over_time(config: PFCTraining, rows: Sequence[Row]) -> Figure:
+def _over_time(config: PFCTraining, rows: Sequence[Observation]) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(11, 2.9 * len(config.runs)), layout="constrained")
         for axes, name in zip(_grid(figure, config), config.runs, strict=True):
-            names = [str(row["layer"]) for row in layers(rows, name)]
+            names = [row.layer for row in layers(rows, name)]
             curves = {layer: history(rows, name, layer=layer) for layer in names}
             epoch = interpolation_epoch(history(rows, name))
             for panel, key in zip(axes, KEYS, strict=True):
@@ -209,17 +212,21 @@ def _over_time(config: PFCTraining, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _by_layer(config: PFCTraining, rows: Sequence[Row]) -> Figure:
+def _by_layer(config: PFCTraining, rows: Results) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(10, 2.7 * len(config.runs)), layout="constrained")
         for axes, name in zip(_grid(figure, config), config.runs, strict=True):
             found = [row for row in layers(rows, name) if "relative_position" in row]
-            predicted = line(rows, name)
+            predicted = geodesic(rows, name)
             for panel, key in zip(axes, KEYS, strict=True):
-                panel.plot(
-                    values(predicted, "t"), values(predicted, key),
-                    color=panels.SECOND, linestyle=panels.DASHED, label="straight line",
-                )  # fmt: skip
+                if predicted is not None:
+                    panel.plot(
+                        predicted.t,
+                        geodesic_curves(predicted)[key],
+                        color=panels.SECOND,
+                        linestyle=panels.DASHED,
+                        label="straight line",
+                    )
                 places = values(found, "relative_position")
                 panel.plot(places, values(found, key), "o-", color=panels.ACCENT, label="layers")
                 if label_of(key).log_scale:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import average
 from ncscope.lab.papers.trained import ends, history
 from ncscope.lab.papers.vci import published
 from ncscope.lab.papers.vci.variability import METRICS, trained
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 from ncscope.transfer import Correlation, correlations, mean_log_odds, mean_log_odds_gain
 
 TEMPERATURE, PENALTY = "temperature", "cosine penalty"
@@ -77,7 +77,7 @@ def value_of(training: Training) -> float:
 
 
 def checkpoints(
-    runs: Mapping[str, Training], sets: Sequence[str], rows: Sequence[Row]
+    runs: Mapping[str, Training], sets: Sequence[str], rows: Sequence[Observation]
 ) -> dict[str, list[Checkpoint]]:
     """Collect the ends of all runs by group, in the order of the varied setting.
 
@@ -95,7 +95,7 @@ def checkpoints(
 
 
 def _checkpoint(
-    name: str, training: Training, sets: Sequence[str], rows: Sequence[Row]
+    name: str, training: Training, sets: Sequence[str], rows: Sequence[Observation]
 ) -> Checkpoint:
     path = trained(rows, name)
     metrics = {key: ends(path, key)[1] for key in METRICS}

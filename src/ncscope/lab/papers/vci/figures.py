@@ -8,20 +8,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import ratio
 from ncscope.lab.papers.trained import values
 from ncscope.lab.papers.vci.variability import METRICS, projections, spectra, trained
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import epochs_panel
 from ncscope.lab.simulations.scales import logarithmic_values
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
-Draw = Callable[[Sequence[Row], Sequence[str]], Figure]
+Draw = Callable[[Sequence[Observation], Sequence[str]], Figure]
 
 
 def drawings(
-    rows: Sequence[Row],
+    rows: Sequence[Observation],
     parts: Sequence[str],
     eigenvalues: Sequence[str],
     metrics: Mapping[str, tuple[str, Sequence[str]]],
@@ -66,7 +66,7 @@ def drawings(
     ]
 
 
-def metrics_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
+def metrics_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:
     """Draw the four metrics on training images: a panel a metric, a curve a run.
 
     Args:
@@ -83,7 +83,9 @@ def metrics_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
     return figure
 
 
-def train_test_figure(rows: Sequence[Row], runs: Sequence[str], keys: Sequence[str]) -> Figure:
+def train_test_figure(
+    rows: Sequence[Observation], runs: Sequence[str], keys: Sequence[str]
+) -> Figure:
     """Metrics on training and held-out images: a row a metric, a column a run.
 
     Args:
@@ -104,7 +106,7 @@ def train_test_figure(rows: Sequence[Row], runs: Sequence[str], keys: Sequence[s
     return figure
 
 
-def projections_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
+def projections_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:
     """Draw the variance within classes on and off V_B, plain and over the trace of Sigma_B.
 
     Args:
@@ -124,7 +126,7 @@ def projections_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
     return figure
 
 
-def _projections_panels(column: Sequence[Axes], path: Sequence[Row]) -> None:
+def _projections_panels(column: Sequence[Axes], path: Sequence[Observation]) -> None:
     found, epochs = projections(path), values(path, "epoch")
     ones = [1.0] * len(epochs)
     for axes, scale in zip(column, (ones, found.between), strict=True):
@@ -138,7 +140,7 @@ def _projections_panels(column: Sequence[Axes], path: Sequence[Row]) -> None:
         _few_decades(axes)
 
 
-def spectra_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
+def spectra_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:
     """Draw the eigenvalues of Sigma_B and Sigma_T against their index, a panel a run.
 
     Args:
@@ -162,7 +164,7 @@ def spectra_figure(rows: Sequence[Row], runs: Sequence[str]) -> Figure:
     return figure
 
 
-def _over_epochs(axes: Axes, curves: dict[str, list[Row]], key: str, title: str) -> None:
+def _over_epochs(axes: Axes, curves: dict[str, list[Observation]], key: str, title: str) -> None:
     """Draw a metric against the epoch, which the paper spaces evenly."""
     epochs_panel(axes, curves, key)
     axes.set_xscale("linear")

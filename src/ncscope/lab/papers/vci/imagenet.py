@@ -31,6 +31,7 @@ transformer it did (0.11 to 1.5). Sigma_T's ninth eigenvalue exceeds Sigma_B's b
 from collections.abc import Sequence
 from typing import Literal
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.trained import ends, training_parts
 from ncscope.lab.papers.vci.figures import drawings as variability_drawings
 from ncscope.lab.papers.vci.variability import (
@@ -51,7 +52,6 @@ from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.models.networks.catalogue import FAMILIES
-from ncscope.probing.records import Row
 
 
 class VCIImageNet(VCIRuns):
@@ -129,7 +129,7 @@ def parts(config: VCIImageNet) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: VCIImageNet, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: VCIImageNet, rows: Sequence[Observation]) -> list[Claim]:
     """Sections 6.2, 4.1 and 4.3."""
     kinds = {"residual network": config.residual, "transformer": config.transformers}
     found = []
@@ -145,7 +145,7 @@ def claims(config: VCIImageNet, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-def _more_collapsed(config: VCIImageNet, rows: Sequence[Row], key: str) -> Claim:
+def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) -> Claim:
     """Section 6.2: the squared error leads to more collapse than cross-entropy."""
     last = {name: ends(trained(rows, name), key)[1] for name in config.residual}
     squared, entropy = (
@@ -159,7 +159,7 @@ def _more_collapsed(config: VCIImageNet, rows: Sequence[Row], key: str) -> Claim
     }
 
 
-def drawings(config: VCIImageNet, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: VCIImageNet, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 1, 2, 4-6 and 8 of the paper; figure 1 of all residual networks, not the first."""
     residual, transformers = config.residual, config.transformers
     metrics = {

@@ -9,11 +9,11 @@ from ncscope.data.catalogue import load
 from ncscope.data.downstream_sets import seen_as
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader
+from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, bench_rows, prepared
+from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.probing.records import Row
 from ncscope.transfer import choose_probe, head_features
 from ncscope.transfer.probes.probe import MEASURES
 from ncscope.transfer.ranking import hold_out
@@ -21,7 +21,9 @@ from ncscope.transfer.ranking import hold_out
 _SPLIT_SEED = 0
 
 
-def transfer_rows(sets: Sequence[str], training: Training, resources: Resources) -> Iterator[Row]:
+def transfer_events(
+    sets: Sequence[str], training: Training, resources: Resources
+) -> Iterator[Event]:
     """Pretrain, then probe on every downstream set.
 
     The sets are found, or downloaded, before the training begins.
@@ -32,11 +34,11 @@ def transfer_rows(sets: Sequence[str], training: Training, resources: Resources)
         resources: Resources of the run.
 
     Yields:
-        What `bench_rows` does, then for each set a row, the set's name as its split, and an empty
-        one.
+        What `bench_events` does, then for each set an observation, the set's name as its split,
+        and a heartbeat.
 
     Raises:
-        InputError: As `bench_rows`, or if a set is missing.
+        InputError: As `bench_events`, or if a set is missing.
     """
     bench = prepared(training, resources)
     with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
@@ -47,14 +49,16 @@ def transfer_rows(sets: Sequence[str], training: Training, resources: Resources)
             )
             for name in sets
         ]
-    yield from bench_rows(bench, resources)
-    when: Row = {"step": bench.learner.step, "epoch": bench.learner.epoch, "layer": HEAD_INPUT}
+    yield from bench_events(bench, resources)
     for data in downstream:
-        yield when | {"split": data.name} | probe(bench, data)
-        yield {}
+        learner = bench.learner
+        yield Observation(
+            learner.step, learner.epoch, data.name, HEAD_INPUT, values=probe(bench, data)
+        )
+        yield Heartbeat()
 
 
-def probe(bench: Bench, data: ImageData) -> Row:
+def probe(bench: Bench, data: ImageData) -> dict[str, Value]:
     """Fit a logistic regression to a set's features and return its held-out accuracy.
 
     Its penalty is chosen on the set's validation images, or else on a fifth of the training

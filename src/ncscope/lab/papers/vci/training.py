@@ -25,6 +25,7 @@ ninth eigenvalue exceeds Sigma_B's by 5 to 12 %, and less than 2 % of its trace 
 
 from collections.abc import Sequence
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.papers.vci.figures import drawings as variability_drawings
 from ncscope.lab.papers.vci.variability import (
@@ -42,7 +43,6 @@ from ncscope.lab.papers.vci.variability import (
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 
 
 def _runs(base: Training) -> VCIRuns:
@@ -74,7 +74,7 @@ def parts(config: VCIRuns) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: VCIRuns, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: VCIRuns, rows: Sequence[Observation]) -> list[Claim]:
     """Sections 6.2, 4.1 and 4.3."""
     runs = list(config.runs)
     found = [
@@ -93,7 +93,7 @@ def claims(config: VCIRuns, rows: Sequence[Row]) -> list[Claim]:
     return found
 
 
-def drawings(config: VCIRuns, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: VCIRuns, rows: Sequence[Observation]) -> list[Drawing]:
     """Figures 1-3, 6 and 8 of the paper, of every run."""
     runs = list(config.runs)
     return variability_drawings(rows, runs, runs, {"3": ("for three ways to train", runs)}, runs)

@@ -34,6 +34,7 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import ordered
 from ncscope.lab.papers.vci.checkpoints import (
     GROUPS,
@@ -53,14 +54,13 @@ from ncscope.lab.papers.vci.checkpoints import (
     probed,
 )
 from ncscope.lab.papers.vci.imagenet import RECIPE as IMAGENET
-from ncscope.lab.papers.vci.probes import transfer_rows
+from ncscope.lab.papers.vci.probes import transfer_events
 from ncscope.lab.papers.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope.lab.papers.vci.transfer_figures import odds_figure, scatter_figure
 from ncscope.lab.papers.vci.variability import COLUMNS, METRICS, SMALL_DESCENT
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 from ncscope.report.summary import Summary
 from ncscope.transfer import Correlation
 
@@ -127,14 +127,14 @@ def parts(config: VCITransfer) -> list[Part]:
         Part(
             name,
             training.optimisation.epochs + work,
-            partial(transfer_rows, config.downstream, training),
+            partial(transfer_events, config.downstream, training),
             trains=True,
         )
         for name, training in config.runs.items()
     ]
 
 
-def claims(config: VCITransfer, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: VCITransfer, rows: Sequence[Observation]) -> list[Claim]:
     """Section 6.3, on the means over seeds."""
     return claims_on(checkpoints(config.runs, config.downstream, rows))
 
@@ -211,7 +211,7 @@ def _shown(found: Correlation) -> str:
     return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
-def tables(config: VCITransfer, rows: Sequence[Row]) -> list[Summary]:
+def tables(config: VCITransfer, rows: Sequence[Observation]) -> list[Summary]:
     """Tables 1 and 2 of the paper, and the coefficients of its figure 7."""
     groups = checkpoints(config.runs, config.downstream, rows)
     return [
@@ -279,7 +279,7 @@ def _correlation_table(groups: Groups) -> Summary:
     return Summary(caption, list(columns), lines)
 
 
-def drawings(config: VCITransfer, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: VCITransfer, rows: Sequence[Observation]) -> list[Drawing]:
     """Figure 7 of the paper, the same of its own tables, and table 1 as a figure."""
     groups = checkpoints(config.runs, config.downstream, rows)
     axes = "metrics on training images of the pretraining set against the mean log odds gain"

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import ratio
 from ncscope.lab.papers.trained import history, values
 from ncscope.lab.runs.recipe import Claim
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 
 METRICS = {
     "fuzziness": "fuzziness",
@@ -109,7 +109,7 @@ def known(course: Sequence[float]) -> bool:
     return len(course) > 1 and all(map(isfinite, course))
 
 
-def trained(rows: Sequence[Row], run: str, split: str = "train") -> list[Row]:
+def trained(rows: Sequence[Observation], run: str, split: str = "train") -> list[Observation]:
     """Select the last layer's rows from the first measurement after a training epoch on.
 
     Before it the features are those of random weights, whose directions hardly differ.
@@ -119,7 +119,7 @@ def trained(rows: Sequence[Row], run: str, split: str = "train") -> list[Row]:
         run: Name of the run.
         split: ``"train"`` or ``"test"``.
     """
-    return [row for row in history(rows, run, split) if row["epoch"] != 0]
+    return [row for row in history(rows, run, split) if row.epoch != 0]
 
 
 class Projections(NamedTuple):
@@ -136,7 +136,7 @@ class Projections(NamedTuple):
     between: list[float]
 
 
-def projections(path: Sequence[Row]) -> Projections:
+def projections(path: Sequence[Observation]) -> Projections:
     """Read the parts of the variance from rows with the metrics of NC1.
 
     Args:
@@ -154,21 +154,27 @@ class Spectra(NamedTuple):
     total: list[float]
 
 
-def spectra(rows: Sequence[Row], run: str) -> Spectra:
+def spectra(rows: Sequence[Observation], run: str) -> Spectra:
     r"""Read the spectra of $\Sigma_B$, as many eigenvalues as it can have, and of $\Sigma_T$.
 
     Args:
         rows: Rows of a study.
         run: Name of the run.
     """
-    own = [row for row in rows if row["part"] == run and row["split"] == "spectrum"]
+    own = [row for row in rows if row.part == run and row.split == "spectrum"]
     return Spectra(
         values([row for row in own if "between" in row], "between"), values(own, "total")
     )
 
 
 def trend_claim(
-    text: str, rows: Sequence[Row], runs: Sequence[str], key: str, split: str, *, all_fall: bool
+    text: str,
+    rows: Sequence[Observation],
+    runs: Sequence[str],
+    key: str,
+    split: str,
+    *,
+    all_fall: bool,
 ) -> Claim:
     """Claim that a metric falls in every run, or that it does not fall in at least one.
 
@@ -195,7 +201,7 @@ def told(course: Sequence[float], extreme: Callable[[Sequence[float]], float]) -
     return f"{course[0]:.3g} to {course[-1]:.3g} ({name} {extreme(course):.3g})"
 
 
-def projection_claims(rows: Sequence[Row], run: str) -> list[Claim]:
+def projection_claims(rows: Sequence[Observation], run: str) -> list[Claim]:
     """Section 4.1: what of the within-class variance lies on V_B falls, the rest grows.
 
     Args:
@@ -216,7 +222,7 @@ def _projection(text: str, course: Sequence[float], found: Projections, trend: T
     return {"claim": text, "held": trend(course), "evidence": evidence}
 
 
-def spectrum_claims(rows: Sequence[Row], run: str) -> list[Claim]:
+def spectrum_claims(rows: Sequence[Observation], run: str) -> list[Claim]:
     """Section 4.3: the spectrum of the total covariance is larger, and more uniform.
 
     Args:

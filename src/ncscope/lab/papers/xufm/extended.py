@@ -20,6 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import part_of
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
@@ -27,7 +28,6 @@ from ncscope.lab.simulations import extended, perturbed
 from ncscope.lab.simulations.bounds import DifferentSizes, Seed
 from ncscope.lab.simulations.ufm import recorded_steps
 from ncscope.lab.surrogates.extended import Activation, ExtendedUFM
-from ncscope.probing.records import Row
 
 FIRST = extended.ExtendedConfig()
 RATE = FIRST.rate
@@ -88,7 +88,7 @@ def _descent(config: XUFMExtendedConfig, k: int, activation: Activation) -> Part
     return extended.descent_part(part_name(k, activation), problem, RATE, record, seed)
 
 
-def claims(config: XUFMExtendedConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Theorems 4.1 and 4.2 and the comparison of the two, for each setting; theorem 5.1."""
     found: list[Claim] = []
     for k in _settings(config):
@@ -97,7 +97,7 @@ def claims(config: XUFMExtendedConfig, rows: Sequence[Row]) -> list[Claim]:
     return found + perturbed.claims(_perturbed(config), rows)
 
 
-def drawings(config: XUFMExtendedConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw a figure for each setting, linear above ReLU, and one of the perturbed features."""
     found = []
     for k in _settings(config):
@@ -111,7 +111,7 @@ def drawings(config: XUFMExtendedConfig, rows: Sequence[Row]) -> list[Drawing]:
     return found + perturbed.drawings(_perturbed(config), rows)
 
 
-def _paths(rows: Sequence[Row], k: int) -> dict[Activation, list[Row]]:
+def _paths(rows: Sequence[Observation], k: int) -> dict[Activation, list[Observation]]:
     return {activation: part_of(rows, part_name(k, activation)) for activation in ACTIVATIONS}
 
 

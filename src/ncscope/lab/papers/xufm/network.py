@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.data.loaders import measuring_loader
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.evidence import decades, ordered, ratio
 from ncscope.lab.papers.trained import (
     ends,
@@ -56,7 +57,6 @@ from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
@@ -147,7 +147,7 @@ def _descent(config: XUFMNetwork, activation: Activation) -> Part:
     return descent_part(SURROGATES[activation], problem, MODEL.rate, record, MODEL.seed)
 
 
-def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Row]:
+def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Observation]:
     """NC1 and NC2 of every block's output on the training set, a row a block.
 
     Args:
@@ -163,23 +163,22 @@ def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[
     loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size)
     model, classes = bench.learner.evaluated, bench.data.num_classes
     found = between_class_metrics(model, loader, blocks, classes)
-    when: Row = {"step": end.step, "epoch": end.epoch, "split": "train"}
     return [
-        when | {"layer": layer, "block": index} | dict(metrics)
+        Observation(end.step, end.epoch, layer=layer, values={"block": index, **metrics})
         for index, (layer, metrics) in enumerate(found.items(), start=1)
     ]
 
 
-def levels(rows: Sequence[Row], run: str) -> dict[str, list[Row]]:
+def levels(rows: Sequence[Observation], run: str) -> dict[str, list[Observation]]:
     """By level the rows over training: the blocks in order, then the classifier's input."""
-    blocks = {int(row["block"]): str(row["layer"]) for row in part_of(rows, run) if "block" in row}
+    blocks = {int(row["block"]): row.layer for row in part_of(rows, run) if "block" in row}
     found = {
         f"block {place}": history(rows, run, layer=layer) for place, layer in sorted(blocks.items())
     }
     return found | {"classifier's input": history(rows, run, layer=HEAD_INPUT)}
 
 
-def claims(config: XUFMNetwork, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
     """Claim what section 4.1 says of networks, and section 6 of their likeness to the models."""
     found: list[Claim] = []
     for run, training in config.runs.items():
@@ -196,18 +195,18 @@ def claims(config: XUFMNetwork, rows: Sequence[Row]) -> list[Claim]:
     return [*found, *(_frames(config, rows, data) for data in _data_sets(config))]
 
 
-def decades_of(path: Sequence[Row]) -> float:
+def decades_of(path: Sequence[Observation]) -> float:
     """By how many powers of ten NC1 falls from start to end."""
     return decades(*ends(path, "nc1"))
 
 
-def kept(path: Sequence[Row], frame: str) -> float:
+def kept(path: Sequence[Observation], frame: str) -> float:
     """Compute the share of its distance to a frame that a level keeps from start to end."""
     start, end = ends(path, frame)
     return ratio(end, start)
 
 
-def _past_zero_error(deepest: Sequence[Row]) -> Claim:
+def _past_zero_error(deepest: Sequence[Observation]) -> Claim:
     reached = interpolation(deepest)
     start, end = ends(deepest, "nc1")
     if reached is None:
@@ -215,7 +214,7 @@ def _past_zero_error(deepest: Sequence[Row]) -> Claim:
         when = f"never; training accuracy {ends(deepest, 'accuracy')[1]:.4f} at the end"
     else:
         (then,) = values([reached], "nc1")
-        held, when = end < then, f"at epoch {reached['epoch']}, with NC1 {then:.3g}"
+        held, when = end < then, f"at epoch {reached.epoch}, with NC1 {then:.3g}"
     return {
         "claim": "the deepest features collapse further past zero training error",
         "held": held,
@@ -223,7 +222,7 @@ def _past_zero_error(deepest: Sequence[Row]) -> Claim:
     }
 
 
-def _along_depth(by_level: Mapping[str, Sequence[Row]], frame: str) -> list[Claim]:
+def _along_depth(by_level: Mapping[str, Sequence[Observation]], frame: str) -> list[Claim]:
     """Claim the order along depth: the averaged map of the last block against the blocks before."""
     nc1, near = ({n: ends(path, key)[1] for n, path in by_level.items()} for key in ("nc1", frame))
     shares = {name: kept(path, frame) for name, path in by_level.items()}
@@ -250,7 +249,7 @@ def _along_depth(by_level: Mapping[str, Sequence[Row]], frame: str) -> list[Clai
     ]
 
 
-def _dual(deepest: Sequence[Row], key: str) -> Claim:
+def _dual(deepest: Sequence[Observation], key: str) -> Claim:
     start, end = ends(deepest, key)
     return {
         "claim": "the classifier aligns with the class means",
@@ -259,7 +258,7 @@ def _dual(deepest: Sequence[Row], key: str) -> Claim:
     }
 
 
-def _rates_like_relu(first: float, deepest: float, rows: Sequence[Row]) -> Claim:
+def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) -> Claim:
     """By shares of decades, since a descent without noise falls by many more than a network."""
     own = ratio(first, deepest)
     models = {
@@ -274,7 +273,7 @@ def _rates_like_relu(first: float, deepest: float, rows: Sequence[Row]) -> Claim
     }
 
 
-def _structure_like_relu(own: float, rows: Sequence[Row]) -> Claim:
+def _structure_like_relu(own: float, rows: Sequence[Observation]) -> Claim:
     models = {a: kept(_level(rows, part, "H1"), "nc2_of") for a, part in SURROGATES.items()}
     return {
         "claim": "the first level keeps its distance to the frame, as in the ReLU model rather "
@@ -284,8 +283,8 @@ def _structure_like_relu(own: float, rows: Sequence[Row]) -> Claim:
     }
 
 
-def _level(rows: Sequence[Row], part: str, level: str) -> list[Row]:
-    return [row for row in part_of(rows, part) if row["layer"] == level]
+def _level(rows: Sequence[Observation], part: str, level: str) -> list[Observation]:
+    return [row for row in part_of(rows, part) if row.layer == level]
 
 
 def _like_relu(own: float, models: Mapping[Activation, float]) -> bool:
@@ -301,9 +300,9 @@ def _listed(by_level: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.3g}" for name, value in by_level.items())
 
 
-def _frames(config: XUFMNetwork, rows: Sequence[Row], data: str) -> Claim:
+def _frames(config: XUFMNetwork, rows: Sequence[Observation], data: str) -> Claim:
     """Claim which frame each loss leads to: the remark after theorem 4.1 on free features."""
-    paths: dict[str, list[Row]] = {
+    paths: dict[str, list[Observation]] = {
         run.loss: history(rows, name, layer=HEAD_INPUT)
         for name, run in config.runs.items()
         if run.data == data
@@ -323,7 +322,7 @@ def _data_sets(config: XUFMNetwork) -> list[str]:
     return list(dict.fromkeys(run.data for run in config.runs.values()))
 
 
-def drawings(config: XUFMNetwork, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw a figure for each data set, a row a loss, and the two-level models to compare with."""
     found = []
     names = dict(zip(_data_sets(config), ("fig-5", "fig-10"), strict=False))
@@ -343,7 +342,7 @@ def drawings(config: XUFMNetwork, rows: Sequence[Row]) -> list[Drawing]:
     return [*found, Drawing("models", caption, levels_figure(models))]
 
 
-def _by_level(runs: Mapping[str, Training], rows: Sequence[Row]) -> Figure:
+def _by_level(runs: Mapping[str, Training], rows: Sequence[Observation]) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(12, 2.7 * len(runs)), layout="constrained")
         grid = figure.subplots(len(runs), 4, squeeze=False, sharey="col")

@@ -21,13 +21,13 @@ import torch
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.simulations import ufm
 from ncscope.lab.simulations.bounds import Positives, Seed
 from ncscope.lab.surrogates.ufm import UFM
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 FIRST = ufm.UFMConfig()
@@ -91,7 +91,7 @@ def part_name(num_classes: int, bias_decay: float | None) -> str:
     return f"K = {num_classes}, {'no bias' if bias_decay is None else 'free bias'}"
 
 
-def _sweep(config: XUFMConfig) -> Iterator[Row]:
+def _sweep(config: XUFMConfig) -> Iterator[Observation]:
     """Yield the minimiser reached from a random start at every decay of the bias."""
     generator = torch.Generator().manual_seed(config.seed)
     for bias_decay in config.bias_decays:
@@ -99,11 +99,12 @@ def _sweep(config: XUFMConfig) -> Iterator[Row]:
         compact, start = problem.compact(problem.start(generator))
         best = problem.minimiser()
         stated = ufm.mean_share(problem, best.point)
-        (row,) = ufm.fastest(compact, best, start)
-        yield row | {"bias_decay": bias_decay, "stated_mean_share": stated}
+        (measurement,) = ufm.fastest(compact, best, start)
+        (observation,) = observations_of(measurement)
+        yield observation.with_values({"bias_decay": bias_decay, "stated_mean_share": stated})
 
 
-def claims(config: XUFMConfig, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: XUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Theorems 3.1 and 3.2 of the descents, and the remark on the regularised bias."""
     found: list[Claim] = []
     for setting, bias_decay in _runs(config):
@@ -126,7 +127,7 @@ def threshold() -> float:
     return c / (1 - c)
 
 
-def _shape_everywhere(sweep: Sequence[Row]) -> Claim:
+def _shape_everywhere(sweep: Sequence[Observation]) -> Claim:
     worst = {key: max(number(row, key) for row in sweep) for key in ("nc2_etf", "nc3_alignment")}
     return {
         "claim": "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
@@ -136,7 +137,7 @@ def _shape_everywhere(sweep: Sequence[Row]) -> Claim:
     }
 
 
-def _simplex_up_to(sweep: Sequence[Row]) -> Claim:
+def _simplex_up_to(sweep: Sequence[Observation]) -> Claim:
     simplex = [number(row, "mean_share") < 1e-9 for row in sweep]
     stated = [number(row, "bias_decay") <= threshold() for row in sweep]
     decays = [
@@ -150,7 +151,7 @@ def _simplex_up_to(sweep: Sequence[Row]) -> Claim:
     }
 
 
-def _lowest_everywhere(sweep: Sequence[Row]) -> Claim:
+def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
     gaps = [abs(number(row, "objective") - number(row, "minimum")) for row in sweep]
     shares = [abs(number(row, "mean_share") - number(row, "stated_mean_share")) for row in sweep]
     return {
@@ -161,7 +162,7 @@ def _lowest_everywhere(sweep: Sequence[Row]) -> Claim:
     }
 
 
-def drawings(config: XUFMConfig, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: XUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """One figure a descent, as in the paper, and one of the sweep."""
     found = []
     for setting, bias_decay in _runs(config):
@@ -182,7 +183,7 @@ def drawings(config: XUFMConfig, rows: Sequence[Row]) -> list[Drawing]:
     return [*found, Drawing("bias-decay", caption, _sweep_figure(part_of(rows, SWEEP)))]
 
 
-def _sweep_figure(sweep: Sequence[Row]) -> Figure:
+def _sweep_figure(sweep: Sequence[Observation]) -> Figure:
     rows = sorted(sweep, key=lambda row: number(row, "bias_decay"))
     decays = [number(row, "bias_decay") for row in rows]
     line = [decays[0] * (decays[-1] / decays[0]) ** (at / 200) for at in range(201)]

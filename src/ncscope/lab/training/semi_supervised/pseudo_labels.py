@@ -16,13 +16,12 @@ from ncscope.lab.training.supervised import Bench
 from ncscope.losses.pseudo_labels import trusted
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.measuring import measuring
-from ncscope.probing.records import Row
 from ncscope.stats.distributed import sum_across_processes
 
 _BATCH = 256
 
 
-def pseudo_label_row(bench: Bench, images: Images, trust: Trust) -> Row:
+def pseudo_label_values(bench: Bench, images: Images, trust: Trust) -> dict[str, float]:
     """Measure the training network's pseudo-labels of unlabelled images without augmentation.
 
     Args:

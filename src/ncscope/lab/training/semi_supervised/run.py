@@ -10,18 +10,18 @@ from torch import Tensor
 from ncscope.data.draws import stream_seed
 from ncscope.data.images import Images
 from ncscope.data.order import balanced_subset
+from ncscope.lab.observations import Event, Observation, Recorded
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, train
-from ncscope.lab.training.resumable import AfterStep, resumable_rows
+from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.lab.training.semi_supervised.objective import few_labels_objective
-from ncscope.lab.training.semi_supervised.pseudo_labels import pseudo_label_row
+from ncscope.lab.training.semi_supervised.pseudo_labels import pseudo_label_values
 from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.lab.training.semi_supervised.streams import StreamBatches
 from ncscope.lab.training.semi_supervised.thresholds import Trust, trust
 from ncscope.lab.training.semi_supervised.unlabelled import unlabelled
 from ncscope.lab.training.semi_supervised.views import LabelledViews, Views, view_loader
-from ncscope.lab.training.supervised import Bench, layer_rows, prepared, probed
-from ncscope.probing.records import Row
+from ncscope.lab.training.supervised import Bench, measurement_at, prepared, probed
 
 _LABELLED, _UNLABELLED, _STEPS = 4, 5, 6  # what a seed is for
 
@@ -62,44 +62,45 @@ def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsB
     return FewLabelsBench(settings, replace(bench, data=few), images, deciding)
 
 
-def few_labels_rows(settings: FewLabels, resources: Resources) -> Iterator[Row]:
+def few_labels_events(settings: FewLabels, resources: Resources) -> Iterator[Event]:
     """Train, measuring held-out images and pseudo-labels at the epochs that are due.
 
     Args:
         settings: Settings of the run.
-        resources: Resources of the run; see `resumable_rows`.
+        resources: Resources of the run; see `resumable_events`.
 
     Yields:
         At a measured epoch a row of the moving average on held-out images, and, if unlabelled
-        images are used, one of `pseudo_label_row`; and an empty one after every epoch.
+        images are used, one of `pseudo_label_values`; and an empty one after every epoch.
 
     Raises:
         InputError: As `few_labels_prepared`, or if the disk has no room for checkpoints.
     """
-    return few_labels_bench_rows(few_labels_prepared(settings, resources), resources)
+    return few_labels_bench_events(few_labels_prepared(settings, resources), resources)
 
 
-def few_labels_bench_rows(run: FewLabelsBench, resources: Resources) -> Iterator[Row]:
-    """`few_labels_rows` of a run that is laid out; afterwards its learner has learnt."""
+def few_labels_bench_events(run: FewLabelsBench, resources: Resources) -> Iterator[Event]:
+    """`few_labels_events` of a run that is laid out; afterwards its learner has learnt."""
     measured = partial(_measured, run)
     last = run.settings.optimisation.epochs
-    return resumable_rows(run.bench.learner, partial(_epochs, run), measured, last, resources)
+    return resumable_events(run.bench.learner, partial(_epochs, run), measured, last, resources)
 
 
-def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Row]:
+def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
     bench, settings = run.bench, run.settings
     if end.epoch not in settings.due:
         return []
-    when: Row = {"step": end.step, "epoch": end.epoch}
-    found = probed(bench, bench.learner.evaluated, bench.data.test)
-    rows = layer_rows(when | {"split": "test"}, found.record)
-    if "accuracy" in rows[-1]:
-        rows[-1]["error"] = 1 - float(rows[-1]["accuracy"])
+    record = probed(bench, bench.learner.evaluated, bench.data.test).record
+    accuracy = record.layers[-1].metrics.get("accuracy")
+    values = {} if accuracy is None else {"error": 1 - accuracy}
+    events: list[Recorded] = [measurement_at(end, record, "test", values)]
     if settings.method != "supervised":
-        where: Row = {"split": "unlabelled", "layer": "pseudo-labels"}
-        loss: Row = {} if end.epoch == 0 else {"loss": end.loss}
-        rows.append(when | where | loss | pseudo_label_row(bench, measured_images(run), run.trust))
-    return rows
+        values = {} if end.epoch == 0 else {"loss": end.loss}
+        values |= pseudo_label_values(bench, measured_images(run), run.trust)
+        events.append(
+            Observation(end.step, end.epoch, "unlabelled", "pseudo-labels", values=values)
+        )
+    return events
 
 
 def measured_images(run: FewLabelsBench) -> Images:

@@ -1,7 +1,7 @@
 r"""Watch a network collapse: a fully connected residual net on scikit-learn's digits.
 
 Source: PFC table I and section IV-A, at digits' size. Cost: 15 seconds on one thread.
-Command: ``ncscope demo``.
+Command: ``ncscope demo``, or ``ncscope reproduce pfc/demo``.
 
 Expected on the training set, at the last layer (seeds 0, 1, 2):
 
@@ -21,7 +21,8 @@ straight line predicts the order, and a faster fall: PFC1 .03 at 0.4 of the way,
 has .10.
 
 How this differs from the paper, and why. With its loss, momentum and decay (plain cross-entropy,
-0.9, 5e-4; rate 0.02, batches of 128, pixels of deviation 1) NC1 stops at .29 and NC2 at .72.
+0.9, 5e-4; rate 0.02, batches of 128, pixels of deviation 1: the scale ``paper``) NC1 stops at .29
+and NC2 at .72.
 
 * Cross-entropy saturates. Once the error is zero, the loss of most samples is too small to move
   them, and digits are nearly linearly separable: a solution that passes the input's spread on
@@ -44,7 +45,8 @@ A rate of 0.15 still trains; with pixels of deviation 0.5 it diverged.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,92 +56,91 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from ncscope.data.digits import DigitsSplit, digits
+from ncscope.lab.observations import Event, Heartbeat, Results
+from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.runs.reproducible import reproducible
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
+from ncscope.lab.training.supervised import measurement_at
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.model import Probed, ProbeOptions, probe_model
-from ncscope.probing.records import ProbeRecord, Snapshot
+from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.report.figures import run_figure
 
+PART = "digits"
 LAYERS = ("stem", "blocks.*")
 LAYER_GROUPS = ("nc1", "nc2", "nc4", "pfc")
 
 
 class DemoConfig(BaseModel):
-    """Settings of the demo.
-
-    Attributes:
-        width: Dimension of every layer's features.
-        depth: Number of residual blocks.
-        pixel_deviation: Standard deviation of the input's pixels.
-        epochs: Passes over the training set.
-        batch_size: Samples a step.
-        learning_rate: Initial learning rate of SGD, annealed to zero along a cosine.
-        momentum: Momentum of SGD.
-        weight_decay: On stem and blocks.
-        head_weight_decay: On the classifier.
-        label_smoothing: Share of each label spread evenly over the classes.
-        measurements: About how many epochs to measure at, log-spaced.
-        seed: Seed of the weights, the shuffling and the held-out set.
-    """
+    """Settings of the demo."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    width: int = Field(128, ge=1)
-    depth: int = Field(8, ge=1)
-    pixel_deviation: float = Field(0.3, gt=0)
-    epochs: int = Field(200, ge=1)
-    batch_size: int = Field(64, ge=1)
-    learning_rate: float = Field(0.1, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: float = Field(2e-4, ge=0)
-    head_weight_decay: float = Field(0.05, ge=0)
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    measurements: int = Field(16, ge=2)
-    seed: int = 0
+    width: int = Field(128, ge=1, description="Dimension of every layer's features.")
+    depth: int = Field(8, ge=1, description="Number of residual blocks.")
+    pixel_deviation: float = Field(0.3, gt=0, description="Standard deviation of the pixels.")
+    epochs: int = Field(200, ge=1, description="Passes over the training set.")
+    batch_size: int = Field(64, ge=1, description="Samples a step.")
+    learning_rate: float = Field(
+        0.1, gt=0, description="Initial learning rate of SGD, annealed to zero along a cosine."
+    )
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of SGD.")
+    weight_decay: float = Field(2e-4, ge=0, description="Decay of stem and blocks.")
+    head_weight_decay: float = Field(0.05, ge=0, description="Decay of the classifier.")
+    label_smoothing: float = Field(
+        0.1, ge=0, lt=1, description="Share of each label spread evenly over the classes."
+    )
+    measurements: int = Field(
+        16, ge=2, description="About how many epochs to measure at, log-spaced."
+    )
+    seed: int = Field(0, ge=0, description="Seed of weights, data order and held-out set.")
 
 
-def run(
-    config: DemoConfig, on_epoch: Callable[[EpochEnd], None] = lambda end: None
-) -> list[Snapshot]:
+def parts(config: DemoConfig) -> list[Part]:
+    """Return the one run."""
+    return [Part(PART, config.epochs, partial(events, config), trains=True)]
+
+
+def events(config: DemoConfig, resources: Resources | None = None) -> Iterator[Event]:
     """Train, and measure every layer at log-spaced epochs on training and held-out data.
 
     Args:
         config: Settings.
-        on_epoch: Called before the first epoch and after each, for a progress bar.
+        resources: Not used: the run takes seconds on the CPU, and starts anew where it is stopped.
 
-    Returns:
-        Snapshots in order of time, training before held-out. The same config gives the same.
+    Yields:
+        Measurements in order of time, training before held-out, and a heartbeat after each epoch.
+        The same config gives the same.
     """
-    snapshots: list[Snapshot] = []
     due = set(log_spaced_epochs(config.epochs, config.measurements))
     with reproducible(config.seed):
         data = digits(seed=config.seed, deviation=config.pixel_deviation)
         model = ResidualNet(64, config.width, config.depth, num_classes=10)
         for end in _training(config, model, data):
             if end.epoch in due:
-                snapshots += _measure(config, model, data, end)
-            on_epoch(end)
-    return snapshots
+                yield from _measured(config, model, data, end)
+            if end.epoch:
+                yield Heartbeat()
 
 
-def claims(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
-    """Claim what neural collapse and its progressive form predict of the run.
+def claims(config: DemoConfig, results: Results) -> list[Claim]:
+    """Claim what neural collapse and its progressive form predict of the training set.
 
     Args:
-        snapshots: Snapshots of one run, in order of time; the claims use those of the training set.
-
-    Returns:
-        ``claim``, ``held`` and ``evidence`` of each; a claim that did not hold is a result.
+        config: Settings of the run.
+        results: Results of the run, of which the measurements count.
     """
-    train_set = [snapshot for snapshot in snapshots if snapshot.split == "train"]
-    interpolating = next((s for s in train_set if _last(s)["accuracy"] == 1.0), None)
+    train_set = [each for each in results.measurements if each.split == "train"]
+    interpolating = next((each for each in train_set if _last(each)["accuracy"] == 1.0), None)
     start, final = interpolating or train_set[0], train_set[-1]
-    found = [_zero_error(interpolating, final)]
-    found += [_fell(start, final, key, claim) for key, claim in _FALLING]
-    found += [_progressive(final.probe, key, falling) for key, falling in _ORDERED]
-    return found
+    tested = [_zero_error(interpolating, final)]
+    tested += [_fell(start, final, key, claim) for key, claim in _FALLING]
+    tested += [_progressive(final.probe, key, falling) for key, falling in _ORDERED]
+    return tested
 
 
 _FALLING = (
@@ -172,9 +173,9 @@ def _training(config: DemoConfig, model: ResidualNet, data: DigitsSplit) -> Iter
     return train(fabric, learner, lambda epoch, first: loader, supervised(loss), config.epochs)
 
 
-def _measure(
+def _measured(
     config: DemoConfig, model: nn.Module, data: DigitsSplit, end: EpochEnd
-) -> list[Snapshot]:
+) -> list[Measurement]:
     options = ProbeOptions(
         layers=LAYERS, layer_groups=LAYER_GROUPS, weight_decay=config.head_weight_decay
     )
@@ -183,35 +184,39 @@ def _measure(
         model, DataLoader(data.test, len(data.test)), options, train_set.statistics
     )
     both: Mapping[str, Probed] = {"train": train_set, "test": test_set}
-    return [Snapshot(end.step, end.epoch, name, p.record) for name, p in both.items()]
+    loss = {} if end.epoch == 0 else {"loss": end.loss}
+    return [
+        measurement_at(end, probed.record, split, loss if split == "train" else {})
+        for split, probed in both.items()
+    ]
 
 
-def _last(snapshot: Snapshot) -> Mapping[str, float]:
-    return snapshot.probe.layers[-1].metrics
+def _last(measurement: Measurement) -> Mapping[str, float]:
+    return measurement.probe.layers[-1].metrics
 
 
-def _zero_error(reached: Snapshot | None, final: Snapshot) -> dict[str, Any]:
+def _zero_error(reached: Measurement | None, final: Measurement) -> Claim:
     accuracy = _last(final)["accuracy"]
-    when = "never at a measured epoch" if reached is None else f"by epoch {reached.epoch}"
+    when = "never at a measured epoch" if reached is None else f"by epoch {reached.step}"
     return {
         "claim": "Training goes past zero training error",
         "held": reached is not None and accuracy == 1.0,
-        "evidence": f"zero error {when}; training accuracy {accuracy:.4f} at epoch {final.epoch}",
+        "evidence": f"zero error {when}; training accuracy {accuracy:.4f} at epoch {final.step}",
     }
 
 
-def _fell(start: Snapshot, final: Snapshot, key: str, claim: str) -> dict[str, Any]:
+def _fell(start: Measurement, final: Measurement, key: str, claim: str) -> Claim:
     before, after = _last(start)[key], _last(final)[key]
     factor = f", {before / after:.2g} times less" if 0 < after < before else ""
     return {
         "claim": claim,
         "held": after < before or after == 0,
-        "evidence": f"{key} {before:.3g} at epoch {start.epoch}, "
-        f"{after:.3g} at epoch {final.epoch}{factor}",
+        "evidence": f"{key} {before:.3g} at epoch {start.step}, "
+        f"{after:.3g} at epoch {final.step}{factor}",
     }
 
 
-def _progressive(probe: ProbeRecord, key: str, falling: bool) -> dict[str, Any]:
+def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
     """Progressive collapse is claimed up to the effective depth only (PFC IV-A)."""
     depth = effective_depth([record.metrics["pfc3"] for record in probe.layers])
     layers = probe.layers if depth is None else probe.layers[: depth + 1]
@@ -226,3 +231,41 @@ def _progressive(probe: ProbeRecord, key: str, falling: bool) -> dict[str, Any]:
         "held": len(values) > 1 and not breaks and all(map(math.isfinite, values)),
         "evidence": ends + broken,
     }
+
+
+def drawings(config: DemoConfig, results: Results) -> list[Drawing]:
+    """Return one picture of the run: metrics over training, layers, class means."""
+    caption = (
+        "Training set. Left: collapse of the last layer over training. Middle: PFC1 from layer to "
+        "layer, early and late, with the geodesic's prediction. Right: cosines between the class "
+        "means at the end, and those of the simplex ETF."
+    )
+    return [Drawing("demo", caption, run_figure(results.measurements))]
+
+
+PAPER = DemoConfig(
+    pixel_deviation=1.0,
+    batch_size=128,
+    learning_rate=0.02,
+    weight_decay=5e-4,
+    head_weight_decay=5e-4,
+    label_smoothing=0.0,
+)
+
+RECIPE: Recipe[DemoConfig] = Recipe(
+    id="pfc/demo",
+    title="Neural collapse of a residual network on handwritten digits",
+    lead=(
+        "A fully connected residual network learns scikit-learn's handwritten digits, and trains "
+        "on past zero training error. Features of every layer are measured at log-spaced epochs, "
+        "on the training set and on held-out images."
+    ),
+    source="PFC section IV-A and table I, at the size of digits",
+    config=DemoConfig,
+    parts=parts,
+    claims=claims,
+    drawings=drawings,
+    columns=("epoch", "accuracy", "nc1_quotient", "nc2_etf", "nc3_self_duality", "ncc_accuracy"),
+    scales={"paper": PAPER, "small": DemoConfig()},
+    cost={"paper": "15 seconds on one core", "small": "15 seconds on one core"},
+)

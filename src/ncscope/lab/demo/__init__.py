@@ -1,1 +1,0 @@
-"""The demo: train a small residual network on digits and measure every layer."""

@@ -1,0 +1,222 @@
+"""What the parts of a study yield: measurements, observations and heartbeats."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+from typing import Any, overload
+
+from ncscope.probing.history_file import measurement_of
+from ncscope.probing.records import Measurement
+
+Value = float | int | str
+
+ITERATION = "iteration"
+"""Further number of a measurement whose step is an epoch: optimiser steps taken."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A line of a study's table: numbers of one layer, network or setting at one step.
+
+    ``observation["nc1"]`` is one of its values; the coordinates can be read by key too, as axes of
+    figures are.
+
+    Attributes:
+        step: Optimiser steps, or points of a path, completed.
+        epoch: Epochs completed; equal to the step where there are no epochs.
+        split: Name of the samples.
+        layer: Name of the layer.
+        part: Name of the part of the study, which the run fills in.
+        values: Numbers and labels, by key.
+    """
+
+    step: int
+    epoch: int
+    split: str = "train"
+    layer: str = ""
+    part: str = ""
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> Value:
+        return getattr(self, key) if key in _COORDINATES else self.values[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in _COORDINATES or key in self.values
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value or a coordinate; the default where the observation has none."""
+        return self[key] if key in _COORDINATES else self.values.get(key, default)
+
+    def with_values(self, values: Mapping[str, Value]) -> "Observation":
+        """Return a copy with further values."""
+        return replace(self, values={**self.values, **values})
+
+    def as_line(self) -> dict[str, Value]:
+        """Return the flat dictionary that stands in ``metrics.jsonl``."""
+        line: dict[str, Value] = {"part": self.part, "step": self.step, "epoch": self.epoch}
+        return line | {"split": self.split, "layer": self.layer} | dict(self.values)
+
+    @classmethod
+    def of_line(cls, line: Mapping[str, Value]) -> "Observation":
+        """Return the observation of a flat dictionary.
+
+        Args:
+            line: Dictionary as `as_line` returns it.
+        """
+        values = {key: value for key, value in line.items() if key not in _COORDINATES}
+        return cls(
+            step=int(line.get("step", 0)),
+            epoch=int(line.get("epoch", 0)),
+            split=str(line.get("split", "train")),
+            layer=str(line.get("layer", "")),
+            part=str(line.get("part", "")),
+            values=values,
+        )
+
+
+_COORDINATES = ("part", "step", "epoch", "split", "layer")
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """Sign that a part works on; of a part that trains, the end of an epoch."""
+
+
+Recorded = Measurement | Observation
+"""Events that are kept."""
+
+Event = Recorded | Heartbeat
+"""What a part yields. Values do not depend on the hardware."""
+
+
+class Results(Sequence[Observation]):
+    """Observations of a study in the order of its parts, and the measurements they come from.
+
+    Args:
+        observations: Observations, in order.
+        measurements: Measurements, in order.
+    """
+
+    def __init__(
+        self,
+        observations: Iterable[Observation] = (),
+        measurements: Iterable[Measurement] = (),
+    ) -> None:
+        self._observations = list(observations)
+        self.measurements = list(measurements)
+
+    @overload
+    def __getitem__(self, index: int) -> Observation: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Observation]: ...
+
+    def __getitem__(self, index: int | slice) -> Observation | list[Observation]:
+        return self._observations[index]
+
+    def add(self, event: Recorded, part: str) -> None:
+        """Add an event of a part: a measurement counts as an observation a layer.
+
+        Args:
+            event: Measurement or observation.
+            part: Name of the part.
+        """
+        if isinstance(event, Measurement):
+            event = replace(event, run=part)
+            self.measurements.append(event)
+        rows = observations_of(event) if isinstance(event, Measurement) else [event]
+        self._observations += [as_read(replace(row, part=part)) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self._observations)
+
+    def __iter__(self) -> Iterator[Observation]:
+        return iter(self._observations)
+
+
+def together(results: Iterable[Results]) -> Results:
+    """Return the results of several parts as one, in order.
+
+    Args:
+        results: Results of each part.
+    """
+    parts = list(results)
+    return Results(
+        chain.from_iterable(parts), chain.from_iterable(part.measurements for part in parts)
+    )
+
+
+def observations_of(measurement: Measurement) -> list[Observation]:
+    """Return an observation a layer, in forward order.
+
+    Values are the metrics of the layer, the further numbers of the measurement, and the layer's
+    relative position on the path where it has one.
+
+    Args:
+        measurement: Measurement of a part.
+    """
+    probe = measurement.probe
+    positions = dict(zip(probe.comparable, probe.relative_position, strict=False))
+    shared = {key: value for key, value in measurement.values.items() if key != ITERATION}
+    step = int(measurement.values.get(ITERATION, measurement.step))
+    return [
+        Observation(
+            step=step,
+            epoch=int(measurement.step),
+            split=measurement.split,
+            layer=record.layer,
+            part=measurement.run,
+            values=shared
+            | ({"relative_position": positions[record.layer]} if record.layer in positions else {})
+            | dict(record.metrics),
+        )
+        for record in probe.layers
+    ]
+
+
+def flattened(events: Iterable[Recorded]) -> Iterator[Observation]:
+    """Yield observations, and those that measurements hold, in order.
+
+    Args:
+        events: Measurements and observations.
+    """
+    for event in events:
+        yield from observations_of(event) if isinstance(event, Measurement) else (event,)
+
+
+def plain_event(event: Recorded) -> dict[str, Any]:
+    """Return an event as nested dictionaries and lists, for a checkpoint."""
+    kind = "measurement" if isinstance(event, Measurement) else "observation"
+    return {"kind": kind, **_plain(asdict(event))}
+
+
+def event_of(plain: Mapping[str, Any]) -> Recorded:
+    """Return the event of `plain_event`.
+
+    Args:
+        plain: Dictionaries and lists, as a checkpoint holds them.
+
+    Raises:
+        ValueError: If they are none; likewise TypeError and KeyError.
+    """
+    content = {key: value for key, value in plain.items() if key != "kind"}
+    if plain["kind"] == "measurement":
+        return measurement_of(content)
+    return Observation(**content)
+
+
+def _plain(value: Any) -> Any:
+    """Replace tuples by lists, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def as_read(observation: Observation) -> Observation:
+    """Return the observation as it is read back from a file: what is not finite is NaN."""
+    values = {
+        key: math.nan if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in observation.values.items()
+    }
+    return replace(observation, values=values)
