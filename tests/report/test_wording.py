@@ -139,7 +139,9 @@ def test_payload_is_strict_json_that_cannot_end_its_script(measurements: list[Me
     text = as_json(payload)
     assert "<" not in text
     assert json.loads(text)["layers"] == ["</script><!--"]
-    assert json.loads(as_json(history_payload(measurements, "epoch")))["runs"][""]["unit"] == "epoch"
+    assert (
+        json.loads(as_json(history_payload(measurements, "epoch")))["runs"][""]["unit"] == "epoch"
+    )
 
 
 def test_aliases_are_one_metric(measurements: list[Measurement]) -> None:

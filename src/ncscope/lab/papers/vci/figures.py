@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from ncscope.lab.observations import Observation
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.evidence import ratio
 from ncscope.lab.papers.trained import values
 from ncscope.lab.papers.vci.variability import METRICS, projections, spectra, trained
@@ -17,11 +17,11 @@ from ncscope.lab.report.histories import epochs_panel
 from ncscope.lab.simulations.scales import logarithmic_values
 from ncscope.report import panels
 
-Draw = Callable[[Sequence[Observation], Sequence[str]], Figure]
+Draw = Callable[[Results, Sequence[str]], Figure]
 
 
 def drawings(
-    rows: Sequence[Observation],
+    rows: Results,
     parts: Sequence[str],
     eigenvalues: Sequence[str],
     metrics: Mapping[str, tuple[str, Sequence[str]]],
@@ -66,7 +66,7 @@ def drawings(
     ]
 
 
-def metrics_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:
+def metrics_figure(rows: Results, runs: Sequence[str]) -> Figure:
     """Draw the four metrics on training images: a panel a metric, a curve a run.
 
     Args:
@@ -83,9 +83,7 @@ def metrics_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:
     return figure
 
 
-def train_test_figure(
-    rows: Sequence[Observation], runs: Sequence[str], keys: Sequence[str]
-) -> Figure:
+def train_test_figure(rows: Results, runs: Sequence[str], keys: Sequence[str]) -> Figure:
     """Metrics on training and held-out images: a row a metric, a column a run.
 
     Args:
@@ -106,7 +104,7 @@ def train_test_figure(
     return figure
 
 
-def projections_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:
+def projections_figure(rows: Results, runs: Sequence[str]) -> Figure:
     """Draw the variance within classes on and off V_B, plain and over the trace of Sigma_B.
 
     Args:
@@ -140,7 +138,7 @@ def _projections_panels(column: Sequence[Axes], path: Sequence[Observation]) -> 
         _few_decades(axes)
 
 
-def spectra_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:
+def spectra_figure(rows: Results, runs: Sequence[str]) -> Figure:
     """Draw the eigenvalues of Sigma_B and Sigma_T against their index, a panel a run.
 
     Args:

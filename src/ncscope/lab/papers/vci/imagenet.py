@@ -31,7 +31,7 @@ transformer it did (0.11 to 1.5). Sigma_T's ninth eigenvalue exceeds Sigma_B's b
 from collections.abc import Sequence
 from typing import Literal
 
-from ncscope.lab.observations import Observation
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.trained import ends, training_parts
 from ncscope.lab.papers.vci.figures import drawings as variability_drawings
 from ncscope.lab.papers.vci.variability import (
@@ -129,7 +129,7 @@ def parts(config: VCIImageNet) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: VCIImageNet, rows: Sequence[Observation]) -> list[Claim]:
+def claims(config: VCIImageNet, rows: Results) -> list[Claim]:
     """Sections 6.2, 4.1 and 4.3."""
     kinds = {"residual network": config.residual, "transformer": config.transformers}
     found = []
@@ -159,7 +159,7 @@ def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) 
     }
 
 
-def drawings(config: VCIImageNet, rows: Sequence[Observation]) -> list[Drawing]:
+def drawings(config: VCIImageNet, rows: Results) -> list[Drawing]:
     """Figures 1, 2, 4-6 and 8 of the paper; figure 1 of all residual networks, not the first."""
     residual, transformers = config.residual, config.transformers
     metrics = {

@@ -23,9 +23,7 @@ by 27 to 56 %, all of it before epoch 35: the paper's exceptions were not seen. 
 ninth eigenvalue exceeds Sigma_B's by 5 to 12 %, and less than 2 % of its trace lies beyond.
 """
 
-from collections.abc import Sequence
-
-from ncscope.lab.observations import Observation
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.papers.vci.figures import drawings as variability_drawings
 from ncscope.lab.papers.vci.variability import (
@@ -74,7 +72,7 @@ def parts(config: VCIRuns) -> list[Part]:
     return training_parts(config.runs)
 
 
-def claims(config: VCIRuns, rows: Sequence[Observation]) -> list[Claim]:
+def claims(config: VCIRuns, rows: Results) -> list[Claim]:
     """Sections 6.2, 4.1 and 4.3."""
     runs = list(config.runs)
     found = [
@@ -93,7 +91,7 @@ def claims(config: VCIRuns, rows: Sequence[Observation]) -> list[Claim]:
     return found
 
 
-def drawings(config: VCIRuns, rows: Sequence[Observation]) -> list[Drawing]:
+def drawings(config: VCIRuns, rows: Results) -> list[Drawing]:
     """Figures 1-3, 6 and 8 of the paper, of every run."""
     runs = list(config.runs)
     return variability_drawings(rows, runs, runs, {"3": ("for three ways to train", runs)}, runs)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.observations import Observation
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.evidence import ratio
 from ncscope.lab.papers.trained import history, values
 from ncscope.lab.runs.recipe import Claim
@@ -154,17 +154,16 @@ class Spectra(NamedTuple):
     total: list[float]
 
 
-def spectra(rows: Sequence[Observation], run: str) -> Spectra:
-    r"""Read the spectra of $\Sigma_B$, as many eigenvalues as it can have, and of $\Sigma_T$.
+def spectra(results: Results, run: str) -> Spectra:
+    r"""Read the spectra of $\Sigma_B$ and $\Sigma_T$ at the last epoch, on the training set.
 
     Args:
-        rows: Rows of a study.
+        results: Results of a study.
         run: Name of the run.
     """
-    own = [row for row in rows if row.part == run and row.split == "spectrum"]
-    return Spectra(
-        values([row for row in own if "between" in row], "between"), values(own, "total")
-    )
+    own = [each for each in results.measurements if each.run == run and each.split == "train"]
+    measured = own[-1].probe.layers[-1].spectra if own else {}
+    return Spectra(list(measured.get("between", [])), list(measured.get("total", [])))
 
 
 def trend_claim(
@@ -222,7 +221,7 @@ def _projection(text: str, course: Sequence[float], found: Projections, trend: T
     return {"claim": text, "held": trend(course), "evidence": evidence}
 
 
-def spectrum_claims(rows: Sequence[Observation], run: str) -> list[Claim]:
+def spectrum_claims(rows: Results, run: str) -> list[Claim]:
     """Section 4.3: the spectrum of the total covariance is larger, and more uniform.
 
     Args:
