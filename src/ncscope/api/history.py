@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.api.result import Report, check_file
-from ncscope.errors import InputError, missing_library
+from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.probing.history_file import history_json, parsed_history
 from ncscope.probing.provenance import Provenance, provenance
 from ncscope.probing.records import Measurement, ProbeRecord
 
 if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
+    import pandas
     from matplotlib.figure import Figure
 
 FILES = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
@@ -103,10 +104,19 @@ class History:
         if not isinstance(report, Report):
             fix = "pass what measure, measure_model or watch returned"
             raise InputError(expected="a report", found=type(report).__name__, fix=fix)
-        if isinstance(step, bool) or not isinstance(step, int | float) or not math.isfinite(step):
+        if isinstance(step, bool) or not isinstance(step, Real) or not math.isfinite(step):
             fix = "pass the epoch or the iteration, for example step=3"
             raise InputError(expected="a step that is a finite number", found=repr(step), fix=fix)
-        self.append(Measurement(report.probe, step, split, run, dict(values)))
+        number = float(step)
+        self.append(
+            Measurement(
+                report.probe,
+                int(number) if number.is_integer() else number,
+                split,
+                run,
+                {key: float(value) for key, value in values.items()},
+            )
+        )
 
     def append(self, measurement: Measurement) -> None:
         """Add a plain record; one of the same run, split and step replaces the earlier one.
@@ -228,8 +238,9 @@ class History:
         try:
             import pandas
         except ModuleNotFoundError as error:
-            msg = "pandas"
-            raise missing_library(msg) from error
+            fix = "pip install pandas, or save the history as .csv"
+            found = "that it is not installed"
+            raise InputError(expected="the library pandas", found=found, fix=fix) from error
         return pandas.DataFrame(self.rows())
 
     def plot(self, metric: str | None = None) -> "Figure":

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import PurePath
 
 LIBRARIES = ("ncscope", "torch", "numpy")
@@ -85,8 +85,7 @@ def provenance(
 def _versions() -> dict[str, str]:
     found = {"Python": platform.python_version()}
     for library in LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:  # a checkout on the path that was not installed
-            found[library] = getattr(sys.modules.get(library), "__version__", "unknown")
+        # The module's own version names the build of torch, which the metadata may not.
+        own = getattr(sys.modules.get(library), "__version__", None)
+        found[library] = own or version(library)
     return found

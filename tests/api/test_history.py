@@ -1,0 +1,248 @@
+"""A history: columns, selections, files that are read again, pages and tables."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Browser
+from torch.utils.data import DataLoader
+
+import ncscope
+from ncscope import History, InputError, ModelReport
+from ncscope.models.networks.residual import ResidualNet
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+
+ODD = "<b>_a&b</b>"
+
+
+def reports(depth: int = 2) -> list[ModelReport]:
+    """Three reports of an untrained network on samples that are less and less spread."""
+    torch.manual_seed(0)
+    labels = torch.arange(60) % 4
+    model = ResidualNet(8, 16, depth, num_classes=4).eval()
+    data = [
+        torch.utils.data.TensorDataset(
+            4 * torch.eye(8)[labels] + spread * torch.randn(60, 8), labels
+        )
+        for spread in (2.0, 1.0, 0.5)
+    ]
+    return [ncscope.measure_model(model, DataLoader(one, 30), progress=False) for one in data]
+
+
+@pytest.fixture(scope="module")
+def history() -> History:
+    """Two splits of a run with two layers, one of a run with one layer."""
+    made = History(model="net", weights="/home/me/best.pt", data="sub/blobs.npz", seed=3)
+    for epoch, report in enumerate(reports()):
+        made.add(report, step=epoch, run="deep", values={"loss": 1 / (1 + epoch)})
+        made.add(report, step=epoch, split="test", run="deep")
+    for epoch, report in enumerate(reports(depth=1)[:2]):
+        made.add(report, step=epoch, run=ODD)
+    return made
+
+
+def test_columns_stand_in_one_order(history: History) -> None:
+    assert len(history) == 8
+    assert history.steps.tolist() == [0, 0, 1, 1, 2, 2, 0, 1]
+    assert history.splits == ["train", "test"] * 3 + ["train"] * 2
+    first = reports()[0]
+    assert history["nc1"][0] == history["nc1"][1] == first["nc1"]
+    np.testing.assert_array_equal(history["loss"][:5], [1, math.nan, 0.5, math.nan, 1 / 3])
+    assert len(set(history["nc1"][:6])) == 3
+
+
+def test_selections_keep_the_order(history: History) -> None:
+    test = history.split("test")
+    assert test.steps.tolist() == [0, 1, 2]
+    assert history.run(ODD).steps.tolist() == [0, 1]
+    stem = history.run("deep").split("train").layer("blocks.0")
+    expected = [report.layers["blocks.0"]["pfc1"] for report in reports()]
+    assert stem["pfc1"].tolist() == expected
+    assert stem["pfc1"].tolist() != history.run("deep").split("train")["pfc1"].tolist()
+
+
+def test_the_same_step_again_replaces_the_measurement() -> None:
+    first, second, _ = reports()
+    made = History()
+    for report in (first, second):
+        made.add(report, step=4)
+    assert made["nc1"].tolist() == [second["nc1"]]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda h: h.split("val"), "found 'val'; choose from 'train', 'test'"),
+        (lambda h: h.layer("conv1"), "choose from 'blocks.0', 'blocks.1'"),
+        (lambda h: h.run(""), "choose from 'deep', "),
+        (lambda h: h.add({"nc1": 0.1}, step=1), "expected a report, found dict"),
+        (lambda h: h.add(reports()[0], step=math.nan), "a step that is a finite number, found nan"),
+        (lambda h: h.add(reports()[0], step="3"), "a step that is a finite number, found '3'"),
+        (lambda h: h.save("history.xlsx"), "a file name ending in .html, .json, .csv, .tex"),
+        (lambda h: h.plot("nc9"), "expected a metric of the history, found 'nc9'"),
+        (lambda h: History().save("history.html"), "a history with a measurement"),
+        (lambda h: History().plot(), "a history with a measurement, found an empty one"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_bad_calls_say_what_to_do(history: History, call: Any, said: str) -> None:
+    before = len(history)
+    with pytest.raises(InputError) as caught:
+        call(history)
+    assert said in str(caught.value)
+    assert len(history) == before
+
+
+def test_an_unknown_metric_names_the_known_ones(history: History) -> None:
+    with pytest.raises(KeyError, match="no measurement has 'nc9', but loss, "):
+        history["nc9"]
+
+
+def extreme() -> Measurement:
+    """Whatever a measurement can hold: undefined and infinite numbers, a geodesic, odd names."""
+    layer = LayerRecord(
+        layer='a"</script>\n',
+        metrics={"nc1": math.nan, "vci": math.inf, "nc2_etf": 1e-300, "pfc1": 0.1 + 0.2},
+        notes=("nc1 is undefined: why",),
+        num_classes=3,
+        num_samples=9,
+        dim=2,
+        spectra={"within": [1.5, 0.0], "snr_singular_values": [math.inf, 2.0]},
+        gram=[[1.0, math.nan], [math.nan, 1.0]],
+    )
+    line = GeodesicRecord([0.0, 1.0], [2.0, 1.0], [1.0, 0.5], [0.5, 1.0], -math.inf, 0.25)
+    probe = ProbeRecord((layer, layer), ("a", "b"), (0.0, 1.0), line)
+    return Measurement(probe, 2.5, "tést", ODD, {"loss": -math.inf})
+
+
+def test_a_saved_history_is_read_again_to_the_last_bit(history: History, tmp_path: Path) -> None:
+    whole = History(unit="lambda", class_names=("cat", "dog"))
+    for measurement in (*history, extreme()):
+        whole.append(measurement)
+    path = whole.save(tmp_path / "run.json")
+    again = History.load(path)
+    # Texts, since NaN equals nothing.
+    assert repr(again.measurements) == repr(whole.measurements)
+    assert (again.unit, again.provenance) == (whole.unit, whole.provenance)
+    assert again.save(tmp_path / "again.json").read_bytes() == path.read_bytes()
+    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
+
+
+def test_provenance_keeps_base_names_only(history: History, tmp_path: Path) -> None:
+    content = history.save(tmp_path / "run.json").read_text()
+    assert "/home/me" not in content
+    facts = History.load(tmp_path / "run.json").provenance.facts()
+    assert (facts["model"], facts["weights"], facts["data"]) == ("net", "best.pt", "blobs.npz")
+    assert facts["seed"] == "3"
+    assert f"torch {torch.__version__}" in facts["versions"]
+    assert facts["date"].endswith(" UTC")
+
+
+def damaged(text: str) -> list[tuple[str, str]]:
+    """Files that are no history, each with a part of what is said of it."""
+    whole = json.loads(text)
+    later = {**whole, "schema_version": 2}
+    worded = json.loads(text)
+    worded["measurements"][0]["probe"]["layers"][0]["metrics"]["nc1"] = "0.1; import os"
+    return [
+        ("", "Expecting value"),
+        (text[:-40], "Expecting"),
+        ("[1, 2]", "no JSON object where one should be"),
+        (json.dumps(later), "schema version 2, where this ncscope reads 1"),
+        (json.dumps({**whole, "measurements": [[]]}), "no JSON object where one should be"),
+        (json.dumps({**whole, "provenance": {}}), "class_names"),
+        (json.dumps(worded), "'0.1; import os' where a number should be"),
+        ("[" * 100_000, "recursion"),
+    ]
+
+
+def test_a_damaged_file_gets_one_line(history: History, tmp_path: Path) -> None:
+    text = history.save(tmp_path / "run.json").read_text()
+    for index, (content, said) in enumerate(damaged(text)):
+        file = tmp_path / f"{index}.json"
+        file.write_text(content)
+        with pytest.raises(InputError, match="expected a history that ncscope wrote") as caught:
+            History.load(file)
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="expected a history, found no file"):
+        History.load(tmp_path / "none.json")
+
+
+def test_the_table_has_a_row_a_layer_and_measurement(history: History, tmp_path: Path) -> None:
+    with history.save(tmp_path / "run.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6 * 2 + 2
+    first = reports()[0]
+    assert (rows[0]["run"], rows[0]["split"], rows[0]["step"]) == ("deep", "train", "0")
+    assert rows[0]["layer"] == "blocks.0"
+    assert float(rows[1]["nc1"]) == first["nc1"]
+    assert rows[0]["nc3_self_duality"] == ""  # of the last layer alone
+    assert rows[-1]["run"] == ODD
+
+
+def test_the_data_frame_holds_the_same_rows(history: History) -> None:
+    frame = history.to_dataframe()
+    assert list(frame.columns[:4]) == ["run", "split", "step", "layer"]
+    last = frame[(frame.run == "deep") & (frame.layer == "blocks.1") & (frame.split == "test")]
+    assert last.nc1.tolist() == history.run("deep").split("test")["nc1"].tolist()
+
+
+def test_the_latex_table_escapes_and_holds_the_last_values(
+    history: History, tmp_path: Path
+) -> None:
+    text = history.save(tmp_path / "run.tex").read_text()
+    assert r"<b>\_a\&b</b>, train, epoch 1" in text
+    value = f"{history.run('deep').split('train')['nc1'][-1]:.4g}"
+    assert rf"\texttt{{nc1}} & ${value}$ & ${value}$ & " in text
+    assert text.count(r"\begin{tabular}{lrrr}") == 1
+
+
+def test_a_notebook_shows_first_against_last(history: History) -> None:
+    html = history._repr_html_()
+    assert "&lt;b&gt;_a&amp;b&lt;/b&gt;: last layer, first measurement against last" in html
+    assert ODD not in html
+    assert "An empty history" in History()._repr_html_()
+
+
+def test_a_metric_is_drawn_for_every_layer_split_and_run(history: History) -> None:
+    deep, odd = history.plot("pfc1").axes
+    assert len(deep.lines) == 4
+    assert len(odd.lines) == 1
+    expected = history.run("deep").split("train").layer("blocks.0")["pfc1"]
+    np.testing.assert_array_equal(deep.lines[0].get_ydata(), expected)
+    assert deep.lines[2].get_linestyle() != deep.lines[0].get_linestyle()
+
+
+def test_the_page_shows_the_chosen_run(history: History, browser: Browser, tmp_path: Path) -> None:
+    page = browser.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(history.save(tmp_path / "run.html", title="My run").as_uri())
+    drawn = "[...document.querySelectorAll('section:not(.absent) .chart')]"
+    done = f"{drawn}.every((chart) => chart.dataset.drawn === 'true')"
+    names = "document.getElementById('history-chart').data.map((trace) => trace.name)"
+    page.wait_for_function(done)
+    assert page.locator("h1").inner_text() == "My run"
+    assert "best.pt" in page.locator("section", has_text="Provenance").last.inner_text()
+    assert page.evaluate(names) == [
+        f"blocks.{index}, {split}" for split in ("train", "test") for index in (0, 1)
+    ]
+    assert page.locator("#layers").is_visible()
+    page.select_option("#run", ODD)
+    page.wait_for_function(f"{names}.length === 1")
+    assert page.evaluate(names) == ["head input, train"]
+    assert not page.locator("#layers").is_visible()
+    page.select_option("#run", "deep")
+    page.wait_for_function(f"{names}.length === 4")
+    page.wait_for_function(done)
+    assert page.locator("#layers").is_visible()
+    assert page.locator("#layers .controls input[type=range]").count() == 1
+    assert said == []
+    page.close()
