@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def main(processes: int, out: Path) -> None:
     for train in ("pass", "steps"):
         callback = NeuralCollapseCallback(train=train)
         trainer, model = fit(callback, processes)
-        found[train] = {name: record.as_dict() for name, record in callback.latest.items()}
+        found[train] = {name: asdict(record) for name, record in callback.latest.items()}
     found["metric"] = metric_values(model, trainer)
     out.with_suffix(f".{trainer.global_rank}.json").write_text(json.dumps(found))
 

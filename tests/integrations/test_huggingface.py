@@ -124,6 +124,8 @@ def test_evaluations_are_measured(kind, tmp_path):
     loader = DataLoader(data(40, 1), batch_size=16, collate_fn=collate)
     report = ncscope.measure_model(followed.model, loader, pool=True, progress=False)
     assert callback.latest["eval"] == report.probe
+    assert [each.step for each in callback.history] == [3, 6]
+    assert callback.history["nc1"].tolist()[-1] == report["nc1"]
     logs = [log for log in followed.state.log_history if "eval_nc1" in log]
     assert [log["epoch"] for log in logs] == [1, 2]
     assert logs[-1][f"eval_{layer}/pfc1"] == report.layers[layer]["pfc1"]

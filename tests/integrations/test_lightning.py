@@ -38,6 +38,10 @@ def test_both_sets_are_measured_on_the_final_weights():
     assert_logged(trainer.callback_metrics, "train", model, TRAIN)
     assert_logged(trainer.callback_metrics, "val", model, HELD_OUT)
     assert callback.latest["val"] == ncscope.measure_model(model.net, HELD_OUT).probe
+    steps = [(each.split, each.step) for each in callback.history]
+    assert steps == [(name, step) for step in (6, 9) for name in ("val", "train")]
+    last = {each.split: each.probe for each in callback.history}
+    assert last == callback.latest
     assert {name for name, module in model.named_modules() if module._forward_hooks} == set()
 
 

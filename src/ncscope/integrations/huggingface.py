@@ -4,10 +4,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.naming import logged
 from ncscope.probing.model import ProbeOptions
-from ncscope.probing.records import ProbeRecord
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.watching import Watch
 
 try:
@@ -42,6 +43,8 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
 
     Attributes:
         latest: Last record by prefix, with notes and spectra.
+        history: `History` of all measurements, by optimiser step and prefix;
+            ``history.save("run.html")`` is the page of the run.
 
     Raises:
         InputError: In the run, if the model is not given the labels, and as `measure_model`.
@@ -53,6 +56,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self.trainer, self.labels = trainer, labels
         self.options = ProbeOptions(pool=pool, **options)
         self.latest: dict[str, ProbeRecord] = {}
+        self.history = History(unit="step")
         self._given: Tensor | None = None
         self._beginning = False
         self._loader: object = None
@@ -106,6 +110,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
                 fix="evaluate with labels, and leave the loss to the model, without smoothing",
             )
         self.latest[prefix] = self._watch.probed().record
+        self.history.append(Measurement(self.latest[prefix], state.global_step, prefix))
         found = logged(self.latest[prefix], f"{prefix}_")
         metrics.update(found)
         self.trainer.log(dict(found))

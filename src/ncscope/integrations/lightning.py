@@ -8,12 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.naming import logged
 from ncscope.models.layers import named_layer
 from ncscope.probing.batches import split
 from ncscope.probing.model import ProbeOptions, probe_model
-from ncscope.probing.records import ProbeRecord
+from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.watching import Watch
 
 try:
@@ -53,6 +54,8 @@ class NeuralCollapseCallback(Callback):
 
     Attributes:
         latest: Last record by ``"train"`` and ``"val"``, with notes and spectra.
+        history: `History` of all measurements, by optimiser step; ``history.save("run.html")`` is
+            the page of the run.
 
     Raises:
         InputError: If ``train`` or ``every_n_epochs`` is none; in the run, as `measure_model`.
@@ -79,6 +82,7 @@ class NeuralCollapseCallback(Callback):
         self.every_n_epochs, self.dataloader_idx = every_n_epochs, dataloader_idx
         self.split_batch, self.options = split_batch, ProbeOptions(**options)
         self.latest: dict[str, ProbeRecord] = {}
+        self.history = History(unit="step")
         self._watches: dict[str, Watch] = {}
         self._validating = False
 
@@ -105,7 +109,7 @@ class NeuralCollapseCallback(Callback):
         """Measure and log."""
         if self._validating:
             self._watches["val"].detach()
-            self._log(pl_module, "val", self._watches["val"].probed().record)
+            self._log(trainer, pl_module, "val", self._watches["val"].probed().record)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -137,7 +141,7 @@ class NeuralCollapseCallback(Callback):
             batches = self._training_batches(trainer, pl_module)
             with _generators_kept(trainer.train_dataloader):
                 probed = probe_model(self._network(pl_module), batches, self.options)
-        self._log(pl_module, "train", probed.record)
+        self._log(trainer, pl_module, "train", probed.record)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the model without a hook."""
@@ -194,8 +198,11 @@ class NeuralCollapseCallback(Callback):
             ready = pl_module._on_before_batch_transfer(converted)
             yield self._split(pl_module, trainer.strategy.batch_to_device(ready))
 
-    def _log(self, pl_module: LightningModule, split_name: str, record: ProbeRecord) -> None:
+    def _log(
+        self, trainer: Trainer, pl_module: LightningModule, split_name: str, record: ProbeRecord
+    ) -> None:
         self.latest[split_name] = record
+        self.history.append(Measurement(record, trainer.global_step, split_name))
         # every process has the same values; their mean is what Lightning asks to be told to take
         pl_module.log_dict(logged(record, f"{split_name}/"), sync_dist=True)
 
