@@ -3,9 +3,22 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import NamedTuple
 
 import torch
+
+
+class Purpose(IntEnum):
+    """Use of a run's seed: each draws from a stream of its own."""
+
+    ORDER = 0
+    SUBSET = 1
+    WEIGHTS = 2
+    STEPS = 3
+    LABELLED = 4
+    UNLABELLED = 5
+    FEW_LABELS_STEPS = 6
 
 
 class Draw(NamedTuple):
@@ -25,11 +38,16 @@ class Draw(NamedTuple):
 def stream_seed(*numbers: int) -> int:
     """Return a seed of 32 bits, which is all that torch's CPU generator uses, from any integers.
 
+    Args:
+        numbers: Seed of the run, then its `Purpose` and what else tells this use from others.
+
     Example:
-        >>> stream_seed(0, 1) == stream_seed(0, 1), stream_seed(0, 1) == stream_seed(1, 0)
-        (True, False)
+        >>> stream_seed(0, Purpose.SUBSET) == stream_seed(0, Purpose.SUBSET)
+        True
+        >>> stream_seed(0, Purpose.SUBSET) == stream_seed(0, Purpose.WEIGHTS)
+        False
     """
-    text = ",".join(map(str, numbers)).encode()
+    text = ",".join(str(int(number)) for number in numbers).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little")
 
 

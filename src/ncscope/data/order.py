@@ -7,10 +7,8 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from ncscope.data.draws import Draw, generator
+from ncscope.data.draws import Draw, Purpose, generator
 from ncscope.errors import InputError
-
-_EPOCH, _SUBSET = 0, 1  # what a random order is for
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
@@ -20,7 +18,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
         >>> epoch_order(5, seed=0, epoch=3).sort().values.tolist()
         [0, 1, 2, 3, 4]
     """
-    return torch.randperm(count, generator=generator(seed, _EPOCH, epoch))
+    return torch.randperm(count, generator=generator(seed, Purpose.ORDER, epoch))
 
 
 class EpochBatches(Sampler[list[Draw]]):
@@ -141,7 +139,7 @@ def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tens
     if not 1 <= size <= len(labels):
         expected = f"a subset of 1 to {len(labels)} samples, the set's size"
         raise InputError(expected=expected, found=str(size), fix="pass a size in that range")
-    draws = generator(seed, _SUBSET)
+    draws = generator(seed, Purpose.SUBSET)
     shuffled = torch.randperm(len(labels), generator=draws)
     present, place = labels[shuffled].unique(return_inverse=True)
     by_class = [shuffled[place == k] for k in range(len(present))]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import chain, pairwise
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from ncscope.data.draws import stream_seed
 from ncscope.lab.training.learner import Learner
 from ncscope.stats.distributed import share_of_first, sum_across_processes
 
@@ -77,7 +77,8 @@ def train(
         for batch, following in pairwise(chain(here, (None,))):
             last = following is None
             if seed is not None:
-                torch.manual_seed(_draw(seed, learner.epoch, learner.batch, fabric.global_rank))
+                position = learner.epoch, learner.batch, fabric.global_rank
+                torch.manual_seed(stream_seed(seed, *position))
             learner.batch += 1
             stepping = last or learner.batch % accumulate == 0
             with fabric.no_backward_sync(model, enabled=not stepping):
@@ -157,11 +158,6 @@ def _finished(fabric: Fabric, learner: Learner) -> EpochEnd:
 
 def _size(batch: Any) -> int:
     return len(batch[-1])
-
-
-def _draw(*position: int) -> int:
-    """Draw a seed for one position in a run; torch's generator takes in 32 bits only."""
-    return int.from_bytes(sha256(repr(position).encode()).digest()[:4], "big")
 
 
 def log_spaced_epochs(epochs: int, count: int) -> list[int]:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from ncscope.data.catalogue import load
-from ncscope.data.draws import stream_seed
+from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader, training_loader
 from ncscope.data.order import EpochBatches, check_shares
@@ -29,8 +29,6 @@ from ncscope.probing.records import Measurement, ProbeRecord
 
 INFORMATION_BATCH = 64
 """Samples a batch of INFO's estimates, which stand in the rows beside the exact values."""
-
-_WEIGHTS, _STEPS = 2, 3  # what a seed is for
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def prepared(settings: Training, resources: Resources) -> Bench:
     sizes = {"training images to measure": measured, "held-out images": len(data.test)}
     check_shares(sizes, resources.fabric.world_size)
     channels, size, _ = data.shape
-    torch.default_generator.manual_seed(stream_seed(settings.seed, _WEIGHTS))
+    torch.default_generator.manual_seed(stream_seed(settings.seed, Purpose.WEIGHTS))
     model = build(
         settings.network,
         data.num_classes,
@@ -225,6 +223,6 @@ def _epochs(bench: Bench, after_step: AfterStep) -> Iterator[EpochEnd]:
         objective(bench.settings, bench.data.num_classes, fabric.device),
         settings.epochs,
         accumulate=settings.accumulate,
-        seed=stream_seed(bench.settings.steps_seed, _STEPS),
+        seed=stream_seed(bench.settings.steps_seed, Purpose.STEPS),
         after_step=after_step,
     )

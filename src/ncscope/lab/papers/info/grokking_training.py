@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
 
-from ncscope.data.draws import generator
+from ncscope.data.draws import Purpose, generator
 from ncscope.lab.observations import Event, Observation, Recorded
 from ncscope.lab.papers.info.modular_addition import Sums, SumSplit, mirrored, modular_addition
 from ncscope.lab.papers.info.modular_transformer import ModularTransformer
@@ -23,8 +23,6 @@ from ncscope.models.taps import HEAD_INPUT
 from ncscope.probing.by_batch import estimated_by_batch
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.samples import measure_samples
-
-_WEIGHTS = 2  # what a seed is for, beside the choice of pairs
 
 
 class Grokking(BaseModel):
@@ -134,7 +132,7 @@ def prepared(settings: Grokking, seed: int, fabric: Fabric) -> GrokkingBench:
         settings.width,
         settings.heads,
         settings.hidden,
-        generator(seed, _WEIGHTS),
+        generator(seed, Purpose.WEIGHTS),
     ).to(fabric.device)
     optimiser = torch.optim.AdamW(
         model.parameters(),

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ncscope.data.draws import stream_seed
+from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import Images
 from ncscope.data.order import balanced_subset
 from ncscope.lab.observations import Event, Observation, Recorded
@@ -22,8 +22,6 @@ from ncscope.lab.training.semi_supervised.thresholds import Trust, trust
 from ncscope.lab.training.semi_supervised.unlabelled import unlabelled
 from ncscope.lab.training.semi_supervised.views import LabelledViews, Views, view_loader
 from ncscope.lab.training.supervised import Bench, measurement_at, prepared, probed
-
-_LABELLED, _UNLABELLED, _STEPS = 4, 5, 6  # what a seed is for
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def _epochs(run: FewLabelsBench, after_step: AfterStep) -> Iterator[EpochEnd]:
         few_labels_objective(settings, run.trust, bench.data.num_classes, bench.fabric.device),
         settings.optimisation.epochs,
         accumulate=settings.optimisation.accumulate,
-        seed=stream_seed(settings.steps_seed, _STEPS),
+        seed=stream_seed(settings.steps_seed, Purpose.FEW_LABELS_STEPS),
         after_step=after_step,
     )
 
@@ -142,17 +140,17 @@ class _Batches:
     def __init__(self, run: FewLabelsBench) -> None:
         kind, size = run.settings.views, run.settings.optimisation.batch_size
         labelled = LabelledViews(run.bench.data.train, kind, ("weak",))
-        self._streams = [self._stream(run, labelled, size, _LABELLED)]
+        self._streams = [self._stream(run, labelled, size, Purpose.LABELLED)]
         if run.settings.method != "supervised":
             many, both = size * run.settings.ratio, Views(run.unlabelled, kind, ("weak", "strong"))
-            self._streams.append(self._stream(run, both, many, _UNLABELLED))
+            self._streams.append(self._stream(run, both, many, Purpose.UNLABELLED))
         self._loaders = [
             view_loader(views, order, run.bench.workers) for views, order in self._streams
         ]
 
     @staticmethod
     def _stream(
-        run: FewLabelsBench, views: Views, size: int, purpose: int
+        run: FewLabelsBench, views: Views, size: int, purpose: Purpose
     ) -> tuple[Views, StreamBatches]:
         settings, fabric = run.settings, run.bench.fabric
         seed = stream_seed(settings.steps_seed, purpose)
