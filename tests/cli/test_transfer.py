@@ -21,6 +21,7 @@ from ncscope.models.networks.catalogue import build
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
 from ncscope.transfer import rank_checkpoints
+from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.ranking import ranked, transfer_scores
 
 timm = pytest.importorskip("timm")
@@ -106,7 +107,9 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
         rows = {part: (features_of(model, own), own.labels) for part, own in seen.items()}
         first = ClassMoments(10, rows["train"][0].shape[1])
         first.update(features_of(model, source), source.labels)
-        known = ranked("", rows["train"], rows["test"], validation=rows["val"], pretraining=first)
+        samples = {part: checked_labelled(*own) for part, own in rows.items()}
+        given = {"validation": samples["val"], "pretraining": first}
+        known = ranked("", samples["train"], samples["test"], **given)
         assert (each["accuracy"], each["strength"]) == (known.accuracy, known.strength)
         assert each["scores"] == pytest.approx(known.scores, rel=1e-4, abs=1e-9)
     assert len(found["checkpoints"]) == 2

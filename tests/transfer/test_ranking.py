@@ -15,6 +15,7 @@ from ncscope.errors import InputError
 from ncscope.report.transfer import ranking_figure, ranking_tables
 from ncscope.stats.moments import ClassMoments
 from ncscope.transfer import rank_checkpoints
+from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.ranking import hold_out, ranked
 from ncscope.transfer.records import SCORES, ranking_of
 from tests.transfer.samples import blobs
@@ -70,9 +71,10 @@ def test_validation_samples_of_ones_own_choose_the_strength_and_are_scored(check
     features, labels = checkpoints
     rows = features["noise 3"]
     chosen_on = hold_out(labels, seed=0)
-    samples = (rows, labels), (rows[::4], labels[::4])
-    halves = (rows[~chosen_on], labels[~chosen_on]), samples[1]
-    given = ranked("it", *halves, validation=(rows[chosen_on], labels[chosen_on]), seed=5)
+    whole, test = checked_labelled(rows, labels), checked_labelled(rows[::4], labels[::4])
+    samples = whole, test
+    halves = whole.subset(~chosen_on), test
+    given = ranked("it", *halves, validation=whole.subset(chosen_on), seed=5)
     known = ranked("it", *samples, seed=0)
     assert (given.strength, given.accuracy) == (known.strength, known.accuracy)
     assert given.scores == pytest.approx(known.scores)
@@ -95,7 +97,8 @@ def test_held_out_samples_of_ones_own(checkpoints):
 @pytest.mark.parametrize("scale", [2.0**460, 2.0**-460, 2.0**-700])
 def test_no_score_depends_on_the_scale_of_the_features(checkpoints, scale):
     features, labels = checkpoints
-    samples = [(features["noise 3"] * size, labels) for size in (1.0, scale)]
+    sized = [features["noise 3"] * size for size in (1.0, scale)]
+    samples = [checked_labelled(rows, labels) for rows in sized]
     plain, scaled = (ranked("it", rows, rows, pretraining=None).scores for rows in samples)
     assert scaled == plain
 

@@ -19,6 +19,7 @@ from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.models.libraries import NamedModel, open_model
 from ncscope.transfer.features import head_features, head_moments
+from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.probes.probe import Measure, checked_measure
 from ncscope.transfer.ranking import naming_checkpoint, ranked
 from ncscope.transfer.records import Ranked, ranking_of
@@ -164,7 +165,7 @@ class _Trial:
             on_batch = steps.start(f"{checkpoint.name}: {part} images")
             loader = loader_for(opened, images, self.image_options)
             found = head_features(opened.model, loader, has_head=opened.has_head, on_batch=on_batch)
-            given[part] = tuple(each.to(device) for each in found)
+            given[part] = checked_labelled(*(each.to(device) for each in found))
         if self.source is not None:
             on_batch = steps.start(f"{checkpoint.name}: pretraining images")
             given["pretraining"] = head_moments(

@@ -16,6 +16,7 @@ from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor
+from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.probes.probe import checked_measure
 from ncscope.transfer.ranking import naming_checkpoint, ranked, split_samples
 from ncscope.transfer.records import Ranking, ranking_of
@@ -164,7 +165,7 @@ def rank_files(
             features = load_samples(path)["features"]
             needed = 2 * 8 * math.prod(features.shape)  # all of them, and their two parts
             check_memory(needed, "two copies in float64", "pass fewer samples")
-            train, test = split_samples(features, labels[0], seed)
+            train, test = split_samples(checked_labelled(features, labels[0]), seed)
             found.append(ranked(path, train, test, measure=accuracy, seed=seed))
     facts = {"samples": len(labels[0]), "seed": seed}
     return TransferReport(ranking_of(found, accuracy, seed), facts)

@@ -74,10 +74,10 @@ def measure_samples(
         class_counts=counts,
         device=features.device,
     )
-    exponent = moments.take(features, labels, UNSCALED)
+    exponent = moments.take_checked(features, labels, UNSCALED)
     if exponent:
         features = _in_unit(features, exponent)
-        moments.update(features, labels)
+        moments.take_checked(features, labels, UNSCALED)
     stats = replace(finish(moments), exponent=exponent)
     decisions = information = None
     if needs.decisions:

@@ -111,15 +111,21 @@ class ClassMoments(Locked):
 
         Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
         """
+        rows = as_tensor(features, "features")
+        check_features(rows, self.dim)
+        classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(self.device)
+        check_range(classes, self.num_classes)
         limit = GATHERED[self.dtype]
-        refuse_magnitude(self.take(features, labels, limit), limit)
+        refuse_magnitude(self.take_checked(rows, classes, limit), limit)
 
-    def take(self, features: Any, labels: Any, limit: int) -> int:
+    def take_checked(
+        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"], limit: int
+    ) -> int:
         r"""Update, unless the features' magnitudes are out of range: then say by how much.
 
         Args:
-            features: n x d array-like.
-            labels: n integers in 0..k-1.
+            features: Features of this dimension, of a real dtype.
+            labels: Classes in 0..k-1, int64, on the device of the moments.
             limit: Largest exponent of 2, of either sign, of the largest magnitude.
 
         Returns:
@@ -127,12 +133,8 @@ class ClassMoments(Locked):
             largest magnitude has: features divided by $2^e$ are in range.
 
         Raises:
-            InputError: As `update`.
+            InputError: If a feature is NaN or infinite.
         """
-        features = as_tensor(features, "features")
-        check_features(features, self.dim)
-        labels = check_labels(as_tensor(labels, "labels"), len(features)).to(self.device)
-        check_range(labels, self.num_classes)
         if not len(features):
             return 0
         present, counts, labels = compact_labels(labels, self.num_classes)

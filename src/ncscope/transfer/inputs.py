@@ -25,9 +25,26 @@ class LabelledSamples(NamedTuple):
     classes: Int[Tensor, " k"]
     class_indices: Int[Tensor, " n"]
 
+    def subset(self, chosen: Tensor) -> "LabelledSamples":
+        """Return some of the samples.
+
+        Args:
+            chosen: Mask or indices of samples, of at least two classes.
+        """
+        return _labelled(self.features[chosen], self.labels[chosen])
+
+    def joined(self, other: "LabelledSamples") -> "LabelledSamples":
+        """Return these samples and others of the same dimension.
+
+        Args:
+            other: Samples to append.
+        """
+        features = torch.cat([self.features, other.features])
+        return _labelled(features, torch.cat([self.labels, other.labels]))
+
 
 def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
-    """Features and labels as tensors.
+    """Check features and labels, and return them as tensors.
 
     Raises:
         InputError: If they do not fit each other, are not finite or of one class only.
@@ -39,12 +56,17 @@ def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
     if len(known) and int(known.min()) < 0:
         fix = "number the classes from 0"
         raise InputError(expected="labels from 0", found=f"label {int(known.min())}", fix=fix)
-    classes, class_indices = torch.unique(known, return_inverse=True)
-    if len(classes) < 2:
-        found = f"{len(classes)} in {len(rows)} samples"
+    samples = _labelled(rows.double(), known)
+    if len(samples.classes) < 2:
+        found = f"{len(samples.classes)} in {len(rows)} samples"
         fix = "pass samples of several classes"
         raise InputError(expected="at least two classes with samples", found=found, fix=fix)
-    return LabelledSamples(rows.double(), known, classes, class_indices)
+    return samples
+
+
+def _labelled(features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> LabelledSamples:
+    classes, class_indices = torch.unique(labels, return_inverse=True)
+    return LabelledSamples(features, labels, classes, class_indices)
 
 
 def checked_strength(strength: float, *, zero: bool = False) -> float:

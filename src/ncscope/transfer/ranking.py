@@ -16,7 +16,7 @@ from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope.transfer.graded import power_of_two
 from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.probe import MEASURES, Measure, checked_measure
-from ncscope.transfer.probes.selection import choose_probe
+from ncscope.transfer.probes.selection import choose_from_checked
 from ncscope.transfer.records import (
     PRETRAINING,
     PRETRAINING_SCORES,
@@ -79,16 +79,14 @@ def rank_checkpoints(
     for name, rows in features.items():
         on_checkpoint(name)
         with naming_checkpoint(name):
+            samples = checked_labelled(rows, labels)
             if test_features is None:
-                halves = split_samples(rows, labels, seed)
+                halves = split_samples(samples, seed)
             else:
-                halves = (rows, labels), (test_features[name], test_labels)
-            source = None if pretraining is None else _moments(pretraining[name])
+                halves = samples, checked_labelled(test_features[name], test_labels)
+            source = None if pretraining is None else _checked_moments(pretraining[name])
             found.append(ranked(name, *halves, pretraining=source, measure=accuracy, seed=seed))
     return ranking_of(found, accuracy, seed)
-
-
-_Samples = tuple[Any, Any]
 
 
 @contextmanager
@@ -107,19 +105,19 @@ def naming_checkpoint(name: str) -> Iterator[None]:
 
 def ranked(
     name: str,
-    train: _Samples,
-    test: _Samples,
+    train: LabelledSamples,
+    test: LabelledSamples,
     *,
-    validation: _Samples | None = None,
+    validation: LabelledSamples | None = None,
     pretraining: ClassMoments | None = None,
     measure: Measure = "top-1",
     seed: int = 0,
 ) -> Ranked:
-    """One checkpoint on the downstream set: its probe and its scores.
+    """Return one checkpoint's probe and scores on the downstream set.
 
     Args:
         name: Name of the checkpoint.
-        train: Features and labels of the training samples.
+        train: Training samples.
         test: Samples that the probe is judged on.
         validation: Samples that its strength is chosen on; by default a fifth of the training
             samples, class by class. In the end it is fitted to both, and the scores see both.
@@ -128,16 +126,14 @@ def ranked(
         seed: Seed of the validation samples.
 
     Raises:
-        InputError: If features and labels do not fit, or there are too few samples.
+        InputError: If the samples are of several dimensions, or there are too few.
     """
-    known = checked_labelled(*train)
-    rows, labels = checked_labelled(*test)[:2]
-    _check_dim("held-out features", rows.shape[1], known.features.shape[1])
-    train = known.features, known.labels  # in float64 once for all that follows
-    halves = _validated(known, seed) if validation is None else (*train, *validation)
-    chosen = choose_probe(*halves, measure=measure)
-    accuracy = MEASURES[measure](chosen.probe.predict(rows), labels)
-    scores = transfer_scores(_statistics(train, validation))
+    _check_dim("held-out features", test.features.shape[1], train.features.shape[1])
+    fitted, chosen_on = _validated(train, seed) if validation is None else (train, validation)
+    chosen = choose_from_checked(fitted, chosen_on, measure)
+    accuracy = MEASURES[measure](chosen.probe.predict(test.features), test.labels)
+    both = train if validation is None else train.joined(validation)
+    scores = transfer_scores(finish(_moments_of(both)))
     if pretraining is not None:
         source = transfer_scores(finish(pretraining))
         scores |= {key: source[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
@@ -189,51 +185,44 @@ def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor
     return mask.to(labels.device)
 
 
-def split_samples(features: Any, labels: Any, seed: int) -> tuple[_Samples, _Samples]:
-    """Training samples, and a fifth of each class held out.
+def split_samples(samples: LabelledSamples, seed: int) -> tuple[LabelledSamples, LabelledSamples]:
+    """Split samples into training samples and a fifth of each class that is held out.
 
     Args:
-        features: n x d array-like.
-        labels: n integers.
+        samples: All samples.
         seed: Seed of the draw.
 
     Raises:
-        InputError: If they do not fit each other.
+        InputError: If fewer than two classes have two samples.
     """
-    rows, known = checked_labelled(features, labels)[:2]
-    _check_shared(known, "samples", "some are held out to judge the probe by")
-    held_out = hold_out(known, seed)
-    return (rows[~held_out], known[~held_out]), (rows[held_out], known[held_out])
+    _check_shared(samples.labels, "samples", "some are held out to judge the probe by")
+    held_out = hold_out(samples.labels, seed)
+    return samples.subset(~held_out), samples.subset(held_out)
 
 
-def _validated(train: LabelledSamples, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features and labels to fit to, and those to choose by."""
-    features, labels = train[:2]
-    _check_shared(labels, "training samples", "some choose the strength of the probe")
-    chosen_on = hold_out(labels, seed)
-    return features[~chosen_on], labels[~chosen_on], features[chosen_on], labels[chosen_on]
+def _validated(train: LabelledSamples, seed: int) -> tuple[LabelledSamples, LabelledSamples]:
+    """Split training samples into those to fit to and those to choose by."""
+    _check_shared(train.labels, "training samples", "some choose the strength of the probe")
+    chosen_on = hold_out(train.labels, seed)
+    return train.subset(~chosen_on), train.subset(chosen_on)
 
 
-def _statistics(train: _Samples, validation: _Samples | None) -> ClassStatistics:
-    if validation is None:
-        return finish(_moments(train))
-    both = (checked_labelled(*samples) for samples in (train, validation))
-    features, labels = zip(*(samples[:2] for samples in both), strict=True)
-    return finish(_moments((torch.cat(features), torch.cat(labels))))
-
-
-def _moments(given: _Samples | ClassMoments) -> ClassMoments:
+def _checked_moments(given: tuple[Any, Any] | ClassMoments) -> ClassMoments:
     if isinstance(given, ClassMoments):
         if given.statistics != ALL_STATISTICS or given.prior != "empirical":
             found = f"{', '.join(sorted(given.statistics)) or 'neither'}, prior {given.prior}"
             expected = "moments with scatter and directions under the empirical prior"
             raise InputError(expected=expected, found=found, fix="gather them with the defaults")
         return given
-    features, _, classes, places = checked_labelled(*given)
-    moments = ClassMoments(len(classes), features.shape[1], device=features.device)
+    return _moments_of(checked_labelled(*given))
+
+
+def _moments_of(samples: LabelledSamples) -> ClassMoments:
+    features = samples.features
+    moments = ClassMoments(len(samples.classes), features.shape[1], device=features.device)
     # No score depends on the scale of the features, but their squares have to be numbers.
     largest = torch.linalg.vector_norm(features, ord=torch.inf)
-    moments.update(features * power_of_two(largest), places)
+    moments.update(features * power_of_two(largest), samples.class_indices)
     return moments
 
 

@@ -1,6 +1,6 @@
 """Multinomial logistic regression on frozen features, at one strength of the penalty or many."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,7 @@ def fit_logistic(
         >>> fit.probe.predict(torch.tensor([[1.9], [2.1]])).tolist()
         [0, 1]
     """
-    (fit,) = logistic_path(features, labels, [strength], tolerance=tolerance)
-    return fit
+    return fit_checked(checked_labelled(features, labels), checked_strength(strength), tolerance)
 
 
 def logistic_path(
@@ -90,12 +89,33 @@ def logistic_path(
     """
     samples = checked_labelled(features, labels)
     wanted = sorted((checked_strength(each) for each in strengths), reverse=True)
-    return _path(samples, wanted, tolerance)
+    return path_of_checked(samples, wanted, tolerance)
 
 
-def _path(
-    samples: LabelledSamples, strengths: list[float], tolerance: float
+def fit_checked(
+    samples: LabelledSamples, strength: float, tolerance: float = TOLERANCE
+) -> LogisticFit:
+    """Fit at one strength, as `fit_logistic` does, to samples that have been checked.
+
+    Args:
+        samples: Samples to fit to.
+        strength: Positive strength of the penalty.
+        tolerance: Share of the objective, as in `fit_logistic`.
+    """
+    (fit,) = path_of_checked(samples, [strength], tolerance)
+    return fit
+
+
+def path_of_checked(
+    samples: LabelledSamples, strengths: Sequence[float], tolerance: float = PATH_TOLERANCE
 ) -> Iterator[LogisticFit]:
+    """Yield fits at many strengths, as `logistic_path` does, to samples that have been checked.
+
+    Args:
+        samples: Samples to fit to.
+        strengths: Positive strengths, in descending order.
+        tolerance: Share of the objective, as in `logistic_path`.
+    """
     axes = PrincipalAxes(samples.features)
     descent = Descent(axes.columns, samples.class_indices, len(samples.classes), axes.penalised)
     before, point = None, descent.beginning()

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.probes.logistic import fit_logistic, logistic_path
-from ncscope.transfer.probes.probe import MEASURES, LinearProbe, checked_measure
+from ncscope.transfer.inputs import LabelledSamples, checked_labelled, checked_strength
+from ncscope.transfer.probes.logistic import fit_checked, path_of_checked
+from ncscope.transfer.probes.probe import MEASURES, LinearProbe, Measure, checked_measure
 
 STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
 """97 values from 1e-6 to 1e6, evenly spaced on a logarithmic scale (VCI 6.3)."""
@@ -58,36 +57,52 @@ def choose_probe(
     Raises:
         InputError: If something does not fit.
     """
-    accuracy = MEASURES[checked_measure(measure)]
+    known = checked_measure(measure)
     train = checked_labelled(features, labels)
-    held_out = _checked_validation(validation_features, validation_labels, train)
-    places = torch.searchsorted(train.classes, held_out.labels)
+    held_out = checked_labelled(validation_features, validation_labels)
+    descending = sorted((checked_strength(each) for each in strengths), reverse=True)
+    return choose_from_checked(train, held_out, known, descending)
+
+
+def choose_from_checked(
+    train: LabelledSamples,
+    held_out: LabelledSamples,
+    measure: Measure,
+    strengths: Sequence[float] = STRENGTHS[::-1],
+) -> ChosenProbe:
+    """Choose as `choose_probe` does, of samples that have been checked one by one.
+
+    Args:
+        train: Training samples.
+        held_out: Validation samples.
+        measure: The accuracy to choose by.
+        strengths: Positive strengths, in descending order.
+
+    Raises:
+        InputError: If the two do not fit each other.
+    """
+    _check_fit(held_out, train)
+    accuracy = MEASURES[measure]
+    columns = torch.searchsorted(train.classes, held_out.labels)
     judged: dict[float, tuple[float, float]] = {}
     passes = 0.0
-    for fit in logistic_path(train.features, train.labels, strengths):
+    for fit in path_of_checked(train, strengths):
         scores = fit.probe.scores(held_out.features)
-        loss = float(torch.nn.functional.cross_entropy(scores, places))
+        loss = float(torch.nn.functional.cross_entropy(scores, columns))
         predicted = train.classes[scores.argmax(1)]
         judged[fit.strength] = accuracy(predicted, held_out.labels), -loss
         passes += fit.passes
     best = max(judged, key=lambda strength: judged[strength])
-    rows = torch.cat([train.features, held_out.features])
-    probe = fit_logistic(rows, torch.cat([train.labels, held_out.labels]), best).probe
+    probe = fit_checked(train.joined(held_out), best).probe
     return ChosenProbe(probe, best, {at: found for at, (found, _) in judged.items()}, passes)
 
 
-def _checked_validation(features: Any, labels: Any, train: LabelledSamples) -> LabelledSamples:
-    held_out = checked_labelled(features, labels)
+def _check_fit(held_out: LabelledSamples, train: LabelledSamples) -> None:
     if held_out.features.shape[1] != train.features.shape[1]:
         expected = f"validation features of dimension {train.features.shape[1]}"
         found, fix = f"dimension {held_out.features.shape[1]}", "take them from the same layer"
         raise InputError(expected=expected, found=found, fix=fix)
-    _check_known(held_out.classes, train.classes)
-    return held_out
-
-
-def _check_known(classes: Tensor, known: Tensor) -> None:
-    strange = classes[~torch.isin(classes, known)]
+    strange = held_out.classes[~torch.isin(held_out.classes, train.classes)]
     if len(strange):
         found = f"label {int(strange[0])}, which no training sample has"
         fix = "split each class between training and validation"
