@@ -1,5 +1,6 @@
 """The notebooks run from top to bottom and hold no outputs."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -41,6 +42,15 @@ def test_a_notebook_is_short_valid_and_without_outputs(path: Path):
     assert len(notebook.cells) <= 10
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [(cell.outputs, cell.execution_count) for cell in code] == [([], None)] * len(code)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_links_of_a_notebook_lead_somewhere(path: Path):
+    cells = nbformat.read(path, as_version=4).cells
+    text = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert links
+    assert [link for link in links if not (path.parent / link).exists()] == []
 
 
 @pytest.mark.slow
