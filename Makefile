@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # would compile everything again in each of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all test-bare mutants lint bench docs figures clean
+.PHONY: demo test test-all test-bare coverage mutants lint bench docs figures clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,6 +24,10 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest -m "not gpu"
+
+# The share of lines and branches that the default suite runs, of processes that it starts too.
+coverage: $(STAMP)
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-report=html
 
 # The instrument alone, in an environment without the libraries of the laboratory.
 BARE := .venv-bare
@@ -59,4 +63,4 @@ figures: $(STAMP)
 	$(BIN)/python docs/figures/batch_mir.py
 
 clean:
-	rm -rf $(VENV) $(BARE) site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BARE) site .mypy_cache .ruff_cache .pytest_cache htmlcov .coverage*

@@ -19,6 +19,9 @@ def test_citation_names_the_software_and_the_five_papers():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"
     assert (citation["title"], citation["version"]) == ("ncscope", ncscope.__version__)
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    named = (citation["repository-code"], citation["url"])
+    assert named == (urls["Repository"], urls["Documentation"])
     numbers = {
         identifier["value"].removeprefix("arXiv:")
         for paper in citation["references"]
