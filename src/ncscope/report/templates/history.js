@@ -40,8 +40,8 @@ function aboutMetric(node, metric) {
   const facts = [metric.direction, metric.zero && `0 means ${metric.zero}`].filter(Boolean);
   const sentence = facts.length ? `${capitalised(facts.join("; "))}.` : "";
   const parts = [element("p", { textContent: `${metric.title}. ${sentence}` })];
-  // The formula is MathML that this package made from its own registry.
-  if (metric.formula) parts.push(element("div", { className: "formula", innerHTML: metric.formula }));
+  // The formula is SVG that this package made from its own registry.
+  if (metric.formula) parts.push(element("div", { className: "display", innerHTML: metric.formula }));
   if (metric.source) parts.push(element("p", { className: "source", textContent: metric.source }));
   node.replaceChildren(...parts);
 }
