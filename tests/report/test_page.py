@@ -4,13 +4,16 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from ncscope.metrics.registry import METRICS
 from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.report.formulas import formula
 from ncscope.report.page import probe_page, run_page
 
 CLAIMS = [
@@ -182,7 +185,7 @@ def test_metric_and_split_change_the_history(run: Page) -> None:
     with changes(run, "history-chart"):
         run.locator("#history-metric").select_option("ncc_accuracy")
     assert "nearest-class-mean accuracy" in run.locator("#history-about").inner_text().lower()
-    assert run.locator("#history-about math").count() == 1
+    assert run.locator("#history-about .formula").count() == 1
     with changes(run, "history-chart"):
         run.locator(".history-split[value=test]").uncheck()
     assert len(drawn(run, "history-chart")) == 6
@@ -249,6 +252,51 @@ def test_numbers_below_the_noise_are_counted_and_not_drawn(run: Page) -> None:
 
 def test_nothing_hangs_over_the_edge_of_a_phone(show: Open, run_html: str) -> None:
     assert overflow(show(run_html, width=380)) <= 0
+
+
+@pytest.fixture(scope="module")
+def glossary() -> str:
+    """Every metric's formula in the style of the pages, and one in a line of text."""
+    style = files("ncscope.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    entries = [f"<dd>{formula(row.formula, display=True)}</dd>" for row in METRICS.values()]
+    mark = '<i style="display: inline-block"></i>'
+    line = f'<p style="font-size: 40px">{mark}{formula("d")}<b>d</b></p>'
+    definitions = f'<dl class="definitions">{"".join(entries)}</dl>'
+    return f"<style>{style}</style><main>{line}{definitions}</main>"
+
+
+def test_a_formula_stands_on_the_line_as_high_as_the_letters(show: Open, glossary: str) -> None:
+    page = show(glossary)
+    drawn, mark, letter = (
+        page.locator(f"p {tag}").first.bounding_box() for tag in ("svg", "i", "b")
+    )
+    assert drawn is not None
+    assert mark is not None
+    assert letter is not None
+    assert drawn["y"] + drawn["height"] == pytest.approx(mark["y"], abs=1.5)
+    assert 0.6 * 40 < drawn["height"] < 40
+
+
+def test_formulas_are_as_large_as_their_text_and_take_its_colour(show: Open, glossary: str) -> None:
+    for scheme in ("light", "dark"):
+        page = show(glossary, color_scheme=scheme)
+        boxes = page.evaluate("""() => [...document.querySelectorAll("dd svg")].map((svg) => {
+          const size = parseFloat(getComputedStyle(svg.closest("dd")).fontSize);
+          const { width, height } = svg.getBoundingClientRect();
+          const colours = [svg, svg.closest("dd")].map((node) => getComputedStyle(node));
+          return [width / size, height / size, colours[0].fill === colours[1].color];
+        })""")
+        assert len(boxes) > len(METRICS)
+        assert all(0.5 < width < 25 and 0.6 < height < 5 for width, height, _ in boxes)
+        assert all(same for *_, same in boxes)
+
+
+def test_long_formulas_break_on_a_phone(show: Open, glossary: str) -> None:
+    page = show(glossary, width=390)
+    assert overflow(page) <= 0
+    wide = page.evaluate("""() => [...document.querySelectorAll("dd")]
+      .filter((entry) => entry.scrollWidth > entry.clientWidth).length""")
+    assert wide == 0
 
 
 def test_print_hides_the_controls_and_fits_the_charts(run: Page, epochs: tuple[int, ...]) -> None:

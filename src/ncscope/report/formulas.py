@@ -81,7 +81,7 @@ def formula(latex: str, *, display: bool = False) -> str:
 
     Example:
         >>> formula(r"\sqrt K").partition("<svg")[0]
-        '<span class="formula" role="img" aria-label="\\\\sqrt K">'
+        '<span class="formula" role="img" aria-label="\\sqrt K">'
     """
     if not latex.strip():
         return ""
