@@ -260,7 +260,7 @@ def glossary() -> str:
     style = files("ncscope.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
     entries = [f"<dd>{formula(row.formula, display=True)}</dd>" for row in METRICS.values()]
     mark = '<i style="display: inline-block"></i>'
-    line = f'<p style="font-size: 40px">{mark}{formula("d")}<b>d</b></p>'
+    line = f'<p style="font-size: 40px">{mark}{formula("d")}<b>d</b>{formula("y")}</p>'
     definitions = f'<dl class="definitions">{"".join(entries)}</dl>'
     return f"<style>{style}</style><main>{line}{definitions}</main>"
 
@@ -275,6 +275,9 @@ def test_a_formula_stands_on_the_line_as_high_as_the_letters(show: Open, glossar
     assert letter is not None
     assert drawn["y"] + drawn["height"] == pytest.approx(mark["y"], abs=1.5)
     assert 0.6 * 40 < drawn["height"] < 40
+    below = page.locator("p svg").last.bounding_box()
+    assert below is not None
+    assert below["y"] + below["height"] == pytest.approx(mark["y"] + 0.2 * 40, abs=3)
 
 
 def test_formulas_are_as_large_as_their_text_and_take_its_colour(show: Open, glossary: str) -> None:
