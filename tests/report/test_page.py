@@ -1,6 +1,7 @@
 """The pages, seen in a real browser."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -205,6 +206,36 @@ def test_epoch_zero_is_on_the_logarithmic_axis(run: Page, epochs: tuple[int, ...
     with changes(run, "history-chart"):
         run.locator("#history-log").uncheck()
     assert drawn(run, "history-chart")[0]["x"] == list(epochs)
+
+
+def test_zero_has_its_place_below_the_logarithmic_scale(show: Open) -> None:
+    def measured(epoch: int, *values: float) -> Snapshot:
+        layers = tuple(
+            LayerRecord(name, {"nc1_quotient": value, "pfc1": value}, (), 2, 4, 3)
+            for name, value in zip(("first", "last"), values, strict=True)
+        )
+        return Snapshot(epoch, epoch, "train", ProbeRecord(layers))
+
+    page = show(run_page("Zeros", [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]))
+    for chart in ("history-chart", "layers-pfc1"):
+        traces = drawn(page, chart)
+        zero = traces[-1]["y"][-1]  # type: ignore[index]
+        assert 1e-5 < zero < 0.7e-3
+        assert traces[-1]["text"][-1] == 0  # type: ignore[index]
+        labels = page.locator(f"#{chart} .yaxislayer-above text").all_text_contents()
+        assert labels[0] == "0"
+        assert labels[1].startswith("10") or float(labels[1]) >= 1e-3
+        assert axis_range(page, chart, "yaxis")[0] < math.log10(zero)
+    assert "exactly 0 stand at the mark 0" in page.locator("#history .reading").inner_text()
+    assert "not drawn" not in page.locator("#history .reading").inner_text()
+
+
+def test_an_axis_of_zeros_alone_says_0(show: Open) -> None:
+    layer = LayerRecord("only", {"nc1_quotient": 0.0}, (), 2, 4, 3)
+    snapshots = [Snapshot(step, step, "train", ProbeRecord((layer,))) for step in (0, 1)]
+    page = show(run_page("Zeros", snapshots))
+    assert page.locator("#history-chart .yaxislayer-above text").all_text_contents() == ["0"]
+    assert len(drawn(page, "history-chart")) == 1
 
 
 @pytest.mark.parametrize(
