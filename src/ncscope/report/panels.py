@@ -50,6 +50,7 @@ STYLE: dict[Any, Any] = {
 
 DASHED = (0, (3, 2))
 _MARKERS = ("o", "D", "s", "^", "v")
+# A panel is wide enough for the labels of so many marks.
 _MARKS = 5
 
 
@@ -161,14 +162,15 @@ def _round_marks(axes: Axes) -> None:
     low, high = axes.get_xlim()
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for multiples in ((1, 2, 5), (1, 3), (1,)):
-        marks = [many * 10.0**power for power in powers for many in multiples]
+        marks = [float(f"{many}e{power}") for power in powers for many in multiples]
         marks = [mark for mark in marks if low <= mark <= high]
         if len(marks) <= _MARKS:
             break
     else:
         marks = marks[:: math.ceil(len(marks) / _MARKS)]
     if len(marks) < 2:
-        marks = [mark for mark in MaxNLocator(3).tick_values(low, high) if low <= mark <= high]
+        between = [mark for mark in MaxNLocator(3).tick_values(low, high) if low <= mark <= high]
+        marks = between or [low, high]
     powers_of_ten = marks[0] < 1e-3 or marks[-1] >= 1e4
     names = [_power(mark) if powers_of_ten else f"{mark:g}" for mark in marks]
     axes.xaxis.set_major_locator(FixedLocator(marks))
