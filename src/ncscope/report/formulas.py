@@ -4,9 +4,7 @@ Matplotlib's mathtext sets the formula with a font of its own, and the glyphs be
 page needs no font, no script and no network; the path takes the colour of the text around it.
 """
 
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
 from html import escape
 from typing import Any
@@ -16,8 +14,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path
 from matplotlib.textpath import TextToPath
 
-_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|.", re.DOTALL)
-_SYMBOL = re.compile(r"\\.+|[\w+*/<>=:,.;!?()\[\]|-]|[^\x00-\x7f]")
+from ncscope.report.mathtext import Reader, cut_for_lines, joined
+
 # Computer Modern, whatever a user has set for figures.
 _FONTS = "cm"
 _SETTINGS: Any = {
@@ -30,44 +28,13 @@ _EM = 500
 # A formula of more tokens may break into lines after a relation or an operator.
 _LONG = 16
 
-# Spellings that mathtext does not know, or that it would space as relations also in a script.
-_SPELLINGS = {
-    r"\le": r"\leq", r"\ge": r"\geq", r"\ne": r"\neq", r"\to": r"\rightarrow",
-    r"\dots": "…", r"\ldots": "…", r"\top": "⊤", r"\perp": "⊥", r"\dagger": "†",
-    r"\lVert": r"\Vert", r"\rVert": r"\Vert", r"\|": r"\Vert",
-    r"\lvert": r"\vert", r"\rvert": r"\vert", "|": r"\vert", "Π": r"\Pi",
-}  # fmt: skip
-# The font has these brackets in the size of a text line under other names only.
-_SMALL = {r"\{": r"\lbrace", r"\}": r"\rbrace", r"\langle": "⟨", r"\rangle": "⟩"}
-_DOUBLE_STRUCK = {"R": "ℝ", "E": "𝔼"}
-_RELATIONS = frozenset(
-    [
-        *("=", "<", ">", ":", r"\leq", r"\geq", r"\neq", r"\rightarrow", r"\mapsto", r"\in"),
-        *(r"\subset", r"\approx", r"\propto", r"\mid", r"\succeq"),
-    ]
-)
-_BINARY = frozenset(
-    [r"+", r"-", r"\pm", r"\times", r"\otimes", r"\odot", r"\cdot", r"\cap", r"\cup"]
-)
-_OPENING = frozenset(["(", "[", r"\{", r"\langle", r"\lVert", r"\lvert"])
-_CLOSING = frozenset([")", "]", r"\}", r"\rangle", r"\rVert", r"\rvert"])
-_PUNCTUATION = frozenset([",", ";"])
-_LIMITS = frozenset([r"\sum", r"\prod", r"\min", r"\max"])
-_NAMES = frozenset([r"\log", r"\exp", r"\cos", r"\sin", r"\tan", r"\arg", r"\min", r"\max"])
-_ACCENTS = frozenset([r"\tilde", r"\bar", r"\hat", r"\dot"])
-_FRACTIONS = frozenset([r"\frac", r"\tfrac", r"\dfrac"])
-_FONT_COMMANDS = frozenset([r"\mathbf", r"\mathrm", r"\mathcal"])
-_LEFT = frozenset([r"\left", r"\bigl", r"\Bigl", r"\biggl", r"\Biggl"])
-_RIGHT = frozenset([r"\right", r"\bigr", r"\Bigr", r"\biggr", r"\Biggr"])
-_SPACES = frozenset((r"\,", r"\;", r"\:", r"\ ", r"\!", r"\quad", r"\qquad"))
-
 
 @cache
 def formula(latex: str, *, display: bool = False) -> str:
     r"""Set a LaTeX formula as inline SVG.
 
     The formula is cut into pieces after the relations and operators outside of its brackets if it
-    is wide; a browser may begin a line at each of them.
+    is long; a browser may begin a line at each of them.
 
     Args:
         latex: Formula without dollar signs; not from outside, for a bad one is an error.
@@ -86,10 +53,10 @@ def formula(latex: str, *, display: bool = False) -> str:
     if not latex.strip():
         return ""
     try:
-        reader = _Reader(latex, display=display)
+        reader = Reader(latex, display=display)
         atoms = reader.everything()
-        parts = _parts(atoms) if len(reader.tokens) > _LONG else [atoms]
-        drawn = [_typesetter().draw(_joined(part)) for part in parts]
+        parts = cut_for_lines(atoms) if len(reader.tokens) > _LONG else [atoms]
+        drawn = [_typesetter().draw(joined(part)) for part in parts]
     except ValueError as error:
         msg = f"cannot set the formula {latex!r}: {_reason(error)}"
         raise ValueError(msg) from None
@@ -100,216 +67,6 @@ def formula(latex: str, *, display: bool = False) -> str:
 def _reason(error: ValueError) -> str:
     """Return the last line of what mathtext's parser says."""
     return str(error).strip().rpartition("\n")[2]
-
-
-@dataclass(frozen=True)
-class _Atom:
-    """One symbol or group with its scripts, in mathtext.
-
-    Attributes:
-        text: Source for mathtext.
-        kind: ``"ordinary"``, ``"operator"``, ``"binary"``, ``"relation"``, ``"open"``,
-            ``"close"``, ``"bar"``, ``"punctuation"``, ``"text"`` or ``"space"``.
-    """
-
-    text: str
-    kind: str = "ordinary"
-
-
-def _joined(atoms: list[_Atom]) -> str:
-    """Write the atoms one after the other, a thin space on the sides of an operator."""
-    words = []
-    for index, atom in enumerate(atoms):
-        before = atoms[index - 1].kind if index else "open"
-        if (atom.kind == "operator" and before in ("ordinary", "close", "operator")) or (
-            before == "operator" and atom.kind == "ordinary"
-        ):
-            words.append(r"\,")
-        words.append(atom.text)
-    return " ".join(words)
-
-
-def _parts(atoms: list[_Atom]) -> Iterator[list[_Atom]]:
-    """Cut a formula where a line may end: after relations and operators outside of brackets."""
-    part: list[_Atom] = []
-    depth, in_bars = 0, False
-    for atom in atoms:
-        part.append(atom)
-        depth += (atom.kind == "open") - (atom.kind == "close")
-        in_bars ^= atom.kind == "bar"
-        if depth == 0 and not in_bars and atom.kind in ("binary", "relation", "space"):
-            yield part
-            part = []
-    if part:
-        yield part
-
-
-class _Reader:
-    """One pass over the tokens of a formula, which writes what mathtext understands."""
-
-    def __init__(self, latex: str, *, display: bool) -> None:
-        self.tokens = _TOKEN.findall(latex)
-        self.index = 0
-        self.display = display
-        self.in_script = False
-
-    def peek(self) -> str:
-        """Return the next token that is not white space; empty at the end."""
-        while self.index < len(self.tokens) and self.tokens[self.index].isspace():
-            self.index += 1
-        return self.tokens[self.index] if self.index < len(self.tokens) else ""
-
-    def take(self) -> str:
-        """Return the next token and pass it.
-
-        Raises:
-            ValueError: If there is none.
-        """
-        token = self.peek()
-        if not token:
-            msg = "it ends too early"
-            raise ValueError(msg)
-        self.index += 1
-        return token
-
-    def everything(self) -> list[_Atom]:
-        """Read the whole formula.
-
-        Raises:
-            ValueError: If a brace closes that was never opened.
-        """
-        atoms = self.row()
-        if self.peek():
-            msg = f"unexpected {self.peek()}"
-            raise ValueError(msg)
-        return atoms
-
-    def row(self) -> list[_Atom]:
-        r"""Read atoms up to a closing brace, a ``\right``, or the end."""
-        atoms: list[_Atom] = []
-        while self.peek() and self.peek() != "}" and self.peek() not in _RIGHT:
-            atoms.append(self.scripted(atoms[-1].kind if atoms else "open"))
-        return atoms
-
-    def scripted(self, before: str) -> _Atom:
-        """Read one atom and its scripts."""
-        token = self.peek()
-        base = _Atom("{}") if token in ("_", "^") else self.atom(before)
-        scripts = {"_": "", "^": ""}
-        while self.peek() and self.peek() in "_^'":
-            mark = self.take()
-            if mark == "'":
-                scripts["^"] += r"\prime"
-            else:
-                scripts[mark] += self.script()
-        text = base.text
-        under, over = scripts["_"], scripts["^"]
-        if (under or over) and token in _ACCENTS:
-            # Scripts stand as high as beside the letter alone, not as beside a tall box.
-            text += "{}"
-        if (under or over) and token in _LIMITS and not self.display:
-            text = f"{{{text}}}"
-        text += f"_{{{under}}}" * bool(under) + f"^{{{over}}}" * bool(over)
-        return _Atom(text, base.kind)
-
-    def script(self) -> str:
-        outside, self.in_script = (self.in_script, self.display), True
-        self.display = False
-        text = self.argument()
-        self.in_script, self.display = outside
-        return text
-
-    def atom(self, before: str) -> _Atom:
-        token = self.take()
-        if token == "{":
-            return _Atom(f"{{{self.group()}}}")
-        if token in _SPACES:
-            return _Atom(token, "space" if "quad" in token else "ordinary")
-        if token in _LEFT:
-            return self.delimited()
-        if token in _FRACTIONS:
-            return self.fraction(token)
-        if token == r"\sqrt":
-            return _Atom(rf"\sqrt{{{self.argument()}}}")
-        if token in _ACCENTS:
-            return _Atom(rf"{token}{{{self.argument()}}}")
-        if token == r"\overline":
-            return _Atom(rf"\overline{{{self.argument()}}}")
-        if token == r"\mathbb":
-            letter = self.argument()
-            return _Atom(rf"\mathrm{{{_DOUBLE_STRUCK.get(letter, letter)}}}")
-        if token in _FONT_COMMANDS:
-            return _Atom(f"{token}{{{self.argument()}}}")
-        if token == r"\operatorname":
-            return _Atom(rf"\mathrm{{{self.argument()}}}", "operator")
-        if token == r"\text":
-            return _Atom(rf"\text{{{self.raw()}}}", "text")
-        return self.symbol(token, before)
-
-    def symbol(self, token: str, before: str) -> _Atom:
-        if not _SYMBOL.fullmatch(token):
-            msg = f"there is no symbol {token}"
-            raise ValueError(msg)
-        name = _SMALL.get(token) or _SPELLINGS.get(token, token)
-        if token in _NAMES and not (self.display and token in _LIMITS):
-            return _Atom(rf"\mathrm{{{token[1:]}}}", "operator")
-        if token in _LIMITS:
-            return _Atom(name, "operator")
-        if name in _RELATIONS:
-            return _Atom(rf"\! {name} \!" if self.in_script else name, "relation")
-        if name in _BINARY:
-            unary = before in ("open", "relation", "binary", "punctuation", "operator", "space")
-            return _Atom(f"{{{name}}}") if unary or self.in_script else _Atom(name, "binary")
-        if token in _OPENING:
-            return _Atom(name, "open")
-        if token in _CLOSING:
-            return _Atom(name, "close")
-        if token in _PUNCTUATION:
-            return _Atom(name, "punctuation")
-        return _Atom(name, "bar" if name in (r"\vert", r"\Vert") else "ordinary")
-
-    def delimited(self) -> _Atom:
-        left = self.take()
-        inner = _joined(self.row())
-        if self.take() not in _RIGHT:
-            msg = r"\left without \right"
-            raise ValueError(msg)
-        right = self.take()
-        return _Atom(
-            rf"\left{_SPELLINGS.get(left, left)} {inner} \right{_SPELLINGS.get(right, right)}"
-        )
-
-    def fraction(self, token: str) -> _Atom:
-        outside, full = self.display, self.display and token != r"\tfrac"
-        self.display = False
-        above, below = self.argument(), self.argument()
-        self.display = outside
-        return _Atom(rf"\{'dfrac' if full else 'frac'}{{{above}}}{{{below}}}")
-
-    def argument(self) -> str:
-        """Read one atom or a braced group."""
-        if self.peek() == "{":
-            self.take()
-            return self.group()
-        return self.atom("open").text
-
-    def group(self) -> str:
-        """Read up to the closing brace and pass it."""
-        text = _joined(self.row())
-        if self.take() != "}":
-            msg = "a brace is not closed"
-            raise ValueError(msg)
-        return text
-
-    def raw(self) -> str:
-        """Read a braced group as it stands."""
-        if self.take() != "{" or "}" not in self.tokens[self.index :]:
-            msg = r"\text without braces"
-            raise ValueError(msg)
-        end = self.tokens.index("}", self.index)
-        text = "".join(self.tokens[self.index : end])
-        self.index = end + 1
-        return text
 
 
 _Point = tuple[int, int]
