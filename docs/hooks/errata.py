@@ -1,7 +1,7 @@
-"""MkDocs hook: the errata, written from the table of statements.
+"""MkDocs hook: the errata, each with its source and a link to its derivation and check.
 
-``theory/errata.md`` marks with ``<!-- errata: VCI -->`` where a paper's corrections go. Each links
-to its derivation and numerical check, a section of one of the pages of ``theory``.
+``theory/errata.md`` marks with ``<!-- erratum: vci/observation-4.4 -->`` which corrected statement
+of the table an entry is about. The derivations are sections of the pages of ``theory``.
 """
 
 import re
@@ -15,9 +15,8 @@ from ncscope.lab.theory.statement import Statement
 from ncscope.lab.theory.table import STATEMENTS
 
 _PAGES = Path(__file__).parents[1] / "theory"
-_MARK = re.compile(r"<!-- errata: (\w+) -->")
+_MARK = re.compile(r"<!-- erratum: (\S+) -->")
 _ANCHOR = re.compile(r"^#+ .*\{ #([A-Za-z0-9.-]+) \}", re.M)
-_SPLIT = "; corrected: "
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -28,27 +27,29 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         page: Page that is being built.
 
     Raises:
-        PluginError: If a statement has no section, or its paper no place.
+        PluginError: If the entries are not the corrected statements, or one has no section.
     """
     return written(markdown) if page.file.src_uri == "theory/errata.md" else markdown
 
 
 def written(markdown: str) -> str:
-    """Write every corrected statement at its paper's mark of the errata page.
+    """Write the source of each corrected statement, with a link, at the mark of its entry.
 
     Raises:
-        PluginError: If a statement has no section, or its paper no place.
+        PluginError: If the entries are not the corrected statements, or one has no section.
     """
-    corrected = [one for one in STATEMENTS if one.corrected is not None]
-    missing = {_paper(one) for one in corrected} - set(_MARK.findall(markdown))
-    if missing:
-        msg = f"docs/theory/errata.md: add a section with <!-- errata: {min(missing)} -->"
+    corrected = {one.id: one for one in STATEMENTS if one.corrected is not None}
+    marked = _MARK.findall(markdown)
+    for name in sorted(corrected):
+        if marked.count(name) != 1:
+            msg = f"docs/theory/errata.md: write one entry with <!-- erratum: {name} -->"
+            raise PluginError(msg)
+    unknown = set(marked) - set(corrected)
+    if unknown:
+        msg = f"docs/theory/errata.md: {min(unknown)} is no corrected statement of the table"
         raise PluginError(msg)
     where = anchors()
-    return _MARK.sub(
-        lambda mark: "\n".join(_row(one, where) for one in corrected if _paper(one) == mark[1]),
-        markdown,
-    )
+    return _MARK.sub(lambda mark: _head(corrected[mark[1]], where), markdown)
 
 
 def anchors() -> dict[str, str]:
@@ -65,16 +66,9 @@ def anchor_of(statement: Statement) -> str:
     return re.sub("[/.]", "-", statement.id)
 
 
-def _paper(statement: Statement) -> str:
-    return statement.id.partition("/")[0].upper()
-
-
-def _row(statement: Statement, where: dict[str, str]) -> str:
+def _head(statement: Statement, where: dict[str, str]) -> str:
     anchor = anchor_of(statement)
     if anchor not in where:
         msg = f"docs/theory: add a section with {{ #{anchor} }} for {statement.id}"
         raise PluginError(msg)
-    printed, _, corrected = statement.statement.partition(_SPLIT)
-    link = f"[derivation and check]({where[anchor]}#{anchor})"
-    source = statement.source
-    return f"* **{source}.** Printed: {printed}. **Corrected:** {corrected} ({link})"
+    return f"**[{statement.source}]({where[anchor]}#{anchor}).**"

@@ -85,10 +85,11 @@ def _called(function: Callable[..., Any]) -> FunctionType | type:
 
 
 def _summary() -> str:
-    lines = ["| key | what it is | formula | source |", "|---|---|---|---|"]
+    lines = ["| key | what it is | source |", "|---|---|---|"]
     for row in METRICS.values():
         formula = f"${row.formula}$".replace("|", r"\vert ")
-        lines.append(f"| [`{row.key}`](#{row.key}) | {row.title} | {formula} | {_source(row)} |")
+        meaning = f"{row.title}<br>{formula}"
+        lines.append(f"| [`{row.key}`](#{row.key}) | {meaning} | {_source(row)} |")
     return "\n".join(lines)
 
 

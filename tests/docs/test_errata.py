@@ -1,6 +1,7 @@
 """Every statement has its section, and every correction stands among the errata."""
 
 import importlib.util
+import re
 import sys
 
 import pytest
@@ -25,12 +26,39 @@ def test_a_statement_has_one_section_that_says_its_verdict(statement) -> None:
     assert said in " ".join(section.split())
 
 
+SOURCE = (ROOT / "docs" / "theory" / "errata.md").read_text()
+
+
 def test_every_correction_stands_among_the_errata() -> None:
-    page = errata.written((ROOT / "docs" / "theory" / "errata.md").read_text())
+    page = errata.written(SOURCE)
     for statement in STATEMENTS:
-        assert (f"#{errata.anchor_of(statement)})" in page) == (statement.corrected is not None)
+        head = f"**[{statement.source}]("
+        assert (f"#{errata.anchor_of(statement)}).**" in page) == (statement.corrected is not None)
+        assert head in page or statement.corrected is None
 
 
-def test_a_paper_without_a_place_is_refused() -> None:
-    with pytest.raises(PluginError, match="errata: INFO"):
-        errata.written("no place")
+def test_every_entry_says_what_is_printed_and_what_is_right() -> None:
+    entries = SOURCE.split("<!-- erratum: ")[1:]
+    for entry in entries:
+        assert entry.index("\n  Printed: ") < entry.index("**Corrected:**")
+
+
+def test_errata_are_under_the_heading_of_their_paper() -> None:
+    for section in SOURCE.split("\n## ")[1:]:
+        paper = section.partition("\n")[0].lower()
+        assert set(re.findall(r"erratum: (\w+)/", section)) == {paper}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("<!-- erratum: pfc/theorem-2 -->", ""), "one entry with <!-- erratum: pfc/theorem-2"),
+        (("pfc/theorem-2 -->", "pfc/theorem-2 --> <!-- erratum: pfc/theorem-9 -->"), "theorem-9"),
+        (("pfc/theorem-2", "pfc/theorem-3"), "erratum: pfc/theorem-2"),
+    ],
+)
+def test_entries_that_are_not_the_corrections_are_refused(
+    change: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(PluginError, match=message):
+        errata.written(SOURCE.replace(*change))

@@ -5,13 +5,14 @@ import importlib.util
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from ncscope.metrics.registry import GROUPS, METRICS
-from ncscope.report.mathml import formula
+from ncscope.report.formulas import formula
 from tests.docs.pages import PAGES, ROOT
 
 KEYS = sorted(METRICS)
@@ -24,7 +25,7 @@ def hook(name: str) -> ModuleType:
     return module
 
 
-reference, mathml = hook("metrics_reference"), hook("mathml")
+reference, formulas, errata = hook("metrics_reference"), hook("formulas"), hook("errata")
 source = (ROOT / "docs" / "metrics.md").read_text()
 page = reference.written(source)
 entries = dict(re.findall(r"^### `(\w+)` .*?\n(.*?)(?=^##|\Z)", page, re.M | re.S))
@@ -84,39 +85,51 @@ def test_group_is_documented(group: str, document: str):
     assert f"`{group}`" in (ROOT / document).read_text()
 
 
-def test_formulas_of_a_page_become_mathml():
-    spans = r'<p><span class="arithmatex">\(d &lt; K\)</span></p>'
-    assert mathml.on_page_content(spans) == f"<p>{formula('d < K')}</p>"
+def test_formulas_of_a_page_become_svg():
+    spans = r'<p>a <span class="arithmatex">\(d &lt; K\)</span> b</p>'
+    assert formulas.on_page_content(spans) == f"<p>a {formula('d < K')} b</p>"
     block = '<div class="arithmatex">\\[\n\\frac1K\n\\]</div>'
-    assert '<math display="block"><mfrac>' in mathml.on_page_content(block)
+    drawn = formula(r"\frac1K", display=True)
+    assert formulas.on_page_content(block) == f'<div class="display">{drawn}</div>'
 
 
-# Names that are typeset as they stand; any other command that `formula` shows by its name is one
-# that it does not know.
-NAMES = {"min", "max", "arg", "operatorname", "diag", "log", "exp", "cos", "sin", "tan"}
+def test_a_formula_stays_with_the_brackets_and_marks_beside_it():
+    html = r'(<span class="arithmatex">\(K\)</span>), <span class="arithmatex">\(d\)</span>-wise x'
+    first, last = f"({formula('K')}),", f"{formula('d')}-wise"
+    expected = f'<span class="word">{first}</span> <span class="word">{last}</span> x'
+    assert formulas.on_page_content(html) == expected
+
+
 SOURCES = sorted((ROOT / "src" / "ncscope").rglob("*.py"))
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
+MATH = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.S)
 
 
-def untypeset(text: str) -> set[str]:
-    """Commands in the formulas of a text that would appear by their names."""
-    return {
-        command
-        for math in re.findall(r"\$\$(.+?)\$\$|\$(.+?)\$", text, re.S)
-        for command in re.findall(r"\\([A-Za-z]+)", "".join(math))
-        if f"<mtext>{command}</mtext>" in formula(f"\\{command} x")
-    }
+def marked(text: str) -> Iterator[tuple[str, bool]]:
+    """The formulas of a text, and whether each has a line of its own."""
+    for block, inline in MATH.findall(CODE.sub("", text)):
+        yield (block or inline).strip(), bool(block)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_formulas_of_pages_use_commands_that_can_be_typeset(path: Path):
+def test_formulas_of_pages_can_be_set(path: Path, caplog: pytest.LogCaptureFixture):
     text = page if path == ROOT / "docs" / "metrics.md" else path.read_text()
-    text = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
-    assert untypeset(text) <= NAMES
+    text = errata.written(text) if path.name == "errata.md" else text
+    for latex, display in marked(text):
+        assert formula(latex, display=display)
+    assert caplog.messages == []  # no glyph is missing
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_formulas_of_docstrings_use_commands_that_can_be_typeset(path: Path):
+def test_formulas_of_docstrings_use_commands_that_can_be_set(caplog: pytest.LogCaptureFixture):
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
-    texts = [ast.get_docstring(node) or "" for node in nodes]
-    assert set().union(*map(untypeset, texts)) <= NAMES
+    trees = [ast.walk(ast.parse(path.read_text())) for path in SOURCES]
+    texts = [ast.get_docstring(node) for tree in trees for node in tree if isinstance(node, kinds)]
+    written = sorted({latex for text in texts if text for latex, _ in marked(text)}, key=len)
+    seen: set[str] = set()
+    for latex in written:
+        commands = set(re.findall(r"\\[A-Za-z]+|[^\x00-\x7f]", latex))
+        if not commands <= seen:  # the shortest formula with each command
+            assert formula(latex)
+        seen |= commands
+    assert len(seen) > 50
+    assert caplog.messages == []

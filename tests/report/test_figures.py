@@ -1,6 +1,7 @@
 """Matplotlib figures: what is on them, and that they can be written."""
 
 import io
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import ncscope
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.figures import plot_probe, run_figure
 
 
@@ -69,6 +70,40 @@ def test_one_layer_is_drawn_as_far_as_it_was_measured(
     figure = plot_probe(bare)
     assert titles(figure) == ["Key metrics"]
     figure.savefig(io.BytesIO(), format="png")
+
+
+def test_labels_of_an_axis_do_not_overlap(measurements: list[Measurement]) -> None:
+    figures = [plot_probe(ProbeRecord(each.probe.layers[-1:])) for each in measurements]
+    figures += [plot_probe(measurements[0].probe), run_figure(measurements)]
+    for figure in figures:
+        figure.canvas.draw()
+        for axes in (*figure.axes, *(a for part in figure.subfigs for a in part.axes)):
+            labels = axes.xaxis.get_ticklabels(which="both")
+            boxes = [each.get_window_extent() for each in labels if each.get_text()]
+            boxes = sorted(
+                (box for box in boxes if box.width and not labels[0].get_rotation()),
+                key=lambda box: box.x0,
+            )
+            assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "names"),
+    [
+        (1, 5, ["1", "2", "5"]),
+        (0.1, 5, ["0.1", "0.3", "1", "3"]),
+        (1, 512, ["1", "10", "100"]),
+        (0.8, 1, ["0.8", "0.88", "0.96"]),
+        (3e-5, 9e-5, [r"$5\times10^{-5}$", r"$7.5\times10^{-5}$"]),
+        (1e-9, 1, [f"$10^{{-{power}}}$" for power in (9, 7, 5, 3, 1)]),
+    ],
+)
+def test_logarithmic_axis_is_marked_at_few_round_values(
+    low: float, high: float, names: list[str]
+) -> None:
+    record = LayerRecord("l", {"nc1_quotient": high, "vci": low}, (), 2, 4, 3)
+    axes = plot_probe(ProbeRecord((record,))).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == names
 
 
 def test_global_settings_stay_as_they_are(measurements: list[Measurement]) -> None:

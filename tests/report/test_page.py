@@ -1,16 +1,20 @@
 """The pages, seen in a real browser."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from ncscope.metrics.registry import METRICS
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.report.formulas import formula
 from ncscope.report.overview import (
     changes_by_run,
     claims_of,
@@ -192,7 +196,7 @@ def test_claims_come_first_with_their_evidence(run: Page) -> None:
     first = run.locator("section").first
     assert first.locator(".verdict").all_inner_texts() == ["✓ held", "✕ not held"]
     assert "5 of 5 <pairs> fall" in first.inner_text()
-    assert "towards collapse" in first.inner_text()
+    assert "towards collapse" in run.locator("section").nth(1).inner_text()
 
 
 def test_metric_and_split_change_the_history(run: Page) -> None:
@@ -200,7 +204,7 @@ def test_metric_and_split_change_the_history(run: Page) -> None:
     with changes(run, "history-chart"):
         run.locator("#history-metric").select_option("ncc_accuracy")
     assert "nearest-class-mean accuracy" in run.locator("#history-about").inner_text().lower()
-    assert run.locator("#history-about math").count() == 1
+    assert run.locator("#history-about .formula").count() == 1
     with changes(run, "history-chart"):
         run.locator(".history-split[value=test]").uncheck()
     assert len(drawn(run, "history-chart")) == 6
@@ -220,6 +224,36 @@ def test_epoch_zero_is_on_the_logarithmic_axis(run: Page, epochs: tuple[int, ...
     with changes(run, "history-chart"):
         run.locator("#history-log").uncheck()
     assert drawn(run, "history-chart")[0]["x"] == list(epochs)
+
+
+def test_zero_has_its_place_below_the_logarithmic_scale(show: Open) -> None:
+    def measured(epoch: int, *values: float) -> Measurement:
+        layers = tuple(
+            LayerRecord(name, {"nc1_quotient": value, "pfc1": value}, (), 2, 4, 3)
+            for name, value in zip(("first", "last"), values, strict=True)
+        )
+        return Measurement(ProbeRecord(layers), epoch)
+
+    page = show(history_page("Zeros", [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]))
+    for chart in ("history-chart", "layers-pfc1"):
+        traces = drawn(page, chart)
+        zero = traces[-1]["y"][-1]  # type: ignore[index]
+        assert 1e-5 < zero < 0.7e-3
+        assert traces[-1]["text"][-1] == 0  # type: ignore[index]
+        labels = page.locator(f"#{chart} .yaxislayer-above text").all_text_contents()
+        assert labels[0] == "0"
+        assert labels[1].startswith("10") or float(labels[1]) >= 1e-3
+        assert axis_range(page, chart, "yaxis")[0] < math.log10(zero)
+    assert "exactly 0 stand at the mark 0" in page.locator("#history .reading").inner_text()
+    assert "not drawn" not in page.locator("#history .reading").inner_text()
+
+
+def test_an_axis_of_zeros_alone_says_0(show: Open) -> None:
+    layer = LayerRecord("only", {"nc1_quotient": 0.0}, (), 2, 4, 3)
+    measurements = [Measurement(ProbeRecord((layer,)), step) for step in (0, 1)]
+    page = show(history_page("Zeros", measurements))
+    assert page.locator("#history-chart .yaxislayer-above text").all_text_contents() == ["0"]
+    assert len(drawn(page, "history-chart")) == 1
 
 
 @pytest.mark.parametrize(
@@ -267,6 +301,54 @@ def test_numbers_below_the_noise_are_counted_and_not_drawn(run: Page) -> None:
 
 def test_nothing_hangs_over_the_edge_of_a_phone(show: Open, run_html: str) -> None:
     assert overflow(show(run_html, width=380)) <= 0
+
+
+@pytest.fixture(scope="module")
+def glossary() -> str:
+    """Every metric's formula in the style of the pages, and one in a line of text."""
+    style = files("ncscope.report").joinpath("templates", "style.css").read_text(encoding="utf-8")
+    entries = [f"<dd>{formula(row.formula, display=True)}</dd>" for row in METRICS.values()]
+    mark = '<i style="display: inline-block"></i>'
+    line = f'<p style="font-size: 40px">{mark}{formula("d")}<b>d</b>{formula("y")}</p>'
+    definitions = f'<dl class="definitions">{"".join(entries)}</dl>'
+    return f"<style>{style}</style><main>{line}{definitions}</main>"
+
+
+def test_a_formula_stands_on_the_line_as_high_as_the_letters(show: Open, glossary: str) -> None:
+    page = show(glossary)
+    drawn, mark, letter = (
+        page.locator(f"p {tag}").first.bounding_box() for tag in ("svg", "i", "b")
+    )
+    assert drawn is not None
+    assert mark is not None
+    assert letter is not None
+    assert drawn["y"] + drawn["height"] == pytest.approx(mark["y"], abs=1.5)
+    assert 0.6 * 40 < drawn["height"] < 40
+    below = page.locator("p svg").last.bounding_box()
+    assert below is not None
+    assert below["y"] + below["height"] == pytest.approx(mark["y"] + 0.2 * 40, abs=3)
+
+
+def test_formulas_are_as_large_as_their_text_and_take_its_colour(show: Open, glossary: str) -> None:
+    for scheme in ("light", "dark"):
+        page = show(glossary, color_scheme=scheme)
+        boxes = page.evaluate("""() => [...document.querySelectorAll("dd svg")].map((svg) => {
+          const size = parseFloat(getComputedStyle(svg.closest("dd")).fontSize);
+          const { width, height } = svg.getBoundingClientRect();
+          const colours = [svg, svg.closest("dd")].map((node) => getComputedStyle(node));
+          return [width / size, height / size, colours[0].fill === colours[1].color];
+        })""")
+        assert len(boxes) > len(METRICS)
+        assert all(0.5 < width < 25 and 0.6 < height < 5 for width, height, _ in boxes)
+        assert all(same for *_, same in boxes)
+
+
+def test_long_formulas_break_on_a_phone(show: Open, glossary: str) -> None:
+    page = show(glossary, width=390)
+    assert overflow(page) <= 0
+    wide = page.evaluate("""() => [...document.querySelectorAll("dd")]
+      .filter((entry) => entry.scrollWidth > entry.clientWidth).length""")
+    assert wide == 0
 
 
 def test_print_hides_the_controls_and_fits_the_charts(run: Page, epochs: tuple[int, ...]) -> None:

@@ -1,51 +1,14 @@
-"""What is said in words, numbers and formulas."""
+"""What is said in words and numbers."""
 
 import json
 import math
-import xml.etree.ElementTree as ElementTree
 
-import pytest
-
-from ncscope.metrics.registry import METRICS
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.layer_order import reading
-from ncscope.report.mathml import formula
 from ncscope.report.numbers import compact, listed, plain, typeset
 from ncscope.report.overview import details, flat_config, shared_config
 from ncscope.report.payload import GRAM_CLASSES, as_json, gram_frame, history_payload
 from ncscope.report.spectra import drawable
-
-ARGUMENTS = {"mfrac": 2, "msub": 2, "msup": 2, "msubsup": 3, "mover": 2}
-
-
-@pytest.mark.parametrize("key", list(METRICS))
-def test_formula_of_every_metric_is_sound_mathml(key: str) -> None:
-    tree = ElementTree.fromstring(formula(METRICS[key].formula))
-    assert "\\" not in "".join(tree.itertext())
-    for node in tree.iter():
-        assert len(node) == ARGUMENTS.get(node.tag, len(node))
-
-
-@pytest.mark.parametrize(
-    ("latex", "text"),
-    [
-        (r"\frac12", "12"),
-        (r"x_i^2", "xi2"),
-        (r"\operatorname{Tr}\Sigma_W", "TrΣW"),
-        (r"\Bigl\lVert W\Bigr\rVert_F", "‖W‖F"),
-        (r"a<b", "a<b"),
-        (r"\text{two words}", "two words"),
-        (r"\unknown x", "unknownx"),
-        (r"}x{", "x"),
-        (r"-1", "−1"),
-    ],
-)
-def test_formula_keeps_its_symbols(latex: str, text: str) -> None:
-    assert "".join(ElementTree.fromstring(formula(latex)).itertext()) == text
-
-
-def test_fraction_takes_one_digit_each_as_latex_does() -> None:
-    assert "<mfrac><mn>1</mn><mn>2</mn></mfrac>" in formula(r"\frac12x")
 
 
 def test_numbers() -> None:

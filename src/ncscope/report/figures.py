@@ -141,7 +141,7 @@ def _layers_through_time(axes: Axes, measurements: Sequence[Measurement], unit: 
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")
     axes.set_ylabel(label_of("pfc1").title)
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 0.86))
+    axes.legend()
 
 
 def _gram_pair(axes: Sequence[Axes], gram: Sequence[Sequence[float]], when: str) -> None:

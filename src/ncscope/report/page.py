@@ -12,8 +12,8 @@ from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
 from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.report.formulas import formula
 from ncscope.report.labels import KEY_METRICS, Label, by_group, label_of, value_of
-from ncscope.report.mathml import formula
 from ncscope.report.names import printable_probe
 from ncscope.report.numbers import typeset
 from ncscope.report.overview import (
@@ -210,7 +210,7 @@ def rendered(template: str, **context: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["mathml"] = lambda latex: Markup(formula(latex))
+    environment.filters["formula"] = lambda latex: Markup(formula(latex, display=True))
     environment.filters["breakable"] = _breakable
     return environment.get_template(template).render(style=_asset("style.css"), **context)
 

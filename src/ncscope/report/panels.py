@@ -9,7 +9,13 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.image import AxesImage
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import Label, label_of, value_of
@@ -46,6 +52,8 @@ STYLE: dict[Any, Any] = {
 
 DASHED = (0, (3, 2))
 _MARKERS = ("o", "D", "s", "^", "v")
+# A panel is wide enough for the labels of so many marks.
+_MARKS = 5
 
 
 def diverging() -> Colormap:
@@ -122,6 +130,7 @@ def spectra_panel(axes: Axes, record: LayerRecord) -> None:
     if any(drawn.values for drawn in curves.values()):  # a logarithmic axis refuses to be empty
         axes.set_xscale("log")
         axes.set_yscale("log")
+        _round_marks(axes)
     axes.set_xlabel("index")
     axes.set_title("Covariance eigenvalues")
     axes.legend()
@@ -135,6 +144,7 @@ def metrics_panel(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> N
         if value is not None and value > 0 and math.isfinite(value):
             axes.plot(value, place, "o", color=ACCENT, markersize=6)
     axes.set_xscale("log")
+    _round_marks(axes)
     axes.set_yticks(list(places), [label.title for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     beside = axes.secondary_yaxis("right")
@@ -143,6 +153,38 @@ def metrics_panel(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> N
     axes.tick_params(axis="y", length=0)
     beside.tick_params(axis="y", length=0)
     axes.set_title("Key metrics")
+
+
+def _round_marks(axes: Axes) -> None:
+    """Mark a logarithmic x axis at round values, so few that their labels do not touch.
+
+    Matplotlib labels 2, 3, 4, ... times a power of ten where an axis spans about one, and these
+    labels overlap.
+    """
+    low, high = axes.get_xlim()
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for multiples in ((1, 2, 5), (1, 3), (1,)):
+        marks = [float(f"{many}e{power}") for power in powers for many in multiples]
+        marks = [mark for mark in marks if low <= mark <= high]
+        if len(marks) <= _MARKS:
+            break
+    else:
+        marks = marks[:: math.ceil(len(marks) / _MARKS)]
+    if len(marks) < 2:
+        between = [mark for mark in MaxNLocator(3).tick_values(low, high) if low <= mark <= high]
+        marks = between or [low, high]
+    powers_of_ten = marks[0] < 1e-3 or marks[-1] >= 1e4
+    names = [_power(mark) if powers_of_ten else f"{mark:g}" for mark in marks]
+    axes.xaxis.set_major_locator(FixedLocator(marks))
+    axes.xaxis.set_major_formatter(FixedFormatter(names))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _power(value: float) -> str:
+    """Write a number as a power of ten, with its factor unless that is 1."""
+    factor, _, exponent = f"{value:.1e}".partition("e")
+    times = "" if factor == "1.0" else rf"{float(factor):g}\times"
+    return rf"${times}10^{{{int(exponent)}}}$"
 
 
 def history_panel(

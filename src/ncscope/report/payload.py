@@ -7,8 +7,8 @@ from typing import Any
 
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import layer_order, spectra
+from ncscope.report.formulas import formula
 from ncscope.report.labels import PFC_METRICS, Label, distinct_labels, label_of, value_of
-from ncscope.report.mathml import formula
 from ncscope.report.numbers import compact, typeset
 from ncscope.report.timeline import by_run, by_split, layer_names, moment
 
@@ -80,7 +80,7 @@ def metric_entry(metric: Label, key: str = "", classes: int = 0) -> dict[str, An
         "collapse": compact(known),
         "key": key or metric.key,
         "title": metric.title,
-        "formula": formula(metric.formula),
+        "formula": formula(metric.formula, display=True),
         "zero": metric.zero,
         "source": metric.source,
         "direction": metric.direction,

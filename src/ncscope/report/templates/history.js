@@ -40,19 +40,13 @@ function aboutMetric(node, metric) {
   const facts = [metric.direction, metric.zero && `0 means ${metric.zero}`].filter(Boolean);
   const sentence = facts.length ? `${capitalised(facts.join("; "))}.` : "";
   const parts = [element("p", { textContent: `${metric.title}. ${sentence}` })];
-  // The formula is MathML that this package made from its own registry.
-  if (metric.formula) parts.push(element("div", { className: "formula", innerHTML: metric.formula }));
+  // The formula is SVG that this package made from its own registry.
+  if (metric.formula) parts.push(element("div", { className: "display", innerHTML: metric.formula }));
   if (metric.source) parts.push(element("p", { className: "source", textContent: metric.source }));
   node.replaceChildren(...parts);
 }
 
 function historyTraces(metric, splits, hidden, logarithmic) {
-  const omitted = { count: 0 };
-  const drawn = (value) => {
-    if (value === null || !metric.log || value > 0) return value;
-    omitted.count += 1;
-    return null;
-  };
   const traces = [];
   splits.forEach((split) => {
     const { times, values } = data.series[split];
@@ -65,7 +59,8 @@ function historyTraces(metric, splits, hidden, logarithmic) {
         mode: "lines+markers",
         name: `${layer}, ${split}`,
         x: times.map((time) => timePlace(time, logarithmic)),
-        y: own.map(drawn),
+        y: own,
+        text: own,
         customdata: times,
         line: {
           color: layerColour(place, data.layers.length),
@@ -73,11 +68,11 @@ function historyTraces(metric, splits, hidden, logarithmic) {
           dash: split === "train" || Object.keys(data.series).length === 1 ? "solid" : "dash",
         },
         marker: { size: last ? 6 : 4 },
-        hovertemplate: `${escapeText(layer)}, ${split}<br>${data.unit} %{customdata}: %{y:.4g}<extra></extra>`,
+        hovertemplate: `${escapeText(layer)}, ${split}<br>${data.unit} %{customdata}: %{text:.4g}<extra></extra>`,
       });
     });
   });
-  return [traces, omitted.count];
+  return traces;
 }
 
 // Plotly reads a few tags in hover text; names of layers are text.
@@ -85,10 +80,15 @@ function escapeText(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/%/g, "&#37;");
 }
 
-function historyReading(traces, omitted) {
+function historyReading(metric, traces) {
   const sentences = [];
-  const plural = omitted === 1 ? "value at or below 0 is" : "values at or below 0 are";
+  const values = traces.flatMap((trace) => trace.text);
+  const omitted = metric.log ? values.filter((value) => value !== null && value < 0).length : 0;
+  const plural = omitted === 1 ? "value below 0 is" : "values below 0 are";
   if (omitted) sentences.push(`${omitted} ${plural} not drawn on the logarithmic axis.`);
+  if (metric.log && values.includes(0)) {
+    sentences.push("Values of exactly 0 stand at the mark 0, below the logarithmic scale.");
+  }
   const drawn = traces.some((trace) => trace.y.some((value) => value !== null));
   if (!drawn) sentences.push("There is nothing to draw: no layer shown has a value that is defined.");
   return sentences;
@@ -150,19 +150,21 @@ function historyFigure(figure) {
     const all = measured;
     const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
     const splits = boxes.length ? all.filter((split) => chosen.includes(split)) : all;
-    const [traces, omitted] = historyTraces(metric, splits, hidden, logarithmic.checked);
+    const traces = historyTraces(metric, splits, hidden, logarithmic.checked);
+    const values = [...traces.flatMap((trace) => trace.text), metric.collapse];
+    if (metric.log) traces.forEach((trace) => Object.assign(trace, { y: onLogAxis(trace.text, values) }));
     const times = all.flatMap((split) => data.series[split].times);
     chart.setAttribute("aria-label", `${metric.title} of every layer against ${data.unit}`);
     draw(chart, traces, {
       xaxis: timeAxis(times, logarithmic.checked, chart.clientWidth),
       yaxis: (metric.log ? logAxis : linearAxis)(
-        [...traces.flatMap((trace) => trace.y), metric.collapse],
+        values,
         { title: { text: metric.title } }
       ),
       hovermode: "closest",
       ...collapseLine(metric),
     });
-    fillList(figure.querySelector(".reading"), historyReading(traces, omitted));
+    fillList(figure.querySelector(".reading"), historyReading(metric, traces));
     aboutMetric(figure.querySelector("#history-about"), metric);
   };
   [choice, logarithmic, ...boxes].forEach((control) => control.addEventListener("change", drawChart));

@@ -22,31 +22,35 @@ function drawnValues(frames, key, byPosition) {
   ]);
 }
 
-function measuredTrace(frame, metric, byPosition) {
+function measuredTrace(frame, metric, byPosition, all) {
   const places = frame.names.map((_, place) => place).filter((place) => {
     const value = frame.values[metric.key][place];
-    return value !== null && (!metric.log || value > 0) && (!byPosition || frame.positions[place] !== null);
+    return value !== null && (!metric.log || value >= 0) && (!byPosition || frame.positions[place] !== null);
   });
+  const values = places.map((place) => frame.values[metric.key][place]);
   return {
     type: "scatter",
     mode: "lines+markers",
     x: places.map((place) => (byPosition ? frame.positions[place] : place)),
-    y: places.map((place) => frame.values[metric.key][place]),
+    y: metric.log ? onLogAxis(values, all) : values,
+    text: values,
     customdata: places.map((place) => escapeText(frame.names[place])),
     line: { color: token("accent"), width: 1.25 },
     marker: { color: token("accent"), size: 8 },
-    hovertemplate: "%{customdata}<br>%{y:.4g}<extra></extra>",
+    hovertemplate: "%{customdata}<br>%{text:.4g}<extra></extra>",
   };
 }
 
-function geodesicTrace(frame, metric) {
+function geodesicTrace(frame, metric, all) {
+  const values = frame.geodesic.values[metric.key];
   return {
     type: "scatter",
     mode: "lines",
     x: frame.geodesic.t,
-    y: frame.geodesic.values[metric.key].map((value) => (metric.log && !(value > 0) ? null : value)),
+    y: metric.log ? onLogAxis(values, all) : values,
+    text: values,
     line: { color: token("second"), width: 2, dash: "dash" },
-    hovertemplate: "predicted at %{x:.2f}<br>%{y:.4g}<extra></extra>",
+    hovertemplate: "predicted at %{x:.2f}<br>%{text:.4g}<extra></extra>",
   };
 }
 
@@ -103,11 +107,12 @@ function layersFigure(figure) {
     const byPosition = choice !== null && choice.value === "position";
     data.pfc.forEach((metric) => {
       const chart = figure.querySelector(`#layers-${metric.key}`);
-      const traces = [measuredTrace(frame, metric, byPosition)];
-      if (byPosition && frame.geodesic) traces.unshift(geodesicTrace(frame, metric));
+      const values = drawnValues(all, metric.key, byPosition);
+      const traces = [measuredTrace(frame, metric, byPosition, values)];
+      if (byPosition && frame.geodesic) traces.unshift(geodesicTrace(frame, metric, values));
       draw(chart, traces, {
         xaxis: layerAxis(frame, byPosition, chart.clientWidth),
-        yaxis: (metric.log ? logAxis : linearAxis)(drawnValues(all, metric.key, byPosition), {}),
+        yaxis: (metric.log ? logAxis : linearAxis)(values, {}),
         shapes: depthLine(frame, byPosition),
         hovermode: "closest",
       });

@@ -76,20 +76,36 @@ function emptyAxis(settings) {
   return axis({ range: [0, 1], showticklabels: false, ticks: "", ...settings });
 }
 
-// A logarithmic axis that holds the positive values, its ticks all of one size.
+// 0 has no logarithm: where the axis of these values has a mark for it, below all that have one.
+function zeroPlace(values) {
+  const logs = values.filter((value) => value > 0).map(Math.log10);
+  if (!logs.length) return 1;
+  const low = Math.min(...logs);
+  return 10 ** (low - Math.max(0.15 * (Math.max(...logs) - low), 0.15));
+}
+
+// Values as they stand on the logarithmic axis of `all`; one below 0 has no place there.
+function onLogAxis(values, all) {
+  const zero = zeroPlace(all);
+  return values.map((value) => (value === null || value < 0 ? null : value || zero));
+}
+
+// A logarithmic axis that holds the values from 0 on, its ticks all of one size.
 function logAxis(values, settings, margin = 0.07) {
   const logs = values.filter((value) => value > 0).map(Math.log10);
-  if (!logs.length) return emptyAxis(settings);
+  const zeros = values.includes(0) ? [zeroPlace(values)] : [];
+  if (!logs.length && !zeros.length) return emptyAxis(settings);
   const low = Math.min(...logs);
-  const high = Math.max(...logs);
-  const room = margin * Math.max(high - low, 0.1);
-  const marks = logMarks(low - room, high + room);
+  const high = Math.max(...logs, ...zeros.map(Math.log10));
+  const bottom = zeros.length ? Math.log10(zeros[0]) : low;
+  const room = margin * Math.max(high - bottom, 0.1);
+  const marks = logs.length ? logMarks(zeros.length ? low : low - room, high + room) : [];
   const powers = marks.some((value) => value < 1e-3 || value >= 1e5);
   return axis({
     type: "log",
-    range: [low - room, high + room],
-    tickvals: marks,
-    ticktext: marks.map((value) => powerText(value, powers)),
+    range: [bottom - room, high + room],
+    tickvals: [...zeros, ...marks],
+    ticktext: [...zeros.map(() => "0"), ...marks.map((value) => powerText(value, powers))],
     ...settings,
   });
 }
