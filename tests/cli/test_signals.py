@@ -59,6 +59,30 @@ def test_a_signal_while_modules_load_ends_the_command_without_a_traceback(
     assert done.returncode == 128 + number
 
 
+# As C++ code of torch does with an exception that it cannot pass on.
+ABORTING = AT_IMPORT.replace(
+    "            os.kill(os.getpid(), {number})\n",
+    "            try:\n"
+    "                os.kill(os.getpid(), {number})\n"
+    "                sum(range(1000))\n"
+    "            except BaseException:\n"
+    "                os.abort()\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGINT, "error: interrupted\n"), (signal.SIGTERM, "")]
+)
+def test_no_exception_is_raised_in_the_middle_of_torch(
+    number: signal.Signals, said: str, tmp_path: Path
+) -> None:
+    program = ABORTING.format(module="torch.cuda", number=int(number))
+    np.savez(tmp_path / "features.npz", features=np.eye(4), labels=np.arange(4) % 2)
+    done = start(program, "measure", tmp_path / "features.npz", folder=tmp_path)
+    assert done.communicate(timeout=60) == ("", said)
+    assert done.returncode == 128 + number
+
+
 def test_a_signal_that_is_ignored_stays_so(tmp_path: Path) -> None:
     ignoring = f"import signal; signal.signal({int(signal.SIGINT)}, signal.SIG_IGN)"
     program = AT_IMPORT.format(module="typer", number=int(signal.SIGINT))
@@ -114,6 +138,6 @@ def test_a_signal_at_any_time_leaves_nothing(
     command.send_signal(number)
     _, err = command.communicate(timeout=60)
     ended = -number if number == signal.SIGKILL else 128 + number
-    assert command.returncode in (ended, 0)  # 0: it had finished
+    assert command.returncode in (ended, 0), err  # 0: it had finished
     assert err in ("", "error: interrupted\n")
     assert list(folder.iterdir()) == []

@@ -35,7 +35,8 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     from ncscope.cli.running import main as run
 
     if own:
-        _replace(signal.SIGINT, _leave, control_c)
+        raised = control_c == signal.default_int_handler
+        _replace(signal.SIGINT, _leave, _interrupt if raised else control_c)
         _replace(signal.SIGTERM, _leave, _stop)
     run(arguments)
 
@@ -50,5 +51,24 @@ def _leave(number: int, frame: "FrameType | None") -> None:
     os._exit(128 + number)
 
 
+def _interrupt(number: int, frame: "FrameType | None") -> None:
+    if _torch_loads():
+        os.write(2, b"error: interrupted\n")
+        _leave(number, frame)
+    raise KeyboardInterrupt
+
+
 def _stop(number: int, frame: "FrameType | None") -> None:
+    if _torch_loads():
+        _leave(number, frame)
     sys.exit(128 + number)
+
+
+def _torch_loads() -> bool:
+    """Return whether torch is being imported.
+
+    An exception that a signal raises then may come out of its C++ code, which aborts the process
+    with a core dump. No command has anything to clean up before torch is there.
+    """
+    spec = getattr(sys.modules.get("torch"), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
