@@ -1,4 +1,4 @@
-"""Parts of the recipes on matrix information cut to seconds, and rows made up for their claims."""
+"""Parts of the recipes on matrix information cut to seconds, and results made up for their claims."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -8,7 +8,6 @@ from ncscope.lab.papers.info.runs import changed
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 
 CLASSES = 10
 
@@ -18,7 +17,7 @@ def brief(training: Training, **given: Any) -> Training:
     return changed(training, epochs=1, every=1, balanced=150, batch_size=50, **given)
 
 
-def rows_of(part: Part, resources: Resources | None = None) -> list[Row]:
+def rows_of(part: Part, resources: Resources | None = None) -> Results:
     """What a part yields, without the signs of life."""
     return [{"part": part.name} | row for row in part.run(resources or Resources()) if row]
 
@@ -38,10 +37,10 @@ def made(part: str, where: Mapping[str, Any], values: Mapping[str, float]) -> Ro
     return base | dict(where) | dict(values) | batch
 
 
-def unmeasured(rows: list[Row]) -> list[Row]:
-    """The rows, every metric NaN."""
+def unmeasured(results: Results) -> Results:
+    """The results, every metric NaN."""
     places = ("omega", "sparsity")
     return [
         {k: math.nan if isinstance(v, float) and k not in places else v for k, v in row.items()}
-        for row in rows
+        for row in results
     ]

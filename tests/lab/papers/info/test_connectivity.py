@@ -1,4 +1,4 @@
-"""Two runs and the networks between them: real ones, stopped ones, and claims on made-up rows."""
+"""Two runs and the networks between them: real ones, stopped ones, and claims on made-up results."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from ncscope.lab.papers.info.connectivity import (
     between,
 )
 from ncscope.lab.runs.resources import Resources
-from ncscope.probing.records import Row
 from tests.lab.papers.info.brief import brief, made, rows_of, stopped_in, unmeasured
 
 SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
@@ -25,27 +24,27 @@ def short(**given: Any) -> InfoConnectivity:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def results() -> Results:
     (part,) = RECIPE.parts(short())
     return rows_of(part)
 
 
-def ends_of(rows: list[Row], run: str) -> Row:
-    return [row for row in rows if row.get("run") == run and row["split"] == "test"][-1]
+def ends_of(results: Results, run: str) -> Row:
+    return [row for row in results if row.get("run") == run and row.split == "test"][-1]
 
 
-def test_the_ends_of_the_way_are_the_two_runs(rows: list[Row]) -> None:
-    path = between(rows, rows[0]["part"])
+def test_the_ends_of_the_way_are_the_two_runs(results: Results) -> None:
+    path = between(results, results[0].part)
     assert [row["omega"] for row in path] == [0.0, 0.5, 1.0]
     for run, row in (("first", path[0]), ("second", path[-1])):
-        end = ends_of(rows, run)
+        end = ends_of(results, run)
         keys = [key for key in row if isinstance(row[key], float) and key != "omega"]
         assert {"accuracy", "mir", "hdr", "mir_batch", "hdr_batch", "mir_centered"} <= set(keys)
         assert {key: row[key] for key in keys} == {key: end[key] for key in keys}
-    assert ends_of(rows, "first")["mir"] != ends_of(rows, "second")["mir"]
-    start = [row for row in rows if row.get("run") and row["epoch"] == 0 and row["split"] == "test"]
+    assert ends_of(results, "first")["mir"] != ends_of(results, "second")["mir"]
+    start = [row for row in results if row.get("run") and row.epoch == 0 and row.split == "test"]
     assert start[0]["mir"] == start[1]["mir"]  # one initialisation
-    anew = between(rows, rows[0]["part"], REESTIMATED)
+    anew = between(results, results[0].part, REESTIMATED)
     assert [row["omega"] for row in anew] == [0.0, 0.5, 1.0]
     assert all(a["mir"] != b["mir"] for a, b in zip(path, anew, strict=True))
 
@@ -59,15 +58,15 @@ def test_stopped_in_the_second_run_it_goes_on_to_the_same_rows(tmp_path: Path) -
     assert rows_of(part, resources) == rows_of(part)
 
 
-def test_claims_and_figures_come_out_of_a_short_run_and_of_none(rows: list[Row]) -> None:
-    for found in (rows, []):
+def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results) -> None:
+    for found in (results, []):
         claims = RECIPE.claims(short(), found)
         assert all(claim["evidence"] for claim in claims)
         (drawing,) = RECIPE.drawings(short(), found)
         assert len(drawing.figure.axes) == 3
 
 
-def path(part: str, depth: float, lift: float = 0.0) -> list[Row]:
+def path(part: str, depth: float, lift: float = 0.0) -> Results:
     """Accuracy in a valley, MIR with a hill in it, HDR that falls off either end."""
     found = []
     for statistics, share in ((AS_THEY_ARE, 1.0), (REESTIMATED, 0.5)):
@@ -84,16 +83,16 @@ def path(part: str, depth: float, lift: float = 0.0) -> list[Row]:
     return found
 
 
-def made_up(depths: dict[float, float], lift: float = 0.3) -> list[Row]:
-    rows = []
+def made_up(depths: dict[float, float], lift: float = 0.3) -> Results:
+    results = []
     for part, training in SMALL.runs.items():
         depth = depths[training.optimisation.learning_rate]
-        rows += path(part, depth, lift if training.optimisation.learning_rate == 0.3 else 0.0)
-    return rows
+        results += path(part, depth, lift if training.optimisation.learning_rate == 0.3 else 0.0)
+    return results
 
 
-def held(rows: list[Row]) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, rows)}
+def held(results: Results) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, results)}
 
 
 def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail() -> None:

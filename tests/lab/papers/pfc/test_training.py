@@ -8,7 +8,6 @@ from ncscope.lab.papers.pfc.training import RECIPE, PFCTraining
 from ncscope.lab.runs.resources import Resources
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
-from ncscope.probing.records import Row
 
 SMALL = RECIPE.scales["small"]
 RUNS = ["digits", "patterns"]
@@ -30,25 +29,25 @@ def brief() -> PFCTraining:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def results() -> Results:
     (part,) = RECIPE.parts(brief())
     found = [{"part": part.name} | row for row in part.run(Resources()) if row]
     return json.loads(json.dumps(found))
 
 
-def test_a_short_run_yields_what_claims_and_figures_need(rows: list[Row]) -> None:
-    claims = RECIPE.claims(brief(), rows)
+def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
+    claims = RECIPE.claims(brief(), results)
     assert len(claims) == 1 + 3 + 3
     assert all(claim["evidence"] for claim in claims)
-    measured = [row for row in rows if row["split"] == "train" and row["epoch"] == 2]
-    assert [row["layer"] for row in measured] == ["stem", *(f"blocks.{i}" for i in range(8))]
+    measured = [row for row in results if row.split == "train" and row.epoch == 2]
+    assert [row.layer for row in measured] == ["stem", *(f"blocks.{i}" for i in range(8))]
     assert [row["relative_position"] for row in measured][:: len(measured) - 1] == [0, 1]
-    assert len([row for row in rows if row["split"] == "line"]) == 21
+    assert len([row for row in results if row.split == "line"]) == 21
 
 
 def made(
     run: str = "", changed: dict[str, list[float]] | None = None, accuracy: float = 1.0
-) -> list[Row]:
+) -> Results:
     """Rows of both runs: at the start, at zero error and at the end; one run as it is changed."""
     found: list[Row] = []
     for part in RUNS:
@@ -78,7 +77,7 @@ def made(
     return found
 
 
-def failing(found: list[Row]) -> list[str]:
+def failing(found: Results) -> list[str]:
     return [claim["claim"] for claim in RECIPE.claims(SMALL, found) if not claim["held"]]
 
 
@@ -106,7 +105,7 @@ def test_behind_the_effective_depth_the_order_is_free() -> None:
 @pytest.mark.parametrize(("key", "verb"), [("pfc1", "falls"), ("pfc2", "falls"), ("pfc3", "rises")])
 def test_a_point_of_the_line_out_of_order_turns_one_claim(key: str, verb: str) -> None:
     found = made()
-    (middle,) = [row for row in found if row["part"] == "digits" and row.get("t") == 0.5]
+    (middle,) = [row for row in found if row.part == "digits" and row.get("t") == 0.5]
     middle[key] = 9.0 if verb == "falls" else 0.1
     assert failing(found) == [f"digits: {key.upper()} {verb} along the straight line"]
 
@@ -116,8 +115,8 @@ def test_collapse_past_zero_error_needs_both(accuracy: float) -> None:
     claim = "digits: the last layer collapses while training goes past zero error"
     found = made("digits", accuracy=accuracy)
     if accuracy == 1:
-        at_end = [r for r in found if r["part"] == "digits" and r["epoch"] == 100]
-        last = [row for row in at_end if row["layer"] == LAYERS[-1]]
+        at_end = [r for r in found if r.part == "digits" and r.epoch == 100]
+        last = [row for row in at_end if row.layer == LAYERS[-1]]
         last[0]["pfc1"] = 2.5  # falls from the start, and rises from zero error on
         assert claim in failing(found)
     else:

@@ -25,7 +25,6 @@ from ncscope.lab.papers.vci.published import DOWNSTREAM, REGULARISED, TEMPERATUR
 from ncscope.lab.papers.vci.transfer import RECIPE, VCITransfer, claims_on
 from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import NAMES
-from ncscope.probing.records import Row
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 from tests.data.on_disk import WRITERS
 
@@ -43,7 +42,7 @@ def brief(*names: str, sets: tuple[str, ...] = ("digits",)) -> VCITransfer:
     return VCITransfer(runs=runs, downstream=sets)
 
 
-def rows_of(config: VCITransfer, resources: Resources | None = None) -> list[Row]:
+def rows_of(config: VCITransfer, resources: Resources | None = None) -> Results:
     found = [
         {"part": part.name} | row
         for part in RECIPE.parts(config)
@@ -53,18 +52,18 @@ def rows_of(config: VCITransfer, resources: Resources | None = None) -> list[Row
     return json.loads(json.dumps(found))
 
 
-def from_tables() -> list[Row]:
+def from_tables() -> Results:
     """Rows as the paper's runs would have yielded them."""
-    rows: list[Row] = []
+    results: Results = []
     for name, training in PAPER.runs.items():
         group = PENALTY if training.within_class_cosine else TEMPERATURE
         value = training.within_class_cosine or training.temperature
         (one,) = [each for each in printed()[group] if each.value == value]
         where: Row = {"part": name, "layer": "head input", "epoch": 300}
-        rows.append(where | {"split": "train"} | dict(one.metrics))
-        rows.append(where | {"split": "test", "accuracy": one.accuracy})
-        rows += [where | {"split": key, "accuracy": p} for key, p in one.downstream.items()]
-    return rows
+        results.append(where | {"split": "train"} | dict(one.metrics))
+        results.append(where | {"split": "test", "accuracy": one.accuracy})
+        results += [where | {"split": key, "accuracy": p} for key, p in one.downstream.items()]
+    return results
 
 
 def test_the_paper_s_tables_bear_out_every_claim() -> None:
@@ -78,11 +77,11 @@ def test_the_paper_s_tables_bear_out_every_claim() -> None:
 
 def changed(part: str, split: str, change: Callable[[Row], Row]) -> list[str]:
     """What no longer holds when a row of the tables is another."""
-    rows = [
-        row | change(row) if row["split"] == split and str(row["part"]).startswith(part) else row
+    results = [
+        row | change(row) if row.split == split and row.part.startswith(part) else row
         for row in from_tables()
     ]
-    return [claim["claim"] for claim in RECIPE.claims(PAPER, rows) if not claim["held"]]
+    return [claim["claim"] for claim in RECIPE.claims(PAPER, results) if not claim["held"]]
 
 
 @pytest.mark.parametrize(
@@ -169,17 +168,17 @@ def test_what_is_missing_or_infinite_claims_nothing_and_is_shown() -> None:
         row | {k: math.nan for k, value in row.items() if isinstance(value, float)} for row in whole
     ]
     ones = [row | {"accuracy": 1.0} for row in whole]
-    for rows in ([], whole[:1], unknown, ones):
-        told = RECIPE.claims(PAPER, rows)
+    for results in ([], whole[:1], unknown, ones):
+        told = RECIPE.claims(PAPER, results)
         assert len(told) == 11
         assert all(claim["evidence"] for claim in told)
-        if rows is not ones:
+        if results is not ones:
             assert not any(claim["held"] for claim in told)
-        assert len(RECIPE.tables(PAPER, rows)) == 3
-    for rows in ([], ones):
-        for drawing in RECIPE.drawings(PAPER, rows):
+        assert len(RECIPE.tables(PAPER, results)) == 3
+    for results in ([], ones):
+        for drawing in RECIPE.drawings(PAPER, results):
             drawing.figure.canvas.draw()
-    lost = [row for row in whole if row["split"] != "pets" or "temperature" not in row["part"]]
+    lost = [row for row in whole if row.split != "pets" or "temperature" not in row.part]
     moved = {c["claim"] for c in RECIPE.claims(PAPER, lost) if not c["held"]}
     assert "MLOG falls at every higher temperature" in moved
     assert "MLOG falls at every higher cosine penalty" not in moved
@@ -207,19 +206,19 @@ def test_a_short_run_probes_and_goes_on_where_it_stopped(tmp_path, monkeypatch) 
     config = brief("temperature 0.1, seed 0", sets=("dtd", "flowers"))
     (part,) = RECIPE.parts(config)
     found = list(part.run(Resources(data=tmp_path)))
-    rows = [row for row in found if row]
-    assert part.yields == len(found) - len(rows)
-    assert [row["split"] for row in rows] == ["train", "test"] * 2 + list(config.downstream)
-    assert [row["measure"] for row in rows[-2:]] == ["top-1", "mean per class"]
+    results = [row for row in found if row]
+    assert part.yields == len(found) - len(results)
+    assert [row.split for row in results] == ["train", "test"] * 2 + list(config.downstream)
+    assert [row["measure"] for row in results[-2:]] == ["top-1", "mean per class"]
     resources = Resources(data=tmp_path, checkpoints=tmp_path / "part")
     stopped = part.run(resources)
-    assert any(row.get("split") == "test" and row["epoch"] == 1 for row in stopped)
+    assert any(row.get("split") == "test" and row.epoch == 1 for row in stopped)
     stopped.close()
-    assert [row for row in part.run(resources) if row] == rows
+    assert [row for row in part.run(resources) if row] == results
 
 
 def test_a_set_that_is_missing_stops_the_run_before_it_trains(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(probes, "bench_rows", None)
+    monkeypatch.setattr(probes, "bench_events", None)
     config = brief("temperature 1, seed 0", sets=("digits", "pets"))
     with pytest.raises(InputError, match="the data set Pets"):
         rows_of(config, Resources(data=tmp_path))
@@ -258,7 +257,7 @@ def test_an_epoch_and_all_probes_at_the_paper_s_scale_on_real_files(tmp_path, mo
         every = tuple(one for one in PAPER.downstream if one != "cifar100")
         sets = every if training.temperature < 1 else every[:1]
         config = VCITransfer(runs={name: training.model_copy(update=update)}, downstream=sets)
-        rows = rows_of(config, Resources(data=tmp_path))
-        assert [row["split"] for row in rows[-len(sets) :]] == list(sets)
-        assert math.isfinite(next(row["loss"] for row in rows if "loss" in row))
-        assert all(0 <= row["accuracy"] <= 1 for row in rows if "strength" in row)
+        results = rows_of(config, Resources(data=tmp_path))
+        assert [row.split for row in results[-len(sets) :]] == list(sets)
+        assert math.isfinite(next(row["loss"] for row in results if "loss" in row))
+        assert all(0 <= row["accuracy"] <= 1 for row in results if "strength" in row)

@@ -10,7 +10,6 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.probing.records import Row
 
 SMALL = RECIPE.scales["small"]
 MSE, CE, OTHER, _ = SMALL.runs
@@ -26,7 +25,7 @@ PATHS: Paths = {
 """By metric and level, values over the epochs."""
 
 
-def rows_of(config: XUFMNetwork) -> list[Row]:
+def rows_of(config: XUFMNetwork) -> Results:
     found = [
         {"part": part.name} | row for part in RECIPE.parts(config) for row in part.run(Resources())
     ]
@@ -45,20 +44,20 @@ def brief() -> XUFMNetwork:
 
 
 @pytest.fixture(scope="module")
-def rows(brief: XUFMNetwork) -> list[Row]:
+def results(brief: XUFMNetwork) -> Results:
     return rows_of(brief)
 
 
 def test_a_short_run_yields_what_claims_and_figures_need(
-    brief: XUFMNetwork, rows: list[Row]
+    brief: XUFMNetwork, results: Results
 ) -> None:
-    by_level = levels(rows, MSE)
+    by_level = levels(results, MSE)
     assert list(by_level) == ["block 1", "block 2", "block 3", "classifier's input"]
-    assert [[row["epoch"] for row in path] for path in by_level.values()] == [[0, 1]] * 4
-    claims = RECIPE.claims(brief, rows)
+    assert [[row.epoch for row in path] for path in by_level.values()] == [[0, 1]] * 4
+    claims = RECIPE.claims(brief, results)
     assert len(claims) == 2 * 7 + 1
     assert all(claim["evidence"] for claim in claims)
-    assert [d.name for d in RECIPE.drawings(brief, rows)] == ["fig-5", "models"]
+    assert [d.name for d in RECIPE.drawings(brief, results)] == ["fig-5", "models"]
 
 
 def test_the_loss_decides_on_the_bias() -> None:
@@ -67,7 +66,7 @@ def test_the_loss_decides_on_the_bias() -> None:
     }
 
 
-def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> list[Row]:
+def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> Results:
     """Rows of all runs, one of them as it is changed, and of the models."""
     found: list[Row] = []
     for name, training in SMALL.runs.items():
@@ -94,7 +93,7 @@ def _farther() -> list[list[float]]:
 
 def model_rows(
     fall: Mapping[str, float] | None = None, structure: Mapping[str, float] | None = None
-) -> list[Row]:
+) -> Results:
     """Decades by which NC1 of H1 falls, that of H2 by 2, and the share that NC2 of H1 keeps."""
     fall = fall or {"linear": 2.0, "relu": 0.8}
     structure = structure or {"linear": 0.4, "relu": 0.8}
@@ -115,7 +114,7 @@ def model_rows(
     ]
 
 
-def failing(found: list[Row]) -> list[str]:
+def failing(found: Results) -> list[str]:
     return [claim["claim"] for claim in RECIPE.claims(SMALL, found) if not claim["held"]]
 
 
@@ -182,11 +181,11 @@ def test_the_frames_are_told_apart_on_each_data_set() -> None:
 
 def test_models_that_are_alike_hold_no_claim() -> None:
     alike = {"linear": 1.0, "relu": 1.0}
-    found = [row for row in made() if row["part"] in SMALL.runs] + model_rows(alike, alike)
+    found = [row for row in made() if row.part in SMALL.runs] + model_rows(alike, alike)
     assert len(failing(found)) == 2 * len(SMALL.runs)
 
 
-def test_figures_have_a_row_a_loss_and_a_panel_a_metric(rows: list[Row]) -> None:
+def test_figures_have_a_row_a_loss_and_a_panel_a_metric(results: Results) -> None:
     drawn = {d.name: d.figure for d in RECIPE.drawings(SMALL, made())}
     assert {n: len(f.axes) for n, f in drawn.items()} == {"fig-5": 8, "fig-10": 8, "models": 8}
     zero_error = 1

@@ -7,29 +7,28 @@ import pytest
 from pydantic import ValidationError
 
 from ncscope.lab.papers.xufm.ufm import RECIPE, SIZES, XUFMConfig, threshold
-from ncscope.probing.records import Row
 
 SHORT = XUFMConfig(
     settings="first", first_steps=100, every=50, bias_decays=(1.001 * threshold(), 0.05)
 )
 
 
-def run(config: XUFMConfig) -> list[Row]:
-    rows: list[Row] = []
+def run(config: XUFMConfig) -> Results:
+    results: Results = []
     for part in RECIPE.parts(config):
         own = list(part.run(None))
         assert len(own) == part.yields
-        rows += [{"part": part.name} | row for row in own]
-    return json.loads(json.dumps(rows))
+        results += [{"part": part.name} | row for row in own]
+    return json.loads(json.dumps(results))
 
 
 @pytest.fixture(scope="module")
-def short() -> list[Row]:
+def short() -> Results:
     return run(SHORT)
 
 
-def failed(config: XUFMConfig, rows: list[Row]) -> list[str]:
-    return [claim["claim"] for claim in RECIPE.claims(config, rows) if not claim["held"]]
+def failed(config: XUFMConfig, results: Results) -> list[str]:
+    return [claim["claim"] for claim in RECIPE.claims(config, results) if not claim["held"]]
 
 
 def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: list[Row]) -> None:
@@ -93,7 +92,7 @@ def test_the_first_setting_is_the_studys() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_all_claims_hold_at_the_papers_scale() -> None:
-    rows = run(RECIPE.scales["paper"])
-    assert failed(RECIPE.scales["paper"], rows) == []
-    names = [drawing.name for drawing in RECIPE.drawings(RECIPE.scales["paper"], rows)]
+    results = run(RECIPE.scales["paper"])
+    assert failed(RECIPE.scales["paper"], results) == []
+    names = [drawing.name for drawing in RECIPE.drawings(RECIPE.scales["paper"], results)]
     assert names == ["fig-1", "fig-2", "fig-6", "fig-7", "bias-decay"]

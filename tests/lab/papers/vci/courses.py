@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ncscope.probing.records import Row
 
 EPOCHS = (0, 2, 4, 6)
 FALLING, RISING, RETURNING = (9.0, 3.0, 2.0, 1.0), (0.1, 1.0, 2.0, 4.0), (9.0, 3.0, 1.0, 2.0)
@@ -26,7 +25,7 @@ def made(
     changed: Courses = NONE,
     between: Sequence[float] = (4.0, 1.0),
     total: Sequence[float] = (5.0, 3.0, 0.5),
-) -> list[Row]:
+) -> Results:
     """Every metric falls and the variance off V_B rises, but for what is changed.
 
     Args:
@@ -35,19 +34,19 @@ def made(
         between: The eigenvalues of Sigma_B.
         total: Of Sigma_T.
     """
-    rows: list[Row] = []
+    results: Results = []
     for run in runs:
         for split in ("train", "test"):
             own = {key: changed.get((run, split, key), COURSES[key]) for key in COURSES}
-            rows += [
+            results += [
                 {"part": run, "split": split, "layer": "last", "epoch": epoch}
                 | {key: course[index] for key, course in own.items()}
                 for index, epoch in enumerate(EPOCHS)
             ]
-        rows += [
+        results += [
             {"part": run, "split": "spectrum", "layer": "spectrum", "epoch": 6, "index": index + 1}
             | {"total": value}
             | ({"between": between[index]} if index < len(between) else {})
             for index, value in enumerate(total)
         ]
-    return rows
+    return results
