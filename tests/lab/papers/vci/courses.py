@@ -1,7 +1,10 @@
-"""Rows as VCI's experiments yield them, with courses of the metrics to choose."""
+"""Results as VCI's experiments yield them, with courses of the metrics to choose."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+
+from ncscope.lab.observations import Results
+from tests.lab.observed import measured, measurement
 
 
 EPOCHS = (0, 2, 4, 6)
@@ -31,22 +34,16 @@ def made(
     Args:
         runs: Names of the runs.
         changed: Courses by run, split and key.
-        between: The eigenvalues of Sigma_B.
-        total: Of Sigma_T.
+        between: Eigenvalues of Sigma_B at the last epoch.
+        total: Eigenvalues of Sigma_T at the last epoch.
     """
-    results: Results = []
+    spectra = {"between": list(between), "total": list(total)}
+    measurements = []
     for run in runs:
         for split in ("train", "test"):
             own = {key: changed.get((run, split, key), COURSES[key]) for key in COURSES}
-            results += [
-                {"part": run, "split": split, "layer": "last", "epoch": epoch}
-                | {key: course[index] for key, course in own.items()}
-                for index, epoch in enumerate(EPOCHS)
-            ]
-        results += [
-            {"part": run, "split": "spectrum", "layer": "spectrum", "epoch": 6, "index": index + 1}
-            | {"total": value}
-            | ({"between": between[index]} if index < len(between) else {})
-            for index, value in enumerate(total)
-        ]
-    return results
+            for index, epoch in enumerate(EPOCHS):
+                metrics = {key: course[index] for key, course in own.items()}
+                at_end = spectra if (split, epoch) == ("train", EPOCHS[-1]) else None
+                measurements.append(measurement(run, epoch, {"last": metrics}, at_end, split=split))
+    return measured(measurements)

@@ -1,12 +1,11 @@
 """The recipe of VCI figures 1, 2, 4-6 and 8 on many classes: runs, claims, figures."""
 
-import json
-
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.vci.imagenet import RECIPE, VCIImageNet
-from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import NAMES
+from tests.lab.observed import results_of
 from tests.lab.papers.vci.courses import RETURNING, made
 
 RESIDUAL, ALL = ["CE", "MSE", "MSE + cosine"], ["CE", "MSE", "MSE + cosine", "DeiT-T", "DeiT-S"]
@@ -37,13 +36,7 @@ def brief() -> VCIImageNet:
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    found = [
-        {"part": part.name} | row
-        for part in RECIPE.parts(brief())
-        for row in part.run(Resources())
-        if row
-    ]
-    return json.loads(json.dumps(found))
+    return results_of(*RECIPE.parts(brief()))
 
 
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:

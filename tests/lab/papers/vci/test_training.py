@@ -1,13 +1,12 @@
 """The recipe of VCI figures 1-3, 6 and 8 on one residual network: runs, claims, figures."""
 
-import json
-
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.vci.training import RECIPE
-from ncscope.lab.papers.vci.variability import VCIRuns
-from ncscope.lab.runs.resources import Resources
+from ncscope.lab.papers.vci.variability import VCIRuns, spectra
 from ncscope.models.networks.catalogue import NAMES
+from tests.lab.observed import results_of
 from tests.lab.papers.vci.courses import RETURNING, made
 
 RUNS = ["step decay", "cosine", "cosine, no decay, no warm-up"]
@@ -25,27 +24,27 @@ def brief() -> VCIRuns:
 @pytest.fixture(scope="module")
 def results() -> Results:
     (part,) = RECIPE.parts(brief())
-    found = [{"part": part.name} | row for row in part.run(Resources()) if row]
-    return json.loads(json.dumps(found))
+    return results_of(part)
 
 
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
     claims = RECIPE.claims(brief(), results)
     assert len(claims) == 3 + 2 + 2 + 2
     assert all(claim["evidence"] for claim in claims)
-    measured = [(row.epoch, row.split) for row in results if row.split != "spectrum"]
+    measured = [(row.epoch, row.split) for row in results]
     assert measured == [(epoch, split) for epoch in (0, 1, 2) for split in ("train", "test")]
 
 
 def test_spectra_are_those_of_the_last_measurement(results: Results) -> None:
     last = [row for row in results if row.split == "train"][-1]
-    found = [row for row in results if row.split == "spectrum"]
-    assert [row["index"] for row in found] == list(range(1, 33))
-    assert [row["index"] for row in found if "between" in row] == list(range(1, 10))
+    (at_end,) = [m for m in results.measurements if (m.split, m.step) == ("train", 2)]
+    found = spectra(results, "step decay")
+    assert found.total == at_end.probe.layers[-1].spectra["total"]
+    assert (len(found.total), len(found.between)) == (32, 9)
     within = float(last["within_in_signal"]) + float(last["within_off_signal"])
-    between = sum(float(row["between"]) for row in found if "between" in row)
+    between = sum(found.between)
     assert between == pytest.approx(within / float(last["nc1_quotient"]), rel=1e-9)
-    assert sum(float(row["total"]) for row in found) == pytest.approx(within + between, rel=1e-9)
+    assert sum(found.total) == pytest.approx(within + between, rel=1e-9)
 
 
 def held(results: Results) -> dict[str, bool]:
