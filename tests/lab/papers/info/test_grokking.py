@@ -1,13 +1,13 @@
 """The recipe of INFO figure 7: it runs, and every claim is seen held and seen not held."""
 
-import json
 from collections.abc import Callable
 
 import pytest
 
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.info.grokking import RECIPE, InfoGrokking
 from ncscope.lab.papers.info.grokking_training import Grokking
-from ncscope.lab.runs.resources import Resources
+from tests.lab.observed import observed, results_of, those
 from tests.lab.papers.info.tiny_grokking import TINY
 
 CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1))
@@ -29,8 +29,8 @@ NEEDS_RULE = {SECOND, END}
 
 
 def made(changed: dict[str, list[float]] | None = None) -> Results:
-    """Rows of two runs, the second as it is changed."""
-    found: list[Row] = []
+    """Results of two runs, the second as it is changed."""
+    found = []
     for seed in CONFIG.seeds:
         own = COURSE | (changed or {} if seed else {})
         for index, step in enumerate(STEPS):
@@ -44,7 +44,7 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
                 row = when | {"layer": "head input", "accuracy": own[split][index]}
                 row["accuracy_unmirrored"] = own[split][index] - 0.01
                 found.append(row | ({} if step == 10 else information))
-    return found
+    return observed(found)
 
 
 def failing(results: Results) -> set[str]:
@@ -89,7 +89,7 @@ def test_one_run_that_goes_another_way_turns_its_claims(key, path, lost) -> None
     assert failing(made({key: path})) == lost
 
 
-CUTS: list[Callable[[Row], bool]] = [
+CUTS: list[Callable[[Observation], bool]] = [
     lambda row: False,
     lambda row: row.step == 0,
     lambda row: row.part == "seed 0",
@@ -98,8 +98,8 @@ CUTS: list[Callable[[Row], bool]] = [
 
 
 @pytest.mark.parametrize("kept", CUTS)
-def test_whatever_the_rows_claims_and_figures_come_out(kept: Callable[[Row], bool]) -> None:
-    results = [row for row in made() if kept(row)]
+def test_whatever_the_results_claims_and_figures_come_out(kept: Callable[[Observation], bool]) -> None:
+    results = those(made(), kept)
     claims = RECIPE.claims(CONFIG, results)
     assert all(claim["evidence"] for claim in claims)
     assert not any(claim["held"] for claim in claims)
@@ -109,9 +109,9 @@ def test_whatever_the_rows_claims_and_figures_come_out(kept: Callable[[Row], boo
 def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     part, *others = RECIPE.parts(TINY.model_copy(update={"seeds": (3,)}))
     assert not others
-    results = [{"part": part.name} | row for row in part.run(Resources()) if row]
+    results = results_of(part)
     config = TINY.model_copy(update={"seeds": (3,)})
-    by_heart = RECIPE.claims(config, json.loads(json.dumps(results)))[3]
+    by_heart = RECIPE.claims(config, results)[3]
     assert by_heart["claim"] == f"all training pairs: {FIRST}"
     assert "MIR" in by_heart["evidence"]
     for drawing in RECIPE.drawings(config, results):

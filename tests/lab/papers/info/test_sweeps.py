@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from ncscope.data.catalogue import CATALOGUE
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.info import label_smoothing, supervised, training
 from ncscope.lab.papers.info.runs import paper_training
 from ncscope.metrics.information import collapse_mir
-from tests.lab.papers.info.brief import CLASSES, brief, made, rows_of, unmeasured
+from tests.lab.observed import results_of, with_each
+from tests.lab.papers.info.brief import CLASSES, brief, made, unmeasured
 
 MODULES = (training, label_smoothing, supervised)
 SMALL = {module: module.RECIPE.scales["small"] for module in MODULES}
@@ -21,16 +23,16 @@ def test_claims_and_figures_come_out_of_a_short_run_and_of_none(module: Any) -> 
     name, first = next(iter(config.runs.items()))
     short = type(config)(runs={name: brief(first.model_copy(update={"data": "digits"}))})
     (part,) = module.RECIPE.parts(short)
-    results = rows_of(part)
+    results = results_of(part)
     assert {row["num_classes"] for row in results} == {10}
-    for found in (results, []):
+    for found in (results, Results()):
         assert all(claim["evidence"] for claim in module.RECIPE.claims(short, found))
         assert all(drawing.figure.axes for drawing in module.RECIPE.drawings(short, found))
 
 
 def over_training(change: Callable[[float, dict[str, float]], dict[str, float]]) -> Results:
-    """Rows in which all is as the paper says: at `share` of the way to collapse."""
-    results = []
+    """Results in which all is as the paper says: at `share` of the way to collapse."""
+    found = []
     for part in SMALL[training].runs:
         for epoch in range(0, 31, 3):
             share = epoch / 30
@@ -40,8 +42,8 @@ def over_training(change: Callable[[float, dict[str, float]], dict[str, float]])
                 "hdr": 0.8 - 0.79 * share,
             }
             where = {"epoch": epoch, "split": "test"}
-            results.append(made(part, where, values | change(share, values)))
-    return results
+            found.append(made(part, where, values | change(share, values)))
+    return Results(found)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +58,10 @@ def over_training(change: Callable[[float, dict[str, float]], dict[str, float]])
     ],
 )
 def test_over_training_each_claim_can_fail(change: Any, lost: list[str]) -> None:
-    results = [
-        row | {"mir_batch": row["mir"], "hdr_batch": row["hdr"]} for row in over_training(change)
-    ]
+    results = with_each(
+        over_training(change),
+        lambda row: row.with_values({"mir_batch": row["mir"], "hdr_batch": row["hdr"]}),
+    )
     claims = training.RECIPE.claims(SMALL[training], results)
     assert len(claims) == 12
     failed = [claim["claim"] for claim in claims if not claim["held"]]
@@ -68,12 +71,12 @@ def test_over_training_each_claim_can_fail(change: Any, lost: list[str]) -> None
 
 def smoothed(slope: float) -> Results:
     values = {"accuracy": 0.98, "mir": 0.5, "hdr": 0.1}
-    return [
+    return Results(
         made(part, {"epoch": 20, "split": "test"}, {
             key: value + slope * run.label_smoothing for key, value in values.items()
         })
         for part, run in SMALL[label_smoothing].runs.items()
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("slope", "failing"), [(0.05, 0), (0.07, 5), (0.06, 2)])
@@ -86,14 +89,14 @@ def test_a_variation_with_the_smoothness_is_found(slope: float, failing: int) ->
 
 def with_losses(gain: float, mir: float, hdr: float) -> Results:
     gains = {"CE": (0.0, 0.0, 0.0), "CE + MI": (gain, mir, 0.0), "CE + ED": (gain, 0.0, hdr)}
-    results = []
+    found = []
     for part, run in SMALL[supervised].runs.items():
         better, more, less = gains[supervised.loss_of(run)]
         values = {
             "accuracy": 0.9 + 0.01 * run.seed + better, "mir": 0.5 + more, "hdr": 0.2 + less
         }  # fmt: skip
-        results.append(made(part, {"epoch": 24, "split": "test"}, values))
-    return results
+        found.append(made(part, {"epoch": 24, "split": "test"}, values))
+    return Results(found)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,9 @@ def test_nothing_holds_of_what_was_not_measured() -> None:
         assert not any(
             claim["held"] for claim in module.RECIPE.claims(SMALL[module], unmeasured(results))
         )
-        some = [*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])]
+        some = Results(
+            [*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])]
+        )
         claims = module.RECIPE.claims(SMALL[module], some)
         assert not [claim for claim in claims if claim["held"] and "nan" in claim["evidence"]]
 
