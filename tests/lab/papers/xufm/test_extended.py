@@ -1,11 +1,11 @@
 """The recipe of XUFM figures 3-4 and 8-9, at a length at which nothing has converged."""
 
-import json
-
 import pytest
 
+from ncscope.lab.observations import Results, together
 from ncscope.lab.papers.xufm.extended import DEVIATIONS, RECIPE, XUFMExtendedConfig, part_name
 from ncscope.lab.runs.resources import Resources
+from tests.lab.observed import gathered, results_of
 
 CONFIG = XUFMExtendedConfig(
     first_steps=40, second_steps=20, every=20, per_class=(20, 40, 80), seeds=3
@@ -14,12 +14,12 @@ CONFIG = XUFMExtendedConfig(
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    found: list[Row] = []
+    found = []
     for part in RECIPE.parts(CONFIG):
         own = list(part.run(Resources()))
         assert len(own) == part.yields
-        found += [{"part": part.name} | row for row in own]
-    return json.loads(json.dumps(found))
+        found.append(gathered(own, part.name))
+    return together(found)
 
 
 def test_every_setting_has_a_part(results: Results):
@@ -39,7 +39,7 @@ def test_claims_are_of_both_settings_and_see_that_nothing_converged(results: Res
 
 def test_starts_are_the_papers(results: Results):
     assert DEVIATIONS == {(6, "relu"): (0.1, 0.1, 0.2)}
-    starts = {row.part: row for row in results if row.get("step") == 0 and row.layer == "H1"}
+    starts = {row.part: row for row in results if row.step == 0 and row.layer == "H1"}
     assert starts["K = 6, ReLU"]["objective"] > starts["K = 6, Linear"]["objective"] + 0.1
 
 
@@ -64,7 +64,6 @@ def test_the_first_setting_is_as_long_at_both_scales():
 @pytest.mark.parametrize(("scale", "count"), [("small", 16), ("paper", 30)])
 def test_all_claims_hold(scale: str, count: int):
     config = RECIPE.scales[scale]
-    results = [{"part": p.name} | row for p in RECIPE.parts(config) for row in p.run(Resources())]
-    claims = RECIPE.claims(config, results)
+    claims = RECIPE.claims(config, results_of(*RECIPE.parts(config)))
     assert len(claims) == count
     assert [claim["claim"] for claim in claims if not claim["held"]] == []

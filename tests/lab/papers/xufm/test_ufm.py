@@ -1,12 +1,13 @@
 """The recipe of XUFM figures 1-2 and 6-7: parts, claims that can fail, figures."""
 
-import json
 import math
 
 import pytest
 from pydantic import ValidationError
 
+from ncscope.lab.observations import Results, together
 from ncscope.lab.papers.xufm.ufm import RECIPE, SIZES, XUFMConfig, threshold
+from tests.lab.observed import gathered, with_each
 
 SHORT = XUFMConfig(
     settings="first", first_steps=100, every=50, bias_decays=(1.001 * threshold(), 0.05)
@@ -14,12 +15,12 @@ SHORT = XUFMConfig(
 
 
 def run(config: XUFMConfig) -> Results:
-    results: Results = []
+    found = []
     for part in RECIPE.parts(config):
         own = list(part.run(None))
         assert len(own) == part.yields
-        results += [{"part": part.name} | row for row in own]
-    return json.loads(json.dumps(results))
+        found.append(gathered(own, part.name))
+    return together(found)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def failed(config: XUFMConfig, results: Results) -> list[str]:
     return [claim["claim"] for claim in RECIPE.claims(config, results) if not claim["held"]]
 
 
-def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: list[Row]) -> None:
+def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> None:
     claims = RECIPE.claims(SHORT, short)
     assert [claim["claim"] for claim in claims if claim["held"]] == [
         "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
@@ -52,14 +53,17 @@ def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: list[Row]) -
     ],
 )
 def test_each_claim_of_the_sweep_can_fail(
-    short: list[Row], key: str, change: float, which: str
+    short: Results, key: str, change: float, which: str
 ) -> None:
-    wrong = [row | {key: float(row[key]) + change} if key in row else row for row in short]
+    wrong = with_each(
+        short,
+        lambda row: row.with_values({key: float(row[key]) + change}) if key in row else row,
+    )
     (claim,) = [text for text in failed(SHORT, wrong) if text.startswith("Regularised bias")]
     assert claim.startswith(f"Regularised bias: {which}")
 
 
-def test_figures_are_those_of_the_paper_and_the_sweep(short: list[Row]) -> None:
+def test_figures_are_those_of_the_paper_and_the_sweep(short: Results) -> None:
     drawings = RECIPE.drawings(SHORT, short)
     assert [drawing.name for drawing in drawings] == ["fig-1", "fig-2", "bias-decay"]
     assert [len(drawing.figure.axes) for drawing in drawings] == [4, 4, 3]
