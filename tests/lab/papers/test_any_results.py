@@ -1,16 +1,18 @@
-"""Whatever a run's rows hold, its claims and figures come out: the run is paid for."""
+"""Whatever numbers a run yields, its claims and figures come out: the run is paid for."""
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 import pytest
 
 from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.observations import ITERATION, Heartbeat, Observation, Recorded, Results
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.running import rendered
-from ncscope.probing.records import Row
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 PAPERS = ("mse/", "pfc/", "vci/", "xufm/")
 RECIPES = {
@@ -22,8 +24,11 @@ pytestmark = [
     pytest.mark.usefixtures("unchecked_signatures"),  # most of the time, otherwise
     pytest.mark.slow,
 ]
-Rows = list[Row]
-Change = Callable[[Rows], Rows]
+Recordings = list[tuple[str, Recorded]]
+"""Events with the names of their parts."""
+Change = Callable[[Recordings], Recordings]
+LINE = ("pfc1", "pfc2", "pfc3", "alignment", "transport_cost")
+POSITION = "relative_position"
 
 
 def with_runs(config: Any, **update: Any) -> Any:
@@ -33,8 +38,8 @@ def with_runs(config: Any, **update: Any) -> Any:
 
 
 @cache
-def measured(name: str) -> tuple[Row, ...]:
-    """Rows of a real epoch of the recipe's first run, as if of all its runs; and of its models."""
+def recordings(name: str) -> tuple[tuple[str, Recorded], ...]:
+    """Events of an epoch of the recipe's first run, as if of all its runs; and of its models."""
     small = RECIPES[name].scales["small"]
     first = next(iter(small.runs.values()))
     brief = {"epochs": 1, "warmup_epochs": 0, "batch_size": 64}
@@ -42,39 +47,136 @@ def measured(name: str) -> tuple[Row, ...]:
     config = with_runs(small, optimisation=short, balanced=200)
     few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",)}
     run, *others = RECIPES[name].parts(config.model_copy(update=few))
-    rows = [row for row in run.run(Resources()) if row]
-    models = [one for one in others if one.name not in config.runs]
+    events = [event for event in run.run(Resources()) if not isinstance(event, Heartbeat)]
+    models = [part for part in others if part.name not in config.runs]
     return (
-        *({"part": part} | row for part in config.runs for row in rows),
-        *({"part": one.name} | row for one in models for row in one.run(Resources()) if row),
+        *((part, event) for part in config.runs for event in events),
+        *(
+            (part.name, event)
+            for part in models
+            for event in part.run(Resources())
+            if not isinstance(event, Heartbeat)
+        ),
     )
+
+
+def results_of(pairs: Recordings) -> Results:
+    results = Results()
+    for part, event in pairs:
+        results.add(event, part)
+    return results
+
+
+def of_models(event: Recorded) -> bool:
+    return "objective" in event.values
+
+
+def numbers(event: Recorded) -> set[str]:
+    """Keys of the metrics, spectra and points of the line that an event holds."""
+    keys = {key for key, value in event.values.items() if isinstance(value, float)}
+    if isinstance(event, Measurement):
+        for layer in event.probe.layers:
+            keys |= {*layer.metrics, *layer.spectra}
+        keys |= {POSITION} if event.probe.relative_position else set()
+        keys |= set(LINE) if event.probe.geodesic else set()
+    return keys - {ITERATION}
+
+
+def revalued(event: Recorded, keys: set[str], value: float) -> Recorded:
+    """The event with some of its metrics, wherever they are, at a value."""
+
+    def own(old: Mapping[str, Any]) -> dict[str, Any]:
+        return {**old, **dict.fromkeys(keys & old.keys(), value)}
+
+    if isinstance(event, Observation):
+        return event.with_values(own(event.values))
+    probe = event.probe
+    positions = (value,) * len(probe.relative_position) if POSITION in keys else None
+    changed = replace(
+        probe,
+        layers=tuple(
+            replace(
+                layer,
+                metrics=own(layer.metrics),
+                spectra={k: [value] * len(v) if k in keys else v for k, v in layer.spectra.items()},
+            )
+            for layer in probe.layers
+        ),
+        relative_position=positions or probe.relative_position,
+        geodesic=probe.geodesic and line_at(probe.geodesic, keys, value),
+    )
+    return replace(event, probe=changed, values=own(event.values))
+
+
+def line_at(line: GeodesicRecord, keys: set[str], value: float) -> GeodesicRecord:
+    """The straight line with some of its numbers, but never its positions, at a value."""
+    assert {field.name for field in fields(line)} == {"t", *LINE}
+    old = {key: getattr(line, key) for key in keys.intersection(LINE)}
+    new = {k: [value] * len(v) if isinstance(v, list) else value for k, v in old.items()}
+    return replace(line, **new)
+
+
+def lacking(event: Recorded, key: str) -> Recorded:
+    """The event without one of its metrics."""
+
+    def own(old: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in old.items() if k != key}
+
+    if isinstance(event, Observation):
+        return replace(event, values=own(event.values))
+
+    def bare(layer: LayerRecord) -> LayerRecord:
+        return replace(layer, metrics=own(layer.metrics), spectra=own(layer.spectra))
+
+    probe = replace(event.probe, layers=tuple(map(bare, event.probe.layers)))
+    if key == POSITION:
+        probe = replace(probe, comparable=(), relative_position=())
+    if key in LINE:
+        probe = replace(probe, geodesic=None)
+    return replace(event, probe=probe, values=own(event.values))
 
 
 def at(value: float, key: str | None = None) -> Change:
     """One metric of every network, or all of them, at a value."""
 
-    def changed(row: Row) -> Row:
-        own = {name for name, old in row.items() if isinstance(old, float)} - {"t"}
-        return row | dict.fromkeys(own if key is None else own & {key}, value)
+    def changed(event: Recorded) -> Recorded:
+        if of_models(event):
+            return event
+        keys = numbers(event)
+        return revalued(event, keys if key is None else keys & {key}, value)
 
-    return lambda rows: [row if "objective" in row else changed(row) for row in rows]
+    return lambda pairs: [(part, changed(event)) for part, event in pairs]
 
 
 def without(key: str) -> Change:
-    return lambda rows: [{k: v for k, v in row.items() if k != key} for row in rows]
+    return lambda pairs: [(part, lacking(event, key)) for part, event in pairs]
 
 
 def past_zero_error(change: Change) -> Change:
-    return lambda rows: at(1.0, "accuracy")(change(rows))
+    return lambda pairs: at(1.0, "accuracy")(change(pairs))
 
 
-def untrained(rows: Rows) -> Rows:
-    return [row for row in rows if row.get("epoch", 0) == 0]
+def untrained(pairs: Recordings) -> Recordings:
+    return [
+        (part, event)
+        for part, event in pairs
+        if (event.step if isinstance(event, Measurement) else event.epoch) == 0
+    ]
 
 
-def last_layer(rows: Rows) -> Rows:
+def last_layer(pairs: Recordings) -> Recordings:
     """No other layers, lines or spectra."""
-    return [row for row in rows if row["layer"] in ("head input", "input", "H1", "H2")]
+    names = ("head input", "input", "H1", "H2")
+    found: Recordings = []
+    for part, event in pairs:
+        if isinstance(event, Observation):
+            if event.layer in names:
+                found.append((part, event))
+            continue
+        layers = [replace(x, spectra={}) for x in event.probe.layers if x.layer in names]
+        if layers:
+            found.append((part, replace(event, probe=ProbeRecord(tuple(layers)))))
+    return found
 
 
 CHANGES: Mapping[str, Change] = {
@@ -94,26 +196,26 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_claims_of_any_numbers(name: str) -> None:
-    recipe, rows = RECIPES[name], list(measured(name))
+    recipe, pairs = RECIPES[name], list(recordings(name))
     config = recipe.scales["small"]
-    texts = [claim["claim"] for claim in recipe.claims(config, rows)]
+    texts = [claim["claim"] for claim in recipe.claims(config, results_of(pairs))]
     assert texts
     for label, change in CHANGES.items():
-        found = recipe.claims(config, change(rows))
+        found = recipe.claims(config, results_of(change(pairs)))
         assert all(claim["evidence"] for claim in found), label
         assert label == "the last layer alone" or [one["claim"] for one in found] == texts, label
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
-    recipe, rows = RECIPES[name], list(measured(name))
+    recipe, pairs = RECIPES[name], list(recordings(name))
     config = recipe.scales["small"]
-    assert not any(claim["held"] for claim in recipe.claims(config, at(math.nan)(rows)))
-    keys = {key for row in rows for key, value in row.items() if isinstance(value, float)} - {"t"}
-    for key in keys:
+    unknown = results_of(at(math.nan)(pairs))
+    assert not any(claim["held"] for claim in recipe.claims(config, unknown))
+    for key in set().union(*(numbers(event) for _, event in pairs)):
         for change in (at(0.0, key), at(math.nan, key), without(key)):
             for own in (change, past_zero_error(change)):
-                told = recipe.claims(config, own(rows))
+                told = recipe.claims(config, results_of(own(pairs)))
                 assert not [c for c in told if c["held"] and "nan" in c["evidence"]], key
 
 
@@ -121,18 +223,18 @@ def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
 @pytest.mark.parametrize("label", SETTINGS)
 def test_claims_of_other_settings(name: str, label: str) -> None:
     config = with_runs(RECIPES[name].scales["small"], **SETTINGS[label])
-    assert RECIPES[name].claims(config, list(measured(name)))
+    assert RECIPES[name].claims(config, results_of(list(recordings(name))))
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_figures_of_zeros_and_of_what_was_not_measured(name: str) -> None:
-    recipe, rows = RECIPES[name], list(measured(name))
+    recipe, pairs = RECIPES[name], list(recordings(name))
     config = recipe.scales["small"]
     first = next(iter(config.runs))
-    mixed = [row for row in at(0.0)(rows) if row["part"] == first]
-    mixed += [row for row in at(math.nan)(rows) if row["part"] != first]
-    expected = [drawing.name for drawing in recipe.drawings(config, rows)]
-    assert [drawing.name for drawing in recipe.drawings(config, mixed)] == expected
+    mixed = [pair for pair in at(0.0)(pairs) if pair[0] == first]
+    mixed += [pair for pair in at(math.nan)(pairs) if pair[0] != first]
+    expected = [drawing.name for drawing in recipe.drawings(config, results_of(pairs))]
+    assert [drawing.name for drawing in recipe.drawings(config, results_of(mixed))] == expected
 
 
 @pytest.mark.slow
@@ -141,7 +243,7 @@ def test_figures_of_zeros_and_of_what_was_not_measured(name: str) -> None:
 def test_every_figure_can_be_written(name: str, label: str) -> None:
     change = {**CHANGES, "not measured": at(math.nan)}.get(label, list)
     config = with_runs(RECIPES[name].scales["small"], **SETTINGS.get(label, {}))
-    drawings = RECIPES[name].drawings(config, change(list(measured(name))))
+    drawings = RECIPES[name].drawings(config, results_of(change(list(recordings(name)))))
     assert drawings
     for drawing in drawings:
         assert len(rendered(drawing, "svg")) > 1000

@@ -1,4 +1,4 @@
-"""Two runs and the networks between them: real ones, stopped ones, and claims on made-up results."""
+"""Two runs and the networks between them: real, stopped, and claims on made-up numbers."""
 
 from pathlib import Path
 from typing import Any

@@ -98,7 +98,9 @@ CUTS: list[Callable[[Observation], bool]] = [
 
 
 @pytest.mark.parametrize("kept", CUTS)
-def test_whatever_the_results_claims_and_figures_come_out(kept: Callable[[Observation], bool]) -> None:
+def test_whatever_the_results_claims_and_figures_come_out(
+    kept: Callable[[Observation], bool],
+) -> None:
     results = those(made(), kept)
     claims = RECIPE.claims(CONFIG, results)
     assert all(claim["evidence"] for claim in claims)

@@ -26,7 +26,7 @@ ERRORS = {
 
 
 def made(changed: dict[str, float] | None = None, labels: int = 20) -> Results:
-    """Results of all runs of the small scale, some methods' errors changed at one number of labels."""
+    """Results of the small scale's runs, some methods' errors changed at one number of labels."""
     found: list[dict[str, Any]] = []
     for setting, methods in by_setting(SMALL).items():
         for method, names in methods.items():

@@ -123,9 +123,7 @@ def test_nothing_holds_of_what_was_not_measured() -> None:
         assert not any(
             claim["held"] for claim in module.RECIPE.claims(SMALL[module], unmeasured(results))
         )
-        some = Results(
-            [*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])]
-        )
+        some = Results([*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])])
         claims = module.RECIPE.claims(SMALL[module], some)
         assert not [claim for claim in claims if claim["held"] and "nan" in claim["evidence"]]
 

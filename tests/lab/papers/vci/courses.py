@@ -6,7 +6,6 @@ from types import MappingProxyType
 from ncscope.lab.observations import Results
 from tests.lab.observed import measured, measurement
 
-
 EPOCHS = (0, 2, 4, 6)
 FALLING, RISING, RETURNING = (9.0, 3.0, 2.0, 1.0), (0.1, 1.0, 2.0, 4.0), (9.0, 3.0, 1.0, 2.0)
 COURSES = {

@@ -68,7 +68,12 @@ def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> 
         paths = paths | (changed or {} if name == run else {})
         for at, epoch in enumerate(EPOCHS):
             for index, layer in enumerate(LEVELS):
-                row: dict[str, Any] = {"part": name, "split": "train", "epoch": epoch, "layer": layer}
+                row: dict[str, Any] = {
+                    "part": name,
+                    "split": "train",
+                    "epoch": epoch,
+                    "layer": layer,
+                }
                 row |= {key: paths[key][index][at] for key in PATHS}
                 if layer == HEAD_INPUT:
                     row["accuracy"] = 0.1 if epoch == 0 else accuracy if name == run else 1.0
