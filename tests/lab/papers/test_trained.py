@@ -1,5 +1,6 @@
 """Training in a study: the bar counts epochs, from where a run is taken up too."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.lab.runs.running import _rows
+from ncscope.lab.runs.running import _keep, _results
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
+from tests.lab.papers.tiny_training import RECIPE
 
 EPOCHS = 3
 RUN = Training(
@@ -27,7 +29,7 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
     """What a bar is told of two runs, until it is told of so many epochs."""
     calls = []
 
-    def on_row(part: str, done: int, total: int) -> None:
+    def on_event(part: str, done: int, total: int) -> None:
         calls.append((part, done, total))
         if done == stop:
             raise KeyboardInterrupt
@@ -35,8 +37,14 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
     parts = training_parts({"one": RUN, "two": RUN.model_copy(update={"seed": 1})})
     run = RunFolder(folder)
     run.save_config({"settings": RUN.model_dump(mode="json")})
-    rows = _rows(parts, run, Resources(), on_row, resume=True)
-    assert len(rows) > 10 * len(parts)
+    results = _results(parts, run, Resources(), on_event, True, partial(_keep, RECIPE, {}))
+    measured = [(row.part, row.epoch, row.split) for row in results]
+    assert measured == [
+        (part.name, epoch, split)
+        for part in parts
+        for epoch in (0, 2, 3)
+        for split in ("train", "test")
+    ]
     return calls
 
 

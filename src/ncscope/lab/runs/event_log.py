@@ -15,8 +15,8 @@ from ncscope.lab.runs.disk import writing
 class EventLog:
     """Scalars by split, layer and key, against the step.
 
-    Written at once: TensorBoard's own writer has a thread, which loses what a run that is killed
-    had logged last, and which nobody hears when the disk is full.
+    Events are written at once, by TensorBoard's record writer. Its public `SummaryWriter` writes
+    in a thread, which prints a traceback of its own when the disk is full.
 
     Args:
         folder: Folder of the file; an earlier log of the run in it is replaced. None, or an

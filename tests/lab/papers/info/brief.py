@@ -1,14 +1,14 @@
-"""Parts of the recipes on matrix information cut to seconds, and rows made up for their claims."""
+"""Parts of the recipes on matrix information cut to seconds, and results made up for claims."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ncscope.lab.observations import Event, Heartbeat, Observation, Recorded, Results
 from ncscope.lab.papers.info.runs import changed
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
-from ncscope.probing.records import Row
 
 CLASSES = 10
 
@@ -18,30 +18,32 @@ def brief(training: Training, **given: Any) -> Training:
     return changed(training, epochs=1, every=1, balanced=150, batch_size=50, **given)
 
 
-def rows_of(part: Part, resources: Resources | None = None) -> list[Row]:
-    """What a part yields, without the signs of life."""
-    return [{"part": part.name} | row for row in part.run(resources or Resources()) if row]
+def recorded(events: Iterable[Event]) -> list[Recorded]:
+    """Events without the heartbeats."""
+    return [event for event in events if not isinstance(event, Heartbeat)]
 
 
-def stopped_in(part: Part, resources: Resources, here: Callable[[Row], bool]) -> None:
-    """Run a part to the first row of which something is true, and stop it there."""
+def stopped_in(part: Part, resources: Resources, here: Callable[[Recorded], bool]) -> None:
+    """Run a part to the first event of which something is true, and stop it there."""
     run = part.run(resources)
-    assert any(here(row) for row in run)
+    assert any(not isinstance(event, Heartbeat) and here(event) for event in run)
     run.close()
 
 
-def made(part: str, where: Mapping[str, Any], values: Mapping[str, float]) -> Row:
-    """A row of a last layer; what a batch says is a tenth more than the exact value."""
+def made(part: str, where: Mapping[str, Any], values: Mapping[str, float]) -> Observation:
+    """An observation of a last layer; a batch's estimate is a tenth more than the exact value."""
     ratios = {key: values[key] for key in values if key != "accuracy"}
     batch = {f"{key}_batch": 1.1 * value for key, value in ratios.items()}
     base = {"part": part, "layer": "head input", "num_classes": CLASSES}
-    return base | dict(where) | dict(values) | batch
+    return Observation.of_line(base | dict(where) | dict(values) | batch)
 
 
-def unmeasured(rows: list[Row]) -> list[Row]:
-    """The rows, every metric NaN."""
-    places = ("omega", "sparsity")
-    return [
-        {k: math.nan if isinstance(v, float) and k not in places else v for k, v in row.items()}
-        for row in rows
-    ]
+def unmeasured(observations: Iterable[Observation]) -> Results:
+    """The observations, every metric NaN."""
+    kept = ("omega", "sparsity")
+    return Results(
+        each.with_values(
+            {k: math.nan for k, v in each.values.items() if isinstance(v, float) and k not in kept}
+        )
+        for each in observations
+    )

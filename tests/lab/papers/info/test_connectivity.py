@@ -1,10 +1,11 @@
-"""Two runs and the networks between them: real ones, stopped ones, and claims on made-up rows."""
+"""Two runs and the networks between them: real, stopped, and claims on made-up numbers."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.info.connectivity import (
     AS_THEY_ARE,
     RECIPE,
@@ -13,8 +14,8 @@ from ncscope.lab.papers.info.connectivity import (
     between,
 )
 from ncscope.lab.runs.resources import Resources
-from ncscope.probing.records import Row
-from tests.lab.papers.info.brief import brief, made, rows_of, stopped_in, unmeasured
+from tests.lab.observed import results_of
+from tests.lab.papers.info.brief import brief, made, recorded, stopped_in, unmeasured
 
 SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
 
@@ -25,49 +26,50 @@ def short(**given: Any) -> InfoConnectivity:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def results() -> Results:
     (part,) = RECIPE.parts(short())
-    return rows_of(part)
+    return results_of(part)
 
 
-def ends_of(rows: list[Row], run: str) -> Row:
-    return [row for row in rows if row.get("run") == run and row["split"] == "test"][-1]
+def ends_of(results: Results, run: str) -> Observation:
+    return [row for row in results if row.split == f"test, {run} run"][-1]
 
 
-def test_the_ends_of_the_way_are_the_two_runs(rows: list[Row]) -> None:
-    path = between(rows, rows[0]["part"])
+def test_the_ends_of_the_way_are_the_two_runs(results: Results) -> None:
+    path = between(results, results[0].part)
     assert [row["omega"] for row in path] == [0.0, 0.5, 1.0]
     for run, row in (("first", path[0]), ("second", path[-1])):
-        end = ends_of(rows, run)
-        keys = [key for key in row if isinstance(row[key], float) and key != "omega"]
+        end = ends_of(results, run)
+        keys = [k for k, value in row.values.items() if isinstance(value, float) and k != "omega"]
         assert {"accuracy", "mir", "hdr", "mir_batch", "hdr_batch", "mir_centered"} <= set(keys)
         assert {key: row[key] for key in keys} == {key: end[key] for key in keys}
-    assert ends_of(rows, "first")["mir"] != ends_of(rows, "second")["mir"]
-    start = [row for row in rows if row.get("run") and row["epoch"] == 0 and row["split"] == "test"]
+    assert ends_of(results, "first")["mir"] != ends_of(results, "second")["mir"]
+    start = [row for row in results if row.epoch == 0 and row.split.startswith("test, ")]
+    assert [row.split for row in start] == ["test, first run", "test, second run"]
     assert start[0]["mir"] == start[1]["mir"]  # one initialisation
-    anew = between(rows, rows[0]["part"], REESTIMATED)
+    anew = between(results, results[0].part, REESTIMATED)
     assert [row["omega"] for row in anew] == [0.0, 0.5, 1.0]
     assert all(a["mir"] != b["mir"] for a, b in zip(path, anew, strict=True))
 
 
 @pytest.mark.slow
-def test_stopped_in_the_second_run_it_goes_on_to_the_same_rows(tmp_path: Path) -> None:
+def test_stopped_in_the_second_run_it_goes_on_to_the_same_results(tmp_path: Path) -> None:
     (part,) = RECIPE.parts(short(groups=("nc4",)))
     resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
-    stopped_in(part, resources, lambda row: row.get("run") == "second")
+    stopped_in(part, resources, lambda event: event.split.endswith("second run"))
     assert {path.name for path in tmp_path.iterdir()} == {"first", "second"}
-    assert rows_of(part, resources) == rows_of(part)
+    assert recorded(part.run(resources)) == recorded(part.run(Resources()))
 
 
-def test_claims_and_figures_come_out_of_a_short_run_and_of_none(rows: list[Row]) -> None:
-    for found in (rows, []):
+def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results) -> None:
+    for found in (results, Results()):
         claims = RECIPE.claims(short(), found)
         assert all(claim["evidence"] for claim in claims)
         (drawing,) = RECIPE.drawings(short(), found)
         assert len(drawing.figure.axes) == 3
 
 
-def path(part: str, depth: float, lift: float = 0.0) -> list[Row]:
+def path(part: str, depth: float, lift: float = 0.0) -> list[Observation]:
     """Accuracy in a valley, MIR with a hill in it, HDR that falls off either end."""
     found = []
     for statistics, share in ((AS_THEY_ARE, 1.0), (REESTIMATED, 0.5)):
@@ -84,16 +86,16 @@ def path(part: str, depth: float, lift: float = 0.0) -> list[Row]:
     return found
 
 
-def made_up(depths: dict[float, float], lift: float = 0.3) -> list[Row]:
-    rows = []
+def made_up(depths: dict[float, float], lift: float = 0.3) -> Results:
+    found = []
     for part, training in SMALL.runs.items():
         depth = depths[training.optimisation.learning_rate]
-        rows += path(part, depth, lift if training.optimisation.learning_rate == 0.3 else 0.0)
-    return rows
+        found += path(part, depth, lift if training.optimisation.learning_rate == 0.3 else 0.0)
+    return Results(found)
 
 
-def held(rows: list[Row]) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, rows)}
+def held(results: Results) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, results)}
 
 
 def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail() -> None:
@@ -117,7 +119,7 @@ def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail() -> None:
 def test_nothing_holds_of_what_was_not_measured() -> None:
     good = made_up({0.3: 0.85, 0.03: 0.3, 0.003: 0.01})
     assert not any(held(unmeasured(good)).values())
-    one = held([*good[:-30], *unmeasured(good[-30:])])
+    one = held(Results([*good[:-30], *unmeasured(good[-30:])]))
     assert not any(one[text] for text in one if "rate 0.003" in text)
 
 

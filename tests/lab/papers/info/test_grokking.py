@@ -1,14 +1,13 @@
 """The recipe of INFO figure 7: it runs, and every claim is seen held and seen not held."""
 
-import json
 from collections.abc import Callable
 
 import pytest
 
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.info.grokking import RECIPE, InfoGrokking
 from ncscope.lab.papers.info.grokking_training import Grokking
-from ncscope.lab.runs.resources import Resources
-from ncscope.probing.records import Row
+from tests.lab.observed import observed, results_of, those
 from tests.lab.papers.info.tiny_grokking import TINY
 
 CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1))
@@ -29,9 +28,9 @@ END = "with the rule MIR comes to its lowest, and HDR ends at half its highest"
 NEEDS_RULE = {SECOND, END}
 
 
-def made(changed: dict[str, list[float]] | None = None) -> list[Row]:
-    """Rows of two runs, the second as it is changed."""
-    found: list[Row] = []
+def made(changed: dict[str, list[float]] | None = None) -> Results:
+    """Results of two runs, the second as it is changed."""
+    found = []
     for seed in CONFIG.seeds:
         own = COURSE | (changed or {} if seed else {})
         for index, step in enumerate(STEPS):
@@ -45,12 +44,12 @@ def made(changed: dict[str, list[float]] | None = None) -> list[Row]:
                 row = when | {"layer": "head input", "accuracy": own[split][index]}
                 row["accuracy_unmirrored"] = own[split][index] - 0.01
                 found.append(row | ({} if step == 10 else information))
-    return found
+    return observed(found)
 
 
-def failing(rows: list[Row]) -> set[str]:
+def failing(results: Results) -> set[str]:
     """The claims that do not hold, those on information without what it is of."""
-    lost = {claim["claim"] for claim in RECIPE.claims(CONFIG, rows) if not claim["held"]}
+    lost = {claim["claim"] for claim in RECIPE.claims(CONFIG, results) if not claim["held"]}
     return {text.split(": ", 1)[-1] for text in lost}
 
 
@@ -90,32 +89,34 @@ def test_one_run_that_goes_another_way_turns_its_claims(key, path, lost) -> None
     assert failing(made({key: path})) == lost
 
 
-CUTS: list[Callable[[Row], bool]] = [
+CUTS: list[Callable[[Observation], bool]] = [
     lambda row: False,
-    lambda row: row["step"] == 0,
-    lambda row: row["part"] == "seed 0",
+    lambda row: row.step == 0,
+    lambda row: row.part == "seed 0",
     lambda row: "mir" not in row,
 ]
 
 
 @pytest.mark.parametrize("kept", CUTS)
-def test_whatever_the_rows_claims_and_figures_come_out(kept: Callable[[Row], bool]) -> None:
-    rows = [row for row in made() if kept(row)]
-    claims = RECIPE.claims(CONFIG, rows)
+def test_whatever_the_results_claims_and_figures_come_out(
+    kept: Callable[[Observation], bool],
+) -> None:
+    results = those(made(), kept)
+    claims = RECIPE.claims(CONFIG, results)
     assert all(claim["evidence"] for claim in claims)
     assert not any(claim["held"] for claim in claims)
-    assert len(RECIPE.drawings(CONFIG, rows)) == 2
+    assert len(RECIPE.drawings(CONFIG, results)) == 2
 
 
 def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     part, *others = RECIPE.parts(TINY.model_copy(update={"seeds": (3,)}))
     assert not others
-    rows = [{"part": part.name} | row for row in part.run(Resources()) if row]
+    results = results_of(part)
     config = TINY.model_copy(update={"seeds": (3,)})
-    by_heart = RECIPE.claims(config, json.loads(json.dumps(rows)))[3]
+    by_heart = RECIPE.claims(config, results)[3]
     assert by_heart["claim"] == f"all training pairs: {FIRST}"
     assert "MIR" in by_heart["evidence"]
-    for drawing in RECIPE.drawings(config, rows):
+    for drawing in RECIPE.drawings(config, results):
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4, 4, 3]
 
 

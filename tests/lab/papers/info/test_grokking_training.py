@@ -8,16 +8,17 @@ import torch
 from torch.nn import functional
 
 from ncscope.errors import InputError
+from ncscope.lab.observations import Heartbeat, Recorded
 from ncscope.lab.papers.info.grokking_training import (
     Grokking,
     cross_entropy,
-    grokking_rows,
+    grokking_events,
     prepared,
 )
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.settings import settings
 from ncscope.metrics.information import pair_entropies
-from ncscope.probing.records import Row
+from tests.lab.observed import gathered
 from tests.lab.training.test_killed import assert_as_never_killed, killed
 
 TINY = Grokking(
@@ -33,18 +34,19 @@ TINY = Grokking(
 )
 
 
-def rows(resources: Resources, seed: int = 0) -> list[Row]:
-    return [row for row in grokking_rows(TINY, seed, resources) if row]
+def recorded(resources: Resources, seed: int = 0) -> list[Recorded]:
+    events = grokking_events(TINY, seed, resources)
+    return [event for event in events if not isinstance(event, Heartbeat)]
 
 
 def test_information_at_some_of_the_steps_at_which_accuracy_is_measured() -> None:
-    found = rows(Resources())
+    found = gathered(grokking_events(TINY, 0, Resources()))
     assert TINY.informed == [0, 1, 6, 40]
     assert TINY.accuracy_steps == [0, 1, 3, 6, 16, 40]
     for split in ("train", "test"):
-        own = [row for row in found if row["split"] == split]
-        assert [row["step"] for row in own] == TINY.accuracy_steps
-        assert [row["step"] for row in own if "mir" in row] == TINY.informed
+        own = [row for row in found if row.split == split]
+        assert [row.step for row in own] == TINY.accuracy_steps
+        assert [row.step for row in own if "mir" in row] == TINY.informed
         for key in ("hdr", "mir_centered", "mir_means", "mir_batch", "hdr_batch_spread"):
             assert all(key in row for row in own if "mir" in row)
     train, test = found[-2:]
@@ -59,9 +61,9 @@ def test_what_is_measured_is_the_stream_against_the_unembedding() -> None:
     with torch.no_grad():
         features = model.features(pairs)
         loss = functional.cross_entropy(model(pairs).double(), labels)
-    first = next(iter(grokking_rows(TINY, 3, Resources())))
+    first, *_ = gathered(grokking_events(TINY, 3, Resources()))
     expected = pair_entropies(features, model.head.weight.detach()[labels])
-    assert first["split"] == "train"
+    assert first.split == "train"
     assert math.isclose(float(first["mir"]), expected.mir, rel_tol=1e-6)
     assert math.isclose(float(first["hdr"]), expected.hdr, rel_tol=1e-6)
     assert math.isclose(float(first["loss"]), float(loss), rel_tol=1e-9)
@@ -84,16 +86,16 @@ def test_the_loss_of_what_is_known_well_does_not_round_to_nothing() -> None:
     assert float(logits.grad[0, 0]) < 0
 
 
-def test_a_run_stopped_anywhere_goes_on_to_the_same_rows(tmp_path: Path) -> None:
-    whole = rows(Resources(), seed=2)
+def test_a_run_stopped_anywhere_goes_on_to_the_same_results(tmp_path: Path) -> None:
+    whole = recorded(Resources(), seed=2)
     resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
-    for stop in (3, 30):  # among the rows; in the middle of the steps
-        begun = grokking_rows(TINY, 2, resources)
+    for stop in (3, 30):  # among the measurements; in the middle of the steps
+        begun = grokking_events(TINY, 2, resources)
         for _ in range(stop):
             next(begun)
         del begun
-    assert rows(resources, seed=2) == whole
-    assert next(grokking_rows(TINY, 3, Resources())) != whole[0]
+    assert recorded(resources, seed=2) == whole
+    assert next(grokking_events(TINY, 3, Resources())) != whole[0]
 
 
 @pytest.mark.slow

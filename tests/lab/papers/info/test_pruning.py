@@ -1,4 +1,4 @@
-"""A network pruned and fine-tuned: a real one, a stopped one, and claims on made-up rows."""
+"""A network pruned and fine-tuned: a real one, a stopped one, and claims on made-up results."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from ncscope.lab.observations import Observation, Recorded, Results
 from ncscope.lab.papers.info.pruning import (
     PRUNED,
     RECIPE,
@@ -16,10 +17,10 @@ from ncscope.lab.papers.info.pruning import (
     held_out_features,
 )
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.training.supervised import bench_rows, prepared
+from ncscope.lab.training.supervised import bench_events, prepared
 from ncscope.metrics.information import pair_entropies
-from ncscope.probing.records import Row
-from tests.lab.papers.info.brief import brief, made, rows_of, stopped_in, unmeasured
+from tests.lab.observed import gathered, results_of
+from tests.lab.papers.info.brief import brief, made, recorded, stopped_in, unmeasured
 
 SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
 
@@ -32,19 +33,19 @@ def short(**given: Any) -> InfoPruning:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def results() -> Results:
     (part,) = RECIPE.parts(short())
-    return rows_of(part)
+    return results_of(part)
 
 
 @pytest.mark.slow
-def test_nothing_pruned_is_the_dense_network_beside_itself(rows: list[Row]) -> None:
+def test_nothing_pruned_is_the_dense_network_beside_itself(results: Results) -> None:
     (training,) = short().runs.values()
     bench = prepared(training, Resources())
-    *_, dense = [row for row in bench_rows(bench, Resources()) if row]
+    *_, dense = gathered(bench_events(bench, Resources()))
     features = held_out_features(bench, bench.learner.evaluated)
     itself = pair_entropies(features, features)
-    (untouched,) = [r for r in rows if r.get("stage") == PRUNED and r["sparsity"] == 0]
+    (untouched,) = [r for r in results if r.get("stage") == PRUNED and r["sparsity"] == 0]
     assert untouched["dense_mir"] == itself.mir < 1
     assert untouched["dense_hdr"] == 0
     assert untouched["dense_hdr_batch"] == 0
@@ -52,13 +53,13 @@ def test_nothing_pruned_is_the_dense_network_beside_itself(rows: list[Row]) -> N
         assert untouched[key] == dense[key]
 
 
-def test_each_sparsity_is_compared_before_and_after_fine_tuning(rows: list[Row]) -> None:
-    found = [row for row in rows if "stage" in row]
+def test_each_sparsity_is_compared_before_and_after_fine_tuning(results: Results) -> None:
+    found = [row for row in results if "stage" in row]
     assert [(row["sparsity"], row["stage"]) for row in found] == [
         (0.0, PRUNED), (0.0, TUNED), (0.8, PRUNED), (0.8, TUNED)
     ]  # fmt: skip
     assert [row["zeros"] for row in found] == pytest.approx([0, 0, 0.8, 0.8], abs=1e-4)
-    assert [row["epoch"] for row in found] == [0, 1, 0, 1]
+    assert [row.epoch for row in found] == [0, 1, 0, 1]
     before, after = found[2:]
     assert before["dense_mir"] < found[0]["dense_mir"]
     assert before["dense_mir"] != after["dense_mir"]
@@ -68,31 +69,35 @@ def test_the_batch_estimate_pairs_the_same_samples() -> None:
     first = torch.randn(128, 6, generator=torch.Generator().manual_seed(0))
     second = first @ torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
     order = torch.randperm(128, generator=torch.Generator().manual_seed(0))
-    parts = [pair_entropies(first[rows], second[rows]) for rows in order.split(64)]
+    parts = [pair_entropies(first[chosen], second[chosen]) for chosen in order.split(64)]
     found = between_features(first, second)
     assert found["dense_mir_batch"] == pytest.approx(sum(p.mir for p in parts) / 2)
     assert found["dense_hdr_batch"] == pytest.approx(sum(p.hdr for p in parts) / 2)
     assert found["dense_mir"] == pair_entropies(first, second).mir
 
 
+def is_tuned(event: Recorded) -> bool:
+    return isinstance(event, Observation) and event.get("stage") == TUNED
+
+
 @pytest.mark.slow
-def test_stopped_while_fine_tuning_it_goes_on_to_the_same_rows(tmp_path: Path) -> None:
+def test_stopped_while_fine_tuning_it_goes_on_to_the_same_results(tmp_path: Path) -> None:
     (part,) = RECIPE.parts(short(groups=("nc4",)))
     resources = Resources(checkpoints=tmp_path, checkpoint_interval=0.0)
-    stopped_in(part, resources, lambda row: row.get("stage") == TUNED)
+    stopped_in(part, resources, is_tuned)
     assert {path.name for path in tmp_path.iterdir()} == {"dense", "sparsity 0"}
-    assert rows_of(part, resources) == rows_of(part)
+    assert recorded(part.run(resources)) == recorded(part.run(Resources()))
 
 
-def test_claims_and_figures_come_out_of_a_short_run_and_of_none(rows: list[Row]) -> None:
-    for found in (rows, []):
+def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results) -> None:
+    for found in (results, Results()):
         assert all(claim["evidence"] for claim in RECIPE.claims(short(), found))
         (drawing,) = RECIPE.drawings(short(), found)
         assert len(drawing.figure.axes) == 3
 
 
-def made_up(tuned_fall: float = 0.02, raw_fall: float = 0.5, hdr: float = 0.02) -> list[Row]:
-    rows = []
+def made_up(tuned_fall: float = 0.02, raw_fall: float = 0.5, hdr: float = 0.02) -> Results:
+    found = []
     for part in SMALL.runs:
         for sparsity in SMALL.sparsities:
             for stage, fall in ((PRUNED, raw_fall), (TUNED, tuned_fall)):
@@ -101,8 +106,8 @@ def made_up(tuned_fall: float = 0.02, raw_fall: float = 0.5, hdr: float = 0.02) 
                     "dense_mir": 0.8 - fall * sparsity,
                     "dense_hdr": hdr * sparsity,
                 }
-                rows.append(made(part, {"sparsity": sparsity, "stage": stage}, values))
-    return rows
+                found.append(made(part, {"sparsity": sparsity, "stage": stage}, values))
+    return Results(found)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +129,7 @@ def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(given: Any, lost
 
 def test_nothing_holds_of_what_was_not_measured() -> None:
     assert not any(claim["held"] for claim in RECIPE.claims(SMALL, unmeasured(made_up())))
-    half = [*made_up()[:12], *unmeasured(made_up()[12:])]
+    half = Results([*made_up()[:12], *unmeasured(made_up()[12:])])
     assert not any(claim["held"] for claim in RECIPE.claims(SMALL, half))
 
 

@@ -1,16 +1,18 @@
 """The recipe of INFO table 1: its claims, table and figures, and the paper's settings."""
 
 import math
+from typing import Any
 
 import pytest
 
+from ncscope.lab.observations import Results, together
 from ncscope.lab.papers.info.few_labels import METHODS, SemiSupervised, by_setting, errors, summary
 from ncscope.lab.papers.info.semi_supervised import PAIRS, RECIPE
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.training.semi_supervised.run import few_labels_rows
+from ncscope.lab.training.semi_supervised.run import few_labels_events
 from ncscope.models.networks.catalogue import NAMES
-from ncscope.probing.records import Row
 from tests.data.on_disk import WRITERS
+from tests.lab.observed import gathered, observed, those
 from tests.lab.training.semi_supervised.runs import short
 
 SMALL, PAPER = RECIPE.scales["small"], RECIPE.scales["paper"]
@@ -23,16 +25,16 @@ ERRORS = {
 }
 
 
-def made(changed: dict[str, float] | None = None, labels: int = 20) -> list[Row]:
-    """Rows of all runs of the small scale, some methods' errors changed at one number of labels."""
-    found: list[Row] = []
+def made(changed: dict[str, float] | None = None, labels: int = 20) -> Results:
+    """Results of the small scale's runs, some methods' errors changed at one number of labels."""
+    found: list[dict[str, Any]] = []
     for setting, methods in by_setting(SMALL).items():
         for method, names in methods.items():
             own = ERRORS | (changed or {} if setting.labels == labels else {})
             for seed, name in enumerate(names):
                 for epoch, factor in ((0, 2.0), (10, 1.0)):
                     error = factor * own[method] + 0.01 * seed
-                    where: Row = {"part": name, "epoch": epoch, "split": "test", "layer": "last"}
+                    where = {"part": name, "epoch": epoch, "split": "test", "layer": "last"}
                     found.append(where | {"error": error, "mir": 0.5, "hdr": 0.1})
                     if method != "supervised":
                         found.append(
@@ -41,11 +43,11 @@ def made(changed: dict[str, float] | None = None, labels: int = 20) -> list[Row]
                             | {f"{key}_{k}": 0.1 for key in ("threshold", "histogram")
                                for k in range(10)}
                         )  # fmt: skip
-    return found
+    return observed(found)
 
 
-def failing(rows: list[Row]) -> list[str]:
-    return [claim["claim"] for claim in RECIPE.claims(SMALL, rows) if not claim["held"]]
+def failing(results: Results) -> list[str]:
+    return [claim["claim"] for claim in RECIPE.claims(SMALL, results) if not claim["held"]]
 
 
 def test_all_claims_hold_in_the_papers_order() -> None:
@@ -80,12 +82,12 @@ def test_the_table_is_means_and_standard_errors_in_per_cent() -> None:
 
 
 def test_what_was_not_measured_is_unknown_and_claims_nothing() -> None:
-    rows = [row for row in made() if "seed 3" not in str(row["part"])]
-    assert len(failing(rows)) == len(RECIPE.claims(SMALL, rows))
-    assert {cell for line in RECIPE.tables(SMALL, rows)[0].lines.values() for cell in line} == {
+    results = those(made(), lambda row: "seed 3" not in row.part)
+    assert len(failing(results)) == len(RECIPE.claims(SMALL, results))
+    assert {cell for line in RECIPE.tables(SMALL, results)[0].lines.values() for cell in line} == {
         "unknown"
     }
-    assert len(RECIPE.drawings(SMALL, [])) == 3
+    assert len(RECIPE.drawings(SMALL, Results())) == 3
 
 
 def test_figures_have_a_curve_a_method() -> None:
@@ -97,13 +99,13 @@ def test_figures_have_a_curve_a_method() -> None:
     assert [len(axes.get_lines()) for axes in figures["information"].axes] == [5] * 6
 
 
-def test_a_short_run_has_the_rows_that_figures_and_claims_read() -> None:
+def test_a_short_run_has_the_numbers_that_figures_and_claims_read() -> None:
     runs = {"a": short(mutual_information=0.1, groups=("nc4", "information")), "b": short()}
     config = SemiSupervised(runs=runs)
-    rows = [{"part": "a"} | row for row in few_labels_rows(runs["a"], Resources()) if row]
-    rows += [row | {"part": "b"} for row in rows]
-    assert 0 < errors(rows, ["a"])[0] < 100
-    (claim,) = RECIPE.claims(config, rows)
+    events = list(few_labels_events(runs["a"], Resources()))
+    results = together([gathered(events, "a"), gathered(events, "b")])
+    assert 0 < errors(results, ["a"])[0] < 100
+    (claim,) = RECIPE.claims(config, results)
     assert not claim["held"]  # the same error is no lower one
     assert "seed by seed, in 0 of 1" in claim["evidence"]
 
@@ -122,9 +124,9 @@ def test_a_step_at_the_papers_scale_on_real_files(data, run, tmp_path, monkeypat
     brief = settings.optimisation.model_copy(update={"batch_size": 2, "epochs": 1})
     few = {"optimisation": brief, "steps_per_epoch": 1, "measured": None, "labels": 10}
     resources = Resources(data=tmp_path)
-    rows = [row for row in few_labels_rows(settings.model_copy(update=few), resources) if row]
-    assert math.isfinite(rows[-1]["loss"])
-    assert rows[-1]["mask_rate"] > 0
+    results = gathered(few_labels_events(settings.model_copy(update=few), resources))
+    assert math.isfinite(results[-1]["loss"])
+    assert results[-1]["mask_rate"] > 0
 
 
 def test_the_papers_scale_is_the_papers() -> None:

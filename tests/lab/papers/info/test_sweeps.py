@@ -1,4 +1,4 @@
-"""The recipes that train and no more: INFO figures 1, 2 and 5 and table 2, on made-up rows."""
+"""The recipes that train and no more: INFO figures 1, 2 and 5 and table 2, on made-up results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from ncscope.data.catalogue import CATALOGUE
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.info import label_smoothing, supervised, training
 from ncscope.lab.papers.info.runs import paper_training
 from ncscope.metrics.information import collapse_mir
-from ncscope.probing.records import Row
-from tests.lab.papers.info.brief import CLASSES, brief, made, rows_of, unmeasured
+from tests.lab.observed import results_of, with_each
+from tests.lab.papers.info.brief import CLASSES, brief, made, unmeasured
 
 MODULES = (training, label_smoothing, supervised)
 SMALL = {module: module.RECIPE.scales["small"] for module in MODULES}
@@ -22,16 +23,16 @@ def test_claims_and_figures_come_out_of_a_short_run_and_of_none(module: Any) -> 
     name, first = next(iter(config.runs.items()))
     short = type(config)(runs={name: brief(first.model_copy(update={"data": "digits"}))})
     (part,) = module.RECIPE.parts(short)
-    rows = rows_of(part)
-    assert {row["num_classes"] for row in rows} == {10}
-    for found in (rows, []):
+    results = results_of(part)
+    assert {row["num_classes"] for row in results} == {10}
+    for found in (results, Results()):
         assert all(claim["evidence"] for claim in module.RECIPE.claims(short, found))
         assert all(drawing.figure.axes for drawing in module.RECIPE.drawings(short, found))
 
 
-def over_training(change: Callable[[float, dict[str, float]], dict[str, float]]) -> list[Row]:
-    """Rows in which all is as the paper says: at `share` of the way to collapse."""
-    rows = []
+def over_training(change: Callable[[float, dict[str, float]], dict[str, float]]) -> Results:
+    """Results in which all is as the paper says: at `share` of the way to collapse."""
+    found = []
     for part in SMALL[training].runs:
         for epoch in range(0, 31, 3):
             share = epoch / 30
@@ -41,8 +42,8 @@ def over_training(change: Callable[[float, dict[str, float]], dict[str, float]])
                 "hdr": 0.8 - 0.79 * share,
             }
             where = {"epoch": epoch, "split": "test"}
-            rows.append(made(part, where, values | change(share, values)))
-    return rows
+            found.append(made(part, where, values | change(share, values)))
+    return Results(found)
 
 
 @pytest.mark.parametrize(
@@ -57,24 +58,25 @@ def over_training(change: Callable[[float, dict[str, float]], dict[str, float]])
     ],
 )
 def test_over_training_each_claim_can_fail(change: Any, lost: list[str]) -> None:
-    rows = [
-        row | {"mir_batch": row["mir"], "hdr_batch": row["hdr"]} for row in over_training(change)
-    ]
-    claims = training.RECIPE.claims(SMALL[training], rows)
+    results = with_each(
+        over_training(change),
+        lambda row: row.with_values({"mir_batch": row["mir"], "hdr_batch": row["hdr"]}),
+    )
+    claims = training.RECIPE.claims(SMALL[training], results)
     assert len(claims) == 12
     failed = [claim["claim"] for claim in claims if not claim["held"]]
     assert len(failed) == 2 * len(lost)  # exactly and by batch
     assert all(text.startswith(start) for text, start in zip(failed[::2], lost, strict=True))
 
 
-def smoothed(slope: float) -> list[Row]:
+def smoothed(slope: float) -> Results:
     values = {"accuracy": 0.98, "mir": 0.5, "hdr": 0.1}
-    return [
+    return Results(
         made(part, {"epoch": 20, "split": "test"}, {
             key: value + slope * run.label_smoothing for key, value in values.items()
         })
         for part, run in SMALL[label_smoothing].runs.items()
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("slope", "failing"), [(0.05, 0), (0.07, 5), (0.06, 2)])
@@ -85,16 +87,16 @@ def test_a_variation_with_the_smoothness_is_found(slope: float, failing: int) ->
     assert sum(not claim["held"] for claim in claims) == failing
 
 
-def with_losses(gain: float, mir: float, hdr: float) -> list[Row]:
+def with_losses(gain: float, mir: float, hdr: float) -> Results:
     gains = {"CE": (0.0, 0.0, 0.0), "CE + MI": (gain, mir, 0.0), "CE + ED": (gain, 0.0, hdr)}
-    rows = []
+    found = []
     for part, run in SMALL[supervised].runs.items():
         better, more, less = gains[supervised.loss_of(run)]
         values = {
             "accuracy": 0.9 + 0.01 * run.seed + better, "mir": 0.5 + more, "hdr": 0.2 + less
         }  # fmt: skip
-        rows.append(made(part, {"epoch": 24, "split": "test"}, values))
-    return rows
+        found.append(made(part, {"epoch": 24, "split": "test"}, values))
+    return Results(found)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +119,11 @@ def test_nothing_holds_of_what_was_not_measured() -> None:
         label_smoothing: smoothed(0.0),
         supervised: with_losses(0.005, 0.1, -0.1),
     }
-    for module, rows in found.items():
+    for module, results in found.items():
         assert not any(
-            claim["held"] for claim in module.RECIPE.claims(SMALL[module], unmeasured(rows))
+            claim["held"] for claim in module.RECIPE.claims(SMALL[module], unmeasured(results))
         )
-        some = [*unmeasured(rows[:1]), *rows[1:-1], *unmeasured(rows[-1:])]
+        some = Results([*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])])
         claims = module.RECIPE.claims(SMALL[module], some)
         assert not [claim for claim in claims if claim["held"] and "nan" in claim["evidence"]]
 
@@ -132,8 +134,8 @@ def test_the_value_at_collapse_is_in_every_mir_panel() -> None:
         label_smoothing: smoothed(0.0),
         supervised: with_losses(0.0, 0.0, 0.0),
     }
-    for module, rows in found.items():
-        first = module.RECIPE.drawings(SMALL[module], rows)[0].figure
+    for module, results in found.items():
+        first = module.RECIPE.drawings(SMALL[module], results)[0].figure
         drawn = [axes for axes in first.axes if "MIR" in axes.get_title(loc="left")]
         assert drawn
         for axes in drawn:

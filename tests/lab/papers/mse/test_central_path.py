@@ -3,7 +3,7 @@
 import pytest
 
 from ncscope.lab.papers.mse.central_path import RECIPE
-from ncscope.probing.records import Row
+from tests.lab.observed import results_of
 
 
 def test_it_is_the_study_at_two_sizes() -> None:
@@ -17,9 +17,6 @@ def test_it_is_the_study_at_two_sizes() -> None:
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_every_claim_holds(scale: str) -> None:
     config = RECIPE.scales[scale]
-    rows: list[Row] = []
-    for part in RECIPE.parts(config):
-        rows += [{"part": part.name} | row for row in part.run(None)]
-    found = RECIPE.claims(config, rows)
+    found = RECIPE.claims(config, results_of(*RECIPE.parts(config)))
     assert len(found) == 15
     assert [claim["claim"] for claim in found if not claim["held"]] == []

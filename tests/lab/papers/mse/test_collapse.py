@@ -2,11 +2,12 @@
 
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.mse import collapse as mse_collapse
 from ncscope.lab.papers.mse.collapse import GROUPS, RECIPE, SHOWN, claims
 from ncscope.lab.runs.recipe import Claim
-from ncscope.probing.records import Row
-from tests.lab.papers.mse.rows import history_of, rows_of, small, tiny
+from tests.lab.observed import results_of
+from tests.lab.papers.mse.histories import history_of, small, tiny
 
 CONFIG = small("mse")
 KEYS = [key for shown in SHOWN.values() for key in shown.curves]
@@ -14,11 +15,11 @@ COLLAPSING = dict.fromkeys(KEYS, (4, 3, 2, 1))
 GAINING = {"accuracy": (0.1, 0.8, 0.9, 0.95)}
 
 
-def rows(**changed: tuple[float, ...]) -> list[Row]:
+def results(**changed: tuple[float, ...]) -> Results:
     """Of networks that collapse; the last with other numbers."""
     *first, last = CONFIG.runs
     found = [row for name in first for row in history_of(name, COLLAPSING, GAINING)]
-    return found + history_of(last, COLLAPSING | changed, GAINING)
+    return Results([*found, *history_of(last, COLLAPSING | changed, GAINING)])
 
 
 def by_text(found: list[Claim]) -> dict[str, bool]:
@@ -26,17 +27,17 @@ def by_text(found: list[Claim]) -> dict[str, bool]:
 
 
 def test_all_claims_hold_for_networks_that_collapse() -> None:
-    assert list(by_text(claims(CONFIG, rows())).values()) == [True] * (1 + len(KEYS) + 1)
+    assert list(by_text(claims(CONFIG, results())).values()) == [True] * (1 + len(KEYS) + 1)
 
 
-@pytest.mark.parametrize("place", range(len(KEYS)))
-def test_a_metric_that_rises_in_one_network_fails_its_claim_alone(place: int) -> None:
-    held = by_text(claims(CONFIG, rows(**{KEYS[place]: (1, 1, 1, 2)})))
-    assert [at for at, good in enumerate(held.values()) if not good] == [1 + place]
+@pytest.mark.parametrize("index", range(len(KEYS)))
+def test_a_metric_that_rises_in_one_network_fails_its_claim_alone(index: int) -> None:
+    held = by_text(claims(CONFIG, results(**{KEYS[index]: (1, 1, 1, 2)})))
+    assert [at for at, good in enumerate(held.values()) if not good] == [1 + index]
 
 
 def test_zero_error_at_the_end_alone_fails_all_claims_of_the_metrics() -> None:
-    held = by_text(claims(CONFIG, rows(accuracy=(0, 0, 0, 1))))
+    held = by_text(claims(CONFIG, results(accuracy=(0, 0, 0, 1))))
     assert list(held.values()) == [False] * (1 + len(KEYS)) + [True]
 
 
@@ -48,13 +49,13 @@ def test_most_networks_must_gain(ends: tuple[float, float], good: bool) -> None:
         for name, pair in zip(CONFIG.runs, accuracies, strict=True)
         for row in history_of(name, COLLAPSING, {"accuracy": (0, 0, *pair)})
     ]
-    *_, claim = claims(CONFIG, found)
+    *_, claim = claims(CONFIG, Results(found))
     assert claim["held"] is good
     assert f"median {100 * (ends[1] - ends[0]):+.2f} points" in claim["evidence"]
 
 
 def test_figures_3_to_8_and_table_1() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in mse_collapse.drawings(CONFIG, rows())}
+    drawn = {drawing.name: drawing.figure for drawing in mse_collapse.drawings(CONFIG, results())}
     assert list(drawn) == [*(f"fig-{number}" for number in range(3, 9)), "table-1"]
     for name, shown in SHOWN.items():
         assert len(drawn[name].axes) == 3
@@ -66,11 +67,11 @@ def test_figures_3_to_8_and_table_1() -> None:
 
 def test_it_runs() -> None:
     config = tiny(RECIPE.scales["small"])
-    found = rows_of(RECIPE.parts(config))
-    assert {(row["epoch"], row["split"]) for row in found} == {
+    found = results_of(*RECIPE.parts(config))
+    assert {(row.epoch, row.split) for row in found} == {
         (epoch, split) for epoch in (0, 1) for split in ("train", "test")
     }
-    assert all(set(KEYS) <= set(row) for row in found)
+    assert all(set(KEYS) <= set(row.values) for row in found)
     assert len(RECIPE.claims(config, found)) == 2 + len(KEYS)
     assert len(RECIPE.drawings(config, found)) == 7
     assert {one.groups for one in RECIPE.scales["paper"].runs.values()} == {GROUPS}

@@ -2,13 +2,14 @@
 
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.mse.decomposition import CURVES, RECIPE, claims
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import training_rows
-from ncscope.probing.records import Row
-from tests.lab.papers.mse.rows import history_of, rows_of, small, tiny
+from ncscope.lab.training.supervised import training_events
+from tests.lab.observed import results_of
+from tests.lab.papers.mse.histories import history_of, small, tiny
 
 CONFIG = small("mse")
 ON_PATH = {
@@ -18,14 +19,14 @@ ON_PATH = {
 }
 
 
-def rows(**changed: tuple[float, ...]) -> list[Row]:
+def results(**changed: tuple[float, ...]) -> Results:
     """Of networks near the central path; the last with other numbers."""
     *first, last = CONFIG.runs
     found = [row for name in first for row in history_of(name, ON_PATH)]
-    return found + history_of(last, ON_PATH | changed)
+    return Results([*found, *history_of(last, ON_PATH | changed)])
 
 
-def held(found: list[Row]) -> list[bool]:
+def held(found: Results) -> list[bool]:
     return [claim["held"] for claim in claims(CONFIG, found)]
 
 
@@ -33,7 +34,7 @@ ALL = [True] * 5
 
 
 def test_all_claims_hold_near_the_path() -> None:
-    assert held(rows()) == ALL
+    assert held(results()) == ALL
 
 
 @pytest.mark.parametrize(
@@ -47,23 +48,23 @@ def test_all_claims_hold_near_the_path() -> None:
     ],
 )
 def test_each_claim_can_fail(changed: dict[str, tuple[float, ...]], failing: set[int]) -> None:
-    assert {index for index, good in enumerate(held(rows(**changed))) if not good} == failing
+    assert {index for index, good in enumerate(held(results(**changed))) if not good} == failing
 
 
 def test_the_epoch_from_which_the_part_off_the_path_is_negligible() -> None:
-    _, _, claim, *_ = claims(CONFIG, rows())
+    _, _, claim, *_ = claims(CONFIG, results())
     assert "from epoch 4 on, zero error from epoch 8 on" in claim["evidence"]
 
 
 def test_figure_2() -> None:
-    (drawing,) = RECIPE.drawings(CONFIG, rows())
+    (drawing,) = RECIPE.drawings(CONFIG, results())
     assert drawing.name == "fig-2"
     assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4] * 3
 
 
 def test_it_runs_and_the_parts_are_those_of_the_loss() -> None:
     config = tiny(RECIPE.scales["small"])
-    found = rows_of(RECIPE.parts(config))
+    found = results_of(*RECIPE.parts(config))
     for row in found:
         assert sum(float(row[key]) for key in CURVES) == pytest.approx(row["mse_loss"], rel=1e-9)
     assert len(RECIPE.claims(config, found)) == 5
@@ -76,7 +77,8 @@ def test_the_decay_of_the_loss_is_that_of_training() -> None:
         one = Training(
             data="digits", network="small-vgg", layers=(), groups=("mse",), optimisation=how
         )
-        return float(next(training_rows(one, Resources()))["mse_loss"])  # before the first step
+        first = next(training_events(one, Resources()))  # before the first step
+        return first.probe.layers[-1].metrics["mse_loss"]
 
     bare = loss(0.0)
     assert loss(0.2) - bare == pytest.approx(2 * (loss(0.1) - bare), rel=1e-6)

@@ -4,12 +4,13 @@ from functools import partial
 
 import pytest
 
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.mse.robustness import ATTACKED, RECIPE, MSERobustness, attacked, claims
 from ncscope.lab.papers.mse.training import BOTH
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.training.supervised import training_rows
-from ncscope.probing.records import Row
-from tests.lab.papers.mse.rows import Columns, history_of, rows_of, small, tiny
+from ncscope.lab.training.supervised import training_events
+from tests.lab.observed import gathered, results_of
+from tests.lab.papers.mse.histories import Columns, history_of, small, tiny
 
 CONFIG = MSERobustness(runs=small(*BOTH).runs)
 FOOLED = {"fooled": (1, 1, 1, 1)}
@@ -17,17 +18,17 @@ GROWING = {"robustness": (0.1, 0.2, 0.3, 0.6)} | FOOLED
 LOWER = {"robustness": (0.1, 0.1, 0.2, 0.3)} | FOOLED
 
 
-def rows(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FOOLED) -> list[Row]:
+def results(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FOOLED) -> Results:
     """Of three networks under MSE, the last with other numbers, and under cross-entropy."""
     found = []
     for name, one in CONFIG.runs.items():
         own = last if "densenet" in name else mse
         chosen = own if one.loss == "mse" else LOWER
         found += history_of(name, train, attacked=chosen)
-    return found
+    return Results(found)
 
 
-def failing(found: list[Row]) -> set[int]:
+def failing(found: Results) -> set[int]:
     return {index for index, one in enumerate(claims(CONFIG, found)) if not one["held"]}
 
 
@@ -37,23 +38,23 @@ LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (rows(), set()),
-        (rows(last=LEAST), set()),  # one network may lose
-        (rows(train={"accuracy": (0, 0, 0, 0.9)}), {0, 1, 2}),
-        (rows(last=GROWING | {"fooled": (0.9, 0.9, 1, 1)}), set()),
-        (rows(last=GROWING | {"fooled": (1, 1, 1, 0.99)}), {1}),
-        (rows(mse=GROWING | {"robustness": (0.1, 0.2, 0.7, 0.6)}), {2}),
-        (rows(last=GROWING | {"robustness": (0.1, 0.2, 3.0, 1.0)}), {2}),
-        (rows(GROWING | {"robustness": (0.1, 0.1, 0.1, 0.2)}), {3}),
+        (results(), set()),
+        (results(last=LEAST), set()),  # one network may lose
+        (results(train={"accuracy": (0, 0, 0, 0.9)}), {0, 1, 2}),
+        (results(last=GROWING | {"fooled": (0.9, 0.9, 1, 1)}), set()),
+        (results(last=GROWING | {"fooled": (1, 1, 1, 0.99)}), {1}),
+        (results(mse=GROWING | {"robustness": (0.1, 0.2, 0.7, 0.6)}), {2}),
+        (results(last=GROWING | {"robustness": (0.1, 0.2, 3.0, 1.0)}), {2}),
+        (results(GROWING | {"robustness": (0.1, 0.1, 0.1, 0.2)}), {3}),
     ],
 )
-def test_each_claim_both_ways(found: list[Row], expected: set[int]) -> None:
+def test_each_claim_both_ways(found: Results, expected: set[int]) -> None:
     assert len(claims(CONFIG, found)) == 4
     assert failing(found) == expected
 
 
 def test_figures_9_and_11() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in RECIPE.drawings(CONFIG, rows())}
+    drawn = {drawing.name: drawing.figure for drawing in RECIPE.drawings(CONFIG, results())}
     assert list(drawn) == ["fig-9", "fig-11"]
     assert [len(axes.get_lines()) for axes in drawn["fig-9"].axes] == [2] * 3
     assert [len(axes.get_lines()) for axes in drawn["fig-11"].axes] == [4] * 3
@@ -61,25 +62,25 @@ def test_figures_9_and_11() -> None:
 
 def test_it_runs_and_training_goes_on_as_if_not_attacked() -> None:
     config = tiny(CONFIG).model_copy(update={"images": 10})
-    found = rows_of(RECIPE.parts(config))
-    assert [row["epoch"] for row in found if row["split"] == ATTACKED] == [0, 1, 0, 1]
-    assert all(float(row["robustness"]) > 0 for row in found if row["split"] == ATTACKED)
+    found = results_of(*RECIPE.parts(config))
+    assert [row.epoch for row in found if row.split == ATTACKED] == [0, 1, 0, 1]
+    assert all(float(row["robustness"]) > 0 for row in found if row.split == ATTACKED)
     assert len(RECIPE.claims(config, found)) == 4
     assert len(RECIPE.drawings(config, found)) == 2
     name, one = next(iter(config.runs.items()))
-    undisturbed = [{"part": name, **row} for row in training_rows(one, Resources()) if row]
-    disturbed = [row for row in found if row["part"] == name and row["split"] != ATTACKED]
+    undisturbed = list(gathered(training_events(one, Resources()), name))
+    disturbed = [row for row in found if row.part == name and row.split != ATTACKED]
     assert disturbed == undisturbed
 
 
 def test_the_paper_attacks_a_hundred_images_of_the_same_choice_every_time() -> None:
     assert RECIPE.scales["paper"].images == 100
     _, one = next(iter(tiny(CONFIG).runs.items()))
-    chosen: list[Row] = []
+    chosen: list[Observation] = []
 
-    def twice(bench: object, end: object) -> list[Row]:
+    def twice(bench: object, end: object) -> list[Observation]:
         chosen.extend(attacked(bench, end, 10) + attacked(bench, end, 10))  # type: ignore[arg-type]
         return []
 
-    next(training_rows(one, Resources(), partial(twice)))
+    next(training_events(one, Resources(), partial(twice)))
     assert chosen[0] == chosen[1]

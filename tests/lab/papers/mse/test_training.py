@@ -1,4 +1,4 @@
-"""The runs of the MSE paper, and what is read off their rows."""
+"""The runs of the MSE paper, and what is read off their results."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ from ncscope.lab.papers.mse.training import (
     zero_error,
 )
 from ncscope.models.networks.catalogue import build
-from tests.lab.papers.mse.rows import history_of, small
+from tests.lab.papers.mse.histories import history_of, small
 
 PAPER = paper_runs(("mse",), ("nc1",))
 
@@ -93,8 +93,8 @@ def test_losses_are_compared_over_networks_and_each_over_its_seeds(lower: bool, 
 
 
 def test_the_terminal_phase_runs_from_the_first_epoch_of_zero_training_error() -> None:
-    rows = history_of("a", {"nc1": (4, 3, 2, 1)}, {"nc1": (8, 7, 6, 5)})
-    found = [(row["epoch"], row["nc1"]) for row in terminal_phase(rows, "a", "test")]
+    results = history_of("a", {"nc1": (4, 3, 2, 1)}, {"nc1": (8, 7, 6, 5)})
+    found = [(row.epoch, row["nc1"]) for row in terminal_phase(results, "a", "test")]
     assert found == [(8, 6), (12, 5)]
     never = history_of("a", {"accuracy": (0, 0.5, 0.9, 0.9989)})
     assert terminal_phase(never, "a") == []
@@ -117,8 +117,8 @@ FALLING = {"nc1": (4, 3, 2, 1)}
 def test_a_metric_falls_in_every_network_or_the_claim_does(
     columns: dict[str, tuple[float, ...]], held: bool
 ) -> None:
-    rows = history_of("a", FALLING) + history_of("b", columns)
-    claim = falls("it falls", changes(rows, ["a", "b"], "nc1"))
+    results = history_of("a", FALLING) + history_of("b", columns)
+    claim = falls("it falls", changes(results, ["a", "b"], "nc1"))
     assert claim["held"] is held
     assert "a: 2 to 1" in claim["evidence"]
 
@@ -128,8 +128,8 @@ def test_a_metric_falls_in_every_network_or_the_claim_does(
     [((0, 0, 1, 1), True), ((0, 0, 0, 1), False), ((0, 0, 0, 0.9), False)],
 )
 def test_zero_error_must_come_before_the_end(accuracy: tuple[float, ...], held: bool) -> None:
-    rows = history_of("a", FALLING) + history_of("b", {"accuracy": accuracy})
-    assert zero_error(rows, ["a", "b"])["held"] is held
+    results = history_of("a", FALLING) + history_of("b", {"accuracy": accuracy})
+    assert zero_error(results, ["a", "b"])["held"] is held
 
 
 def test_the_grid_has_a_column_a_data_set_and_a_row_a_kind_of_network() -> None:

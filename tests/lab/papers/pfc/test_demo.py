@@ -6,39 +6,45 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ncscope.lab.demo import training as demo
-from ncscope.lab.demo.training import DemoConfig, claims, run
-from ncscope.lab.training.loop import EpochEnd, train
+from ncscope.lab.observations import ITERATION, Heartbeat, Results
+from ncscope.lab.papers.pfc import demo
+from ncscope.lab.papers.pfc.demo import PART, RECIPE, DemoConfig, claims, drawings, events
+from ncscope.lab.training.loop import train
 from ncscope.probing.model import Probed, probe_model
-from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import Measurement
+from tests.lab.observed import gathered, measured, measurement
 
 TINY = DemoConfig(width=8, depth=2, epochs=2, measurements=3)
 HEAD_METRICS = {"accuracy", "nc1", "vci", "nc2_etf", "nc2_equinorm_means", "nc3_self_duality"}
 LAYERS = ("stem", "blocks.0", "blocks.1")
 
 
+def run(config: DemoConfig) -> list[Measurement]:
+    return [event for event in events(config) if isinstance(event, Measurement)]
+
+
 @pytest.fixture(scope="module")
-def tiny() -> list[Snapshot]:
+def tiny() -> list[Measurement]:
     return run(TINY)
 
 
-def test_both_splits_are_measured_at_log_spaced_epochs(tiny: list[Snapshot]) -> None:
-    when = [(s.epoch, s.step, s.split) for s in tiny]
+def test_both_splits_are_measured_at_log_spaced_epochs(tiny: list[Measurement]) -> None:
+    when = [(m.step, m.values[ITERATION], m.split) for m in tiny]
     assert when == [(e, 23 * e, split) for e in (0, 1, 2) for split in ("train", "test")]
 
 
-def test_every_layer_is_measured_and_the_last_with_the_head(tiny: list[Snapshot]) -> None:
-    for snapshot in tiny:
-        layers = snapshot.probe.layers
+def test_every_layer_is_measured_and_the_last_with_the_head(tiny: list[Measurement]) -> None:
+    for each in tiny:
+        layers = each.probe.layers
         assert tuple(record.layer for record in layers) == LAYERS
         assert HEAD_METRICS | {"nc4_disagreement", "pfc1"} <= set(layers[-1].metrics)
         assert all({"nc1", "nc2_etf", "pfc3"} <= set(record.metrics) for record in layers)
-        assert layers[-1].num_samples == {"train": 1437, "test": 360}[snapshot.split]
-        assert snapshot.probe.geodesic is not None
+        assert layers[-1].num_samples == {"train": 1437, "test": 360}[each.split]
+        assert each.probe.geodesic is not None
 
 
-def test_it_trains(tiny: list[Snapshot]) -> None:
-    accuracy = [s.probe.layers[-1].metrics["accuracy"] for s in tiny if s.split == "train"]
+def test_it_trains(tiny: list[Measurement]) -> None:
+    accuracy = [m.probe.layers[-1].metrics["accuracy"] for m in tiny if m.split == "train"]
     assert accuracy[0] < 0.3
     assert accuracy[-1] > 0.5
 
@@ -58,13 +64,13 @@ def test_held_out_data_is_held_against_the_training_means(monkeypatch: pytest.Mo
         assert reference is train_set.statistics
 
 
-def test_same_seed_same_bits(tiny: list[Snapshot]) -> None:
+def test_same_seed_same_bits(tiny: list[Measurement]) -> None:
     torch.rand(1)
     again = run(TINY)
-    assert repr([s.probe.as_dict() for s in again]) == repr([s.probe.as_dict() for s in tiny])
+    assert repr(again) == repr(tiny)
 
 
-def test_another_seed_another_run(tiny: list[Snapshot]) -> None:
+def test_another_seed_another_run(tiny: list[Measurement]) -> None:
     other = run(TINY.model_copy(update={"seed": 1, "epochs": 1}))
     assert other[0].probe.layers[0].metrics != tiny[0].probe.layers[0].metrics
 
@@ -79,7 +85,7 @@ def after_one_epoch(**changes: float) -> dict[str, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("knob", [*KNOBS, "pixel_deviation"])
-def test_every_knob_of_training_is_connected(tiny: list[Snapshot], knob: str) -> None:
+def test_every_knob_of_training_is_connected(tiny: list[Measurement], knob: str) -> None:
     as_before = dict(tiny[2].probe.layers[-1].metrics)
     assert repr(after_one_epoch()) == repr(as_before)
     assert repr(after_one_epoch(**{knob: getattr(TINY, knob) / 2})) != repr(as_before)
@@ -119,11 +125,14 @@ def test_seed_decides_split_and_order_and_each_epoch_has_its_own(
     assert not torch.equal(loader.dataset.tensors[1], other.dataset.tensors[1])
 
 
-def test_leaves_no_trace_and_reports_every_epoch(capfd: pytest.CaptureFixture[str]) -> None:
-    ends: list[EpochEnd] = []
+def test_leaves_no_trace_and_a_heartbeat_an_epoch(capfd: pytest.CaptureFixture[str]) -> None:
     state, threads = torch.get_rng_state(), torch.get_num_threads()
-    run(TINY.model_copy(update={"epochs": 1}), ends.append)
-    assert [end.epoch for end in ends] == [0, 1]
+    brief = TINY.model_copy(update={"epochs": 3, "measurements": 2})
+    seen = [None if isinstance(event, Heartbeat) else event.step for event in events(brief)]
+    assert seen == [0, 0, 1, 1, None, None, 3, 3, None]
+    (part,) = RECIPE.parts(brief)
+    assert part.trains
+    assert part.yields == seen.count(None)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_num_threads() == threads
     assert capfd.readouterr() == ("", "")
@@ -150,25 +159,21 @@ EARLY: Metrics = {
 LATE: Metrics = {key: value / 4 for key, value in EARLY.items()} | {"accuracy": 1.0}
 
 
-def snapshot(epoch: int, last: Metrics, deep: list[Metrics] = DEEP) -> Snapshot:
+def at(epoch: int, last: Metrics, deep: list[Metrics] = DEEP) -> Measurement:
     layers = [*deep[:-1], deep[-1] | last]
-    records = (
-        LayerRecord(name, metrics, (), 10, 100, 8)
-        for name, metrics in zip(LAYERS, layers, strict=True)
-    )
-    return Snapshot(epoch, epoch, "train", ProbeRecord(tuple(records)))
+    return measurement(PART, epoch, dict(zip(LAYERS, layers, strict=True)))
 
 
-def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> list[Snapshot]:
+def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> Results:
     """A run whose error is 0.2 at the start and zero from epoch 1, up to a test set at the end."""
-    start = snapshot(0, {key: 10 * value for key, value in EARLY.items()} | {"accuracy": 0.8})
-    final = snapshot(50, last, deep)
-    held_out = Snapshot(50, 50, "test", ProbeRecord(()))
-    return [start, snapshot(1, EARLY), final, held_out]
+    start = at(0, {key: 10 * value for key, value in EARLY.items()} | {"accuracy": 0.8})
+    final = at(50, last, deep)
+    held_out = measurement(PART, 50, {}, split="test")
+    return measured([start, at(1, EARLY), final, held_out])
 
 
-def failing(snapshots: list[Snapshot]) -> list[str]:
-    return [found["claim"] for found in claims(snapshots) if not found["held"]]
+def failing(results: Results) -> list[str]:
+    return [found["claim"] for found in claims(TINY, results) if not found["held"]]
 
 
 def deep_with(layer: int, **metrics: float) -> list[Metrics]:
@@ -176,7 +181,7 @@ def deep_with(layer: int, **metrics: float) -> list[Metrics]:
 
 
 def test_all_claims_hold_of_a_collapsing_run() -> None:
-    found = claims(collapsed())
+    found = claims(TINY, collapsed())
     assert failing(collapsed()) == []
     assert len(found) == 8
     for claim in found:
@@ -184,11 +189,19 @@ def test_all_claims_hold_of_a_collapsing_run() -> None:
         assert type(claim["held"]) is bool
 
 
-def test_claims_of_a_real_run_have_the_same_shape(tiny: list[Snapshot]) -> None:
-    assert [c["claim"] for c in claims(tiny)] == [c["claim"] for c in claims(collapsed())]
+def test_claims_of_a_real_run_have_the_same_shape(tiny: list[Measurement]) -> None:
+    assert [c["claim"] for c in claims(TINY, measured(tiny))] == [
+        c["claim"] for c in claims(TINY, collapsed())
+    ]
 
 
-CASES: list[tuple[str, list[Snapshot]]] = [
+def test_the_picture_is_drawn_from_the_measurements(tiny: list[Measurement]) -> None:
+    (drawing,) = drawings(TINY, gathered(tiny, PART))
+    assert drawing.name == "demo"
+    assert len(drawing.figure.axes) >= 3
+
+
+CASES: list[tuple[str, Results]] = [
     ("Training", collapsed(LATE | {"accuracy": 0.99})),
     ("NC1", collapsed(LATE | {"nc1": 0.1})),
     ("NC1", collapsed(LATE | {"nc1": float("nan")})),
@@ -202,9 +215,9 @@ CASES: list[tuple[str, list[Snapshot]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "snapshots"), CASES)
-def test_each_claim_can_fail(name: str, snapshots: list[Snapshot]) -> None:
-    (claim,) = failing(snapshots)
+@pytest.mark.parametrize(("name", "results"), CASES)
+def test_each_claim_can_fail(name: str, results: Results) -> None:
+    (claim,) = failing(results)
     assert claim.startswith(name)
 
 
@@ -215,8 +228,8 @@ def test_collapse_is_counted_from_zero_error_on() -> None:
 
 
 def test_zero_error_never_reached_is_not_held_and_the_start_is_the_first_epoch() -> None:
-    run = [snapshot(0, EARLY | {"accuracy": 0.5}), snapshot(9, LATE | {"accuracy": 0.9})]
-    first, nc1, *_ = claims(run)
+    run = [at(0, EARLY | {"accuracy": 0.5}), at(9, LATE | {"accuracy": 0.9})]
+    first, nc1, *_ = claims(TINY, measured(run))
     assert not first["held"]
     assert "never" in first["evidence"]
     assert nc1["evidence"] == "nc1 0.1 at epoch 0, 0.025 at epoch 9, 4 times less"
@@ -224,8 +237,8 @@ def test_zero_error_never_reached_is_not_held_and_the_start_is_the_first_epoch()
 
 def test_nothing_left_to_fall_holds() -> None:
     start = EARLY | {"nc4_disagreement": 0.0}
-    run = [snapshot(1, start), snapshot(2, LATE | {"nc4_disagreement": 0.0})]
-    assert failing(run) == []
+    run = [at(1, start), at(2, LATE | {"nc4_disagreement": 0.0})]
+    assert failing(measured(run)) == []
 
 
 def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
@@ -236,5 +249,7 @@ def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
 
 
 def test_evidence_counts_the_breaks() -> None:
-    found = {c["claim"][:4]: c["evidence"] for c in claims(collapsed(deep=deep_with(1, pfc1=0.7)))}
+    found = {
+        c["claim"][:4]: c["evidence"] for c in claims(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
+    }
     assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.1; 1 steps the wrong way, by 0.1 at most"

@@ -1,32 +1,33 @@
-"""PFC figures 4 and 5: what the rows hold, claims that can fail, figures."""
-
-import json
+"""PFC figures 4 and 5: what the results hold, claims that can fail, figures."""
 
 import pytest
 from pydantic import ValidationError
 
+from ncscope.lab.observations import Observation, Results, together
 from ncscope.lab.papers.pfc.mufm import RECIPE, PFCConfig
+from ncscope.lab.runs.resources import Resources
+from tests.lab.observed import gathered, with_each
 
 TINY = PFCConfig(steps=200, every=100, transports=(0.0005, 0.02), seeds=1)
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict]:
+def results() -> Results:
     found = []
     for part in RECIPE.parts(TINY):
-        own = [{"part": part.name} | row for row in part.run(None)]
+        own = list(part.run(Resources()))
         assert len(own) == part.yields
-        found += own
-    return json.loads(json.dumps(found))
+        found.append(gathered(own, part.name))
+    return together(found)
 
 
-def claims(rows: list[dict]) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(TINY, rows)}
+def claims(results: Results) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(TINY, results)}
 
 
 @pytest.mark.slow
-def test_claims_about_minima_hold_and_short_descents_have_not_arrived(rows: list[dict]):
-    held = claims(rows)
+def test_claims_about_minima_hold_and_short_descents_have_not_arrived(results: Results):
+    held = claims(results)
     for scaling in ("Plain", "Printed"):
         own = {name: value for name, value in held.items() if name.startswith(scaling)}
         assert len(own) == 8
@@ -35,25 +36,25 @@ def test_claims_about_minima_hold_and_short_descents_have_not_arrived(rows: list
         assert not own[f"{scaling}: gradient descent on MUFM arrives at the minimum, to 1 %"]
 
 
-def test_minima_are_stationary_and_ordered(rows: list[dict]):
+def test_minima_are_stationary_and_ordered(results: Results):
     for scaling in ("plain", "printed"):
-        data, tied, free = (row for row in rows if row["part"] == f"minima, {scaling}")
+        data, tied, free = (row for row in results if row.part == f"minima, {scaling}")
         assert tied["gradient_norm"] < 1e-10
         assert free["gradient_norm"] < 1e-10
         assert free["pfc1"] < 1e-9 < tied["pfc1"] < data["pfc1"]
 
 
-def test_claims_fail_where_the_rows_say_otherwise(rows: list[dict]):
-    wrong = [dict(row) for row in rows]
-    for row in wrong:
-        row |= {"objective": 1.0 + row["step"]} if "MUFM," in row["part"] else {"objective": 0.5}
-        row |= {"pfc1": 0.0 if row["part"].startswith("M") else 30.0, "pfc2": 0.9, "pfc3": 0.5}
-        row |= {"data_pfc1": 20.0, "data_distance": 0.1}
-    assert set(claims(wrong).values()) == {False}
+def test_claims_fail_where_the_results_say_otherwise(results: Results):
+    def wrong(row: Observation) -> Observation:
+        values = {"objective": 1.0 + row.step if "MUFM," in row.part else 0.5}
+        values |= {"pfc1": 0.0 if row.part.startswith("M") else 30.0, "pfc2": 0.9, "pfc3": 0.5}
+        return row.with_values({**values, "data_pfc1": 20.0, "data_distance": 0.1})
+
+    assert set(claims(with_each(results, wrong)).values()) == {False}
 
 
-def test_four_figures(rows: list[dict]):
-    drawings = RECIPE.drawings(TINY, rows)
+def test_four_figures(results: Results):
+    drawings = RECIPE.drawings(TINY, results)
     assert [drawing.name for drawing in drawings] == [
         "fig-4-plain", "fig-5-plain", "fig-4-printed", "fig-5-printed",
     ]  # fmt: skip

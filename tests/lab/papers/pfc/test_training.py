@@ -1,14 +1,16 @@
 """The recipe of PFC figures 2 and 3: it runs, and every claim is seen held and seen not held."""
 
-import json
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.pfc.training import RECIPE, PFCTraining
-from ncscope.lab.runs.resources import Resources
+from ncscope.lab.papers.trained import geodesic
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
-from ncscope.probing.records import Row
+from ncscope.probing.records import GeodesicRecord
+from tests.lab.observed import measured, measurement, results_of, with_each
 
 SMALL = RECIPE.scales["small"]
 RUNS = ["digits", "patterns"]
@@ -30,55 +32,62 @@ def brief() -> PFCTraining:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def results() -> Results:
     (part,) = RECIPE.parts(brief())
-    found = [{"part": part.name} | row for row in part.run(Resources()) if row]
-    return json.loads(json.dumps(found))
+    return results_of(part)
 
 
-def test_a_short_run_yields_what_claims_and_figures_need(rows: list[Row]) -> None:
-    claims = RECIPE.claims(brief(), rows)
+def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
+    claims = RECIPE.claims(brief(), results)
     assert len(claims) == 1 + 3 + 3
     assert all(claim["evidence"] for claim in claims)
-    measured = [row for row in rows if row["split"] == "train" and row["epoch"] == 2]
-    assert [row["layer"] for row in measured] == ["stem", *(f"blocks.{i}" for i in range(8))]
-    assert [row["relative_position"] for row in measured][:: len(measured) - 1] == [0, 1]
-    assert len([row for row in rows if row["split"] == "line"]) == 21
+    at_end = [row for row in results if row.split == "train" and row.epoch == 2]
+    assert [row.layer for row in at_end] == ["stem", *(f"blocks.{i}" for i in range(8))]
+    assert [row["relative_position"] for row in at_end][:: len(at_end) - 1] == [0, 1]
+    line = geodesic(results, "digits")
+    assert line is not None
+    assert [len(points) for points in (line.t, line.pfc1, line.pfc2, line.pfc3)] == [21] * 4
 
 
 def made(
     run: str = "", changed: dict[str, list[float]] | None = None, accuracy: float = 1.0
-) -> list[Row]:
-    """Rows of both runs: at the start, at zero error and at the end; one run as it is changed."""
-    found: list[Row] = []
+) -> Results:
+    """Measurements of both runs: at the start, at zero error, at the end; one run as changed."""
+    found = []
     for part in RUNS:
         last = PATHS | (changed or {} if part == run else {})
         reached = accuracy if part == run else 1.0
+        positions = tuple(index / 4 for index in range(len(LAYERS)))
         for epoch, factor in ((0, 3.0), (10, 2.0), (100, 1.0)):
-            right = 0.1 if epoch == 0 else reached
-            found += [
-                {
-                    "part": part,
-                    "split": "train",
-                    "epoch": epoch,
-                    "layer": layer,
-                    "accuracy": right,
+            layers = {
+                layer: {
+                    "accuracy": 0.1 if epoch == 0 else reached,
                     "pfc1": factor * last["pfc1"][index],
                     "pfc2": last["pfc2"][index],
                     "pfc3": last["pfc3"][index],
-                    "relative_position": index / 4,
                 }
                 for index, layer in enumerate(LAYERS)
-            ]
-        found += [
-            {"part": part, "split": "line", "epoch": 100, "layer": "line", "t": t}
-            | {key: (last | (changed or {} if part == run else {}))[key][at] for key in PATHS}
-            for at, t in ((0, 0.0), (2, 0.5), (4, 1.0))
-        ]
-    return found
+            }
+            found.append(
+                measurement(
+                    part,
+                    epoch,
+                    layers,
+                    comparable=tuple(LAYERS),
+                    relative_position=positions,
+                    geodesic=line_of(last) if epoch == 100 else None,
+                )
+            )
+    return measured(found)
 
 
-def failing(found: list[Row]) -> list[str]:
+def line_of(paths: Mapping[str, Sequence[float]]) -> GeodesicRecord:
+    """The straight line, which goes through the first, the middle and the last layer's values."""
+    curves = {key: [paths[key][index] for index in (0, 2, 4)] for key in PATHS}
+    return GeodesicRecord(t=[0.0, 0.5, 1.0], **curves, alignment=1.0, transport_cost=1.0)
+
+
+def failing(found: Results) -> list[str]:
     return [claim["claim"] for claim in RECIPE.claims(SMALL, found) if not claim["held"]]
 
 
@@ -106,8 +115,9 @@ def test_behind_the_effective_depth_the_order_is_free() -> None:
 @pytest.mark.parametrize(("key", "verb"), [("pfc1", "falls"), ("pfc2", "falls"), ("pfc3", "rises")])
 def test_a_point_of_the_line_out_of_order_turns_one_claim(key: str, verb: str) -> None:
     found = made()
-    (middle,) = [row for row in found if row["part"] == "digits" and row.get("t") == 0.5]
-    middle[key] = 9.0 if verb == "falls" else 0.1
+    line = geodesic(found, "digits")
+    assert line is not None
+    getattr(line, key)[1] = 9.0 if verb == "falls" else 0.1
     assert failing(found) == [f"digits: {key.upper()} {verb} along the straight line"]
 
 
@@ -116,10 +126,13 @@ def test_collapse_past_zero_error_needs_both(accuracy: float) -> None:
     claim = "digits: the last layer collapses while training goes past zero error"
     found = made("digits", accuracy=accuracy)
     if accuracy == 1:
-        at_end = [r for r in found if r["part"] == "digits" and r["epoch"] == 100]
-        last = [row for row in at_end if row["layer"] == LAYERS[-1]]
-        last[0]["pfc1"] = 2.5  # falls from the start, and rises from zero error on
-        assert claim in failing(found)
+
+        def risen(row: Observation) -> Observation:
+            last = (row.part, row.epoch, row.layer) == ("digits", 100, LAYERS[-1])
+            # PFC1 falls from the start, and rises from zero error on.
+            return row.with_values({"pfc1": 2.5}) if last else row
+
+        assert claim in failing(with_each(found, risen))
     else:
         assert failing(found) == [claim]
 

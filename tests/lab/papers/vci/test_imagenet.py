@@ -1,14 +1,12 @@
 """The recipe of VCI figures 1, 2, 4-6 and 8 on many classes: runs, claims, figures."""
 
-import json
-
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.vci.imagenet import RECIPE, VCIImageNet
-from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import NAMES
-from ncscope.probing.records import Row
-from tests.lab.papers.vci.rows import RETURNING, made
+from tests.lab.observed import results_of
+from tests.lab.papers.vci.courses import RETURNING, made
 
 RESIDUAL, ALL = ["CE", "MSE", "MSE + cosine"], ["CE", "MSE", "MSE + cosine", "DeiT-T", "DeiT-S"]
 PAPER, SMALL = RECIPE.scales["paper"], RECIPE.scales["small"]
@@ -37,26 +35,20 @@ def brief() -> VCIImageNet:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
-    found = [
-        {"part": part.name} | row
-        for part in RECIPE.parts(brief())
-        for row in part.run(Resources())
-        if row
-    ]
-    return json.loads(json.dumps(found))
+def results() -> Results:
+    return results_of(*RECIPE.parts(brief()))
 
 
-def test_a_short_run_yields_what_claims_and_figures_need(rows: list[Row]) -> None:
-    claims = RECIPE.claims(brief(), rows)
+def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
+    claims = RECIPE.claims(brief(), results)
     assert len(claims) == 4 + 4 + 1 + 4 + 2 + 2
     assert all(claim["evidence"] for claim in claims)
-    panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), rows)}
+    panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), results)}
     assert panels == {"fig-1": 4, "fig-2": 1, "fig-4": 4, "fig-5": 4, "fig-6": 2, "fig-8": 6}
 
 
-def held(rows: list[Row]) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(PAPER, rows)}
+def held(results: Results) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(PAPER, results)}
 
 
 def collapsed() -> dict[tuple[str, str, str], tuple[float, ...]]:

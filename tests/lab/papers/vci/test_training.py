@@ -1,15 +1,13 @@
 """The recipe of VCI figures 1-3, 6 and 8 on one residual network: runs, claims, figures."""
 
-import json
-
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.vci.training import RECIPE
-from ncscope.lab.papers.vci.variability import VCIRuns
-from ncscope.lab.runs.resources import Resources
+from ncscope.lab.papers.vci.variability import VCIRuns, spectra
 from ncscope.models.networks.catalogue import NAMES
-from ncscope.probing.records import Row
-from tests.lab.papers.vci.rows import RETURNING, made
+from tests.lab.observed import results_of
+from tests.lab.papers.vci.courses import RETURNING, made
 
 RUNS = ["step decay", "cosine", "cosine, no decay, no warm-up"]
 SMALL = RECIPE.scales["small"]
@@ -24,33 +22,33 @@ def brief() -> VCIRuns:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def results() -> Results:
     (part,) = RECIPE.parts(brief())
-    found = [{"part": part.name} | row for row in part.run(Resources()) if row]
-    return json.loads(json.dumps(found))
+    return results_of(part)
 
 
-def test_a_short_run_yields_what_claims_and_figures_need(rows: list[Row]) -> None:
-    claims = RECIPE.claims(brief(), rows)
+def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
+    claims = RECIPE.claims(brief(), results)
     assert len(claims) == 3 + 2 + 2 + 2
     assert all(claim["evidence"] for claim in claims)
-    measured = [(row["epoch"], row["split"]) for row in rows if row["split"] != "spectrum"]
+    measured = [(row.epoch, row.split) for row in results]
     assert measured == [(epoch, split) for epoch in (0, 1, 2) for split in ("train", "test")]
 
 
-def test_spectra_are_those_of_the_last_measurement(rows: list[Row]) -> None:
-    last = [row for row in rows if row["split"] == "train"][-1]
-    found = [row for row in rows if row["split"] == "spectrum"]
-    assert [row["index"] for row in found] == list(range(1, 33))
-    assert [row["index"] for row in found if "between" in row] == list(range(1, 10))
+def test_spectra_are_those_of_the_last_measurement(results: Results) -> None:
+    last = [row for row in results if row.split == "train"][-1]
+    (at_end,) = [m for m in results.measurements if (m.split, m.step) == ("train", 2)]
+    found = spectra(results, "step decay")
+    assert found.total == at_end.probe.layers[-1].spectra["total"]
+    assert (len(found.total), len(found.between)) == (32, 9)
     within = float(last["within_in_signal"]) + float(last["within_off_signal"])
-    between = sum(float(row["between"]) for row in found if "between" in row)
+    between = sum(found.between)
     assert between == pytest.approx(within / float(last["nc1_quotient"]), rel=1e-9)
-    assert sum(float(row["total"]) for row in found) == pytest.approx(within + between, rel=1e-9)
+    assert sum(found.total) == pytest.approx(within + between, rel=1e-9)
 
 
-def held(rows: list[Row]) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, rows)}
+def held(results: Results) -> dict[str, bool]:
+    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, results)}
 
 
 def test_where_all_fall_only_the_paper_s_exceptions_are_missing() -> None:
@@ -79,10 +77,10 @@ def test_one_run_turns_one_claim(split: str, key: str, claim: str) -> None:
     assert [text for text, holds in after.items() if holds != before[text]] == [claim]
 
 
-def test_figures_have_the_paper_s_panels(rows: list[Row]) -> None:
+def test_figures_have_the_paper_s_panels(results: Results) -> None:
     panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(SMALL, made(RUNS))}
     assert panels == {"fig-1": 6, "fig-2": 3, "fig-3": 4, "fig-6": 3, "fig-8": 9}
-    short = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), rows)}
+    short = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), results)}
     assert short == {"fig-1": 2, "fig-2": 1, "fig-3": 4, "fig-6": 1, "fig-8": 3}
 
 

@@ -1,14 +1,15 @@
 """The recipe of VCI figure 7 and tables 1-2: pretraining, probes, claims, tables, figures."""
 
-import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import torch
 
 from ncscope.data.catalogue import CATALOGUE
 from ncscope.errors import InputError
+from ncscope.lab.observations import Heartbeat, Observation, Results, Value
 from ncscope.lab.papers.vci import probes
 from ncscope.lab.papers.vci.checkpoints import (
     GROUPS,
@@ -25,10 +26,12 @@ from ncscope.lab.papers.vci.published import DOWNSTREAM, REGULARISED, TEMPERATUR
 from ncscope.lab.papers.vci.transfer import RECIPE, VCITransfer, claims_on
 from ncscope.lab.runs.resources import Resources
 from ncscope.models.networks.catalogue import NAMES
-from ncscope.probing.records import Row
+from ncscope.probing.records import Measurement
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 from tests.data.on_disk import WRITERS
+from tests.lab.observed import observed, results_of, those, with_each
 
+Values = Mapping[str, Value]
 PAPER, SMALL = RECIPE.scales["paper"], RECIPE.scales["small"]
 
 
@@ -43,28 +46,18 @@ def brief(*names: str, sets: tuple[str, ...] = ("digits",)) -> VCITransfer:
     return VCITransfer(runs=runs, downstream=sets)
 
 
-def rows_of(config: VCITransfer, resources: Resources | None = None) -> list[Row]:
-    found = [
-        {"part": part.name} | row
-        for part in RECIPE.parts(config)
-        for row in part.run(resources or Resources())
-        if row
-    ]
-    return json.loads(json.dumps(found))
-
-
-def from_tables() -> list[Row]:
-    """Rows as the paper's runs would have yielded them."""
-    rows: list[Row] = []
+def from_tables() -> Results:
+    """Results as the paper's runs would have yielded them."""
+    found: list[dict[str, Any]] = []
     for name, training in PAPER.runs.items():
         group = PENALTY if training.within_class_cosine else TEMPERATURE
         value = training.within_class_cosine or training.temperature
         (one,) = [each for each in printed()[group] if each.value == value]
-        where: Row = {"part": name, "layer": "head input", "epoch": 300}
-        rows.append(where | {"split": "train"} | dict(one.metrics))
-        rows.append(where | {"split": "test", "accuracy": one.accuracy})
-        rows += [where | {"split": key, "accuracy": p} for key, p in one.downstream.items()]
-    return rows
+        where = {"part": name, "layer": "head input", "epoch": 300}
+        found.append(where | {"split": "train"} | dict(one.metrics))
+        found.append(where | {"split": "test", "accuracy": one.accuracy})
+        found += [where | {"split": key, "accuracy": p} for key, p in one.downstream.items()]
+    return observed(found)
 
 
 def test_the_paper_s_tables_bear_out_every_claim() -> None:
@@ -76,13 +69,17 @@ def test_the_paper_s_tables_bear_out_every_claim() -> None:
     ]
 
 
-def changed(part: str, split: str, change: Callable[[Row], Row]) -> list[str]:
-    """What no longer holds when a row of the tables is another."""
-    rows = [
-        row | change(row) if row["split"] == split and str(row["part"]).startswith(part) else row
-        for row in from_tables()
-    ]
-    return [claim["claim"] for claim in RECIPE.claims(PAPER, rows) if not claim["held"]]
+def changed(part: str, split: str, change: Callable[[Observation], Values]) -> list[str]:
+    """What no longer holds when a line of the tables is another."""
+    results = with_each(
+        from_tables(),
+        lambda row: (
+            row.with_values(change(row))
+            if row.split == split and row.part.startswith(part)
+            else row
+        ),
+    )
+    return [claim["claim"] for claim in RECIPE.claims(PAPER, results) if not claim["held"]]
 
 
 @pytest.mark.parametrize(
@@ -165,21 +162,24 @@ def test_seeds_are_averaged_before_they_are_correlated() -> None:
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_what_is_missing_or_infinite_claims_nothing_and_is_shown() -> None:
     whole = from_tables()
-    unknown = [
-        row | {k: math.nan for k, value in row.items() if isinstance(value, float)} for row in whole
-    ]
-    ones = [row | {"accuracy": 1.0} for row in whole]
-    for rows in ([], whole[:1], unknown, ones):
-        told = RECIPE.claims(PAPER, rows)
+    unknown = with_each(
+        whole,
+        lambda row: row.with_values(
+            {k: math.nan for k, value in row.values.items() if isinstance(value, float)}
+        ),
+    )
+    ones = with_each(whole, lambda row: row.with_values({"accuracy": 1.0}))
+    for results in (Results(), Results(whole[:1]), unknown, ones):
+        told = RECIPE.claims(PAPER, results)
         assert len(told) == 11
         assert all(claim["evidence"] for claim in told)
-        if rows is not ones:
+        if results is not ones:
             assert not any(claim["held"] for claim in told)
-        assert len(RECIPE.tables(PAPER, rows)) == 3
-    for rows in ([], ones):
-        for drawing in RECIPE.drawings(PAPER, rows):
+        assert len(RECIPE.tables(PAPER, results)) == 3
+    for results in (Results(), ones):
+        for drawing in RECIPE.drawings(PAPER, results):
             drawing.figure.canvas.draw()
-    lost = [row for row in whole if row["split"] != "pets" or "temperature" not in row["part"]]
+    lost = those(whole, lambda row: row.split != "pets" or "temperature" not in row.part)
     moved = {c["claim"] for c in RECIPE.claims(PAPER, lost) if not c["held"]}
     assert "MLOG falls at every higher temperature" in moved
     assert "MLOG falls at every higher cosine penalty" not in moved
@@ -207,22 +207,25 @@ def test_a_short_run_probes_and_goes_on_where_it_stopped(tmp_path, monkeypatch) 
     config = brief("temperature 0.1, seed 0", sets=("dtd", "flowers"))
     (part,) = RECIPE.parts(config)
     found = list(part.run(Resources(data=tmp_path)))
-    rows = [row for row in found if row]
-    assert part.yields == len(found) - len(rows)
-    assert [row["split"] for row in rows] == ["train", "test"] * 2 + list(config.downstream)
-    assert [row["measure"] for row in rows[-2:]] == ["top-1", "mean per class"]
+    events = [event for event in found if not isinstance(event, Heartbeat)]
+    assert part.yields == len(found) - len(events)
+    assert [event.split for event in events] == ["train", "test"] * 2 + list(config.downstream)
+    assert [event["measure"] for event in events[-2:]] == ["top-1", "mean per class"]
     resources = Resources(data=tmp_path, checkpoints=tmp_path / "part")
     stopped = part.run(resources)
-    assert any(row.get("split") == "test" and row["epoch"] == 1 for row in stopped)
+    assert any(
+        isinstance(event, Measurement) and (event.split, event.step) == ("test", 1)
+        for event in stopped
+    )
     stopped.close()
-    assert [row for row in part.run(resources) if row] == rows
+    assert [each for each in part.run(resources) if not isinstance(each, Heartbeat)] == events
 
 
 def test_a_set_that_is_missing_stops_the_run_before_it_trains(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(probes, "bench_rows", None)
+    monkeypatch.setattr(probes, "bench_events", None)
     config = brief("temperature 1, seed 0", sets=("digits", "pets"))
     with pytest.raises(InputError, match="the data set Pets"):
-        rows_of(config, Resources(data=tmp_path))
+        results_of(*RECIPE.parts(config), resources=Resources(data=tmp_path))
 
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:
@@ -258,7 +261,7 @@ def test_an_epoch_and_all_probes_at_the_paper_s_scale_on_real_files(tmp_path, mo
         every = tuple(one for one in PAPER.downstream if one != "cifar100")
         sets = every if training.temperature < 1 else every[:1]
         config = VCITransfer(runs={name: training.model_copy(update=update)}, downstream=sets)
-        rows = rows_of(config, Resources(data=tmp_path))
-        assert [row["split"] for row in rows[-len(sets) :]] == list(sets)
-        assert math.isfinite(next(row["loss"] for row in rows if "loss" in row))
-        assert all(0 <= row["accuracy"] <= 1 for row in rows if "strength" in row)
+        results = results_of(*RECIPE.parts(config), resources=Resources(data=tmp_path))
+        assert [row.split for row in results[-len(sets) :]] == list(sets)
+        assert math.isfinite(next(row["loss"] for row in results if "loss" in row))
+        assert all(0 <= row["accuracy"] <= 1 for row in results if "strength" in row)

@@ -12,7 +12,7 @@ from ncscope.lab.papers.vci.variability import (
     trained,
     trend_claim,
 )
-from tests.lab.papers.vci.rows import FALLING, RETURNING, RISING, made
+from tests.lab.papers.vci.courses import FALLING, RETURNING, RISING, made
 
 
 def test_a_course_falls_if_it_ends_near_its_least() -> None:
@@ -30,16 +30,16 @@ def test_a_course_rises_if_it_ends_near_its_greatest() -> None:
 
 
 def test_courses_begin_after_the_first_training() -> None:
-    assert [row["epoch"] for row in trained(made(["a"]), "a", "test")] == [2, 4, 6]
+    assert [row.epoch for row in trained(made(["a"]), "a", "test")] == [2, 4, 6]
 
 
 @pytest.mark.parametrize(("course", "one_falls"), [(FALLING, True), (RETURNING, False)])
 def test_a_trend_is_claimed_of_every_run_or_denied_of_one(course, one_falls: bool) -> None:
-    rows = made(["a", "b"], {("b", "test", "vci"): course})
-    every = trend_claim("", rows, ["a", "b"], "vci", "test", all_fall=True)
-    some = trend_claim("", rows, ["a", "b"], "vci", "test", all_fall=False)
+    results = made(["a", "b"], {("b", "test", "vci"): course})
+    every = trend_claim("", results, ["a", "b"], "vci", "test", all_fall=True)
+    some = trend_claim("", results, ["a", "b"], "vci", "test", all_fall=False)
     assert every["held"] == one_falls == (not some["held"])
-    assert trend_claim("", rows, ["a", "b"], "vci", "train", all_fall=True)["held"]
+    assert trend_claim("", results, ["a", "b"], "vci", "train", all_fall=True)["held"]
     assert every["evidence"].startswith("a: 3 to 1 (least 1); b: 3 to ")
 
 
@@ -61,8 +61,8 @@ def test_the_two_parts_add_up_to_the_squared_distance() -> None:
     ],
 )
 def test_projections_are_judged_apart(key: str, course, held: list[bool]) -> None:
-    rows = made(["a"], {("a", "train", key): course})
-    assert [claim["held"] for claim in projection_claims(rows, "a")] == held
+    results = made(["a"], {("a", "train", key): course})
+    assert [claim["held"] for claim in projection_claims(results, "a")] == held
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_projections_are_judged_apart(key: str, course, held: list[bool]) -> Non
     ],
 )
 def test_spectra_are_compared_where_that_of_the_means_ends(between, total, held) -> None:
-    rows = made(["a"], between=between, total=total)
-    assert spectra(rows, "a") == (list(between), list(total))
-    assert [claim["held"] for claim in spectrum_claims(rows, "a")] == held
+    results = made(["a"], between=between, total=total)
+    assert spectra(results, "a") == (list(between), list(total))
+    assert [claim["held"] for claim in spectrum_claims(results, "a")] == held
 
 
 def test_evidence_of_the_spectra() -> None:

@@ -1,16 +1,16 @@
 """The recipe of XUFM figures 5 and 10: runs, and every claim seen held and seen not held."""
 
-import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.papers.xufm.network import DUALITIES, RECIPE, SURROGATES, XUFMNetwork, levels
-from ncscope.lab.runs.resources import Resources
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.probing.records import Row
+from tests.lab.observed import observed, results_of, those
 
 SMALL = RECIPE.scales["small"]
 MSE, CE, OTHER, _ = SMALL.runs
@@ -26,13 +26,6 @@ PATHS: Paths = {
 """By metric and level, values over the epochs."""
 
 
-def rows_of(config: XUFMNetwork) -> list[Row]:
-    found = [
-        {"part": part.name} | row for part in RECIPE.parts(config) for row in part.run(Resources())
-    ]
-    return json.loads(json.dumps([row for row in found if "layer" in row]))
-
-
 @pytest.fixture(scope="module")
 def brief() -> XUFMNetwork:
     """Both losses on digits, an epoch each, and a few steps of the models."""
@@ -45,20 +38,20 @@ def brief() -> XUFMNetwork:
 
 
 @pytest.fixture(scope="module")
-def rows(brief: XUFMNetwork) -> list[Row]:
-    return rows_of(brief)
+def results(brief: XUFMNetwork) -> Results:
+    return results_of(*RECIPE.parts(brief))
 
 
 def test_a_short_run_yields_what_claims_and_figures_need(
-    brief: XUFMNetwork, rows: list[Row]
+    brief: XUFMNetwork, results: Results
 ) -> None:
-    by_level = levels(rows, MSE)
+    by_level = levels(results, MSE)
     assert list(by_level) == ["block 1", "block 2", "block 3", "classifier's input"]
-    assert [[row["epoch"] for row in path] for path in by_level.values()] == [[0, 1]] * 4
-    claims = RECIPE.claims(brief, rows)
+    assert [[row.epoch for row in path] for path in by_level.values()] == [[0, 1]] * 4
+    claims = RECIPE.claims(brief, results)
     assert len(claims) == 2 * 7 + 1
     assert all(claim["evidence"] for claim in claims)
-    assert [d.name for d in RECIPE.drawings(brief, rows)] == ["fig-5", "models"]
+    assert [d.name for d in RECIPE.drawings(brief, results)] == ["fig-5", "models"]
 
 
 def test_the_loss_decides_on_the_bias() -> None:
@@ -67,15 +60,20 @@ def test_the_loss_decides_on_the_bias() -> None:
     }
 
 
-def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> list[Row]:
-    """Rows of all runs, one of them as it is changed, and of the models."""
-    found: list[Row] = []
+def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> Results:
+    """Results of all runs, one of them as it is changed, and of the models."""
+    found: list[dict[str, Any]] = []
     for name, training in SMALL.runs.items():
         paths = PATHS | {"nc2_of": _farther()} if training.loss != "mse" else PATHS
         paths = paths | (changed or {} if name == run else {})
         for at, epoch in enumerate(EPOCHS):
             for index, layer in enumerate(LEVELS):
-                row: Row = {"part": name, "split": "train", "epoch": epoch, "layer": layer}
+                row: dict[str, Any] = {
+                    "part": name,
+                    "split": "train",
+                    "epoch": epoch,
+                    "layer": layer,
+                }
                 row |= {key: paths[key][index][at] for key in PATHS}
                 if layer == HEAD_INPUT:
                     row["accuracy"] = 0.1 if epoch == 0 else accuracy if name == run else 1.0
@@ -84,7 +82,7 @@ def made(run: str = "", changed: Paths | None = None, accuracy: float = 1.0) -> 
                 else:
                     row["block"] = index + 1
                 found.append(row)
-    return found + model_rows()
+    return Results([*observed(found), *model_results()])
 
 
 def _farther() -> list[list[float]]:
@@ -92,13 +90,13 @@ def _farther() -> list[list[float]]:
     return [[2 * value for value in path] for path in PATHS["nc2_of"]]
 
 
-def model_rows(
+def model_results(
     fall: Mapping[str, float] | None = None, structure: Mapping[str, float] | None = None
-) -> list[Row]:
+) -> Results:
     """Decades by which NC1 of H1 falls, that of H2 by 2, and the share that NC2 of H1 keeps."""
     fall = fall or {"linear": 2.0, "relu": 0.8}
     structure = structure or {"linear": 0.4, "relu": 0.8}
-    return [
+    return observed(
         {
             "part": part,
             "layer": layer,
@@ -112,10 +110,10 @@ def model_rows(
         for activation, part in SURROGATES.items()
         for step, share in ((0, 0.0), (100, 1.0))
         for layer in ("H1", "H2")
-    ]
+    )
 
 
-def failing(found: list[Row]) -> list[str]:
+def failing(found: Results) -> list[str]:
     return [claim["claim"] for claim in RECIPE.claims(SMALL, found) if not claim["held"]]
 
 
@@ -182,11 +180,12 @@ def test_the_frames_are_told_apart_on_each_data_set() -> None:
 
 def test_models_that_are_alike_hold_no_claim() -> None:
     alike = {"linear": 1.0, "relu": 1.0}
-    found = [row for row in made() if row["part"] in SMALL.runs] + model_rows(alike, alike)
+    networks = those(made(), lambda row: row.part in SMALL.runs)
+    found = Results([*networks, *model_results(alike, alike)])
     assert len(failing(found)) == 2 * len(SMALL.runs)
 
 
-def test_figures_have_a_row_a_loss_and_a_panel_a_metric(rows: list[Row]) -> None:
+def test_figures_have_a_row_a_loss_and_a_panel_a_metric(results: Results) -> None:
     drawn = {d.name: d.figure for d in RECIPE.drawings(SMALL, made())}
     assert {n: len(f.axes) for n, f in drawn.items()} == {"fig-5": 8, "fig-10": 8, "models": 8}
     zero_error = 1

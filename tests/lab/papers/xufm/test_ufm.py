@@ -1,38 +1,38 @@
 """The recipe of XUFM figures 1-2 and 6-7: parts, claims that can fail, figures."""
 
-import json
 import math
 
 import pytest
 from pydantic import ValidationError
 
+from ncscope.lab.observations import Results, together
 from ncscope.lab.papers.xufm.ufm import RECIPE, SIZES, XUFMConfig, threshold
-from ncscope.probing.records import Row
+from tests.lab.observed import gathered, with_each
 
 SHORT = XUFMConfig(
     settings="first", first_steps=100, every=50, bias_decays=(1.001 * threshold(), 0.05)
 )
 
 
-def run(config: XUFMConfig) -> list[Row]:
-    rows: list[Row] = []
+def run(config: XUFMConfig) -> Results:
+    found = []
     for part in RECIPE.parts(config):
         own = list(part.run(None))
         assert len(own) == part.yields
-        rows += [{"part": part.name} | row for row in own]
-    return json.loads(json.dumps(rows))
+        found.append(gathered(own, part.name))
+    return together(found)
 
 
 @pytest.fixture(scope="module")
-def short() -> list[Row]:
+def short() -> Results:
     return run(SHORT)
 
 
-def failed(config: XUFMConfig, rows: list[Row]) -> list[str]:
-    return [claim["claim"] for claim in RECIPE.claims(config, rows) if not claim["held"]]
+def failed(config: XUFMConfig, results: Results) -> list[str]:
+    return [claim["claim"] for claim in RECIPE.claims(config, results) if not claim["held"]]
 
 
-def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: list[Row]) -> None:
+def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> None:
     claims = RECIPE.claims(SHORT, short)
     assert [claim["claim"] for claim in claims if claim["held"]] == [
         "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
@@ -53,14 +53,17 @@ def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: list[Row]) -
     ],
 )
 def test_each_claim_of_the_sweep_can_fail(
-    short: list[Row], key: str, change: float, which: str
+    short: Results, key: str, change: float, which: str
 ) -> None:
-    wrong = [row | {key: float(row[key]) + change} if key in row else row for row in short]
+    wrong = with_each(
+        short,
+        lambda row: row.with_values({key: float(row[key]) + change}) if key in row else row,
+    )
     (claim,) = [text for text in failed(SHORT, wrong) if text.startswith("Regularised bias")]
     assert claim.startswith(f"Regularised bias: {which}")
 
 
-def test_figures_are_those_of_the_paper_and_the_sweep(short: list[Row]) -> None:
+def test_figures_are_those_of_the_paper_and_the_sweep(short: Results) -> None:
     drawings = RECIPE.drawings(SHORT, short)
     assert [drawing.name for drawing in drawings] == ["fig-1", "fig-2", "bias-decay"]
     assert [len(drawing.figure.axes) for drawing in drawings] == [4, 4, 3]
@@ -93,7 +96,7 @@ def test_the_first_setting_is_the_studys() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_all_claims_hold_at_the_papers_scale() -> None:
-    rows = run(RECIPE.scales["paper"])
-    assert failed(RECIPE.scales["paper"], rows) == []
-    names = [drawing.name for drawing in RECIPE.drawings(RECIPE.scales["paper"], rows)]
+    results = run(RECIPE.scales["paper"])
+    assert failed(RECIPE.scales["paper"], results) == []
+    names = [drawing.name for drawing in RECIPE.drawings(RECIPE.scales["paper"], results)]
     assert names == ["fig-1", "fig-2", "fig-6", "fig-7", "bias-decay"]

@@ -100,14 +100,14 @@ def _small() -> InfoConnectivity:
 
 def parts(config: InfoConnectivity) -> list[Part]:
     """Return a part for each pair: both runs, then the networks between them."""
-    run = partial(_rows, config.intervals)
+    run = partial(_events, config.intervals)
     return [
         Part(name, 2 * training.optimisation.epochs, partial(run, training), trains=True)
         for name, training in config.runs.items()
     ]
 
 
-def _rows(intervals: int, training: Training, resources: Resources) -> Iterator[Event]:
+def _events(intervals: int, training: Training, resources: Resources) -> Iterator[Event]:
     """Yield the events of both runs, told apart by split, and of the networks between."""
     order_seed = stream_seed(training.steps_seed, 1)
     second = training.model_copy(update={"order_seed": order_seed})

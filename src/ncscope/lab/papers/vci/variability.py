@@ -234,7 +234,7 @@ def spectrum_claims(rows: Results, run: str) -> list[Claim]:
         f"{run}: Sigma_T's eigenvalue where Sigma_B's end is at least twice as large",
         f"{run}: Sigma_T's eigenvalues are more uniform than Sigma_B's",
     ]
-    if not last:
+    if not 0 < last <= len(total):
         return [Claim(claim=text, held=False, evidence="no spectra measured") for text in texts]
     ends = between[-1], total[last - 1]
     decline = ratio(between[0], ends[0]), ratio(total[0], ends[1])

@@ -1,9 +1,10 @@
-"""Rows as VCI's experiments yield them, with courses of the metrics to choose."""
+"""Results as VCI's experiments yield them, with courses of the metrics to choose."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ncscope.probing.records import Row
+from ncscope.lab.observations import Results
+from tests.lab.observed import measured, measurement
 
 EPOCHS = (0, 2, 4, 6)
 FALLING, RISING, RETURNING = (9.0, 3.0, 2.0, 1.0), (0.1, 1.0, 2.0, 4.0), (9.0, 3.0, 1.0, 2.0)
@@ -26,28 +27,22 @@ def made(
     changed: Courses = NONE,
     between: Sequence[float] = (4.0, 1.0),
     total: Sequence[float] = (5.0, 3.0, 0.5),
-) -> list[Row]:
+) -> Results:
     """Every metric falls and the variance off V_B rises, but for what is changed.
 
     Args:
         runs: Names of the runs.
         changed: Courses by run, split and key.
-        between: The eigenvalues of Sigma_B.
-        total: Of Sigma_T.
+        between: Eigenvalues of Sigma_B at the last epoch.
+        total: Eigenvalues of Sigma_T at the last epoch.
     """
-    rows: list[Row] = []
+    spectra = {"between": list(between), "total": list(total)}
+    measurements = []
     for run in runs:
         for split in ("train", "test"):
             own = {key: changed.get((run, split, key), COURSES[key]) for key in COURSES}
-            rows += [
-                {"part": run, "split": split, "layer": "last", "epoch": epoch}
-                | {key: course[index] for key, course in own.items()}
-                for index, epoch in enumerate(EPOCHS)
-            ]
-        rows += [
-            {"part": run, "split": "spectrum", "layer": "spectrum", "epoch": 6, "index": index + 1}
-            | {"total": value}
-            | ({"between": between[index]} if index < len(between) else {})
-            for index, value in enumerate(total)
-        ]
-    return rows
+            for index, epoch in enumerate(EPOCHS):
+                metrics = {key: course[index] for key, course in own.items()}
+                at_end = spectra if (split, epoch) == ("train", EPOCHS[-1]) else None
+                measurements.append(measurement(run, epoch, {"last": metrics}, at_end, split=split))
+    return measured(measurements)

@@ -1,11 +1,9 @@
-"""Rows as the recipes of the MSE paper's networks see them, with the numbers that a test gives."""
+"""Observations of the MSE paper's networks, with the numbers that a test gives."""
 
 from collections.abc import Mapping, Sequence
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.training import MSETraining, small_runs
-from ncscope.lab.runs.recipe import Part
-from ncscope.lab.runs.resources import Resources
-from ncscope.probing.records import Row
 
 EPOCHS = (0, 4, 8, 12)
 ACCURACY = (0.1, 0.9, 1.0, 1.0)  # zero error at epoch 8
@@ -21,16 +19,22 @@ def small(*losses: str, data: str = "digits") -> MSETraining:
 
 def history_of(
     name: str, train: Columns, test: Columns | None = None, attacked: Columns | None = None
-) -> list[Row]:
-    """One run's rows: a value an epoch of every column."""
+) -> list[Observation]:
+    """One run's observations: a value an epoch of every column."""
     splits = {
         "train": {"accuracy": ACCURACY} | dict(train),
         "test": dict(test or {}),
         "attacked": dict(attacked or {}),
     }
     return [
-        {"part": name, "epoch": epoch, "step": epoch, "split": split, "layer": "last"}
-        | {key: float(values[index]) for key, values in columns.items()}
+        Observation(
+            step=epoch,
+            epoch=epoch,
+            split=split,
+            layer="last",
+            part=name,
+            values={key: float(values[index]) for key, values in columns.items()},
+        )
         for index, epoch in enumerate(EPOCHS)
         for split, columns in splits.items()
         if columns
@@ -51,8 +55,3 @@ def tiny(config: MSETraining) -> MSETraining:
         if (one.data, one.network, one.seed) == ("digits", "small-vgg", 0)
     }
     return config.model_copy(update={"runs": runs})
-
-
-def rows_of(parts: Sequence[Part]) -> list[Row]:
-    """What the parts yield, as it reaches claims and figures."""
-    return [{"part": part.name, **row} for part in parts for row in part.run(Resources()) if row]

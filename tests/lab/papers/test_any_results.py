@@ -1,0 +1,249 @@
+"""Whatever numbers a run yields, its claims and figures come out: the run is paid for."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.observations import ITERATION, Heartbeat, Observation, Recorded, Results
+from ncscope.lab.runs.resources import Resources
+from ncscope.lab.runs.running import rendered
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+
+PAPERS = ("mse/", "pfc/", "vci/", "xufm/")
+RECIPES = {
+    name: experiment(name)
+    for name in EXPERIMENTS
+    if name.startswith(PAPERS) and "runs" in experiment(name).config.model_fields
+}
+pytestmark = [
+    pytest.mark.usefixtures("unchecked_signatures"),  # most of the time, otherwise
+    pytest.mark.slow,
+]
+Recordings = list[tuple[str, Recorded]]
+"""Events with the names of their parts."""
+Change = Callable[[Recordings], Recordings]
+LINE = ("pfc1", "pfc2", "pfc3", "alignment", "transport_cost")
+POSITION = "relative_position"
+
+
+def with_runs(config: Any, **update: Any) -> Any:
+    """The settings with something changed in every run."""
+    runs = {name: run.model_copy(update=update) for name, run in config.runs.items()}
+    return config.model_copy(update={"runs": runs})
+
+
+@cache
+def recordings(name: str) -> tuple[tuple[str, Recorded], ...]:
+    """Events of an epoch of the recipe's first run, as if of all its runs; and of its models."""
+    small = RECIPES[name].scales["small"]
+    first = next(iter(small.runs.values()))
+    brief = {"epochs": 1, "warmup_epochs": 0, "batch_size": 64}
+    short = first.optimisation.model_copy(update=brief)
+    config = with_runs(small, optimisation=short, balanced=200)
+    few = {"steps": 20, "images": 10, "downstream": ("warped-digits-5-9",)}
+    run, *others = RECIPES[name].parts(config.model_copy(update=few))
+    events = [event for event in run.run(Resources()) if not isinstance(event, Heartbeat)]
+    models = [part for part in others if part.name not in config.runs]
+    return (
+        *((part, event) for part in config.runs for event in events),
+        *(
+            (part.name, event)
+            for part in models
+            for event in part.run(Resources())
+            if not isinstance(event, Heartbeat)
+        ),
+    )
+
+
+def results_of(pairs: Recordings) -> Results:
+    results = Results()
+    for part, event in pairs:
+        results.add(event, part)
+    return results
+
+
+def of_models(event: Recorded) -> bool:
+    return "objective" in event.values
+
+
+def numbers(event: Recorded) -> set[str]:
+    """Keys of the metrics, spectra and points of the line that an event holds."""
+    keys = {key for key, value in event.values.items() if isinstance(value, float)}
+    if isinstance(event, Measurement):
+        for layer in event.probe.layers:
+            keys |= {*layer.metrics, *layer.spectra}
+        keys |= {POSITION} if event.probe.relative_position else set()
+        keys |= set(LINE) if event.probe.geodesic else set()
+    return keys - {ITERATION}
+
+
+def revalued(event: Recorded, keys: set[str], value: float) -> Recorded:
+    """The event with some of its metrics, wherever they are, at a value."""
+
+    def own(old: Mapping[str, Any]) -> dict[str, Any]:
+        return {**old, **dict.fromkeys(keys & old.keys(), value)}
+
+    if isinstance(event, Observation):
+        return event.with_values(own(event.values))
+    probe = event.probe
+    positions = (value,) * len(probe.relative_position) if POSITION in keys else None
+    changed = replace(
+        probe,
+        layers=tuple(
+            replace(
+                layer,
+                metrics=own(layer.metrics),
+                spectra={k: [value] * len(v) if k in keys else v for k, v in layer.spectra.items()},
+            )
+            for layer in probe.layers
+        ),
+        relative_position=positions or probe.relative_position,
+        geodesic=probe.geodesic and line_at(probe.geodesic, keys, value),
+    )
+    return replace(event, probe=changed, values=own(event.values))
+
+
+def line_at(line: GeodesicRecord, keys: set[str], value: float) -> GeodesicRecord:
+    """The straight line with some of its numbers, but never its positions, at a value."""
+    assert {field.name for field in fields(line)} == {"t", *LINE}
+    old = {key: getattr(line, key) for key in keys.intersection(LINE)}
+    new = {k: [value] * len(v) if isinstance(v, list) else value for k, v in old.items()}
+    return replace(line, **new)
+
+
+def lacking(event: Recorded, key: str) -> Recorded:
+    """The event without one of its metrics."""
+
+    def own(old: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in old.items() if k != key}
+
+    if isinstance(event, Observation):
+        return replace(event, values=own(event.values))
+
+    def bare(layer: LayerRecord) -> LayerRecord:
+        return replace(layer, metrics=own(layer.metrics), spectra=own(layer.spectra))
+
+    probe = replace(event.probe, layers=tuple(map(bare, event.probe.layers)))
+    if key == POSITION:
+        probe = replace(probe, comparable=(), relative_position=())
+    if key in LINE:
+        probe = replace(probe, geodesic=None)
+    return replace(event, probe=probe, values=own(event.values))
+
+
+def at(value: float, key: str | None = None) -> Change:
+    """One metric of every network, or all of them, at a value."""
+
+    def changed(event: Recorded) -> Recorded:
+        if of_models(event):
+            return event
+        keys = numbers(event)
+        return revalued(event, keys if key is None else keys & {key}, value)
+
+    return lambda pairs: [(part, changed(event)) for part, event in pairs]
+
+
+def without(key: str) -> Change:
+    return lambda pairs: [(part, lacking(event, key)) for part, event in pairs]
+
+
+def past_zero_error(change: Change) -> Change:
+    return lambda pairs: at(1.0, "accuracy")(change(pairs))
+
+
+def untrained(pairs: Recordings) -> Recordings:
+    return [
+        (part, event)
+        for part, event in pairs
+        if (event.step if isinstance(event, Measurement) else event.epoch) == 0
+    ]
+
+
+def last_layer(pairs: Recordings) -> Recordings:
+    """No other layers, lines or spectra."""
+    names = ("head input", "input", "H1", "H2")
+    found: Recordings = []
+    for part, event in pairs:
+        if isinstance(event, Observation):
+            if event.layer in names:
+                found.append((part, event))
+            continue
+        layers = [replace(x, spectra={}) for x in event.probe.layers if x.layer in names]
+        if layers:
+            found.append((part, replace(event, probe=ProbeRecord(tuple(layers)))))
+    return found
+
+
+CHANGES: Mapping[str, Change] = {
+    "zeros": at(0.0),
+    "zeros past zero error": past_zero_error(at(0.0)),
+    "constants": at(1.0),
+    "untrained": untrained,
+    "the last layer alone": last_layer,
+}
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "squared error": {"loss": "mse"},
+    "cross-entropy": {"loss": "cross-entropy"},
+    "another network": {"network": "small-vit"},
+    "another data set": {"data": "moons"},
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_claims_of_any_numbers(name: str) -> None:
+    recipe, pairs = RECIPES[name], list(recordings(name))
+    config = recipe.scales["small"]
+    texts = [claim["claim"] for claim in recipe.claims(config, results_of(pairs))]
+    assert texts
+    for label, change in CHANGES.items():
+        found = recipe.claims(config, results_of(change(pairs)))
+        assert all(claim["evidence"] for claim in found), label
+        assert label == "the last layer alone" or [one["claim"] for one in found] == texts, label
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
+    recipe, pairs = RECIPES[name], list(recordings(name))
+    config = recipe.scales["small"]
+    unknown = results_of(at(math.nan)(pairs))
+    assert not any(claim["held"] for claim in recipe.claims(config, unknown))
+    for key in set().union(*(numbers(event) for _, event in pairs)):
+        for change in (at(0.0, key), at(math.nan, key), without(key)):
+            for own in (change, past_zero_error(change)):
+                told = recipe.claims(config, results_of(own(pairs)))
+                assert not [c for c in told if c["held"] and "nan" in c["evidence"]], key
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("label", SETTINGS)
+def test_claims_of_other_settings(name: str, label: str) -> None:
+    config = with_runs(RECIPES[name].scales["small"], **SETTINGS[label])
+    assert RECIPES[name].claims(config, results_of(list(recordings(name))))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_figures_of_zeros_and_of_what_was_not_measured(name: str) -> None:
+    recipe, pairs = RECIPES[name], list(recordings(name))
+    config = recipe.scales["small"]
+    first = next(iter(config.runs))
+    mixed = [pair for pair in at(0.0)(pairs) if pair[0] == first]
+    mixed += [pair for pair in at(math.nan)(pairs) if pair[0] != first]
+    expected = [drawing.name for drawing in recipe.drawings(config, results_of(pairs))]
+    assert [drawing.name for drawing in recipe.drawings(config, results_of(mixed))] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("label", [*CHANGES, "not measured", *SETTINGS])
+def test_every_figure_can_be_written(name: str, label: str) -> None:
+    change = {**CHANGES, "not measured": at(math.nan)}.get(label, list)
+    config = with_runs(RECIPES[name].scales["small"], **SETTINGS.get(label, {}))
+    drawings = RECIPES[name].drawings(config, results_of(change(list(recordings(name)))))
+    assert drawings
+    for drawing in drawings:
+        assert len(rendered(drawing, "svg")) > 1000
