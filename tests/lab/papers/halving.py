@@ -1,15 +1,15 @@
 """A study of no paper: halving, so that what runs studies can be seen to run them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.probing.records import Row
 from ncscope.report import panels
 
 
@@ -23,11 +23,11 @@ class Halving(BaseModel):
 
 
 def parts(config: Halving) -> list[Part]:
-    def run(sign: float) -> Iterator[Row]:
+    def run(sign: float) -> Iterator[Observation]:
         for step in range(config.steps + 1):
-            where: Row = {"step": step, "epoch": step, "split": "train", "layer": "only"}
             value = sign * config.start / 2**step
-            yield where | {"value": value, "log": math.log(value) if value > 0 else math.nan}
+            log = math.log(value) if value > 0 else math.nan
+            yield Observation(step, step, layer="only", values={"value": value, "log": log})
 
     return [
         Part("upper", config.steps + 1, lambda resources: run(1.0)),
@@ -35,7 +35,7 @@ def parts(config: Halving) -> list[Part]:
     ]
 
 
-def claims(config: Halving, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: Halving, rows: Results) -> list[Claim]:
     last = float(rows[config.steps]["value"])
     return [
         Claim(claim="It halves.", held=last == config.start / 2**config.steps, evidence=f"{last}"),
@@ -43,11 +43,11 @@ def claims(config: Halving, rows: Sequence[Row]) -> list[Claim]:
     ]
 
 
-def drawings(config: Halving, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: Halving, rows: Results) -> list[Drawing]:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(4, 3), layout="constrained")
         axes = figure.subplots()
-        axes.plot([float(row["step"]) for row in rows], [float(row["value"]) for row in rows], "o")
+        axes.plot([row.step for row in rows], [float(row["value"]) for row in rows], "o")
     return [Drawing("halves", f"From {config.start}, halved.", figure)]
 
 

@@ -1,6 +1,6 @@
 """A recipe of two linear classifiers that train in milliseconds, with claims and a figure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import matplotlib as mpl
@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from ncscope.lab.observations import Event, Observation, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
-from ncscope.lab.training.resumable import AfterStep, resumable_rows
-from ncscope.probing.records import Row
+from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.report import panels
 
 
@@ -30,12 +30,12 @@ class Linear(BaseModel):
 
 def parts(config: Linear) -> list[Part]:
     return [
-        Part(f"rate {rate}", config.epochs, partial(_rows, config.epochs, rate), trains=True)
+        Part(f"rate {rate}", config.epochs, partial(_events, config.epochs, rate), trains=True)
         for rate in config.rates
     ]
 
 
-def _rows(epochs: int, rate: float, resources: Resources) -> Iterator[Row]:
+def _events(epochs: int, rate: float, resources: Resources) -> Iterator[Event]:
     drawn = torch.Generator().manual_seed(0)
     samples = torch.randn(32, 3, generator=drawn), torch.arange(32) % 2
     torch.manual_seed(1)
@@ -45,10 +45,12 @@ def _rows(epochs: int, rate: float, resources: Resources) -> Iterator[Row]:
     def batches(epoch: int, first: int) -> Iterable[tuple[Tensor, ...]]:
         return list(zip(*(part.split(8) for part in samples), strict=True))[first:]
 
-    def measured(end: EpochEnd) -> list[Row]:
-        when: Row = {"step": end.step, "epoch": end.epoch, "split": "train"}
+    def measured(end: EpochEnd) -> list[Observation]:
+        def norm(weight: Tensor) -> dict[str, float]:
+            return {"norm": float(weight.detach().double().norm())}
+
         return [
-            when | {"layer": name, "norm": float(weight.detach().double().norm())}
+            Observation(end.step, end.epoch, layer=name, values=norm(weight))
             for name, weight in model.named_parameters()
         ]
 
@@ -56,20 +58,20 @@ def _rows(epochs: int, rate: float, resources: Resources) -> Iterator[Row]:
         loss = supervised(nn.functional.cross_entropy)
         return train(resources.fabric, learns, batches, loss, epochs, after_step=after_step)
 
-    return resumable_rows(learns, ends, measured, epochs, resources)
+    return resumable_events(learns, ends, measured, epochs, resources)
 
 
-def claims(config: Linear, rows: Sequence[Row]) -> list[Claim]:
+def claims(config: Linear, rows: Results) -> list[Claim]:
     """Claims whose evidence shows every row, its place among the rows, and the settings."""
     total = sum(index * float(row["norm"]) for index, row in enumerate(rows))
-    ends = [float(row["norm"]) for row in rows if row["epoch"] == config.epochs]
+    ends = [float(row["norm"]) for row in rows if row.epoch == config.epochs]
     return [
         Claim(claim="The rows have a sum.", held=total > 0, evidence=f"{total!r}"),
         Claim(claim="The weights end small.", held=max(ends) < 1, evidence=f"{ends}"),
     ]
 
 
-def drawings(config: Linear, rows: Sequence[Row]) -> list[Drawing]:
+def drawings(config: Linear, rows: Results) -> list[Drawing]:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(2, 1))
         axes = figure.subplots()

@@ -6,13 +6,13 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.observations import Event
 from ncscope.lab.papers.trained import training_parts
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import training_rows
-from ncscope.probing.records import Row
+from ncscope.lab.training.supervised import training_events
 
 
 class Tiny(BaseModel):
@@ -37,8 +37,8 @@ def parts(config: Tiny) -> list[Part]:
         ),
     }
 
-    def run(training: Training, resources: Resources) -> Iterator[Row]:
-        return training_rows(training.model_copy(update={"measured": 200}), resources)
+    def run(training: Training, resources: Resources) -> Iterator[Event]:
+        return training_events(training.model_copy(update={"measured": 200}), resources)
 
     return [Part(name, config.epochs, partial(run, one)) for name, one in settings.items()]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
-
 from ncscope.lab.demo import training as demo
 from ncscope.lab.demo.training import DemoConfig, claims, run
+from pydantic import ValidationError
+
 from ncscope.lab.training.loop import EpochEnd, train
 from ncscope.probing.model import Probed, probe_model
 from ncscope.probing.records import LayerRecord, ProbeRecord, Snapshot
