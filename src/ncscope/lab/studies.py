@@ -174,7 +174,7 @@ _RUN_AGAIN = "run the same command with --resume to make them anew"
 
 
 def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
-    """One page of one run, or of several side by side: claims first, then the figures.
+    """Write a page of one run, or of several side by side: main figures, claims, then the rest.
 
     Args:
         folders: Folders of the runs.

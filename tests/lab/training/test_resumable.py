@@ -130,6 +130,7 @@ NO_EVENTS = (
 
 
 @pytest.mark.parametrize("event", NO_EVENTS, ids=str)
+@pytest.mark.usefixtures("unchecked_signatures")
 def test_a_checkpoint_whose_events_are_none_is_refused(event: object, tmp_path: Path) -> None:
     list(events(classifier(), tmp_path))
     file = tmp_path / "checkpoint.pt"
