@@ -1,7 +1,8 @@
 """Results of studies for tests: made from plain rows, or gathered from what parts yield."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
 from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.resources import Resources
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 
 
 def observed(rows: Iterable[Mapping[str, Any]]) -> Results:
@@ -32,6 +34,47 @@ def results_of(*parts: Part, resources: Resources | None = None) -> Results:
         own = gathered(part.run(resources or Resources()), part.name)
         whole = Results([*whole, *own], [*whole.measurements, *own.measurements])
     return whole
+
+
+def with_each(results: Results, change: Callable[[Observation], Observation]) -> Results:
+    """The same results, every observation changed."""
+    return Results([change(each) for each in results], results.measurements)
+
+
+def those(results: Results, kept: Callable[[Observation], bool]) -> Results:
+    """The same results without some observations."""
+    return Results(filter(kept, results), results.measurements)
+
+
+def measurement(
+    part: str,
+    epoch: int,
+    layers: Mapping[str, Mapping[str, float]],
+    spectra: Mapping[str, list[float]] | None = None,
+    **given: Any,
+) -> Measurement:
+    """A measurement of a part's training set: metrics by layer, spectra of the last layer.
+
+    Args:
+        part: Name of the part.
+        epoch: Epochs completed.
+        layers: Metrics by layer.
+        spectra: Eigenvalues of the last layer.
+        given: Further fields of `ProbeRecord`, and of `Measurement`: split and values.
+    """
+    records = [LayerRecord(name, metrics, (), 10, 100, 8) for name, metrics in layers.items()]
+    if spectra is not None:
+        records[-1] = replace(records[-1], spectra=spectra)
+    own = {key: given.pop(key) for key in ("split", "values") if key in given}
+    return Measurement(ProbeRecord(tuple(records), **given), epoch, run=part, **own)
+
+
+def measured(measurements: Iterable[Measurement]) -> Results:
+    """Measurements of several parts, each an observation a layer, as they reach claims."""
+    results = Results()
+    for each in measurements:
+        results.add(each, each.run)
+    return results
 
 
 def study_results(study: Study[Any], config: BaseModel) -> Results:

@@ -164,7 +164,7 @@ def _refuse_damaged(path: Path, kept: KeptResults) -> None:
     """Raise InputError if the rows of a finished part are not as the run wrote them."""
     for name, difference in kept.damaged.items():
         raise InputError(
-            expected=f"the rows of part {name!r} in {path / 'metrics.jsonl'} as the run wrote them",
+            expected=f"the rows of part {name!r} in {path} as the run wrote them",
             found=difference,
             fix=_RUN_AGAIN,
         )

@@ -26,8 +26,8 @@ def parts(config: Halving) -> list[Part]:
     def run(sign: float) -> Iterator[Observation]:
         for step in range(config.steps + 1):
             value = sign * config.start / 2**step
-            log = math.log(value) if value > 0 else math.nan
-            yield Observation(step, step, layer="only", values={"value": value, "log": log})
+            values = {"value": value, "log": math.log(value) if value > 0 else math.nan}
+            yield Observation(step, step, layer="only", values=values)
 
     return [
         Part("upper", config.steps + 1, lambda resources: run(1.0)),
@@ -35,19 +35,19 @@ def parts(config: Halving) -> list[Part]:
     ]
 
 
-def claims(config: Halving, rows: Results) -> list[Claim]:
-    last = float(rows[config.steps]["value"])
+def claims(config: Halving, results: Results) -> list[Claim]:
+    last = float(results[config.steps]["value"])
     return [
         Claim(claim="It halves.", held=last == config.start / 2**config.steps, evidence=f"{last}"),
         Claim(claim="It reaches zero.", held=last == 0, evidence=f"{last}"),
     ]
 
 
-def drawings(config: Halving, rows: Results) -> list[Drawing]:
+def drawings(config: Halving, results: Results) -> list[Drawing]:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(4, 3), layout="constrained")
         axes = figure.subplots()
-        axes.plot([row.step for row in rows], [float(row["value"]) for row in rows], "o")
+        axes.plot([row.step for row in results], [float(row["value"]) for row in results], "o")
     return [Drawing("halves", f"From {config.start}, halved.", figure)]
 
 

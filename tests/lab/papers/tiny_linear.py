@@ -46,12 +46,10 @@ def _events(epochs: int, rate: float, resources: Resources) -> Iterator[Event]:
         return list(zip(*(part.split(8) for part in samples), strict=True))[first:]
 
     def measured(end: EpochEnd) -> list[Observation]:
-        def norm(weight: Tensor) -> dict[str, float]:
-            return {"norm": float(weight.detach().double().norm())}
-
+        norms = {name: weight.detach().double().norm() for name, weight in model.named_parameters()}
         return [
-            Observation(end.step, end.epoch, layer=name, values=norm(weight))
-            for name, weight in model.named_parameters()
+            Observation(end.step, end.epoch, layer=name, values={"norm": float(norm)})
+            for name, norm in norms.items()
         ]
 
     def ends(after_step: AfterStep) -> Iterator[EpochEnd]:
@@ -61,21 +59,21 @@ def _events(epochs: int, rate: float, resources: Resources) -> Iterator[Event]:
     return resumable_events(learns, ends, measured, epochs, resources)
 
 
-def claims(config: Linear, rows: Results) -> list[Claim]:
-    """Claims whose evidence shows every row, its place among the rows, and the settings."""
-    total = sum(index * float(row["norm"]) for index, row in enumerate(rows))
-    ends = [float(row["norm"]) for row in rows if row.epoch == config.epochs]
+def claims(config: Linear, results: Results) -> list[Claim]:
+    """Claims whose evidence shows every observation, its rank, and the settings."""
+    total = sum(index * float(row["norm"]) for index, row in enumerate(results))
+    ends = [float(row["norm"]) for row in results if row.epoch == config.epochs]
     return [
-        Claim(claim="The rows have a sum.", held=total > 0, evidence=f"{total!r}"),
+        Claim(claim="The results have a sum.", held=total > 0, evidence=f"{total!r}"),
         Claim(claim="The weights end small.", held=max(ends) < 1, evidence=f"{ends}"),
     ]
 
 
-def drawings(config: Linear, rows: Results) -> list[Drawing]:
+def drawings(config: Linear, results: Results) -> list[Drawing]:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(2, 1))
         axes = figure.subplots()
-        axes.plot([float(row["norm"]) for row in rows])
+        axes.plot([float(row["norm"]) for row in results])
         axes.set_axis_off()
     return [Drawing("norms", f"Norms at rates {config.rates}.", figure)]
 
