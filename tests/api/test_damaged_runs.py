@@ -70,7 +70,10 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 def test_rows_that_are_not_those_of_a_finished_part_are_made_again(name, folder, whole):
     change_lines(folder / "metrics.jsonl", LINES[name])
-    said = r"the rows of part '(upper|lower)'.* as the run wrote them, found .*metrics\.jsonl.*; run .* with --resume"
+    said = (
+        r"the rows of part '(upper|lower)'.* as the run wrote them, found .*metrics\.jsonl.*; "
+        r"run .* with --resume"
+    )
     with pytest.raises(InputError, match=said):
         load_run(folder)
     reproduce("halving", out=folder, resume=True)
