@@ -50,7 +50,7 @@ def parts(config: PerturbedConfig) -> list[Part]:
 
 
 def fits(config: PerturbedConfig) -> Iterator[Observation]:
-    r"""Yield an observation a fit, with the metrics of the perturbed features and the fitted classifier.
+    r"""Yield an observation a fit: metrics of the perturbed features and the fitted classifier.
 
     ``kept`` is the multiple of $W^*$ nearest to the fit, ``predicted`` is $\alpha$, and
     ``deviation`` is $\lVert\hat W-\alpha W^*\rVert_F/\lVert\alpha W^*\rVert_F$.

@@ -108,7 +108,7 @@ def parts(config: InfoConnectivity) -> list[Part]:
 
 
 def _rows(intervals: int, training: Training, resources: Resources) -> Iterator[Event]:
-    """Yield the events of both runs, told apart by their splits, and of the networks between them."""
+    """Yield the events of both runs, told apart by splits, and of the networks between them."""
     order_seed = stream_seed(training.steps_seed, 1)
     second = training.model_copy(update={"order_seed": order_seed})
     benches: list[Bench] = []
