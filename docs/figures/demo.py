@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ncscope.lab.papers import demo
+from ncscope.lab.observations import Heartbeat, Results
+from ncscope.lab.papers.pfc import demo
 from ncscope.lab.report.claims import claims_table
 from ncscope.report.figures import run_figure
 from ncscope.report.tables import run_table
@@ -25,11 +26,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="another number of epochs than the recipe's")
     arguments = parser.parse_args()
     given = {} if arguments.epochs is None else {"epochs": arguments.epochs}
-    snapshots = demo.run(demo.DemoConfig(**given))
-    run_figure(snapshots).savefig(arguments.out, dpi=144)
+    config, results = demo.DemoConfig(**given), Results()
+    for event in demo.events(config):
+        if not isinstance(event, Heartbeat):
+            results.add(event, demo.PART)
+    run_figure(results.measurements).savefig(arguments.out, dpi=144)
     console = Console()
-    console.print(run_table(snapshots))
-    console.print(claims_table(demo.claims(snapshots)))
+    console.print(run_table(results.measurements))
+    console.print(claims_table(demo.claims(config, results)))
     console.print(f"Picture: {arguments.out}")
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from ncscope.errors import InputError
 from ncscope.lab import studies
+from ncscope.lab.observations import Heartbeat
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.studies import load_run, report_runs, reproduce
 from ncscope.lab.sweeps import sweep
@@ -69,7 +70,10 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 def test_rows_that_are_not_those_of_a_finished_part_are_made_again(name, folder, whole):
     change_lines(folder / "metrics.jsonl", LINES[name])
-    said = r"the rows of part '(upper|lower)'.* as the run wrote them, .*; run .* with --resume"
+    said = (
+        r"the rows of part '(upper|lower)'.* as the run wrote them, found .*metrics\.jsonl.*; "
+        r"run .* with --resume"
+    )
     with pytest.raises(InputError, match=said):
         load_run(folder)
     reproduce("halving", out=folder, resume=True)
@@ -79,7 +83,7 @@ def test_rows_that_are_not_those_of_a_finished_part_are_made_again(name, folder,
 def test_rows_of_whole_parts_in_another_order_are_shown_in_order(folder, whole):
     change_lines(folder / "metrics.jsonl", lambda lines: [*lines[4:], *lines[:4]])
     assert load_run(folder).claims == load_run(whole).claims
-    assert repr(load_run(folder).rows) == repr(load_run(whole).rows)
+    assert repr(list(load_run(folder).rows)) == repr(list(load_run(whole).rows))
     reproduce("halving", out=folder, resume=True)
     assert_same_files(folder, whole)
 
@@ -108,7 +112,7 @@ def test_a_part_that_is_run_again_leaves_the_rows_of_the_others(folder, whole, m
     def refuse(config):
         def run(resources):
             raise AssertionError
-            yield {}
+            yield Heartbeat()
 
         first, second = halving.parts(config)
         return [first, Part(second.name, second.yields, run)]
@@ -124,7 +128,7 @@ def test_a_part_without_rows_is_finished_like_any_other(tmp_path, monkeypatch):
     def empty(config):
         def run(resources):
             made.append(1)
-            yield {}
+            yield Heartbeat()
 
         return [Part("silent", 1, run), *halving.parts(config)]
 

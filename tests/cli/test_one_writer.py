@@ -5,11 +5,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ncscope.cli import main
+from ncscope.lab import catalogue
 from ncscope.lab.runs.lock import only_writer
+from ncscope.lab.runs.recipe import Recipe
 from tests.lab.papers import halving
 
 NCSCOPE = Path(sys.executable).with_name("ncscope")
@@ -22,10 +25,15 @@ COMMANDS = (
 )
 
 
+def experiment(name: str) -> Recipe[Any]:
+    """The tests' own experiment under every name but the demo's."""
+    return catalogue.experiment(name) if name == "pfc/demo" else halving.RECIPE
+
+
 @pytest.fixture
 def with_halving(monkeypatch):
     """The tests' own experiment stands in the catalogue."""
-    monkeypatch.setattr("ncscope.lab.studies.experiment", lambda name: halving.RECIPE)
+    monkeypatch.setattr("ncscope.lab.studies.experiment", experiment)
 
 
 def ran(*arguments: object) -> int:

@@ -1,11 +1,14 @@
 """Results of studies for tests: made from plain rows, or gathered from what parts yield."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
-from ncscope.lab.runs.recipe import Part
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.resources import Resources
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 
@@ -72,3 +75,25 @@ def measured(measurements: Iterable[Measurement]) -> Results:
     for each in measurements:
         results.add(each, each.run)
     return results
+
+
+def study_results(study: Study[Any], config: BaseModel) -> Results:
+    """What a study's parts yield, as many events as each announces, as it is read from a file."""
+    whole = Results()
+    for part in study.parts(config):
+        events = list(part.run(Resources()))
+        assert len(events) == part.yields
+        for event in events:
+            assert not isinstance(event, Heartbeat)
+            whole.add(event, part.name)
+    return Results(map(reread, whole), whole.measurements)
+
+
+def reread(observation: Observation) -> Observation:
+    """The observation after a way through JSON."""
+    return Observation.of_line(json.loads(json.dumps(observation.as_line())))
+
+
+def changed(observation: Observation, **given: Any) -> Observation:
+    """A copy with other values or coordinates."""
+    return Observation.of_line(observation.as_line() | given)

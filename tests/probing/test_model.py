@@ -416,9 +416,10 @@ def test_probe_and_front_door_are_the_same() -> None:
 
 def test_the_record_is_plain() -> None:
     import json
+    from dataclasses import asdict
 
     report = measured(residual_net(), loader())
-    plain = report.probe.as_dict()
+    plain = asdict(report.probe)
     assert json.loads(json.dumps(plain)) == json.loads(json.dumps(plain, allow_nan=False))
     assert [layer["layer"] for layer in plain["layers"]] == list(report.layers)
     found = json.loads(report.to_json())

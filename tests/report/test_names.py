@@ -18,6 +18,7 @@ from ncscope.report.names import figure_text
 from ncscope.report.page import history_page, probe_page
 from ncscope.report.summary import Summary, summary_table
 from ncscope.report.tables import probe_table, run_table
+from tests.lab.observed import observed
 
 NAMES = (
     "\x1b[31mred",
@@ -63,7 +64,7 @@ def test_tables_show_them(odd: list[Measurement]) -> None:
 
 def test_tables_of_runs_show_them() -> None:
     cells = {name: ["0.1234", "5.678"] for name in NAMES}
-    rows = [{"part": name, "layer": name, "step": 1, "pfc1": 0.5} for name in NAMES]
+    rows = observed({"part": name, "layer": name, "step": 1, "pfc1": 0.5} for name in NAMES)
     runs = [SweptRun(name, {"seed": 0}, rows=rows[:1]) for name in NAMES]
     tables = (
         summary_table(Summary("", ["one", "two"], cells)),
@@ -84,7 +85,9 @@ def test_pages_show_them(odd: list[Measurement]) -> None:
         assert not RAW.search(own)
         data = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page, re.DOTALL)
         assert data
-        assert json.loads(data[1])["layers"][:3] == [
+        content = json.loads(data[1])
+        (content,) = content["runs"].values() if "runs" in content else (content,)
+        assert content["layers"][:3] == [
             "\\x1b[31mred",
             "two\\nlines",
             "\\u202ereversed",

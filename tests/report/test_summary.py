@@ -4,6 +4,7 @@ import io
 
 from rich.console import Console
 
+from ncscope.lab.observations import Results
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.report.summary import Summary, summary_table
 
@@ -11,11 +12,11 @@ TABLE = Summary("Errors, <mean>", ["10 labels", "40 labels"], {"plain": ["2.0 ±
 
 
 def test_the_page_shows_the_table_with_its_caption() -> None:
-    run = RunView("", [], [], [], [], {}, tables=[TABLE])
+    run = RunView("", [], [], Results(), [], {}, tables=[TABLE])
     page = study_page("Title", "Lead.", [], [run])
     assert "<figcaption>Errors, &lt;mean&gt;</figcaption>" in page
     assert '<th scope="row">plain</th><td class="number">2.0 ± 0.1</td>' in page
-    without = study_page("Title", "Lead.", [], [RunView("", [], [], [], [], {})])
+    without = study_page("Title", "Lead.", [], [RunView("", [], [], Results(), [], {})])
     assert "<figcaption>Errors" not in without
 
 

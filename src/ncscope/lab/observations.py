@@ -200,10 +200,19 @@ def event_of(plain: Mapping[str, Any]) -> Recorded:
     Raises:
         ValueError: If they are none; likewise TypeError and KeyError.
     """
+    if not isinstance(plain, dict):
+        msg = "no event where one should be"
+        raise ValueError(msg)
     content = {key: value for key, value in plain.items() if key != "kind"}
     if plain["kind"] == "measurement":
         return measurement_of(content)
-    return Observation(**content)
+    observation = Observation(**content)
+    kinds = {"step": int, "epoch": int, "split": str, "layer": str, "part": str, "values": dict}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(observation, name), kind):
+            msg = f"an observation whose {name} is {getattr(observation, name)!r}"
+            raise ValueError(msg)
+    return observation
 
 
 def _plain(value: Any) -> Any:

@@ -164,7 +164,7 @@ def _refuse_damaged(path: Path, kept: KeptResults) -> None:
     """Raise InputError if the rows of a finished part are not as the run wrote them."""
     for name, difference in kept.damaged.items():
         raise InputError(
-            expected=f"the rows of part {name!r} in {path / 'metrics.jsonl'} as the run wrote them",
+            expected=f"the rows of part {name!r} in {path} as the run wrote them",
             found=difference,
             fix=_RUN_AGAIN,
         )
@@ -174,7 +174,7 @@ _RUN_AGAIN = "run the same command with --resume to make them anew"
 
 
 def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
-    """One page of one run, or of several side by side: claims first, then the figures.
+    """Write a page of one run, or of several side by side: main figures, claims, then the rest.
 
     Args:
         folders: Folders of the runs.

@@ -96,10 +96,12 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
         layer=str(given["layer"]),
         metrics=_named_numbers(given["metrics"]),
         notes=tuple(map(str, given["notes"])),
-        num_classes=int(given["num_classes"]),
-        num_samples=int(given["num_samples"]),
-        dim=int(given["dim"]),
-        spectra={name: list(_numbers(curve)) for name, curve in given["spectra"].items()},
+        num_classes=_count(given["num_classes"]),
+        num_samples=_count(given["num_samples"]),
+        dim=_count(given["dim"]),
+        spectra={
+            str(name): list(_numbers(curve)) for name, curve in _mapping(given["spectra"]).items()
+        },
         gram=None if gram is None else [list(_numbers(row)) for row in gram],
     )
 
@@ -128,6 +130,13 @@ def _number(value: Any) -> float:
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         msg = f"{value!r} where a number should be"
+        raise ValueError(msg)
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        msg = f"{value!r} where a whole number should be"
         raise ValueError(msg)
     return value
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ncscope import History
 from ncscope.cli import main
 
 
@@ -18,11 +19,14 @@ def folder(tmp_path_factory):
 
 def test_the_run_folder_is_complete(folder):
     names = {file.name for file in folder.iterdir()}
-    expected = {"config.yaml", "metrics.jsonl", "snapshots.jsonl", "claims.json", "report.html"}
-    assert names == expected
+    expected = {"config.yaml", "metrics.jsonl", "history.json", "claims.json", "report.html"}
+    assert names == {*expected, "finished.json", "figures"}
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert {(line["epoch"], line["split"]) for line in lines} >= {(0, "train"), (2, "test")}
     assert all({"step", "layer", "nc1_quotient", "pfc3"} <= set(line) for line in lines)
+    history = History.load(folder)
+    assert set(history.splits) == {"train", "test"}
+    assert set(history.steps.tolist()) >= {0, 2}
     claims = json.loads((folder / "claims.json").read_text())
     assert all(set(claim) == {"claim", "held", "evidence"} for claim in claims)
 

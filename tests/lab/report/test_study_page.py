@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from ncscope.lab import studies
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import last_rows, recipes_table, rows_table
 from ncscope.lab.studies import reproduce
 from tests.lab.papers import halving
@@ -54,26 +55,32 @@ def printed(table):
 
 def test_last_rows_keep_the_latest_of_every_layer_in_order():
     rows = [
-        {"part": "a", "layer": layer, "step": step} for step in (0, 5) for layer in ("low", "high")
+        Observation(step, step, layer=layer, part="a")
+        for step in (0, 5)
+        for layer in ("low", "high")
     ]
-    assert last_rows([*rows, {"part": "b", "layer": "low", "step": 1}]) == {
-        "a": [{"part": "a", "layer": "low", "step": 5}, {"part": "a", "layer": "high", "step": 5}],
-        "b": [{"part": "b", "layer": "low", "step": 1}],
+    other = Observation(1, 1, layer="low", part="b")
+    assert last_rows([*rows, other]) == {
+        "a": [
+            Observation(5, 5, layer="low", part="a"),
+            Observation(5, 5, layer="high", part="a"),
+        ],
+        "b": [other],
     }
 
 
 def test_held_out_images_have_a_row_of_their_own():
     rows = [
-        {"part": "a", "layer": "low", "split": split, "nc1": 0.5} for split in ("train", "test")
+        Observation(0, 0, split, "low", part="a", values={"nc1": 0.5})
+        for split in ("train", "test")
     ]
     assert last_rows(rows) == {"a": rows}
     assert "low, test" in printed(rows_table(rows, ["nc1"]))
 
 
 def test_the_table_shows_the_columns_and_leaves_blank_what_a_row_lacks():
-    text = printed(
-        rows_table([{"part": "a", "layer": "low", "step": 2, "nc1": 1e-9}], ("nc1", "x"))
-    )
+    row = Observation(2, 2, layer="low", part="a", values={"nc1": 1e-9})
+    text = printed(rows_table([row], ("nc1", "x")))
     assert "1e-09" in text
     assert "low" in text
 

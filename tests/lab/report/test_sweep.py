@@ -5,19 +5,23 @@ import io
 
 from rich.console import Console
 
+from ncscope.lab.observations import Observation
 from ncscope.lab.report.study_page import study_page
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_csv, sweep_table
 
 COLUMNS = ("nc1", "accuracy")
 CLAIMS = [{"held": True}, {"held": False}, {"held": True}]
 ROWS = [
-    {"part": "a", "layer": "stem", "split": "train", "nc1": 9.0, "accuracy": 0.1},
-    {"part": "a", "layer": "last", "split": "train", "nc1": 0.5, "accuracy": 0.9},
-    {"part": "a", "layer": "last", "split": "line", "nc1": 7.0},
+    Observation(0, 0, layer="stem", part="a", values={"nc1": 9.0, "accuracy": 0.1}),
+    Observation(0, 0, layer="last", part="a", values={"nc1": 0.5, "accuracy": 0.9}),
+    Observation(0, 0, "unlabelled", "last", part="a", values={"nc1": 7.0}),
 ]
 ONE = SweptRun("seed=1,rate=0.1", {"seed": 1, "rate": 0.1}, CLAIMS, ROWS)
 TWO_PARTS = SweptRun(
-    "seed=2", {"seed": 2}, CLAIMS, [*ROWS, {"part": "b", "layer": "x", "nc1": 1e-9}]
+    "seed=2",
+    {"seed": 2},
+    CLAIMS,
+    [*ROWS, Observation(0, 0, layer="x", part="b", values={"nc1": 1e-9})],
 )
 FAILED = SweptRun("seed=3", {"seed": 3}, error="expected data, found <none>")
 

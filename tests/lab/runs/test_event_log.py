@@ -1,13 +1,17 @@
 """What TensorBoard reads back of a run's rows."""
 
+import math
+
 import pytest
 
+from ncscope.lab.observations import ITERATION, Observation
 from ncscope.lab.runs import event_log
 from ncscope.lab.runs.event_log import EventLog
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
-ROW = {"step": 3, "epoch": 1, "split": "train", "layer": "last", "nc1": 0.25}
+LAST = Observation(3, 1, layer="last", values={"nc1": 0.25, "label": "odd"})
 
 
 def read(folder):
@@ -21,19 +25,27 @@ def read(folder):
 def test_numbers_stand_by_split_layer_and_key(tmp_path):
     for start in (0.5, 0.25):  # the second start replaces the first
         log = EventLog(tmp_path / "events")
-        log.add([{}, ROW | {"nc1": start}])
+        log.add([LAST.with_values({"nc1": start, "nc2": math.nan})])
     assert read(tmp_path / "events") == {"train/last/nc1": [(3, 0.25)]}
 
 
 def test_points_of_a_curve_are_no_history(tmp_path):
+    """A measurement is logged layer by layer; its geodesic and its spectra are not."""
+    geodesic = GeodesicRecord([0.5], [7.0], [7.0], [7.0], alignment=7.0, transport_cost=7.0)
+    spectra = {"between": [7.0], "total": [7.0]}
+    layers = tuple(
+        LayerRecord(name, {"nc1": nc1}, (), num_classes=2, num_samples=4, dim=3, spectra=spectra)
+        for name, nc1 in (("stem", 0.5), ("last", 0.25))
+    )
+    probe = ProbeRecord(layers, geodesic=geodesic)
     log = EventLog(tmp_path / "events")
-    curves = [ROW | {"split": "line", "t": 0.5}, ROW | {"split": "spectrum", "index": 1}]
-    log.add([*curves, ROW])
-    assert list(read(tmp_path / "events")) == ["train/last/nc1"]
+    log.add([Measurement(probe, step=1, values={ITERATION: 3})])
+    expected = {"train/stem/nc1": [(3, 0.5)], "train/last/nc1": [(3, 0.25)]}
+    assert read(tmp_path / "events") == expected
 
 
 def test_without_tensorboard_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(event_log, "find_spec", lambda name: None)
     log = EventLog(tmp_path / "events")
-    log.add([ROW])
+    log.add([LAST])
     assert not (tmp_path / "events").exists()

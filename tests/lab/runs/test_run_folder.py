@@ -3,16 +3,19 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ncscope import History
 from ncscope.errors import InputError
+from ncscope.lab.observations import ITERATION, flattened
 from ncscope.lab.runs import run_folder
 from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord, Snapshot
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 NAN, INF = float("nan"), float("inf")
 
@@ -23,40 +26,58 @@ def layer(name: str, **metrics: float) -> LayerRecord:
 
 GEODESIC = GeodesicRecord([0.0, 1.0], [2.0, INF], [0.5, 0.1], [0.5, 1.0], 1.0, 2.0)
 PROBE = ProbeRecord((layer("stem", nc1=2.0), layer("head", nc1=NAN, cdnv=-INF)), geodesic=GEODESIC)
-SNAPSHOTS = [Snapshot(0, 0, "train", PROBE), Snapshot(23, 1, "test", PROBE)]
+MEASUREMENTS = [
+    Measurement(PROBE, 0, "train", "part"),
+    Measurement(PROBE, 1, "test", "part", {ITERATION: 23}),
+]
+OBSERVATIONS = [replace(each, part="part") for each in flattened(MEASUREMENTS)]
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def strict(text: str) -> Any:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    return [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
+    return json.loads(text, parse_constant=refuse)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [strict(line) for line in path.read_text().splitlines()]
 
 
 def test_metrics_are_a_flat_line_a_layer(tmp_path: Path) -> None:
-    RunFolder(tmp_path).save_snapshots(SNAPSHOTS)
-    before = {"step": 0, "epoch": 0, "split": "train"}
-    after = {"step": 23, "epoch": 1, "split": "test"}
+    RunFolder(tmp_path).save_observations(OBSERVATIONS)
+    before = {"part": "part", "step": 0, "epoch": 0, "split": "train"}
+    after = {"part": "part", "step": 23, "epoch": 1, "split": "test"}
     stem = {"layer": "stem", "nc1": 2.0}
     head = {"layer": "head", "nc1": None, "cdnv": None}
     expected = [before | stem, before | head, after | stem, after | head]
     assert lines(tmp_path / "metrics.jsonl") == expected
 
 
-def test_snapshots_hold_everything_measured(tmp_path: Path) -> None:
-    RunFolder(tmp_path).save_snapshots(SNAPSHOTS)
-    first, second = lines(tmp_path / "snapshots.jsonl")
-    assert (second["step"], second["epoch"], second["split"]) == (23, 1, "test")
+def test_the_history_holds_everything_measured(tmp_path: Path) -> None:
+    RunFolder(tmp_path).save_history(MEASUREMENTS, "epoch", "pfc/training small")
+    history = strict((tmp_path / "history.json").read_text())
+    first, second = history["measurements"]
+    assert (second["step"], second["split"], second["values"]) == (1, "test", {ITERATION: 23})
     assert [record["layer"] for record in first["probe"]["layers"]] == ["stem", "head"]
     assert first["probe"]["layers"][0]["notes"] == ["a note"]
-    assert first["probe"]["geodesic"]["pfc1"] == [2.0, None]
+    assert first["probe"]["geodesic"]["pfc1"] == [2.0, "inf"]
+    read = History.load(tmp_path)
+    assert repr(read.measurements) == repr(MEASUREMENTS)
+    assert (read.unit, read.provenance.caller) == ("epoch", "pfc/training small")
+    assert read.provenance.date == ""
 
 
 def test_saving_again_replaces(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.save_snapshots(SNAPSHOTS)
-    folder.save_snapshots(SNAPSHOTS[:1])
+    folder.save_observations(OBSERVATIONS)
+    folder.save_observations(OBSERVATIONS[:2])
     assert len(lines(tmp_path / "metrics.jsonl")) == 2
+    folder.save_history(MEASUREMENTS, "epoch", "")
+    folder.save_history(MEASUREMENTS[:1], "epoch", "")
+    assert len(History.load(tmp_path)) == 1
+    folder.save_history([], "epoch", "")
+    assert not (tmp_path / "history.json").exists()
 
 
 def test_config_claims_and_page(tmp_path: Path) -> None:

@@ -1,70 +1,67 @@
 """The central path as a study: rows, claims seen to hold and to fail, figures."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from ncscope.lab.observations import Results
+from ncscope.lab.runs.resources import Resources
 from ncscope.lab.simulations.central_path import STUDY, CentralPathConfig
-from ncscope.probing.records import Row
+from tests.lab.observed import changed, gathered, reread, study_results
 
 TINY = CentralPathConfig(dim=4, per_class=2, points=9, descent_steps=(16, 64))
 
 
-def rows_of(config: CentralPathConfig) -> list[Row]:
-    found: list[Row] = []
-    for part in STUDY.parts(config):
-        own: list[Row] = [{"part": part.name} | row for row in part.run(None)]
-        assert len(own) == part.yields
-        found += own
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
-
-
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
-    return rows_of(TINY)
+def rows() -> Results:
+    return study_results(STUDY, TINY)
 
 
-def test_all_claims_hold(rows: list[Row]) -> None:
+def test_all_claims_hold(rows: Results) -> None:
     found = STUDY.claims(TINY, rows)
     assert [claim["claim"] for claim in found if not claim["held"]] == []
     assert len(found) == 15
 
 
-def test_rows_have_what_the_table_shows(rows: list[Row]) -> None:
-    flows = [row for row in rows if row["part"] in ("projected", "renormalised")]
+def test_rows_have_what_the_table_shows(rows: Results) -> None:
+    flows = [row for row in rows if row.part in ("projected", "renormalised")]
     assert len(flows) == 2 * TINY.points
     for row in flows:
-        assert set(STUDY.columns) <= set(row)
-        assert {"omega_1", "omega_2", "omega_3", "nc4_disagreement", "mse_off_path"} <= set(row)
+        assert set(STUDY.columns) <= set(row.as_line())
+        assert {"omega_1", "omega_2", "omega_3", "nc4_disagreement", "mse_off_path"} <= set(
+            row.as_line()
+        )
     assert flows[0]["time"] == 0
     assert flows[TINY.points - 1]["time"] == pytest.approx(TINY.last * TINY.unit)
 
 
-def test_the_loss_is_that_of_the_singular_values(rows: list[Row]) -> None:
+def test_the_loss_is_that_of_the_singular_values(rows: Results) -> None:
     for row in rows:
-        if row["part"] in ("projected", "renormalised"):
+        if row.part in ("projected", "renormalised"):
             values = [float(row[f"omega_{j}"]) for j in (1, 2, 3)]
             expected = sum(1 / (4 + value**2) for value in values) / 2
             assert float(row["mse_loss"]) == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_seed_decides_and_the_same_one_gives_the_same(rows: list[Row]) -> None:
-    again = [row for row in rows if row["part"] == "descent in 16 steps"]
-    assert [{"part": again[0]["part"]} | row for row in STUDY.parts(TINY)[2].run(None)] == again
+def test_the_seed_decides_and_the_same_one_gives_the_same(rows: Results) -> None:
+    again = [row for row in rows if row.part == "descent in 16 steps"]
+    part = STUDY.parts(TINY)[2]
+    found = gathered(part.run(Resources()), part.name)
+    assert list(map(reread, found)) == again
     other = STUDY.parts(TINY.model_copy(update={"seed": 1}))[0]
-    assert next(iter(other.run(None)))["omega_1"] != rows[0]["omega_1"]
+    (first, *_) = gathered(other.run(Resources()))
+    assert first["omega_1"] != rows[0]["omega_1"]
 
 
-def spoilt(rows: list[Row], part: str, key: str, change: Callable[[float], float]) -> list[Row]:
+def spoilt(rows: Results, part: str, key: str, change: Callable[[float], float]) -> Results:
     """The last row of a part changed."""
-    last = max(index for index, row in enumerate(rows) if row["part"] == part)
-    return [
-        row | {key: change(float(row[key]))} if index == last else row
+    last = max(index for index, row in enumerate(rows) if row.part == part)
+    return Results(
+        changed(row, **{key: change(float(row[key]))}) if index == last else row
         for index, row in enumerate(rows)
-    ]
+    )
 
 
 CASES: list[tuple[str, str, str, Callable[[float], float]]] = [
@@ -84,13 +81,13 @@ CASES: list[tuple[str, str, str, Callable[[float], float]]] = [
 
 
 @pytest.mark.parametrize(("claim", "part", "key", "change"), CASES)
-def test_each_claim_can_fail(rows: list[Row], claim: str, part: str, key: str, change: Any) -> None:
+def test_each_claim_can_fail(rows: Results, claim: str, part: str, key: str, change: Any) -> None:
     found = STUDY.claims(TINY, spoilt(rows, part, key, change))
     (failed,) = [each for each in found if not each["held"]]
     assert failed["claim"].startswith(claim)
 
 
-def test_figures_draw_every_part(rows: list[Row]) -> None:
+def test_figures_draw_every_part(rows: Results) -> None:
     drawn = {drawing.name: drawing for drawing in STUDY.drawings(TINY, rows)}
     assert list(drawn) == ["growth", "limits", "collapse", "descent", "unrestricted"]
     assert [len(drawing.figure.axes) for drawing in drawn.values()] == [2, 2, 4, 2, 2]
@@ -106,7 +103,7 @@ def test_two_classes_have_one_singular_value() -> None:
     config = CentralPathConfig(
         num_classes=2, dim=2, per_class=2, points=9, last=1e5, descent_steps=(8, 16)
     )
-    two = rows_of(config)
+    two = study_results(STUDY, config)
     claims = STUDY.claims(config, two)
     assert len(claims) == 13
     assert [claim["claim"] for claim in claims if "ratio" in claim["claim"]] == []

@@ -1,16 +1,15 @@
 """The study of the extended model: rows, claims that can fail, figures."""
 
-import json
 import math
 from typing import Any
 
 import pytest
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Resources
+from ncscope.lab.observations import Results
 from ncscope.lab.runs.settings import settings
 from ncscope.lab.simulations.extended import STUDY, ExtendedConfig, separation
-from ncscope.probing.records import Row
+from tests.lab.observed import changed, study_results
 
 SMALL: dict[str, Any] = {
     "num_classes": 3,
@@ -25,26 +24,21 @@ SMALL: dict[str, Any] = {
 }
 
 
-def run(**given: Any) -> tuple[ExtendedConfig, list[Row]]:
+def run(**given: Any) -> tuple[ExtendedConfig, Results]:
     config = ExtendedConfig(**SMALL | given)
-    rows: list[Row] = []
-    for part in STUDY.parts(config):
-        own = list(part.run(Resources()))
-        assert len(own) == part.yields
-        rows += [{"part": part.name} | row for row in own]
-    return config, json.loads(json.dumps(rows))
+    return config, study_results(STUDY, config)
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[ExtendedConfig, list[Row]]:
+def whole() -> tuple[ExtendedConfig, Results]:
     return run()
 
 
-def held(config: ExtendedConfig, rows: list[Row]) -> dict[str, bool]:
+def held(config: ExtendedConfig, rows: Results) -> dict[str, bool]:
     return {claim["claim"]: claim["held"] for claim in STUDY.claims(config, rows)}
 
 
-def test_theorems_hold_of_a_small_run(whole: tuple[ExtendedConfig, list[Row]]):
+def test_theorems_hold_of_a_small_run(whole: tuple[ExtendedConfig, Results]):
     verdicts = held(*whole)
     assert len(verdicts) == 14
     assert [claim for claim, kept in verdicts.items() if not kept] == []
@@ -63,7 +57,7 @@ def test_theorems_hold_of_a_small_run(whole: tuple[ExtendedConfig, list[Row]]):
     ],
 )
 def test_claims_can_fail(
-    whole: tuple[ExtendedConfig, list[Row]],
+    whole: tuple[ExtendedConfig, Results],
     part: str,
     layer: str,
     key: str,
@@ -71,27 +65,26 @@ def test_claims_can_fail(
     lost: int,
 ):
     config, rows = whole
-    changed = [dict(row) for row in rows]
-    last = [row for row in changed if row["part"] == part and row["layer"] == layer][-1]
-    last[key] = value
-    assert sum(not kept for kept in held(config, changed).values()) == lost
+    last = [row for row in rows if row.part == part and row.layer == layer][-1]
+    wrong = Results(changed(row, **{key: value}) if row is last else row for row in rows)
+    assert sum(not kept for kept in held(config, wrong).values()) == lost
 
 
-def test_levels_that_move_together_are_not_separated(whole: tuple[ExtendedConfig, list[Row]]):
+def test_levels_that_move_together_are_not_separated(whole: tuple[ExtendedConfig, Results]):
     _, rows = whole
-    path = [row for row in rows if row["part"] == "linear"]
-    same = [row | {"nc1": 0.1} for row in path]
-    tenfold = [row | {"nc1": 0.1 if row["layer"] == "H1" else 0.01} for row in path]
+    path = [row for row in rows if row.part == "linear"]
+    same = [changed(row, nc1=0.1) for row in path]
+    tenfold = [changed(row, nc1=0.1 if row.layer == "H1" else 0.01) for row in path]
     assert separation(same) == 0
     assert separation(tenfold) == pytest.approx(1)
 
 
 def test_activations_and_depths():
     config, rows = run(activation="linear", weight_decays=(0.03, 0.03, 0.03), steps=300)
-    assert {row["layer"] for row in rows} == {"H1", "H2", "H3"}
+    assert {row.layer for row in rows} == {"H1", "H2", "H3"}
     assert all("ReLU" not in claim for claim in held(config, rows))
     config, rows = run(activation="relu", weight_decays=(0.03, 0.03, 0.03), steps=300)
-    assert [row["layer"] for row in rows[:5]] == ["H1", "W1 H1", "H2", "W2 H2", "H3"]
+    assert [row.layer for row in rows[:5]] == ["H1", "W1 H1", "H2", "W2 H2", "H3"]
     config, rows = run(weight_decays=(1.0, 1.0), feature_decay=1.0, steps=300)
     assert list(held(config, rows).values()) == [True, True]
 
@@ -112,7 +105,7 @@ def test_settings_out_of_bounds_are_named(wrong: dict[str, Any]):
         settings(ExtendedConfig, wrong)
 
 
-def test_figures_are_drawn(whole: tuple[ExtendedConfig, list[Row]]):
+def test_figures_are_drawn(whole: tuple[ExtendedConfig, Results]):
     (drawing,) = STUDY.drawings(*whole)
     titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
     assert titles[:4] == titles[4:]
@@ -122,5 +115,5 @@ def test_figures_are_drawn(whole: tuple[ExtendedConfig, list[Row]]):
     drawing.figure.canvas.draw()
 
 
-def test_columns_are_in_the_rows(whole: tuple[ExtendedConfig, list[Row]]):
-    assert set(STUDY.columns) <= set().union(*whole[1])
+def test_columns_are_in_the_rows(whole: tuple[ExtendedConfig, Results]):
+    assert set(STUDY.columns) <= {key for row in whole[1] for key in row.as_line()}

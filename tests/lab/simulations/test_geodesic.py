@@ -1,24 +1,23 @@
 """The study of the straight line: rows, claims that can fail, a figure."""
 
-import json
 import math
 
 import pytest
 from pydantic import ValidationError
 
 from ncscope.errors import InputError
+from ncscope.lab.observations import Results
 from ncscope.lab.runs.settings import settings
 from ncscope.lab.simulations.geodesic import STUDY, GeodesicConfig
+from tests.lab.observed import changed, study_results
 
 SMALL = {"num_classes": 4, "dim": 6, "per_class": 10, "points": 21}
 
 
-def run(**settings: object) -> tuple[GeodesicConfig, list[dict]]:
+def run(**settings: object) -> tuple[GeodesicConfig, Results]:
     config = GeodesicConfig(**(SMALL | settings))
-    (part,) = STUDY.parts(config)
-    rows = [{"part": part.name} | row for row in part.run(None)]
-    assert len(rows) == part.yields
-    return config, json.loads(json.dumps(rows))
+    assert len(STUDY.parts(config)) == 1
+    return config, study_results(STUDY, config)
 
 
 @pytest.mark.parametrize("orientation", ["nearest", "random", "opposite"])
@@ -60,9 +59,9 @@ def test_spread_is_left_in_the_last_layer():
 
 def test_claims_fail_where_the_rows_say_otherwise():
     config, rows = run()
-    for index, row in enumerate(rows):
-        row |= {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0, "pfc3": -index}
-    assert [claim["held"] for claim in STUDY.claims(config, rows)] == [False] * 3
+    other = {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0}
+    wrong = Results(changed(row, **other, pfc3=-index) for index, row in enumerate(rows))
+    assert [claim["held"] for claim in STUDY.claims(config, wrong)] == [False] * 3
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,19 @@
 """The study of the multilayer model: rows, claims that can fail, figures."""
 
-import json
 import math
 
 import pytest
 
+from ncscope.lab.observations import Results
 from ncscope.lab.simulations.mufm import STUDY, MUFMConfig
+from tests.lab.observed import changed, study_results
 
 SMALL = {"num_classes": 3, "dim": 5, "per_class": 8, "steps": 400, "every": 100}
 
 
-def run(**settings: object) -> tuple[MUFMConfig, list[dict]]:
+def run(**settings: object) -> tuple[MUFMConfig, Results]:
     config = MUFMConfig(**(SMALL | settings))
-    rows = []
-    for part in STUDY.parts(config):
-        own = [{"part": part.name} | row for row in part.run(None)]
-        assert len(own) == part.yields
-        rows += own
-    return config, json.loads(json.dumps(rows))
+    return config, study_results(STUDY, config)
 
 
 @pytest.mark.parametrize(
@@ -54,24 +50,27 @@ def test_several_minima_are_noticed(price: float, unique: bool):
 
 def test_claims_fail_where_the_rows_say_otherwise():
     config, rows = run(model="layered", depth=3)
-    for row in rows:
-        row |= {"pfc1": 0.0 if row["layer"] == "X" else 1e-12, "objective": row["step"] + 1.0}
-        row |= {"objective": float(row.get("start", 99) + 1)}
-    assert [claim["held"] for claim in STUDY.claims(config, rows)] == [False] * 5
+    wrong = Results(
+        changed(
+            row,
+            pfc1=0.0 if row.layer == "X" else 1e-12,
+            objective=float(row.get("start", 99) + 1),
+        )
+        for row in rows
+    )
+    assert [claim["held"] for claim in STUDY.claims(config, wrong)] == [False] * 5
 
 
 def test_a_nearly_collapsed_minimum_counts_as_collapsed():
     config, rows = run(steps=1)
-    rows = [row | {"pfc1": 0.009} if row["layer"] == "H" else row for row in rows]
-    held = {claim["claim"]: claim["held"] for claim in STUDY.claims(config, rows)}
+    low = Results(changed(row, pfc1=0.009) if row.layer == "H" else row for row in rows)
+    held = {claim["claim"]: claim["held"] for claim in STUDY.claims(config, low)}
     assert not held["The minimum is not collapsed: PFC1 above 0.01"]
 
 
 def test_layered_and_reduced_minima_agree_at_a_depth_fold_price():
     _, reduced = run(transport=0.001, steps=1)
     _, layered = run(transport=0.004, steps=1, model="layered", depth=4)
-    ends = [
-        [row for row in rows if row["part"] == "fast solver"][-1] for rows in (reduced, layered)
-    ]
+    ends = [[row for row in rows if row.part == "fast solver"][-1] for rows in (reduced, layered)]
     for key in ("objective", "pfc1", "data_distance"):
         assert math.isclose(ends[0][key], ends[1][key], rel_tol=1e-6)

@@ -1,6 +1,5 @@
 """The study of perturbed features: rows, claims that can fail, figures."""
 
-import json
 import math
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.resources import Resources
+from ncscope.lab.observations import Results
 from ncscope.lab.runs.settings import settings
 from ncscope.lab.simulations.perturbed import (
     PART,
@@ -17,30 +16,29 @@ from ncscope.lab.simulations.perturbed import (
     first_correction,
 )
 from ncscope.lab.surrogates.perturbed import PerturbedUFM
-from ncscope.probing.records import Row
+from tests.lab.observed import changed, study_results
 
 CONFIG = PerturbedConfig(num_classes=3, dim=4, per_class=(100, 400, 1600), seeds=12)
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> Results:
     (part,) = STUDY.parts(CONFIG)
-    own = list(part.run(Resources()))
-    assert len(own) == part.yields == 36
-    return json.loads(json.dumps([{"part": part.name} | row for row in own]))
+    assert part.yields == 36
+    return study_results(STUDY, CONFIG)
 
 
-def held(rows: list[Row]) -> list[bool]:
+def held(rows: Results) -> list[bool]:
     return [claim["held"] for claim in STUDY.claims(CONFIG, rows)]
 
 
-def test_the_law_holds(rows: list[Row]):
+def test_the_law_holds(rows: Results):
     assert held(rows) == [True, True]
 
 
 @pytest.mark.parametrize("factor", [0.97, 1.03])
-def test_a_prediction_three_per_cent_off_fails(rows: list[Row], factor: float):
-    wrong = [row | {"predicted": factor * float(row["predicted"])} for row in rows]
+def test_a_prediction_three_per_cent_off_fails(rows: Results, factor: float):
+    wrong = Results(changed(row, predicted=factor * float(row["predicted"])) for row in rows)
     assert held(wrong) == [False, True]
 
 
@@ -83,21 +81,21 @@ def test_settings_out_of_bounds_are_named(wrong: dict[str, Any], needed: str):
         settings(PerturbedConfig, wrong)
 
 
-def test_claims_can_fail(rows: list[Row]):
-    assert held([row | {"predicted": 0.5} for row in rows]) == [False, True]
-    assert held([row | {"deviation": 0.1} for row in rows]) == [True, False]
+def test_claims_can_fail(rows: Results):
+    assert held(Results(changed(row, predicted=0.5) for row in rows)) == [False, True]
+    assert held(Results(changed(row, deviation=0.1) for row in rows)) == [True, False]
 
 
 def test_no_noise_leaves_no_deviation():
     config = CONFIG.model_copy(update={"noise": 0.0})
-    (part,) = STUDY.parts(config)
-    rows = [{"part": PART} | row for row in part.run(Resources())]
+    rows = study_results(STUDY, config)
+    assert {row.part for row in rows} == {PART}
     assert [claim["held"] for claim in STUDY.claims(config, rows)] == [True, True]
     (drawing,) = STUDY.drawings(config, rows)
     drawing.figure.canvas.draw()
 
 
-def test_figure_shows_the_limit(rows: list[Row]):
+def test_figure_shows_the_limit(rows: Results):
     (drawing,) = STUDY.drawings(CONFIG, rows)
     kept, deviation = drawing.figure.axes
     assert kept.get_legend_handles_labels()[1] == ["theorem 5.1", "fitted"]
@@ -105,5 +103,5 @@ def test_figure_shows_the_limit(rows: list[Row]):
     drawing.figure.canvas.draw()
 
 
-def test_columns_are_in_the_rows(rows: list[Row]):
-    assert set(STUDY.columns) <= set(rows[0])
+def test_columns_are_in_the_rows(rows: Results):
+    assert set(STUDY.columns) <= set(rows[0].as_line())

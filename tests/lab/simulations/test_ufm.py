@@ -1,18 +1,17 @@
 """The studies of the unconstrained features model: rows, claims that can fail, figures."""
 
-import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from ncscope.errors import InputError
+from ncscope.lab.observations import Results
 from ncscope.lab.runs.recipe import Study
 from ncscope.lab.runs.settings import settings
 from ncscope.lab.simulations import ufm, ufm_cross_entropy
-from ncscope.probing.records import Row
+from tests.lab.observed import changed, study_results
 
 SMALL: dict[str, Any] = {
     "num_classes": 3,
@@ -26,22 +25,17 @@ SMALL: dict[str, Any] = {
 }
 
 
-def run(study: Study[Any], **given: Any) -> tuple[Any, list[Row]]:
+def run(study: Study[Any], **given: Any) -> tuple[Any, Results]:
     config = study.config(**SMALL | given)
-    rows: list[Row] = []
-    for part in study.parts(config):
-        own = list(part.run(None))
-        assert len(own) == part.yields
-        rows += [{"part": part.name} | row for row in own]
-    return config, json.loads(json.dumps(rows))
+    return config, study_results(study, config)
 
 
-def held(study: Study[Any], config: Any, rows: Sequence[Row]) -> dict[str, bool]:
+def held(study: Study[Any], config: Any, rows: Results) -> dict[str, bool]:
     return {claim["claim"]: claim["held"] for claim in study.claims(config, rows)}
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[Any, list[Row]]:
+def whole() -> tuple[Any, Results]:
     return run(ufm.STUDY)
 
 
@@ -68,8 +62,8 @@ def test_what_the_closed_form_says_holds(study: Study[Any], given: Any, count: i
     frame = "OF" if given.get("bias") == "none" or given.get("weight_decay") == 0.4 else "ETF"
     assert study is ufm_cross_entropy.STUDY or titles[2] == f"NC2: distance to {frame}"
     assert len(titles) == 4
-    assert {"step", "objective", "layer"} <= rows[0].keys()
-    assert set(study.columns) <= rows[-1].keys()
+    assert {"step", "objective", "layer"} <= rows[0].as_line().keys()
+    assert set(study.columns) <= rows[-1].as_line().keys()
 
 
 def test_a_run_too_short_is_seen() -> None:
@@ -92,19 +86,20 @@ def test_a_run_too_short_is_seen() -> None:
         ("descent", "mean_share", "The global mean"),
     ],
 )
-def test_each_claim_can_fail(whole: tuple[Any, list[Row]], part: str, key: str, claim: str) -> None:
+def test_each_claim_can_fail(whole: tuple[Any, Results], part: str, key: str, claim: str) -> None:
     config, rows = whole
-    wrong = [row | {key: float(row[key]) + (0.01 if row["part"] == part else 0.0)} for row in rows]
+    wrong = Results(
+        changed(row, **{key: float(row[key]) + (0.01 if row.part == part else 0.0)}) for row in rows
+    )
     failed = [text for text, holds in held(ufm.STUDY, config, wrong).items() if not holds]
     assert len(failed) == 1
     assert failed[0].startswith(claim)
 
 
-def test_undefined_metrics_do_not_hold(whole: tuple[Any, list[Row]]) -> None:
+def test_undefined_metrics_do_not_hold(whole: tuple[Any, Results]) -> None:
     config, rows = whole
-    assert not held(ufm.STUDY, config, [row | {"nc1": math.nan} for row in rows])[
-        "NC1: features collapse to their class means"
-    ]
+    undefined = Results(changed(row, nc1=math.nan) for row in rows)
+    assert not held(ufm.STUDY, config, undefined)["NC1: features collapse to their class means"]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +124,11 @@ def test_what_is_zero_at_the_start_is_not_claimed(
 
 
 def test_the_same_seed_gives_the_same_rows() -> None:
-    assert run(ufm.STUDY, steps=2) == run(ufm.STUDY, steps=2)
-    assert run(ufm.STUDY, steps=2)[1] != run(ufm.STUDY, steps=2, seed=1)[1]
+    (config, rows), (again, others) = run(ufm.STUDY, steps=2), run(ufm.STUDY, steps=2)
+    assert config == again
+    assert list(rows) == list(others)
+    assert rows.measurements == others.measurements
+    assert list(rows) != list(run(ufm.STUDY, steps=2, seed=1)[1])
 
 
 def test_steps_recorded() -> None:

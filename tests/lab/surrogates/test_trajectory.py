@@ -1,4 +1,4 @@
-"""Rows along a descent: when, of which level, with which metrics."""
+"""Measurements along a descent: when, of which level, with which metrics."""
 
 import math
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ncscope.lab.observations import flattened
 from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.lab.surrogates.trajectory import measured_point, trajectory
@@ -25,12 +26,14 @@ def begin() -> Point:
     return MODEL.start(torch.Generator().manual_seed(0))
 
 
-def test_rows_are_the_metrics_of_the_descent() -> None:
-    rows = list(trajectory(MODEL, begin(), 0.1, [0, 10, 40]))
+def test_measurements_are_the_metrics_of_the_descent() -> None:
+    measurements = list(trajectory(MODEL, begin(), 0.1, [0, 10, 40]))
+    rows = list(flattened(measurements))
     points = list(gradient_descent(MODEL, begin(), 0.1, [0, 10, 40]))
-    assert [(row["step"], row["epoch"]) for row in rows] == [(0, 0), (10, 10), (40, 40)]
+    assert [(row.step, row.epoch) for row in rows] == [(0, 0), (10, 10), (40, 40)]
+    assert [each.step for each in measurements] == [0, 10, 40]
     for row, (_, point) in zip(rows, points, strict=True):
-        assert (row["split"], row["layer"]) == ("train", "H")
+        assert (row.split, row.layer) == ("train", "H")
         assert row["objective"] == float(MODEL.objective(point))
         slopes = [slope.square().sum() for slope in MODEL.gradient(point)]
         assert math.isclose(float(row["gradient_norm"]), float(sum(slopes)) ** 0.5, rel_tol=1e-12)
@@ -41,15 +44,17 @@ def test_rows_are_the_metrics_of_the_descent() -> None:
 
 
 def test_the_classifier_is_measured_at_the_last_level_only() -> None:
-    first, last = measured_point(TwoLevels(3, 5, 4, 0.05, 0.05), begin(), 7)
-    assert (first["layer"], last["layer"], first["step"]) == ("first", "last", 7)
-    assert first["objective"] == last["objective"]
-    assert first["nc1"] == pytest.approx(last["nc1"])
-    assert "nc3_alignment" not in first
-    assert "nc3_alignment" in last
+    measurement = measured_point(TwoLevels(3, 5, 4, 0.05, 0.05), begin(), 7)
+    first, last = measurement.probe.layers
+    assert (first.layer, last.layer, measurement.step) == ("first", "last", 7)
+    shallow, deep = flattened([measurement])
+    assert shallow["objective"] == deep["objective"] == measurement.values["objective"]
+    assert first.metrics["nc1"] == pytest.approx(last.metrics["nc1"])
+    assert "nc3_alignment" not in first.metrics
+    assert "nc3_alignment" in last.metrics
 
 
 def test_only_the_groups_asked_for() -> None:
-    (row,) = measured_point(MODEL, begin(), 0, groups=("nc2",))
-    assert "nc2_of" in row
-    assert "nc1" not in row
+    (record,) = measured_point(MODEL, begin(), 0, groups=("nc2",)).probe.layers
+    assert "nc2_of" in record.metrics
+    assert "nc1" not in record.metrics

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -42,7 +43,7 @@ def main(processes: int, out: Path) -> None:
         options = ProbeOptions(
             layers=["stem", "blocks.*"], groups=GROUPS, layer_groups=("nc1", "pfc")
         )
-        return probe_model(model, loader, options).record.as_dict()
+        return asdict(probe_model(model, loader, options).record)
 
     before = measured()
     settings = Optimisation(epochs=EPOCHS, learning_rate=0.05)

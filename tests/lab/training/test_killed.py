@@ -26,7 +26,7 @@ def killed(folder: Path, how: str, kills: int) -> str:
 
 
 def assert_as_never_killed(folder: Path, parts: tuple[str, ...], said: str) -> None:
-    for name in ("metrics.jsonl", "claims.json", "config.yaml", "report.html"):
+    for name in ("metrics.jsonl", "history.json", "claims.json", "config.yaml", "report.html"):
         whole, resumed = ((folder / run / name).read_bytes() for run in RUNS)
         assert resumed == whole, f"{name} differs; {said}"
     for part in parts:

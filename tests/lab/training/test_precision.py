@@ -9,7 +9,8 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import Bench, _epochs, measured_rows, prepared
+from ncscope.lab.training.supervised import Bench, _epochs, measured, prepared
+from ncscope.probing.records import Measurement
 
 
 def bench(precision: str) -> Bench:
@@ -27,14 +28,14 @@ def bench(precision: str) -> Bench:
 
 
 @cache
-def trained(precision: str) -> tuple[Bench, EpochEnd, list[dict], list[dict]]:
+def trained(precision: str) -> tuple[Bench, EpochEnd, list[Measurement], list[Measurement]]:
     """A run of two steps, and what is measured before and after."""
     run = bench(precision)
     with torch.random.fork_rng():
         ends = _epochs(run, lambda: None)
-        before = measured_rows(run, next(ends))
+        before = measured(run, next(ends))
         end = next(ends)
-        return run, end, before, measured_rows(run, end)
+        return run, end, before, measured(run, end)
 
 
 def test_the_loss_is_finite_and_close_to_full_precisions() -> None:
@@ -56,4 +57,5 @@ def test_weights_gradients_and_momentum_are_of_full_precision() -> None:
 def test_before_training_the_measurements_are_those_of_full_precision() -> None:
     (_, _, half, after), (_, _, full, _) = trained("bf16-mixed"), trained("32-true")
     assert half == full
-    assert all(math.isfinite(row["nc1"]) for row in after if row["split"] in ("train", "test"))
+    assert {each.split for each in after} == {"train", "test"}
+    assert all(math.isfinite(row.metrics["nc1"]) for each in after for row in each.probe.layers)

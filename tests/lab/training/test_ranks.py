@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
+from ncscope.lab.observations import Heartbeat
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training import resumable
 from ncscope.lab.training.checkpoint import Checkpoints
 from ncscope.lab.training.loop import normalising_together
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import bench_rows, prepared
+from ncscope.lab.training.supervised import bench_events, prepared
 from tests.ranks import in_two_processes
 
 SETTINGS = Training(
@@ -39,8 +40,8 @@ def learn(folder: Path, rank: int, epochs: int) -> None:
     resources = Resources(checkpoints=folder, devices=2)
     bench = prepared(SETTINGS, resources)
     signs = 0
-    for row in bench_rows(bench, resources):
-        signs += not row
+    for event in bench_events(bench, resources):
+        signs += isinstance(event, Heartbeat)
         if signs == epochs:
             break
     torch.save(bench.learner.state(), folder / f"rank-{rank}.pt")
@@ -112,7 +113,7 @@ def test_samples_too_few_to_share_are_refused_by_all(tmp_path: Path) -> None:
     resources = Resources(checkpoints=tmp_path / "run", devices=2)
 
     def act(rank: int, update: dict[str, Any]) -> None:
-        list(bench_rows(prepared(SETTINGS.model_copy(update=update), resources), resources))
+        list(bench_events(prepared(SETTINGS.model_copy(update=update), resources), resources))
 
     heard = said_by_both(tmp_path, *(partial(act, update=update) for update in REFUSED.values()))
     for own in heard:
@@ -136,12 +137,12 @@ def test_what_stops_the_first_process_stops_all(tmp_path: Path) -> None:
 def test_a_checkpoint_that_one_machine_does_not_see_stops_all(tmp_path: Path) -> None:
     def act(rank: int) -> None:
         resources = Resources(checkpoints=tmp_path / f"machine-{rank}", devices=2)
-        list(bench_rows(prepared(SETTINGS, resources), resources))
+        list(bench_events(prepared(SETTINGS, resources), resources))
 
     start = prepared(SETTINGS, Resources()).learner
     owner = {"run": "", "part": f"{tmp_path.name}/machine-1"}
     Checkpoints(tmp_path / "machine-1" / "checkpoint.pt").save(
-        {**owner, "learner": start.state(), "rows": []}
+        {**owner, "learner": start.state(), "events": []}
     )
     for (said,) in said_by_both(tmp_path, act):
         assert said.startswith("expected the same checkpoint on every machine")
@@ -153,7 +154,7 @@ def test_a_checkpoint_that_is_damaged_on_one_machine_stops_all(
 ) -> None:
     def act(rank: int) -> None:
         resources = Resources(checkpoints=tmp_path / f"machine-{rank}", devices=2)
-        list(bench_rows(prepared(SETTINGS, resources), resources))
+        list(bench_events(prepared(SETTINGS, resources), resources))
 
     (tmp_path / "machine-1").mkdir()
     (tmp_path / "machine-1" / "checkpoint.pt").write_bytes(content)

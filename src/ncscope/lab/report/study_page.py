@@ -1,4 +1,4 @@
-"""The page of a study, or of several side by side: claims first, then figures, then numbers."""
+"""The page of a study, or of several side by side: its main figure, its claims, then the rest."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence

@@ -79,11 +79,11 @@ def checked_results(
         if present == mark:
             parts[name] = Results([each for _, each in own], measured)
         elif present.rows != mark.rows:
-            damaged[name] = f"{present.rows} rows in place of {mark.rows}"
+            damaged[name] = f"{present.rows} rows in place of {mark.rows} in metrics.jsonl"
         elif present.sha256 != mark.sha256:
-            damaged[name] = f"{mark.rows} rows that were changed"
+            damaged[name] = "that metrics.jsonl was changed"
         else:
-            damaged[name] = "measurements in history.json that were changed"
+            damaged[name] = "that history.json was changed or lost"
     everything = Results([each for _, each in lines], measurements)
     return KeptResults(everything, parts, damaged)
 

@@ -145,6 +145,8 @@ class RunFolder:
         if measurements:
             origin = replace(provenance(caller=command), date="")
             self._save("history.json", history_json(measurements, unit, origin))
+        else:  # of a run that goes on anew
+            self.remove("history.json")
 
     def save_finished(self, marks: Mapping[str, PartMark]) -> None:
         """Write finished.json; the config, and the rows of these parts, must be saved first."""
@@ -205,7 +207,7 @@ def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
     content = file.read_bytes()
     try:
         return parse(content)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         fix = "restore it, or pass another folder"
         if file.name in _MADE_AGAIN:
             fix = "restore it, or remove it and run the same command with --resume"

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import torch
 
+from ncscope.lab.observations import Heartbeat, plain_event
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources
-from ncscope.lab.training.semi_supervised.run import few_labels_rows
+from ncscope.lab.training.semi_supervised.run import few_labels_events
 from tests.lab.training.semi_supervised.runs import short
 
 
@@ -23,14 +24,13 @@ def attempt(folder: Path) -> None:
     """Run, or go on, saving the place after every step."""
     settings = short(mutual_information=0.5, steps_per_epoch=20)
     with reproducible(0):
-        rows = [
-            row
-            for row in few_labels_rows(
-                settings, Resources(checkpoints=folder, checkpoint_interval=0.0)
-            )
-            if row
+        resources = Resources(checkpoints=folder, checkpoint_interval=0.0)
+        events = [
+            plain_event(event)
+            for event in few_labels_events(settings, resources)
+            if not isinstance(event, Heartbeat)
         ]
-    (folder / "rows.json").write_text(json.dumps(rows))
+    (folder / "events.json").write_text(json.dumps(events))
 
 
 def forked(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Runs with few labels: no label leaks, a stopped run goes on exactly, rows hold what is said."""
+"""Runs with few labels: no label leaks, a stopped run goes on exactly, events hold what is said."""
 
 import math
 import re
@@ -12,16 +12,18 @@ import torch
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.lab.observations import Results
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.semi_supervised.run import (
     FewLabelsBench,
-    few_labels_bench_rows,
+    few_labels_bench_events,
+    few_labels_events,
     few_labels_prepared,
-    few_labels_rows,
     measured_images,
 )
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
+from tests.lab.observed import gathered
 from tests.lab.training.semi_supervised.runs import short
 
 ROOT = Path(__file__).parents[4]
@@ -31,10 +33,10 @@ FIXED = short("fixmatch", threshold=0.12)
 
 def trained(
     run: FewLabelsBench, resources: Resources | None = None
-) -> tuple[dict[str, Tensor], list]:
-    """The learner's tensors at the end, and the rows."""
+) -> tuple[dict[str, Tensor], Results]:
+    """The learner's tensors at the end, and what was measured."""
     with reproducible(0):
-        rows = [row for row in few_labels_bench_rows(run, resources or Resources()) if row]
+        results = gathered(few_labels_bench_events(run, resources or Resources()))
     learner = run.bench.learner
     assert learner.average is not None
     assert learner.memory is not None
@@ -43,7 +45,7 @@ def trained(
         f"{part} {name}": value
         for part, module in modules.items()
         for name, value in module.state_dict().items()
-    }, rows
+    }, results
 
 
 def prepared(settings) -> FewLabelsBench:
@@ -60,7 +62,7 @@ def permuted(run: FewLabelsBench) -> FewLabelsBench:
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[dict[str, Tensor], list]:
+def whole() -> tuple[dict[str, Tensor], Results]:
     """A run that nobody stopped."""
     return trained(prepared(INFORMED))
 
@@ -71,7 +73,7 @@ def test_true_labels_of_unlabelled_images_never_reach_training(settings, whole) 
     other, others = trained(permuted(prepared(settings)))
     assert all(torch.equal(value, other[name]) for name, value in plain.items())
     seen = [
-        [row["pseudo_label_accuracy"] for row in found if row["split"] == "unlabelled"]
+        [row["pseudo_label_accuracy"] for row in found if row.split == "unlabelled"]
         for found in (rows, others)
     ]
     assert seen[0] != seen[1]  # they were shuffled
@@ -108,19 +110,21 @@ def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path
     handle.remove()
     resumed, again = trained(prepared(INFORMED), resources)
     assert all(torch.equal(value, resumed[name]) for name, value in plain.items())
-    assert repr(again) == repr(rows)
+    assert repr(list(again)) == repr(list(rows))
+    assert repr(again.measurements) == repr(rows.measurements)
 
 
 def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
     settings = short(groups=("nc4", "information"))
     with reproducible(0):
-        rows = [row for row in few_labels_rows(settings, Resources()) if row]
-    assert [(row["epoch"], row["split"]) for row in rows] == [
+        rows = gathered(few_labels_events(settings, Resources()))
+    assert [(row.epoch, row.split) for row in rows] == [
         (epoch, split) for epoch in (0, 2) for split in ("test", "unlabelled")
     ]
     test, pseudo = rows[-2:]
     assert test["error"] == 1 - test["accuracy"]
-    assert {"mir", "hdr"} <= set(test)
+    assert {"mir", "hdr"} <= set(test.values)
+    assert [(each.step, each.split) for each in rows.measurements] == [(0, "test"), (2, "test")]
     shares = [pseudo[f"histogram_{k}"] for k in range(10)]
     assert sum(shares) == pytest.approx(1)
     thresholds = [pseudo[f"threshold_{k}"] for k in range(10)]
@@ -151,7 +155,7 @@ def test_supervised_runs_ignore_unlabelled_images() -> None:
     run = prepared(short("supervised"))
     other, _ = trained(replace(run, unlabelled=run.unlabelled.balanced(100)))
     assert all(torch.equal(value, other[name]) for name, value in plain.items())
-    assert {row["split"] for row in rows} == {"test"}
+    assert {row.split for row in rows} == {"test"}
 
 
 def test_labels_are_equally_many_of_each_class() -> None:
@@ -176,8 +180,8 @@ def test_a_run_killed_again_and_again_ends_as_one_never_killed(tmp_path: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
     places = re.findall(r"status 9 after step ([1-9]\d*)", done.stdout)
     assert len(set(places)) >= 3, done.stdout
-    rows = [(tmp_path / run / "rows.json").read_text() for run in ("whole", "killed")]
-    assert rows[0] == rows[1]
+    events = [(tmp_path / run / "events.json").read_text() for run in ("whole", "killed")]
+    assert events[0] == events[1]
     ends = [tmp_path / run / "checkpoint.pt" for run in ("whole", "killed")]
     states = [torch.load(end, weights_only=True)["learner"] for end in ends]
     for part in ("model", "average", "memory"):

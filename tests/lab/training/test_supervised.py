@@ -13,7 +13,7 @@ from ncscope.lab.training.mixing import mixed
 from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.lab.training.supervised import measured_rows, prepared
+from ncscope.lab.training.supervised import measured, prepared
 from ncscope.probing.model import ProbeOptions, probe_model
 
 
@@ -54,5 +54,8 @@ def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
         measuring_loader(bench.data.train, 50),
         ProbeOptions(layers=(), groups=("nc1",)),
     )
-    row = measured_rows(bench, EpochEnd(0, 0, math.nan))[0]
-    assert row["nc1"] == pytest.approx(whole.record.layers[-1].metrics["nc1"], rel=1e-12)
+    first = measured(bench, EpochEnd(0, 0, math.nan))[0]
+    assert first.split == "train"
+    assert first.probe.layers[0].metrics["nc1"] == pytest.approx(
+        whole.record.layers[-1].metrics["nc1"], rel=1e-12
+    )

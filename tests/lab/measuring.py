@@ -1,0 +1,55 @@
+"""A study of no paper whose parts yield measurements, as parts that train do."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ncscope.lab.observations import Event, Heartbeat, Observation, Results
+from ncscope.lab.runs.recipe import Claim, Part
+from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from tests.lab.papers import halving
+from tests.lab.papers.halving import Halving
+
+
+def parts(config: Halving) -> list[Part]:
+    """Two parts, each of a measurement, an observation and a heartbeat a step."""
+
+    def run(sign: float) -> Iterator[Event]:
+        for step in range(config.steps + 1):
+            value = sign * config.start / 2**step
+            yield Measurement(probe(value), step, values={"loss": abs(value)})
+            yield Observation(step, step, "train", "whole", values={"value": value})
+            yield Heartbeat()
+
+    count = 3 * (config.steps + 1)
+    return [
+        Part("upper", count, lambda resources: run(1.0)),
+        Part("lower", count, lambda resources: run(-1.0)),
+    ]
+
+
+def probe(value: float) -> ProbeRecord:
+    """Two layers, of which one has a value that is undefined and one that is infinite."""
+    spectra = {"between": [value, 0.0], "total": [value, math.inf]}
+    layers = (
+        LayerRecord("stem", {"nc1": value, "nc2": math.nan}, ("undefined",), 2, 4, 3),
+        LayerRecord("last", {"nc1": value, "nc2": math.inf}, (), 2, 4, 3, spectra, [[1.0, value]]),
+    )
+    line = GeodesicRecord([0.0, 1.0], [value, 0.0], [value, 0.0], [0.5, 1.0], value, value)
+    return ProbeRecord(layers, ("stem", "last"), (0.0, 1.0), line)
+
+
+def claims(config: Halving, results: Results) -> list[Claim]:
+    """A claim whose evidence is of observations and of measurements."""
+    last = float(results[-1]["value"])
+    total = sum(each.values["loss"] for each in results.measurements)
+    return [Claim(claim="It ends below zero.", held=last < 0, evidence=f"{last}, {total}")]
+
+
+RECIPE = replace(
+    halving.RECIPE,
+    parts=parts,
+    claims=claims,
+    drawings=lambda config, results: [],
+    columns=("nc1", "nc2", "value"),
+)
