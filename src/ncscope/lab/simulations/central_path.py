@@ -355,5 +355,6 @@ STUDY = Study(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=("time", "ratio", "law_deviation", "limit_distance", "nc1", "nc2_etf", "mse_loss"),
 )

@@ -311,5 +311,6 @@ STUDY: Study[ExtendedConfig] = Study(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=COLUMNS,
 )

@@ -168,5 +168,6 @@ STUDY: Study[GeodesicConfig] = Study(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=("t", "pfc1", "pfc2", "pfc3", "alignment", "transport_cost"),
 )

@@ -258,5 +258,6 @@ STUDY: Study[MUFMConfig] = Study(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=COLUMNS,
 )

@@ -213,5 +213,6 @@ STUDY: Study[PerturbedConfig] = Study(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=COLUMNS,
 )

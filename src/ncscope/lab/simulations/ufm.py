@@ -257,5 +257,6 @@ STUDY: Study[UFMConfig] = Study(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=COLUMNS,
 )

@@ -119,5 +119,6 @@ STUDY: Study[CrossEntropyConfig] = Study(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=ufm.COLUMNS,
 )

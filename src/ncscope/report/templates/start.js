@@ -30,6 +30,15 @@ function showRun(name) {
   }
 }
 
+// The run that was measured at the most steps is shown first.
+const measuredSteps = (run) =>
+  Object.values(run.series).reduce((count, { times }) => count + times.length, 0);
+const longest = Object.keys(runs).reduce((best, name) =>
+  measuredSteps(runs[name]) > measuredSteps(runs[best]) ? name : best
+);
 const choice = document.getElementById("run");
-if (choice) choice.addEventListener("change", () => showRun(choice.value));
-showRun(choice ? choice.value : Object.keys(runs)[0]);
+if (choice) {
+  choice.value = longest;
+  choice.addEventListener("change", () => showRun(choice.value));
+}
+showRun(longest);

@@ -295,6 +295,7 @@ RECIPE: Recipe[InfoGrokking] = Recipe(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=("step", "accuracy", "loss", "mir", "hdr", "mir_batch", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "24 minutes on one core", "small": "7 minutes on one core"},

@@ -24,6 +24,7 @@ RECIPE = Recipe(
     parts=STUDY.parts,
     claims=STUDY.claims,
     drawings=STUDY.drawings,
+    unit="step",
     columns=STUDY.columns,
     scales={
         "paper": CentralPathConfig(dim=10, per_class=50, points=65),

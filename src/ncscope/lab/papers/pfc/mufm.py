@@ -338,6 +338,7 @@ RECIPE: Recipe[PFCConfig] = Recipe(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=("objective", "gradient_norm", *PFC, DISTANCE),
     scales={
         "paper": PFCConfig(),

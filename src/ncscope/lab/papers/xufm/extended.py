@@ -136,6 +136,7 @@ RECIPE: Recipe[XUFMExtendedConfig] = Recipe(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=(*extended.COLUMNS, "per_class", "kept", "predicted", "deviation"),
     scales={
         "paper": XUFMExtendedConfig(),

@@ -241,6 +241,7 @@ RECIPE: Recipe[XUFMConfig] = Recipe(
     parts=parts,
     claims=claims,
     drawings=drawings,
+    unit="step",
     columns=ufm.COLUMNS,
     scales={
         "paper": XUFMConfig(),
