@@ -12,6 +12,7 @@ OPTIONAL = frozenset(
         "foolbox",
         "lightning",
         "mkdocs",
+        "pandas",
         "playwright",
         "pydantic",
         "ray",

@@ -55,6 +55,19 @@ def test_measure_model_and_its_page(tmp_path: Path) -> None:
     assert "<html" in report.save(tmp_path / "model.html").read_text()
 
 
+def test_a_history_saves_itself_and_is_read_again(tmp_path: Path) -> None:
+    features, labels, weight = samples()
+    history = ncscope.History()
+    for epoch in range(2):
+        history.add(ncscope.measure(features * (1 + epoch), labels, weight), step=epoch)
+    for suffix in ("html", "csv", "tex", "svg"):
+        assert history.save(tmp_path / f"run.{suffix}").stat().st_size > 0
+    again = ncscope.History.load(history.save(tmp_path / "run.json"))
+    assert again["nc1"].tolist() == history["nc1"].tolist()
+    with pytest.raises(ncscope.InputError, match="pip install pandas"):
+        history.to_dataframe()
+
+
 def test_torchmetrics_adapter_agrees_with_measure() -> None:
     from ncscope.integrations.torchmetrics import NeuralCollapse
 
