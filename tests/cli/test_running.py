@@ -72,7 +72,7 @@ def completed(*words: str) -> list[str]:
 
 
 def test_the_shell_completes_experiments() -> None:
-    assert completed("ncscope", "reproduce", "pfc/") == ["pfc/mufm", "pfc/training"]
+    assert completed("ncscope", "reproduce", "pfc/") == ["pfc/mufm", "pfc/demo", "pfc/training"]
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_pat
     (tmp_path / "cifar-10-batches-py").mkdir()
     assert run("doctor", "--data", tmp_path, "--json") == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
-    assert found["torch"]["found"] == version("torch")
+    assert found["torch"]["state"] == version("torch")
     assert found["cifar10"] == {
         "part": "data sets",
         "name": "cifar10",
@@ -115,7 +115,7 @@ def test_a_library_that_is_missing_names_its_extra(monkeypatch, capsys) -> None:
     monkeypatch.setattr(doctor, "version", none_of_timm)
     assert run("doctor", "--json") == 0
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
-    assert found["timm"]["found"] == "missing"
+    assert found["timm"]["state"] == "missing"
     assert found["timm"]["fix"] == 'pip install ".[models]" in a checkout of ncscope'
 
 
