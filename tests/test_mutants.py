@@ -53,6 +53,7 @@ def test_a_mutant_differs_from_the_source_in_one_line(tmp_path):
         assert sum(new != old for new, old in pairs) == 1
 
 
+@pytest.mark.slow
 def test_the_sample_of_a_seed_is_the_same_and_its_keys_are_different(monkeypatch):
     monkeypatch.chdir(ROOT)
     once, again, other = mutants.sample(60, 0), mutants.sample(60, 0), mutants.sample(60, 1)

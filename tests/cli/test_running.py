@@ -90,7 +90,7 @@ def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_pat
     assert found["cifar10"] == {
         "part": "data sets",
         "name": "cifar10",
-        "found": str(tmp_path / "cifar-10-batches-py"),
+        "state": str(tmp_path / "cifar-10-batches-py"),
         "fix": "",
     }
     assert found["svhn"]["fix"] == "--download"

@@ -86,6 +86,7 @@ def found_in(out: str) -> dict:
     return json.loads(out, parse_constant=pytest.fail)
 
 
+@pytest.mark.slow
 def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on(run):
     """Those in val choose the probe's strength."""
     models = networks(4, 40)  # the photographs have three classes
@@ -118,6 +119,7 @@ def test_networks_of_the_catalogue_see_images_as_those_that_they_were_trained_on
     assert not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_models_of_timm_on_photographs_with_the_set_they_were_trained_on(run):
     photographs("photos/train")
     photographs("photos/test", each=2, seed=1)

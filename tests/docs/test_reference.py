@@ -111,6 +111,7 @@ def marked(text: str) -> Iterator[tuple[str, bool]]:
         yield (block or inline).strip(), bool(block)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_formulas_of_pages_can_be_set(path: Path, caplog: pytest.LogCaptureFixture):
     text = page if path == ROOT / "docs" / "metrics.md" else path.read_text()
@@ -120,6 +121,7 @@ def test_formulas_of_pages_can_be_set(path: Path, caplog: pytest.LogCaptureFixtu
     assert caplog.messages == []  # no glyph is missing
 
 
+@pytest.mark.slow
 def test_formulas_of_docstrings_use_commands_that_can_be_set(caplog: pytest.LogCaptureFixture):
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     trees = [ast.walk(ast.parse(path.read_text())) for path in SOURCES]

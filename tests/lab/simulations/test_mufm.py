@@ -40,6 +40,7 @@ def test_what_theory_says_is_claimed_and_holds(settings: dict):
     assert len(drawing.figure.axes) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("price", "unique"), [(1.0, True), (0.001, False)])
 def test_several_minima_are_noticed(price: float, unique: bool):
     """Theory promises one from lambda * lambda_W >= 1 on; here there are several far below."""
@@ -48,6 +49,7 @@ def test_several_minima_are_noticed(price: float, unique: bool):
     assert held["The solver finds the same minimum from 4 random starts"] == unique
 
 
+@pytest.mark.slow
 def test_claims_fail_where_the_rows_say_otherwise():
     config, rows = run(model="layered", depth=3)
     wrong = Results(
@@ -61,6 +63,7 @@ def test_claims_fail_where_the_rows_say_otherwise():
     assert [claim["held"] for claim in STUDY.claims(config, wrong)] == [False] * 5
 
 
+@pytest.mark.slow
 def test_a_nearly_collapsed_minimum_counts_as_collapsed():
     config, rows = run(steps=1)
     low = Results(changed(row, pfc1=0.009) if row.layer == "H" else row for row in rows)
@@ -68,6 +71,7 @@ def test_a_nearly_collapsed_minimum_counts_as_collapsed():
     assert not held["The minimum is not collapsed: PFC1 above 0.01"]
 
 
+@pytest.mark.slow
 def test_layered_and_reduced_minima_agree_at_a_depth_fold_price():
     _, reduced = run(transport=0.001, steps=1)
     _, layered = run(transport=0.004, steps=1, model="layered", depth=4)

@@ -42,6 +42,7 @@ def test_a_prediction_three_per_cent_off_fails(rows: Results, factor: float):
     assert held(wrong) == [False, True]
 
 
+@pytest.mark.slow
 def test_first_correction_is_the_mean_of_what_the_first_order_leaves():
     config = PerturbedConfig(num_classes=3, dim=12, noise=0.2)
     n, left = 100, []

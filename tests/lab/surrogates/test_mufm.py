@@ -141,6 +141,7 @@ def test_too_few_samples_leave_the_problem_as_it_is():
     assert model.compact(start) == (model, start)
 
 
+@pytest.mark.slow
 def test_a_high_price_makes_the_minimum_unique_and_descent_finds_it():
     model = MUFM(DATA, K, 0.5, 1.01 / 0.5)
     minima = [solved(model, generator(seed))[1] for seed in range(6)]

@@ -144,6 +144,7 @@ def test_float32_features_are_fitted_in_float64_and_labels_kept():
     torch.testing.assert_close(probe.weight, fit_logistic(small.double(), labels, 1.0).probe.weight)
 
 
+@pytest.mark.slow
 def test_the_path_costs_far_less_than_its_fits_one_by_one():
     features, labels = blobs(200, 10, 5, seed=5)
     passes = sum(fit.passes for fit in logistic_path(features, labels, STRENGTHS))
@@ -152,6 +153,7 @@ def test_the_path_costs_far_less_than_its_fits_one_by_one():
     assert passes < len(STRENGTHS) * sum(cold) / len(cold) / 4
 
 
+@pytest.mark.slow
 def test_the_path_over_digits_costs_a_few_times_one_fit():
     """It takes 235 passes, and the fits 30 and 60."""
     features, labels = digits()

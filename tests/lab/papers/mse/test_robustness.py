@@ -60,6 +60,7 @@ def test_figures_9_and_11() -> None:
     assert [len(axes.get_lines()) for axes in drawn["fig-11"].axes] == [4] * 3
 
 
+@pytest.mark.slow
 def test_it_runs_and_training_goes_on_as_if_not_attacked() -> None:
     config = tiny(CONFIG).model_copy(update={"images": 10})
     found = results_of(*RECIPE.parts(config))

@@ -199,6 +199,7 @@ def test_figures_have_the_paper_s_panels() -> None:
     assert [len(axes.lines) for axes in figures["table-1"].axes] == [11, 11]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unchecked_signatures")  # most of the time, otherwise
 def test_a_short_run_probes_and_goes_on_where_it_stopped(tmp_path, monkeypatch) -> None:
     """The tiny sets have a training image a class: only their own validation images will do."""
