@@ -1,21 +1,24 @@
 """MIR and HDR: brute force over n x n matrices, closed forms at collapse, degenerate cases."""
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 import torch
 
 import ncscope
-from ncscope.math.entropy import estimated_entropy
+from ncscope.math.entropy import EntropyEstimate, estimated_entropy
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics import information
-from ncscope.metrics.batch_information import batch_entropies
+from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
 from ncscope.metrics.information import (
+    Entropies,
     collapse_mir,
     dataset_entropies,
     means_entropies,
     pair_entropies,
+    takes_long,
 )
 
 
@@ -267,3 +270,52 @@ def test_what_takes_long_is_computed_only_if_asked_for(monkeypatch):
     assert "mir_means" in silent
     assert any("ask for the group 'information'" in note for note in silent.notes)
     assert "mir" in asked
+
+
+def exactly(joint: float) -> EntropyEstimate:
+    return EntropyEstimate(joint, standard_error=0.0, probes=0, depth=0, size=9)
+
+
+def test_ratios_of_entropies_by_hand():
+    found = Entropies(2.0, 0.5, exactly(2.25))
+    assert (found.mutual_information, found.mir, found.hdr) == (0.25, 0.5, 0.75)
+    found = Entropies(0.5, 2.0, exactly(2.25))
+    assert (found.mir, found.hdr) == (0.5, 0.75)
+    assert Entropies(1.0, 1.0, exactly(2.0 + 1e-12)).mutual_information == 0  # rounding
+    assert Entropies(1.0, 1.0, exactly(2.5)).mutual_information == -0.5
+    assert math.isnan(Entropies(0.0, 1.0, exactly(1.0)).mir)
+    assert Entropies(0.0, 1.0, exactly(1.0)).hdr == 1
+
+
+def test_a_batch_estimate_is_the_mean_and_spread_of_its_batches_by_hand():
+    # MIR 1/2 and 1, HDR 3/4 and 0
+    found = [Entropies(2.0, 0.5, exactly(2.25)), Entropies(1.0, 1.0, exactly(1.0))]
+    expected = BatchInformation(0.75, 0.125**0.5, 0.375, 0.28125**0.5, 64, 2)
+    assert astuple(batch_estimate(found, 64)) == pytest.approx(astuple(expected), rel=1e-14)
+    alone = batch_estimate(found[:1], 32)
+    assert (alone.mir, alone.hdr, alone.batch_size, alone.batches) == (0.5, 0.75, 32, 1)
+    assert math.isnan(alone.mir_spread)
+    assert math.isnan(alone.hdr_spread)
+    none = batch_estimate([], 64)
+    assert math.isnan(none.mir)
+    assert none.batches == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 9), (60, 30, 20), (150, 6, 9)])
+def test_an_exact_entropy_has_no_error_and_no_probes(shape):
+    n, d1, d2 = shape
+    first, second = (torch.arange(n * d).view(n, d) ** 2 % 7 + 1.0 for d in (d1, d2))
+    joint = pair_entropies(first, second).joint
+    assert joint == EntropyEstimate(joint.mean, 0.0, 0, 0, min(n, d1 * d2))
+
+
+def test_it_takes_long_where_many_samples_meet_moments_beyond_their_bytes():
+    """128 classes of 1,024 x 1,024 float64 numbers are 2^30 bytes."""
+    fit, more, tall = (
+        torch.empty(*s, device="meta") for s in ((128, 1024), (129, 1024), (1024, 128))
+    )
+    assert not takes_long(5000, fit)
+    assert not takes_long(5000, tall)
+    assert takes_long(5000, more)
+    assert takes_long(4097, more)
+    assert not takes_long(4096, more)

@@ -46,8 +46,8 @@ def column(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)[:, None]
 
 
-# Two and four samples on an axis, with class means -2 and 1, then -4 and 2; the deviations' products
-# add up to 2 + 2 in the first class and to nothing in the second.
+# Two and four samples on an axis, with class means -2 and 1, then -4 and 2; the products of the
+# deviations add up to 2 + 2 in the first class and to nothing in the second.
 LABELS = torch.tensor([0, 0, 1, 1, 1, 1])
 FIRST = column(-3, -1, 0, 2, 0, 2)
 LAST = column(-6, -2, 3, 3, 1, 1)
