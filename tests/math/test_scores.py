@@ -95,8 +95,8 @@ def test_the_bounds_of_four_dimensions_by_hand(
     longest: float, largest: float, relative: float, absolute: float
 ) -> None:
     found = _Bounds.of(longest, largest, 4)
-    assert found.relative == pytest.approx(relative, rel=1e-14)
-    assert found.absolute == pytest.approx(absolute, rel=1e-14)
+    assert found.relative == pytest.approx(relative, rel=1e-14, abs=0)
+    assert found.absolute == pytest.approx(absolute, rel=1e-14, abs=0)
     assert found.longest == longest
     assert found.largest_product == pytest.approx(MOST / 4 - largest, rel=1e-14)
 

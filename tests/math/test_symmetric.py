@@ -166,7 +166,7 @@ def test_the_norm_of_a_gram_matrix_by_hand(scale: float, turned: bool) -> None:
     rows = scale * (rows.T if turned else rows)
     square = 5**2 + 4**2 + 4**2 + 2 * (4**2 + 2**2)  # of the side of three
     assert square == 5**2 + 8**2 + 2 * 2**2  # and of the side of two
-    assert float(frobenius_of_gram(rows)) == pytest.approx(scale**2 * square**0.5, rel=1e-14)
+    assert float(frobenius_of_gram(rows)) == pytest.approx(scale**2 * square**0.5, rel=1e-14, abs=0)
 
 
 def test_the_gram_matrix_of_zeros_has_norm_0() -> None:
