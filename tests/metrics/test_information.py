@@ -285,6 +285,8 @@ def test_ratios_of_entropies_by_hand():
     assert Entropies(1.0, 1.0, exactly(2.5)).mutual_information == -0.5
     assert math.isnan(Entropies(0.0, 1.0, exactly(1.0)).mir)
     assert Entropies(0.0, 1.0, exactly(1.0)).hdr == 1
+    assert math.isnan(Entropies(1e-9, 1e-9, exactly(1e-9)).hdr)  # as good as 0
+    assert Entropies(1e-8, 1e-8, exactly(1e-8)).hdr == 0
 
 
 def test_a_batch_estimate_is_the_mean_and_spread_of_its_batches_by_hand():
@@ -319,3 +321,18 @@ def test_it_takes_long_where_many_samples_meet_moments_beyond_their_bytes():
     assert takes_long(5000, more)
     assert takes_long(4097, more)
     assert not takes_long(4096, more)
+
+
+@pytest.mark.parametrize("samples", [6, 60], ids=["from samples", "from moments"])
+@pytest.mark.parametrize("what", ["a feature", "a head"])
+def test_what_depends_on_a_zero_vector_is_nan(samples, what):
+    rows = torch.randn(samples, 3, generator=torch.Generator().manual_seed(0)).double()
+    labels, weight = torch.arange(samples) % 3, torch.eye(3).double() + 1
+    (rows if what == "a feature" else weight)[1] = 0
+    found = dataset_entropies([(rows, labels)], torch.bincount(labels), weight)
+    assert math.isnan(found.joint.mean)
+    assert math.isnan(found.first) == (what == "a feature")
+    assert math.isnan(found.second) == (what == "a head")
+    assert found.zeros == (what == "a feature")
+    assert found.zero_rows == ((1,) if what == "a feature" else ())
+    assert found.zero_heads == ((1,) if what == "a head" else ())

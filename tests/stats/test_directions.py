@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ncscope.stats import directions
 from ncscope.stats.directions import DirectionMoments, MomentProduct, RowProduct, unit_rows
 
 
@@ -36,6 +37,24 @@ def test_products_equal_the_explicit_matrix(data, centred):
     torch.testing.assert_close(through_moments.dense(), joint, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(through_moments(block), joint @ block, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(through_rows(block), joint @ block, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_a_product_by_parts_is_the_whole_one(data, monkeypatch, at_once):
+    """Of five vectors, some at a time: 3 classes of 4 numbers of 8 bytes each."""
+    monkeypatch.setattr(directions, "_BLOCK_BYTES", 8 * 3 * 4 * at_once)
+    rows, labels, heads = data
+    block = torch.randn(8, 5, generator=torch.Generator().manual_seed(1)).double()
+    widths = []
+
+    class Spied(RowProduct):
+        def _within_classes(self, by_class):
+            widths.append(by_class.shape[2])
+            return super()._within_classes(by_class)
+
+    found = Spied([(rows, labels)], heads, 4, None)(block)
+    torch.testing.assert_close(found, explicit(rows, labels, heads) @ block)
+    assert widths == {1: [1, 1, 1, 1, 1], 2: [2, 2, 1], 5: [5]}[at_once]
 
 
 def test_merging_equals_one_stream_and_keeps_row_numbers(data):

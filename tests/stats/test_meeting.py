@@ -149,6 +149,7 @@ def test_a_step_that_one_process_fails_ends_on_all(meet: Meet) -> None:
 def test_the_description_that_all_share() -> None:
     one = {"classes": 3, "layers": ["a", "b"]}
     assert common_description([None, one, None, dict(one)]) == one
+    assert common_description([None, one]) == one
     assert common_description([None, None]) is None
 
 

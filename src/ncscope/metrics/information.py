@@ -151,8 +151,7 @@ def collapse_mir(num_classes: int) -> float:
     c = num_classes
     if c < 3:
         return math.nan
-    part = (c - 2) * math.log(c - 2) / math.log(c - 1) if c > 3 else 0.0
-    return (1 + part) / (c - 1)
+    return (1 + (c - 2) * math.log(c - 2) / math.log(c - 1)) / (c - 1)
 
 
 def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Entropies:
