@@ -323,6 +323,21 @@ def test_it_takes_long_where_many_samples_meet_moments_beyond_their_bytes():
     assert not takes_long(4096, more)
 
 
+@pytest.mark.parametrize(("samples", "size"), [(6, 6), (60, 12)])
+def test_the_joint_entropy_is_taken_from_the_smallest_side(samples, size):
+    """Of features in 4 dimensions and heads of rank 3."""
+    rows = torch.randn(samples, 4, generator=torch.Generator().manual_seed(0)).double()
+    labels, weight = torch.arange(samples) % 5, torch.eye(5, 4).double()[:, [0, 1, 2, 2]] + 1
+    joint = dataset_entropies([(rows, labels)], torch.bincount(labels), weight).joint
+    expected = brute(rows.numpy(), weight[labels].numpy())[2]
+    assert joint == EntropyEstimate(joint.mean, 0.0, 0, 0, size)
+    assert joint.mean == pytest.approx(expected, rel=1e-10)
+    rows[1] = 0
+    unknown = dataset_entropies([(rows, labels)], torch.bincount(labels), weight).joint
+    assert math.isnan(unknown.mean)
+    assert unknown.size == 12
+
+
 @pytest.mark.parametrize("samples", [6, 60], ids=["from samples", "from moments"])
 @pytest.mark.parametrize("what", ["a feature", "a head"])
 def test_what_depends_on_a_zero_vector_is_nan(samples, what):
