@@ -351,3 +351,36 @@ def test_what_depends_on_a_zero_vector_is_nan(samples, what):
     assert found.zeros == (what == "a feature")
     assert found.zero_rows == ((1,) if what == "a feature" else ())
     assert found.zero_heads == ((1,) if what == "a head" else ())
+
+
+def test_the_first_ten_zero_vectors_are_named():
+    rows, weight, labels = torch.ones(20, 3), torch.eye(3), torch.arange(20) % 3
+    rows[4:16] = 0
+    ten = tuple(range(4, 14))
+    found = pair_entropies(rows, torch.ones(20, 2))
+    assert (found.zeros, found.zero_rows) == (12, ten)
+    found = pair_entropies(torch.ones(20, 2), rows)
+    assert (found.zeros, found.zero_rows) == (12, ten)
+    batches, counts = [(rows, labels)], torch.bincount(labels)
+    found = dataset_entropies(batches, counts, weight)
+    assert (found.zeros, found.zero_rows) == (12, ten)
+    features, labels, heads = torch.eye(20), torch.arange(20), torch.ones(20, 20)
+    heads[4:16] = 0
+    found = dataset_entropies([(features, labels)], torch.ones(20).long(), heads)
+    assert (found.zeros, found.zero_heads) == (0, ten)
+
+
+@pytest.mark.parametrize(("limit", "exact"), [(12, True), (11, False)])
+def test_a_side_up_to_the_limit_is_decomposed(monkeypatch, limit, exact):
+    monkeypatch.setattr(information, "DENSE_LIMIT", limit)
+    draws = torch.Generator().manual_seed(0)
+    first, second = torch.randn(30, 4, generator=draws), torch.randn(30, 4, generator=draws)
+    for first, second in ((first[:12], second[:12]), (first[:, :3], second)):
+        joint = pair_entropies(first, second).joint
+        assert (joint.probes == 0) == exact
+    labels, weight = torch.arange(30) % 4, torch.randn(4, 3, generator=draws).double()
+    weight = torch.cat([weight, weight.sum(1, keepdim=True)], 1)  # of rank 3
+    rows = torch.randn(30, 4, generator=draws).double()
+    for part in (slice(0, 12), slice(0, 30)):
+        batches, counts = [(rows[part], labels[part])], torch.bincount(labels[part])
+        assert (dataset_entropies(batches, counts, weight).joint.probes == 0) == exact

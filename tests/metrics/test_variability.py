@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import ncscope
+from ncscope.errors import InputError
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.evaluate import _eigenvalues
 from ncscope.metrics.mse import _units
@@ -96,3 +98,23 @@ def test_with_decay_the_units_are_those_of_the_features_if_these_vary_alike() ->
     largest = stats.means.abs().amax(0)
     rounding = 2 * (32 * 2.0**-52 * largest).square().sum()
     assert units.rounding == pytest.approx(float(rounding), rel=1e-12, abs=0)
+
+
+def test_no_variation_is_negative_where_all_of_it_is_in_the_signal() -> None:
+    """The difference of the two traces would be below 0 by rounding, in a third of the draws."""
+    draws = torch.Generator().manual_seed(0)
+    along = torch.tensor([[0.0], [1], [5], [7]]).double()
+    for _ in range(10):
+        line = along * torch.randn(3, generator=draws).double()
+        stats, found = decomposed(line, LABELS)
+        assert 0 <= float(within_off_signal(stats, found)) < 1e-14
+        assert float(within_in_signal(stats, found)) == pytest.approx(float(stats.within_trace))
+
+
+def test_a_decay_below_0_is_refused() -> None:
+    weight = torch.eye(2)
+    for decay in (-0.5, -1e-300, math.inf, math.nan):
+        with pytest.raises(InputError, match=f"expected weight_decay of at least 0, found {decay}"):
+            ncscope.measure(CROSS, LABELS, weight, weight_decay=decay)
+    for decay in (0.0, 0.5):
+        assert ncscope.measure(CROSS, LABELS, weight, weight_decay=decay)["mse_loss"] > 0

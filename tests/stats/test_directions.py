@@ -76,3 +76,11 @@ def test_a_row_at_the_centre_up_to_rounding_has_no_direction():
     centre = torch.tensor([3.0, 4.0]).double()
     rows = torch.stack([centre * (1 + 2**-52), centre + torch.tensor([0.5, 0.0])])
     assert unit_rows(rows, centre).tolist() == [[0.0, 0.0], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize(("apart", "coincides"), [(2.0**-47, True), (2.0**-46, False)])
+def test_a_row_has_a_direction_beyond_32_roundings_of_the_centre(apart, coincides):
+    centre = torch.tensor([1.0]).double()
+    rows = torch.tensor([[1 + apart], [1 - 2 * apart], [3.0]], dtype=torch.float64)
+    assert unit_rows(rows, centre).tolist() == [[0.0 if coincides else 1.0], [-1.0], [1.0]]
+    assert directions.zero_rows(rows, centre) == ([0] if coincides else [])
