@@ -368,19 +368,22 @@ def test_the_first_ten_zero_vectors_are_named():
     heads[4:16] = 0
     found = dataset_entropies([(features, labels)], torch.ones(20).long(), heads)
     assert (found.zeros, found.zero_heads) == (0, ten)
+    features[4:16] = 0
+    found = dataset_entropies([(features, labels)], torch.ones(20).long(), torch.ones(20, 20))
+    assert (found.zeros, found.zero_rows) == (12, ten)
 
 
 @pytest.mark.parametrize(("limit", "exact"), [(12, True), (11, False)])
 def test_a_side_up_to_the_limit_is_decomposed(monkeypatch, limit, exact):
     monkeypatch.setattr(information, "DENSE_LIMIT", limit)
     draws = torch.Generator().manual_seed(0)
-    first, second = torch.randn(30, 4, generator=draws), torch.randn(30, 4, generator=draws)
-    for first, second in ((first[:12], second[:12]), (first[:, :3], second)):
+    one, other = torch.randn(30, 4, generator=draws), torch.randn(30, 4, generator=draws)
+    for first, second in ((one[:12], other[:12]), (one[:, :3], other)):
         joint = pair_entropies(first, second).joint
         assert (joint.probes == 0) == exact
-    labels, weight = torch.arange(30) % 4, torch.randn(4, 3, generator=draws).double()
-    weight = torch.cat([weight, weight.sum(1, keepdim=True)], 1)  # of rank 3
+    labels, full = torch.arange(30) % 4, torch.randn(4, 4, generator=draws).double()
+    flat = torch.cat([full[:, :3], full[:, :3].sum(1, keepdim=True)], 1)  # of rank 3
     rows = torch.randn(30, 4, generator=draws).double()
-    for part in (slice(0, 12), slice(0, 30)):
+    for part, weight in ((slice(0, 12), full), (slice(0, 30), flat)):
         batches, counts = [(rows[part], labels[part])], torch.bincount(labels[part])
         assert (dataset_entropies(batches, counts, weight).joint.probes == 0) == exact
