@@ -141,6 +141,22 @@ def test_equal_entropies_have_zero_gradient():
     assert not vectors.grad.any()
 
 
+@pairs
+@pytest.mark.parametrize("size", [0, 1])
+def test_fewer_than_two_pairs_contribute_nothing(loss, size):
+    batch = BATCHES["two samples"]
+    features, vectors = batch.features.clone(), batch.heads.clone()
+    for leaf in (features, vectors):
+        leaf[1:] = torch.nan
+        leaf.requires_grad_()
+    value = loss(features[:size], vectors[:size])
+    assert value.item() == 0
+    value.backward()
+    for leaf in (features, vectors):
+        assert leaf.grad is not None
+        assert not leaf.grad.any()
+
+
 @on_heads
 @pytest.mark.parametrize("size", [0, 1])
 @pytest.mark.parametrize("masked", [True, False])

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from ncscope.math import entropy
 from ncscope.math.entropy import (
     _Bracket,
     _estimate,
@@ -199,3 +200,19 @@ def test_a_seed_gives_the_same_estimate():
 
     assert estimate(0) == estimate(0)
     assert estimate(0) != estimate(1)
+
+
+@pytest.mark.parametrize("name", ["linear", "power law"])
+def test_the_brackets_of_the_sketch_add_up_to_a_small_share_of_the_error(name, monkeypatch):
+    heads = []
+
+    def spied(head, *rest):
+        heads.append(head)
+        return _estimate(head, *rest)
+
+    monkeypatch.setattr(entropy, "_estimate", spied)
+    spectrum, error = SPECTRA[name], 0.01
+    generator = torch.Generator().manual_seed(0)
+    trace = float(spectrum.sum())
+    estimated_entropy(lambda v: spectrum[:, None] * v, 300, trace, error, generator)
+    assert 0 <= heads[0].high - heads[0].low <= 0.2 * error

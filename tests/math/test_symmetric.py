@@ -157,3 +157,17 @@ def test_small_eigenvalues_of_a_factor_keep_their_digits(d: int, k: int) -> None
     for vectors in (eigen.vectors, right):
         torch.testing.assert_close(vectors.norm(dim=0), torch.ones(4).double(), rtol=1e-12, atol=0)
     torch.testing.assert_close(eigen.spectrum, eigen.values, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-10, 2.0**300])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_norm_of_a_gram_matrix_by_hand(scale: float, turned: bool) -> None:
+    rows = torch.tensor([[1.0, 2.0], [0.0, 2.0], [2.0, 0.0]], dtype=torch.float64)
+    rows = scale * (rows.T if turned else rows)
+    square = 5**2 + 4**2 + 4**2 + 2 * (4**2 + 2**2)  # of the side of three
+    assert square == 5**2 + 8**2 + 2 * 2**2  # and of the side of two
+    assert float(frobenius_of_gram(rows)) == pytest.approx(scale**2 * square**0.5, rel=1e-14, abs=0)
+
+
+def test_the_gram_matrix_of_zeros_has_norm_0() -> None:
+    assert float(frobenius_of_gram(torch.zeros(3, 2, dtype=torch.float64))) == 0

@@ -1,21 +1,24 @@
 """MIR and HDR: brute force over n x n matrices, closed forms at collapse, degenerate cases."""
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 import torch
 
 import ncscope
-from ncscope.math.entropy import estimated_entropy
+from ncscope.math.entropy import EntropyEstimate, estimated_entropy
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics import information
-from ncscope.metrics.batch_information import batch_entropies
+from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
 from ncscope.metrics.information import (
+    Entropies,
     collapse_mir,
     dataset_entropies,
     means_entropies,
     pair_entropies,
+    takes_long,
 )
 
 
@@ -267,3 +270,120 @@ def test_what_takes_long_is_computed_only_if_asked_for(monkeypatch):
     assert "mir_means" in silent
     assert any("ask for the group 'information'" in note for note in silent.notes)
     assert "mir" in asked
+
+
+def exactly(joint: float) -> EntropyEstimate:
+    return EntropyEstimate(joint, standard_error=0.0, probes=0, depth=0, size=9)
+
+
+def test_ratios_of_entropies_by_hand():
+    found = Entropies(2.0, 0.5, exactly(2.25))
+    assert (found.mutual_information, found.mir, found.hdr) == (0.25, 0.5, 0.75)
+    found = Entropies(0.5, 2.0, exactly(2.25))
+    assert (found.mir, found.hdr) == (0.5, 0.75)
+    assert Entropies(1.0, 1.0, exactly(2.0 + 1e-12)).mutual_information == 0  # rounding
+    assert Entropies(1.0, 1.0, exactly(2.5)).mutual_information == -0.5
+    assert math.isnan(Entropies(0.0, 1.0, exactly(1.0)).mir)
+    assert Entropies(0.0, 1.0, exactly(1.0)).hdr == 1
+    assert math.isnan(Entropies(1e-9, 1e-9, exactly(1e-9)).hdr)  # as good as 0
+    assert Entropies(1e-8, 1e-8, exactly(1e-8)).hdr == 0
+
+
+def test_a_batch_estimate_is_the_mean_and_spread_of_its_batches_by_hand():
+    # MIR 1/2 and 1, HDR 3/4 and 0
+    found = [Entropies(2.0, 0.5, exactly(2.25)), Entropies(1.0, 1.0, exactly(1.0))]
+    expected = BatchInformation(0.75, 0.125**0.5, 0.375, 0.28125**0.5, 64, 2)
+    assert astuple(batch_estimate(found, 64)) == pytest.approx(astuple(expected), rel=1e-14)
+    alone = batch_estimate(found[:1], 32)
+    assert (alone.mir, alone.hdr, alone.batch_size, alone.batches) == (0.5, 0.75, 32, 1)
+    assert math.isnan(alone.mir_spread)
+    assert math.isnan(alone.hdr_spread)
+    none = batch_estimate([], 64)
+    assert math.isnan(none.mir)
+    assert none.batches == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 9), (60, 30, 20), (150, 6, 9)])
+def test_an_exact_entropy_has_no_error_and_no_probes(shape):
+    n, d1, d2 = shape
+    first, second = (torch.arange(n * d).view(n, d) ** 2 % 7 + 1.0 for d in (d1, d2))
+    joint = pair_entropies(first, second).joint
+    assert joint == EntropyEstimate(joint.mean, 0.0, 0, 0, min(n, d1 * d2))
+
+
+def test_it_takes_long_where_many_samples_meet_moments_beyond_their_bytes():
+    """128 classes of 1,024 x 1,024 float64 numbers are 2^30 bytes."""
+    fit, more, tall = (
+        torch.empty(*s, device="meta") for s in ((128, 1024), (129, 1024), (1024, 128))
+    )
+    assert not takes_long(5000, fit)
+    assert not takes_long(5000, tall)
+    assert takes_long(5000, more)
+    assert takes_long(4097, more)
+    assert not takes_long(4096, more)
+
+
+@pytest.mark.parametrize(("samples", "size"), [(6, 6), (60, 12)])
+def test_the_joint_entropy_is_taken_from_the_smallest_side(samples, size):
+    """Of features in 4 dimensions and heads of rank 3."""
+    rows = torch.randn(samples, 4, generator=torch.Generator().manual_seed(0)).double()
+    labels, weight = torch.arange(samples) % 5, torch.eye(5, 4).double()[:, [0, 1, 2, 2]] + 1
+    joint = dataset_entropies([(rows, labels)], torch.bincount(labels), weight).joint
+    expected = brute(rows.numpy(), weight[labels].numpy())[2]
+    assert joint == EntropyEstimate(joint.mean, 0.0, 0, 0, size)
+    assert joint.mean == pytest.approx(expected, rel=1e-10)
+    rows[1] = 0
+    unknown = dataset_entropies([(rows, labels)], torch.bincount(labels), weight).joint
+    assert math.isnan(unknown.mean)
+    assert unknown.size == 12
+
+
+@pytest.mark.parametrize("samples", [6, 60], ids=["from samples", "from moments"])
+@pytest.mark.parametrize("what", ["a feature", "a head"])
+def test_what_depends_on_a_zero_vector_is_nan(samples, what):
+    rows = torch.randn(samples, 3, generator=torch.Generator().manual_seed(0)).double()
+    labels, weight = torch.arange(samples) % 3, torch.eye(3).double() + 1
+    (rows if what == "a feature" else weight)[1] = 0
+    found = dataset_entropies([(rows, labels)], torch.bincount(labels), weight)
+    assert math.isnan(found.joint.mean)
+    assert math.isnan(found.first) == (what == "a feature")
+    assert math.isnan(found.second) == (what == "a head")
+    assert found.zeros == (what == "a feature")
+    assert found.zero_rows == ((1,) if what == "a feature" else ())
+    assert found.zero_heads == ((1,) if what == "a head" else ())
+
+
+def test_the_first_ten_zero_vectors_are_named():
+    rows, weight, labels = torch.ones(20, 3), torch.eye(3), torch.arange(20) % 3
+    rows[4:16] = 0
+    ten = tuple(range(4, 14))
+    found = pair_entropies(rows, torch.ones(20, 2))
+    assert (found.zeros, found.zero_rows) == (12, ten)
+    found = pair_entropies(torch.ones(20, 2), rows)
+    assert (found.zeros, found.zero_rows) == (12, ten)
+    batches, counts = [(rows, labels)], torch.bincount(labels)
+    found = dataset_entropies(batches, counts, weight)
+    assert (found.zeros, found.zero_rows) == (12, ten)
+    features, labels, heads = torch.eye(20), torch.arange(20), torch.ones(20, 20)
+    heads[4:16] = 0
+    found = dataset_entropies([(features, labels)], torch.ones(20).long(), heads)
+    assert (found.zeros, found.zero_heads) == (0, ten)
+    features[4:16] = 0
+    found = dataset_entropies([(features, labels)], torch.ones(20).long(), torch.ones(20, 20))
+    assert (found.zeros, found.zero_rows) == (12, ten)
+
+
+@pytest.mark.parametrize(("limit", "exact"), [(12, True), (11, False)])
+def test_a_side_up_to_the_limit_is_decomposed(monkeypatch, limit, exact):
+    monkeypatch.setattr(information, "DENSE_LIMIT", limit)
+    draws = torch.Generator().manual_seed(0)
+    one, other = torch.randn(30, 4, generator=draws), torch.randn(30, 4, generator=draws)
+    for first, second in ((one[:12], other[:12]), (one[:, :3], other)):
+        joint = pair_entropies(first, second).joint
+        assert (joint.probes == 0) == exact
+    labels, full = torch.arange(30) % 4, torch.randn(4, 4, generator=draws).double()
+    flat = torch.cat([full[:, :3], full[:, :3].sum(1, keepdim=True)], 1)  # of rank 3
+    rows = torch.randn(30, 4, generator=draws).double()
+    for part, weight in ((slice(0, 12), full), (slice(0, 30), flat)):
+        batches, counts = [(rows[part], labels[part])], torch.bincount(labels[part])
+        assert (dataset_entropies(batches, counts, weight).joint.probes == 0) == exact

@@ -63,3 +63,29 @@ def test_labels_of_another_shape_get_the_fix_that_fits(shape, fix):
 def test_an_array_keeps_its_type(dtype):
     tensor = as_tensor(np.ones(3, dtype=dtype), "features")
     assert tensor.dtype == getattr(torch, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_are_read_and_long_ones_refused(dtype):
+    assert as_tensor(np.ones(3, dtype=dtype), "features").dtype == getattr(torch, dtype)
+    long = np.ones(3, dtype=np.clongdouble)
+    if long.itemsize > 16:
+        with pytest.raises(InputError, match=f"found dtype {long.dtype}"):
+            as_tensor(long, "features")
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.5, np.inf, -np.inf, np.nan])
+def test_long_doubles_become_doubles(value):
+    found = as_tensor(np.array([value, 1], dtype=np.longdouble), "features")
+    assert found.dtype == torch.float64
+    np.testing.assert_array_equal(found.numpy(), [value, 1])
+
+
+@pytest.mark.parametrize("exponent", [1100, -1100])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_long_doubles_out_of_range_are_refused(exponent, sign):
+    value = sign * np.longdouble(2) ** exponent
+    if value in (0, np.inf, -np.inf):
+        pytest.skip("long doubles are doubles here")
+    with pytest.raises(InputError, match="found larger or smaller long doubles"):
+        as_tensor(np.array([1, value], dtype=np.longdouble), "features")

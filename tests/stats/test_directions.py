@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ncscope.stats import directions
 from ncscope.stats.directions import DirectionMoments, MomentProduct, RowProduct, unit_rows
 
 
@@ -38,6 +39,24 @@ def test_products_equal_the_explicit_matrix(data, centred):
     torch.testing.assert_close(through_rows(block), joint @ block, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_a_product_by_parts_is_the_whole_one(data, monkeypatch, at_once):
+    """Of five vectors, some at a time: 3 classes of 4 numbers of 8 bytes each."""
+    monkeypatch.setattr(directions, "_BLOCK_BYTES", 8 * 3 * 4 * at_once)
+    rows, labels, heads = data
+    block = torch.randn(8, 5, generator=torch.Generator().manual_seed(1)).double()
+    widths = []
+
+    class Spied(RowProduct):
+        def _within_classes(self, by_class):
+            widths.append(by_class.shape[2])
+            return super()._within_classes(by_class)
+
+    found = Spied([(rows, labels)], heads, 4, None)(block)
+    torch.testing.assert_close(found, explicit(rows, labels, heads) @ block)
+    assert widths == {1: [1, 1, 1, 1, 1], 2: [2, 2, 1], 5: [5]}[at_once]
+
+
 def test_merging_equals_one_stream_and_keeps_row_numbers(data):
     rows, labels, _ = data
     rows = rows.clone()
@@ -57,3 +76,11 @@ def test_a_row_at_the_centre_up_to_rounding_has_no_direction():
     centre = torch.tensor([3.0, 4.0]).double()
     rows = torch.stack([centre * (1 + 2**-52), centre + torch.tensor([0.5, 0.0])])
     assert unit_rows(rows, centre).tolist() == [[0.0, 0.0], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize(("apart", "coincides"), [(2.0**-47, True), (2.0**-46, False)])
+def test_a_row_has_a_direction_beyond_32_roundings_of_the_centre(apart, coincides):
+    centre = torch.tensor([1.0]).double()
+    rows = torch.tensor([[1 + apart], [1 - 2 * apart], [3.0]], dtype=torch.float64)
+    assert unit_rows(rows, centre).tolist() == [[0.0 if coincides else 1.0], [-1.0], [1.0]]
+    assert directions.zero_rows(rows, centre) == ([0] if coincides else [])

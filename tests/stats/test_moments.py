@@ -376,6 +376,18 @@ def test_a_class_at_the_centre_has_no_direction() -> None:
         assert means[[0, 2]].norm() == pytest.approx(2**0.5)
 
 
+@pytest.mark.parametrize(("apart", "coincide"), [(2.0**-46, True), (2.0**-45, False)])
+def test_means_as_far_from_their_centre_as_rounding_coincide_with_it(
+    apart: float, coincide: bool
+) -> None:
+    """32 rounding units of the longest mean, 1, are 2^-47: half of the first distance."""
+    moments = ClassMoments(2, 1)
+    moments.update(torch.tensor([[1.0], [1 - apart]], dtype=torch.float64), torch.arange(2))
+    stats = finish(moments)
+    expected = [[0.0], [0.0]] if coincide else [[apart / 2], [-apart / 2]]
+    assert stats.frame.tolist() == stats.centred.tolist() == expected
+
+
 @pytest.mark.parametrize("power", [-600, 600])
 def test_a_batch_whose_squares_leave_the_range_is_refused(power: int) -> None:
     features = torch.eye(3).double() * 2.0**power

@@ -74,3 +74,36 @@ def test_a_power_of_two_changes_nothing():
     scaled = graded_eigen(2.0**400 * rows.mT @ (2.0**400 * rows), limit=4)
     assert torch.equal(scaled.vectors, plain.vectors)
     assert torch.equal(scaled.values, 2.0**800 * plain.values)
+
+
+@pytest.mark.parametrize(
+    ("number", "power"),
+    [
+        (2.0**-1010, 2.0**1000),
+        (2.0**-1000, 2.0**1000),
+        (2.0**-999, 2.0**999),
+        (2.0**999, 2.0**-999),
+        (2.0**1000, 2.0**-1000),
+        (2.0**1010, 2.0**-1000),
+    ],
+)
+def test_the_power_ends_at_a_thousand(number, power):
+    assert power_of_two(torch.tensor(number, dtype=torch.float64)) == power
+
+
+@pytest.mark.parametrize(
+    ("largest", "ratio", "rank"),
+    [(1.0, 2.0**-899, 2), (1.0, 2.0**-900, 1), (2.0**-150, 2.0**-850, 2), (2.0**900, 2.0**-899, 2)],
+)
+def test_a_variance_of_any_share_above_its_least_has_an_axis(largest, ratio, rank):
+    matrix = torch.tensor([largest * ratio, largest], dtype=torch.float64).diag()
+    found = graded_eigen(matrix, limit=2)
+    assert found.values.tolist() == pytest.approx(
+        [largest, largest * ratio][:rank], rel=1e-12, abs=0
+    )
+    axes = torch.tensor([[0.0, 1.0], [1.0, 0.0]]).double()
+    torch.testing.assert_close(found.vectors.abs(), axes[:, :rank])
+
+
+def test_of_no_columns_there_are_no_singular_values():
+    assert left_singular(torch.zeros(4, 0).double())[1].shape == (0,)

@@ -16,7 +16,7 @@ from ncscope.report.transfer import ranking_figure, ranking_tables
 from ncscope.stats.moments import ClassMoments
 from ncscope.transfer import rank_checkpoints
 from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.ranking import hold_out, ranked
+from ncscope.transfer.ranking import hold_out, ranked, split_samples
 from ncscope.transfer.records import SCORES, ranking_of
 from tests.transfer.samples import blobs
 
@@ -227,3 +227,37 @@ def test_bad_input_is_refused(checkpoints):
     wide = {"test_features": {"it": features["noise 0"][:, :3]}, "test_labels": labels}
     with pytest.raises(InputError, match="held-out features of dimension 6 of it"):
         rank_checkpoints({"it": features["noise 0"]}, labels, **wide)
+
+
+@pytest.mark.parametrize(
+    ("members", "held_out"), [(1, 0), (2, 1), (3, 1), (7, 1), (8, 2), (12, 2), (13, 3)]
+)
+def test_a_fifth_of_a_class_is_one_sample_at_least_but_never_its_only_one(members, held_out):
+    labels = torch.tensor([7] * members + [2] * 5)
+    mask = hold_out(labels, seed=0)
+    assert (int(mask[:members].sum()), int(mask[members:].sum())) == (held_out, 1)
+    assert int(hold_out(labels, seed=0, share=0.6)[members:].sum()) == 3
+
+
+def test_two_classes_of_two_samples_can_be_split():
+    features = torch.arange(8.0).view(4, 2)
+    train, test = split_samples(checked_labelled(features, [0, 0, 1, 1]), seed=0)
+    assert (train.labels.tolist(), test.labels.tolist()) == ([0, 1], [0, 1])
+    assert sorted(torch.cat([train.features, test.features]).tolist()) == features.tolist()
+    with pytest.raises(
+        InputError, match=r"two samples or more of two classes, found 1 such class "
+    ):
+        split_samples(checked_labelled(features, [0, 0, 0, 1]), seed=0)
+
+
+def test_moments_without_a_statistic_or_of_another_prior_are_refused(checkpoints):
+    features, labels = checkpoints
+    rows, counts = features["noise 3"], torch.bincount(labels)
+    for options, found in (
+        ({"statistics": ["scatter"]}, "scatter, prior empirical"),
+        ({"prior": "uniform", "class_counts": counts}, "directions, scatter, prior uniform"),
+    ):
+        moments = ClassMoments(len(counts), rows.shape[1], **options)
+        moments.update(rows, labels)
+        with pytest.raises(InputError, match=f"under the empirical prior of it, found {found}"):
+            rank_checkpoints({"it": rows}, labels, pretraining={"it": moments})

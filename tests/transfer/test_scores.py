@@ -1,5 +1,7 @@
 """LogME and the H-score against slow restatements on the samples themselves."""
 
+import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import mpmath
@@ -14,6 +16,7 @@ from ncscope.metrics.variability import vci
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
 from ncscope.transfer import h_score, log_me
+from ncscope.transfer.scores import check_scale
 from tests.transfer.samples import blobs
 
 
@@ -150,3 +153,19 @@ def test_h_score_is_the_trace_and_the_complement_of_vci():
     stats = statistics(features, labels)
     assert float(h_score(stats)) == pytest.approx(np.trace(np.linalg.pinv(total) @ between))
     assert float(h_score(stats)) == pytest.approx(float(3 * (1 - vci(stats, discriminants(stats)))))
+
+
+@pytest.mark.parametrize(
+    ("size", "refused"), [(480, False), (-480, False), (481, True), (-481, True)]
+)
+def test_sizes_up_to_the_ends_are_taken(size, refused):
+    features, labels = blobs(60, 6, 3, seed=0)
+    stats = statistics(features, labels)
+    stats = replace(stats, means=stats.means * 2.0**size / stats.means.abs().max())
+    with pytest.raises(InputError) if refused else nullcontext():
+        check_scale(stats)
+    check_scale(replace(stats, means=0 * stats.means))
+    with pytest.raises(InputError, match="a variance of inf"):
+        check_scale(
+            replace(stats, means=0 * stats.means, class_traces=math.inf * stats.class_traces)
+        )

@@ -95,7 +95,7 @@ class DatasetInformation:
 
 
 class _Side(NamedTuple):
-    """Entropy and largest eigenvalue's share of one of the two Gram matrices."""
+    """Entropy and largest eigenvalue's share of one of two Gram matrices; NaN of a zero matrix."""
 
     entropy: float
     largest: float
@@ -104,14 +104,17 @@ class _Side(NamedTuple):
     def of(cls, gram: Float[Tensor, "m m"]) -> "_Side":
         """From the Gram matrix's smaller side."""
         values = torch.linalg.eigvalsh(gram)
-        trace = float(values.sum())
-        largest = float(values[-1]) / trace if trace > 0 else 1.0
-        return cls(float(entropy_of_spectrum(values)), largest)
+        return cls(float(entropy_of_spectrum(values)), float(values[-1] / values.sum()))
 
 
 def takes_long(samples: int, weight: Float[Tensor, "k d"]) -> bool:
     """Return whether the joint entropies need many products over the stored features."""
-    return samples > DENSE_LIMIT and weight.numel() * weight.shape[1] * 8 > MOMENT_BYTES
+    return samples > DENSE_LIMIT and not _moments_fit(weight)
+
+
+def _moments_fit(weight: Float[Tensor, "k d"]) -> bool:
+    """Return whether second moments by class are small enough to be kept."""
+    return weight.numel() * weight.shape[1] * 8 <= MOMENT_BYTES
 
 
 def dataset_information(
@@ -148,8 +151,7 @@ def collapse_mir(num_classes: int) -> float:
     c = num_classes
     if c < 3:
         return math.nan
-    part = (c - 2) * math.log(c - 2) / math.log(c - 1) if c > 3 else 0.0
-    return (1 + part) / (c - 1)
+    return (1 + (c - 2) * math.log(c - 2) / math.log(c - 1)) / (c - 1)
 
 
 def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Entropies:
@@ -266,7 +268,7 @@ def _from_moments(
 ) -> _FeatureEntropies:
     """From the second moments, or from products over the stored features."""
     d, size = weight.shape[1], weight.shape[1] * heads.shape[1]
-    small = weight.numel() * d * 8 <= MOMENT_BYTES
+    small = _moments_fit(weight)
     gathered = _gathered(batches, counts, weight, centre, by_class=small)
     if gathered.zeros:
         unknown = _exact(math.nan, size)

@@ -91,3 +91,14 @@ def test_bad_input_is_refused():
     bare.update([[0.0], [1.0]], [0, 1])
     with pytest.raises(InputError, match="scatter"):
         ridge_probe(finish(bare), 1.0)
+
+
+@pytest.mark.parametrize(("apart", "constant"), [(2.0**-49, True), (2.0**-48, False)])
+def test_what_the_rounding_of_the_mean_explains_is_no_variation(apart, constant):
+    """Of four samples near 1 the rounding is four units, 2^-50: a deviation from the mean."""
+    second = torch.tensor([1, 1, 1 - apart, 1 - apart], dtype=torch.float64)
+    features = torch.stack([torch.tensor([1.0, 2, -1, -2]).double(), second], 1)
+    moments = ClassMoments(2, 2)
+    moments.update(features, torch.tensor([0, 0, 1, 1]))
+    found = ridge_probe(finish(moments), strength=0.0)
+    assert (found.weight[:, 1] == 0).all() == constant

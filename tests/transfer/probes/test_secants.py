@@ -46,3 +46,12 @@ def test_without_pairs_it_is_the_scale_and_a_step_of_no_curvature_teaches_nothin
     known.append(gradient, torch.zeros(3).double())
     found = known.newton(gradient, 1.0, partial(torch.mul, scale))
     assert torch.equal(found, scale * gradient)
+
+
+def test_a_pair_of_any_positive_product_is_kept():
+    known = Secants(torch.ones(2).double())
+    step = 2.0**-20 * torch.tensor([1.0, 0.0]).double()
+    known.append(step, 4 * step)
+    gradient = torch.tensor([3.0, 5.0]).double()
+    found = known.newton(gradient, 0.0, partial(torch.mul, torch.ones(2).double()))
+    assert found.tolist() == [0.75, 1.25]  # the curvature along the step is 4, and so all of it

@@ -10,6 +10,7 @@ from sklearn.model_selection import train_test_split
 
 from ncscope.errors import InputError
 from ncscope.transfer import STRENGTHS, choose_probe, mean_per_class_accuracy, top1_accuracy
+from ncscope.transfer.probes.logistic import logistic_path
 from tests.transfer.samples import blobs
 
 
@@ -118,3 +119,11 @@ def test_bad_input_is_refused():
         choose_probe(features, labels, features, labels * 5)
     with pytest.raises(InputError, match="'top-1', 'mean per class'"):
         choose_probe(features, labels, features, labels, measure="top-5")
+
+
+def test_the_passes_are_those_of_the_path():
+    features, labels = blobs(60, 4, 2, seed=0)
+    parts = features[:40], labels[:40], features[40:], labels[40:]
+    strengths = [1.0, 1e2]
+    path = logistic_path(*parts[:2], strengths)
+    assert choose_probe(*parts, strengths=strengths).passes == sum(fit.passes for fit in path)

@@ -1,0 +1,94 @@
+"""Norms, angles and frames of vectors, by hand; a frame's distance keeps its digits near 0."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from ncscope.math.frames import orthogonal_frame, simplex_etf
+from ncscope.metrics.class_means import (
+    angles,
+    cosines,
+    equinorm,
+    etf_distance,
+    orthogonal_frame_distance,
+)
+from ncscope.metrics.duality import alignment, logit_etf_distance, self_duality
+
+ROWS = torch.tensor([[3.0, 4.0], [0.0, -2.0], [-1.0, 0.0]], dtype=torch.float64)
+
+
+def test_norms_and_angles_by_hand() -> None:
+    lengths, between = [5, 2, 1], [-0.8, -0.6, 0.0]
+    spread = math.sqrt(sum((length - 8 / 3) ** 2 for length in lengths) / 3)
+    assert float(equinorm(ROWS)) == pytest.approx(spread / (8 / 3), rel=1e-14)
+    found, mean = angles(ROWS), -1.4 / 3
+    deviation = math.sqrt(sum((cosine - mean) ** 2 for cosine in between) / 3)
+    assert float(found.equiangular) == pytest.approx(deviation, rel=1e-13)
+    assert float(found.maxangle) == pytest.approx((0.3 + 0.1 + 0.5) / 3, rel=1e-13)
+    expected = torch.tensor([[1, -0.8, -0.6], [-0.8, 1, 0], [-0.6, 0, 1]], dtype=torch.float64)
+    torch.testing.assert_close(cosines(ROWS), expected, rtol=1e-14, atol=1e-15)
+
+
+def test_cosines_with_a_zero_vector_are_nan() -> None:
+    found = cosines(torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=torch.float64))
+    assert found.isnan().tolist() == [[False, True], [True, True]]
+
+
+def apart(product: Tensor, frame: Tensor) -> float:
+    """Return the distance of two matrices, the first brought to norm 1."""
+    return float(torch.linalg.matrix_norm(product / torch.linalg.matrix_norm(product) - frame))
+
+
+def simplex(k: int) -> Tensor:
+    return (torch.eye(k).double() - 1 / k) / math.sqrt(k - 1)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 7])
+def test_the_distance_of_almost_a_simplex_keeps_its_digits(k: int) -> None:
+    """A simplex fits into k - 1 dimensions: k is larger than d, and almost all cancels."""
+    draws = torch.Generator().manual_seed(0)
+    frame = simplex_etf(k, generator=draws)
+    assert frame.shape == (k, k - 1)
+    frame = frame + 1e-9 * torch.randn(k, k - 1, generator=draws).double()
+    small = apart(frame @ frame.mT, simplex(k))
+    assert 1e-10 < small < 1e-8
+    assert float(etf_distance(5 * frame)) == pytest.approx(small, rel=1e-4)
+    assert float(logit_etf_distance(5 * frame, 7 * frame)) == pytest.approx(small, rel=1e-4)
+
+
+@pytest.mark.parametrize("k", [3, 4, 7])
+def test_a_simplex_is_as_far_from_orthogonal_vectors_as_they_from_it(k: int) -> None:
+    frame = simplex_etf(k)
+    assert float(etf_distance(frame)) < 1e-14
+    assert float(logit_etf_distance(frame, 7 * frame)) < 1e-14
+    to_orthogonal = math.sqrt(2 - 2 * math.sqrt((k - 1) / k))
+    assert float(orthogonal_frame_distance(frame)) == pytest.approx(to_orthogonal, rel=1e-13)
+    orthogonal = orthogonal_frame(k)
+    assert float(orthogonal_frame_distance(orthogonal)) < 1e-14
+    assert float(etf_distance(orthogonal)) == pytest.approx(to_orthogonal, rel=1e-13)
+
+
+@pytest.mark.parametrize(("k", "d"), [(7, 2), (7, 3), (6, 3), (5, 3), (4, 6), (9, 1)])
+def test_distances_of_vectors_whose_sum_is_not_zero_are_those_of_the_matrices(
+    k: int, d: int
+) -> None:
+    draws = torch.Generator().manual_seed(k)
+    first, second = (torch.randn(k, d, generator=draws).double() + 1 for _ in range(2))
+    unit = torch.eye(k).double() / math.sqrt(k)
+    gram, logits = first @ first.mT, first @ second.mT
+    assert float(etf_distance(first)) == pytest.approx(apart(gram, simplex(k)), rel=1e-6)
+    assert float(orthogonal_frame_distance(first)) == pytest.approx(apart(gram, unit), rel=1e-6)
+    expected = apart(logits, simplex(k))
+    assert float(logit_etf_distance(first, second)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_classifier_against_class_means_by_hand() -> None:
+    weight = torch.tensor([[2.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    means = torch.tensor([[3.0, 0.0], [0.0, 4.0]], dtype=torch.float64)
+    square = (1 - 3 / 5) ** 2 + (4 / 5) ** 2
+    assert float(self_duality(weight, means)) == pytest.approx(square, rel=1e-14)
+    assert float(alignment(weight, means)) == pytest.approx(math.sqrt(square), rel=1e-14)
+    assert float(self_duality(weight, -weight)) == 4
+    assert float(alignment(weight, 3 * weight)) == 0
