@@ -163,9 +163,7 @@ def rank_files(
         on_step(path, done, len(paths))
         with naming_checkpoint(path):
             features = load_samples(path)["features"]
-            needed = (
-                2 * 8 * math.prod(features.shape)
-            )  # all features, and the two parts of the split
+            needed = 2 * 8 * math.prod(features.shape)  # all features and both parts
             check_memory(needed, "two copies in float64", "pass fewer samples")
             train, test = split_samples(checked_labelled(features, labels[0]), seed)
             results.append(ranked(path, train, test, measure=accuracy, seed=seed))
