@@ -59,7 +59,7 @@ class Preprocessing:
     | crop-flip | crop, and half of the images mirrored | crop, and half mirrored |
     | reflect-crop-flip | crop-flip with a reflected instead of a black border | refused |
     | autoaugment | crop-flip, then AutoAugment | crop-flip, then AutoAugment |
-    | autoaugment-erasing | autoaugment, then, with probability 1/4, noise in a rectangle | the same |
+    | autoaugment-erasing | autoaugment, and a quarter with noise in a rectangle | the same |
 
     AutoAugment is used without mirroring if a mirrored image loses its label.
 

@@ -109,10 +109,10 @@ def evaluate(
 
 
 def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
-    r"""Compute eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and SNR singular values, descending.
+    r"""Compute eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and the SNR singular values.
 
-    Source: VCI fig. 2; MSE definition 2. The eigenvalues of $\Sigma_B$ are the $\min(d,K-1)$ that
-    can differ from 0. An eigenvalue beyond the range of float64 is NaN.
+    Source: VCI fig. 2; MSE definition 2. All values are descending. The eigenvalues of $\Sigma_B$
+    are the $\min(d,K-1)$ that can differ from 0. An eigenvalue beyond the range of float64 is NaN.
     """
     sources = sources.in_range
     scatter, stats = sources.discriminants, sources.stats

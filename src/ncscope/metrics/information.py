@@ -346,7 +346,7 @@ class _HadamardProduct:
         return torch.cat([self._product(vectors) for vectors in block.split(at_once, 1)], 1)
 
     def _product(self, vectors: Float[Tensor, "n v"]) -> Float[Tensor, "n v"]:
-        r"""Multiply by $a_i^\top(A^\top\operatorname{diag}(v)B)b_i$ for each row $i$ and vector $v$."""
+        r"""Compute $a_i^\top(A^\top\operatorname{diag}(v)B)b_i$ for each row $i$ and vector $v$."""
         (n, v), d1, d2 = vectors.shape, self.first.shape[1], self.second.shape[1]
         between = vectors.new_zeros(d1, v * d2)
         for rows in row_blocks(n, v * d2):

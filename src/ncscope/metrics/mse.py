@@ -143,7 +143,7 @@ class _Problem:
     def _least_squares(
         self, classes: Float[Tensor, "b q"], residual: Float[Tensor, "b q"], rows: slice
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        r"""Return twice $\mathcal L_{NC1}$ and $\mathcal L_{NC2/3}$, from the canonical residual."""
+        r"""Return twice $\mathcal L_{NC1}$ and $\mathcal L_{NC2/3}$, from $F$."""
         prior = self.stats.prior[rows]
         unseparated = torch.zeros_like(prior)
         if classes.shape[1] < self.stats.k:
