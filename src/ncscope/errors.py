@@ -1,4 +1,4 @@
-"""The one error a user is meant to see: what was expected, what was found, the likely fix."""
+"""The error for bad input, which names what was expected, what was found and a likely fix."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -35,15 +35,15 @@ def distribution(library: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Replace what steers a terminal, or hides, by a visible escape.
+    r"""Replace characters that control a terminal or are invisible by escapes.
 
-    File, layer and class names come from outside. Control characters, line breaks, marks of the
-    writing direction and the stray bytes of a name that is not UTF-8 become ``\x1b``, ``\u202e``,
-    ``\udcff`` and the like.
+    Names of files, layers and classes come from outside. Control characters, line breaks, marks of
+    the writing direction and bytes of a name that are not UTF-8 become escapes such as ``\x1b``,
+    ``\u202e`` and ``\udcff``.
 
     Args:
         text: Any text.
-        keep: Characters to leave as they are, for example line breaks.
+        keep: Characters that are not replaced, for example line breaks.
 
     Example:
         >>> print(printable("red: \x1b[31m"))
@@ -61,17 +61,17 @@ def printable(text: str, keep: str = "") -> str:
 
 
 class InputError(ValueError):
-    """Bad input, explained in one sentence, which stands on one line and is `printable`.
+    """Bad input, explained in one `printable` sentence on one line.
 
     Args:
         expected: Requirement of the call, e.g. ``"labels in 0..9"``.
         found: Input of the call, with the offending value, e.g. ``"label 12 at row 3"``.
-        fix: The likely remedy, e.g. ``"pass num_classes=13"``.
+        fix: Likely remedy, e.g. ``"pass num_classes=13"``.
 
     Attributes:
-        expected: Requirement as given; likewise the two below, for a caller who says it again.
+        expected: Requirement of the call, for a caller that raises a new error from this one.
         found: Input of the call.
-        fix: The likely remedy.
+        fix: Likely remedy.
 
     Example:
         >>> str(InputError(expected="labels in 0..9", found="label 12", fix="pass num_classes=13"))
@@ -105,5 +105,5 @@ def how_to_install(extra: str = "") -> str:
     Args:
         extra: Extra to install with ncscope; empty for the bare package.
     """
-    what = f'".[{extra}]"' if extra else "."
-    return f"pip install {what} in a checkout of ncscope"
+    target = f'".[{extra}]"' if extra else "."
+    return f"pip install {target} in a checkout of ncscope"

@@ -1,4 +1,4 @@
-"""Memory that this process can still take, and the refusal of what needs more."""
+"""Memory that this process can still allocate, and a check of planned allocations."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -10,12 +10,12 @@ _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def check_memory(needed: int, what: str, fix: str) -> None:
-    """Refuse what does not fit into memory, before it is allocated.
+    """Refuse an allocation that does not fit into memory, before it is made.
 
     Args:
         needed: Bytes that will be allocated.
-        what: Phrase for what takes them, for example ``"the arrays of a.npz"``.
-        fix: Remedy.
+        what: Description of the allocation, for example ``"the arrays of a.npz"``.
+        fix: Remedy for the message.
 
     Raises:
         InputError: If fewer bytes are available.
@@ -30,14 +30,14 @@ def check_memory(needed: int, what: str, fix: str) -> None:
 
 
 def available_memory() -> int | None:
-    """Return the bytes that can still be allocated, or None where the system does not say.
+    """Return the bytes that can still be allocated, or None if the system does not report them.
 
-    The least of what the system has (free, given back by caches, and swap) and of what each limit
-    on a group of processes leaves, as containers and batch systems set it. Systems other than Linux
-    tell the installed memory only, and some not even that.
+    The result is the minimum of the system's memory (free memory, caches that can be released, and
+    swap) and of the remainder of each limit on a group of processes, which containers and batch
+    systems set. Systems other than Linux report the installed memory only, or nothing.
     """
-    known = [_system_memory(), *_group_memory()]
-    return min((found for found in known if found is not None), default=None)
+    limits = [_system_memory(), *_group_memory()]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _system_memory() -> int | None:
@@ -59,7 +59,7 @@ def _installed_memory() -> int | None:
 
 
 def _group_memory() -> Iterator[int]:
-    """Yield what the limit of this process's control group leaves, and of those around it."""
+    """Yield the remainder of the limits of this process's control group and of its parents."""
     try:
         lines = (_PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -67,13 +67,13 @@ def _group_memory() -> Iterator[int]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers in ("", "memory"):
-            # In a container the path is the host's, and the group itself lies at the top.
+            # In a container the path is that of the host, and the group itself is at the root.
             for part in (Path(path), *Path(path).parents):
                 yield from _left_in(_CGROUPS / controllers / part.relative_to("/"))
 
 
 def _left_in(group: Path) -> Iterator[int]:
-    """Yield a group's limit less its use; caches of files in its use can be given back."""
+    """Yield a group's limit minus its use; file caches count as free, as they can be released."""
     names = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
     for limit, use in names.items():
         try:
@@ -86,7 +86,7 @@ def _left_in(group: Path) -> Iterator[int]:
 
 
 def _file_caches(stat: Mapping[str, str]) -> int:
-    """Return the bytes of caches in a group and those below it."""
+    """Return the bytes of file caches in a group and its children."""
     return sum(
         int(stat.get(f"total_{name}", stat.get(name, 0)))
         for name in ("active_file", "inactive_file")

@@ -1,4 +1,4 @@
-"""Tensors in files that torch wrote: loaded without unpickling, and held to what is stored."""
+"""Tensors in files of torch.save, loaded without unpickling and compared with the file's size."""
 
 import warnings
 import zipfile
@@ -14,11 +14,11 @@ from ncscope.errors import InputError
 
 
 def load_tensors(path: Path, *, mapped: bool = True) -> Any:
-    """Return what a file that torch wrote holds: tensors on the CPU, and plain values.
+    """Return the content of a file of torch.save: tensors on the CPU, and plain values.
 
     Args:
-        path: File.
-        mapped: Map its tensors into memory where possible if True; read them if False.
+        path: File to load.
+        mapped: Map the tensors into memory if possible; read them if False.
 
     Raises:
         InputError: If entries are compressed, so that a small file could fill the memory.
@@ -30,24 +30,24 @@ def load_tensors(path: Path, *, mapped: bool = True) -> Any:
     else:
         _refuse_bytearrays(path)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of pickle protocols: the error says it
-        # torch's older format, which is no zip file, cannot be memory-mapped
+        warnings.simplefilter("ignore", UserWarning)  # about pickle protocols; an error follows
+        # Torch's older format, which is no zip file, cannot be memory-mapped.
         as_map = mapped and archive
         return torch.load(path, weights_only=True, map_location="cpu", mmap=as_map)
 
 
 def check_stored(path: Path, entries: Mapping[str, Any]) -> None:
-    """Refuse what is no tensor, or a tensor whose numbers are not all in the file.
+    """Check that entries are tensors whose numbers are all in the file.
 
-    A tensor that was expanded before it was saved takes a few bytes there and any number of them
-    once it is computed with.
+    A tensor that was expanded before it was saved takes a few bytes in the file, but can take any
+    number of bytes in a computation.
 
     Args:
         path: File that `load_tensors` read.
-        entries: Values in it, by name.
+        entries: Values of the file, by name.
 
     Raises:
-        InputError: Naming the entry.
+        InputError: If an entry is no such tensor; the message names it.
     """
     sizes = _record_sizes(path)
     for name, value in entries.items():
@@ -61,7 +61,7 @@ def check_stored(path: Path, entries: Mapping[str, Any]) -> None:
 
 
 def _lacking(tensor: Tensor, sizes: Collection[int]) -> tuple[str, str]:
-    """Return what keeps a tensor's numbers from being in the file, and the remedy; or ''."""
+    """Return why a tensor's numbers are not all in the file, and the remedy; else empty texts."""
     if tensor.layout != torch.strided or tensor.is_nested:
         return f"a sparse or nested tensor of shape {_shape(tensor)}", "save tensor.to_dense()"
     if tensor.is_meta:
@@ -80,7 +80,7 @@ def _shape(tensor: Tensor) -> str:
 
 
 def _record_sizes(path: Path) -> Collection[int]:
-    """Return the sizes that a tensor's storage can have; in the older format, up to the whole."""
+    """Return the sizes that a tensor's storage can have; in the older format, up to the file's."""
     if not zipfile.is_zipfile(path):
         return range(path.stat().st_size + 1)
     with zipfile.ZipFile(path) as archive:
@@ -99,7 +99,7 @@ def _check_archive(path: Path) -> None:
 
 
 _BYTEARRAY = b"\nbytearray\n"
-"""An instruction to make one, of any size: of all that torch lets through, what fills memory."""
+"""Pickle instruction for a bytearray of any size. Torch allows it, and it could fill the memory."""
 
 
 def _refuse_bytearrays(path: Path) -> None:

@@ -227,7 +227,7 @@ def assert_measured(answer, shape):
 @pytest.mark.parametrize("suffix", ["html", "json", "png"])
 def test_a_report_that_cannot_be_saved_is_exit_code_two(run, samples, suffix):
     write(Path("f.npz"), samples)
-    for folder, found in {"nowhere": "none of that name", "f.npz": "one that is not"}.items():
+    for folder, found in {"nowhere": "none of that name", "f.npz": "a file of that name"}.items():
         said = f"error: expected a folder {folder} to write in, found {found}; "
         for file in ("f.npz", "gone.npz"):  # before anything is read
             code, out, err = run("measure", file, "--save", f"{folder}/r.{suffix}")

@@ -233,7 +233,7 @@ def bad_inputs():
         torch.save(timm.create_model(f"test_{name}", num_classes=2).state_dict(), f"{name}.pt")
     files = "--models a.npz"
     yield f"{files} short.npz", "the same samples in short.npz as in a.npz, found labels of shape"
-    yield f"{files} other.npz", "as in a.npz, found label 1 at row 0, there 0"
+    yield f"{files} other.npz", "as in a.npz, found labels 1 and 0 at row 0"
     yield f"{files} empty.npz", "features of shape (n, d) of empty.npz, found shape (60, 0)"
     yield f"{files} worn.npz", "finite features of worn.npz, found NaN or Inf in 20 of 60 rows"
     yield "--models one.npz", "at least two classes with samples of one.npz"

@@ -179,7 +179,7 @@ def test_few_checkpoints_are_said_to_tell_little(ranking):
 def test_what_has_no_correlation_is_said(ranking):
     best = ranking.checkpoints[0]
     alike = ranking_of([best] * 6)
-    assert alike.notes == ["All probes have the same accuracy: nothing can go with it."]
+    assert alike.notes == ["All probes have the same accuracy: no score can correlate with it."]
     assert "undefined" in io_of(ranking_tables(alike)[1])
     worn = replace(best, scores=best.scores | {"cdnv": math.inf})
     notes = ranking_of([*ranking.checkpoints, *ranking.checkpoints, worn]).notes

@@ -1,1 +1,1 @@
-"""The front door: measure, and results that plot and save themselves."""
+"""Public functions: measurements, and results that can plot and save themselves."""

@@ -19,7 +19,7 @@ LIBRARIES: Mapping[str, str] = {
     **dict.fromkeys(_WITHOUT_EXTRA, ""),
     **{distribution(library): extra for library, extra in EXTRAS.items()},
 }
-"""Libraries by the extra that installs them; the first come with ncscope itself."""
+"""Extra that installs each library; empty for libraries that ncscope requires."""
 
 DATA_FOLDERS: Mapping[str, str] = {
     "mnist": "MNIST/raw",
@@ -38,7 +38,7 @@ DATA_FOLDERS: Mapping[str, str] = {
     "caltech101": "caltech101",
     "sun397": "SUN397",
 }
-"""Where each stored data set lies, below the folder of the data sets."""
+"""Path of each stored data set, below the folder of the data sets."""
 
 _BY_HAND = {"imagenet": "unpack its archives", "cars": "put a copy there"}
 
@@ -51,7 +51,7 @@ class Finding:
         part: ``versions``, ``devices``, ``threads``, ``folders`` or ``data sets``.
         name: Name of the item.
         state: State of the item.
-        fix: Remedy for what is missing; empty if nothing is.
+        fix: Remedy if the item is missing; empty otherwise.
     """
 
     part: str
@@ -67,7 +67,7 @@ def examine(data: Path = Path("data")) -> list[Finding]:
         data: Folder of the data sets.
 
     Returns:
-        Findings, part by part. Data sets are looked for, not opened.
+        Findings, part by part. Data sets are located but not opened.
 
     Example:
         >>> findings = examine()
@@ -98,8 +98,8 @@ def _devices() -> Iterator[Finding]:
     yield Finding("devices", "cpu", f"{cores} cores of {platform.machine()}")
     for index in range(torch.cuda.device_count()):
         traits = torch.cuda.get_device_properties(index)
-        found = f"{traits.name}, {traits.total_memory / 2**30:.0f} GiB"
-        yield Finding("devices", f"cuda:{index}", found)
+        state = f"{traits.name}, {traits.total_memory / 2**30:.0f} GiB"
+        yield Finding("devices", f"cuda:{index}", state)
     if not torch.cuda.device_count():
         built = torch.version.cuda
         why = f"none seen by torch built for CUDA {built}" if built else "torch built without CUDA"
@@ -118,9 +118,9 @@ def _folders(data: Path) -> Iterator[Finding]:
     yield Finding("folders", "scratch", f"{scratch}, {free:.0f} GiB free")
     here = Path.cwd()
     writable = os.access(here, os.W_OK)
-    fix = "" if writable else "pass --out, or change to a folder of yours"
+    fix = "" if writable else "pass --out, or change to a folder that you may write to"
     yield Finding("folders", "results", f"{here}, {'' if writable else 'not '}writable", fix)
-    for name, place in DATA_FOLDERS.items():
-        there = (data / place).exists()
-        fix = "" if there else _BY_HAND.get(name, "--download")
-        yield Finding("data sets", name, f"{'' if there else 'no '}{data / place}", fix)
+    for name, path in DATA_FOLDERS.items():
+        exists = (data / path).exists()
+        fix = "" if exists else _BY_HAND.get(name, "--download")
+        yield Finding("data sets", name, f"{'' if exists else 'no '}{data / path}", fix)

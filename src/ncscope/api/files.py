@@ -1,7 +1,7 @@
 """Features saved in files: .npz, .safetensors, .pt and .npy. Nothing is ever unpickled.
 
-What a file says of its own size is compared with what it holds, and with the memory there is,
-before anything is read.
+Before an array is read, the size that the file announces is compared with the size of the file
+and with the free memory.
 """
 
 import zipfile
@@ -30,14 +30,15 @@ _MOST_NAMED = 20
 
 
 def load_samples(path: str | Path) -> dict[str, Any]:
-    """Read the entries ``features``, ``labels`` and, if there, ``weight`` and ``bias`` of a file.
+    """Read the entries ``features`` and ``labels`` of a file, and ``weight`` and ``bias`` if any.
 
     Args:
         path: An .npz, .safetensors or .pt file (a mapping of names to tensors).
 
     Raises:
         InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
-            or fewer numbers than it says, does not fit into memory, or lacks features or labels.
+            or fewer numbers than it announces, does not fit into memory, or lacks features or
+            labels.
     """
     path = Path(path)
     readers = {".npz": _read_npz, ".safetensors": _read_safetensors, ".pt": _read_pt}
@@ -65,7 +66,7 @@ def load_weights(path: str | Path) -> Weights:
 
     Raises:
         InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
-            or fewer numbers than it says, or is no model's state.
+            or fewer numbers than it announces, or holds no weights of a model.
     """
     path = Path(path)
     readers = {".safetensors": _read_safetensors, ".pt": _read_pt, ".pth": _read_pt}
@@ -80,10 +81,11 @@ def load_weights(path: str | Path) -> Weights:
 
 
 def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
-    """Map an .npy file into memory; it may be larger than that.
+    """Map an .npy file into memory; the file may be larger than the memory.
 
     Raises:
-        InputError: If it is missing, empty, damaged, no .npy file, or holds pickled objects.
+        InputError: If the file is missing, empty, damaged, of another kind, or holds pickled
+            objects.
     """
     path = Path(path)
     _require_file(path)
@@ -149,7 +151,7 @@ def _read_pt(path: Path) -> Mapping[str, Any]:
 
 
 def _names(entries: Collection[Any]) -> str:
-    """Return the names of a file's entries, cut where they are many, long or no text."""
+    """Return the names of a file's entries as text; long names and long lists are cut."""
     short = Repr()
     short.maxother = 60
     shown = [
@@ -167,7 +169,7 @@ def _starts_with(path: Path, magic: bytes) -> bool:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Re-raise what a parser raises as an InputError: a damaged file can make it raise anything."""
+    """Re-raise every exception as InputError: a parser can raise anything on a damaged file."""
     try:
         yield
     except InputError:
@@ -178,14 +180,14 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _reason(path: Path, error: Exception) -> tuple[str, str]:
-    """Return what is wrong with the file, as far as the parser's own words tell, and the remedy."""
-    words = " ".join(str(error).split())[:200]
+    """Return the fault of the file, as far as the parser's message tells, and the remedy."""
+    message = " ".join(str(error).split())[:200]
     if isinstance(error, PermissionError):
-        return words, "make it readable, or choose another file"
+        return message, "make it readable, or choose another file"
     if isinstance(error, MemoryError):
-        return "more than fits into memory", "save fewer samples, or run where there is more"
+        return "more than fits into memory", "save fewer samples, or use a machine with more memory"
     if path.suffix in (".pt", ".pth"):
         return "other objects than tensors, or a damaged file", _PLAIN
-    if words.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
+    if message.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
         return "pickled objects", _PLAIN
-    return f"a damaged file ({words or type(error).__name__})", _AGAIN
+    return f"a damaged file ({message or type(error).__name__})", _AGAIN

@@ -1,4 +1,4 @@
-"""Matrix information beyond `measure`: between two feature sets, and the papers' batch estimate."""
+"""Matrix information beyond `measure`: of two sets of features, and the papers' batch estimate."""
 
 from typing import Any
 
@@ -17,22 +17,23 @@ def batch_information(
 ) -> BatchInformation:
     """Estimate MIR and HDR batch by batch, to compare with published figures.
 
-    Its value depends on the batch size and is not the data set's, which `measure` gives exactly.
+    The estimate depends on the batch size. It differs from the value of the whole data set, which
+    `measure` computes exactly.
 
     Args:
         features: n x d array-like.
         labels: n integers in 0..K-1.
         weight: Classifier weight, K x d.
-        batch_size: Samples a batch, at least two; what is left over is not used.
+        batch_size: Samples in a batch, at least two; an incomplete last batch is not used.
         seed: Seed of the random order.
 
     Returns:
-        Mean and spread over the batches; NaN MIR if a batch holds one class or one direction only.
-        Cost: three eigenvalue problems a batch.
+        Mean and spread over the batches. MIR is NaN if a batch holds one class or one direction
+        only. Cost: three eigenvalue problems for each batch.
 
     Raises:
         InputError: If the input is bad, there are fewer than two whole batches, or a row of the
-            features, or of the weight for a class with samples, is zero: it has no direction.
+            features, or of the weight for a class with samples, is zero and has no direction.
 
     Example:
         >>> import torch, ncscope
@@ -45,10 +46,10 @@ def batch_information(
     samples = _checked_batches(features, labels, weight, batch_size)
     assert samples.weight is not None
     generator = torch.Generator().manual_seed(seed)
-    found_in = batch_entropies(
+    entropies = batch_entropies(
         samples.features, samples.labels, samples.weight, batch_size, generator
     )
-    return batch_estimate(found_in, batch_size)
+    return batch_estimate(entropies, batch_size)
 
 
 def _checked_batches(features: Any, labels: Any, weight: Any, batch_size: int) -> Samples:
@@ -80,23 +81,23 @@ def _require_batches(samples: int, batch_size: int) -> None:
 def _refuse_zero(name: str, rows: list[int]) -> None:
     if rows:
         found = f"zero row {rows[0]} of {name}"
-        fix = "drop what has no direction"
+        fix = "drop the zero rows, which have no direction"
         raise InputError(expected="rows with a direction", found=found, fix=fix)
 
 
 def information_between(features: Any, others: Any, *, seed: int = 0) -> Entropies:
-    """Entropies, MIR and HDR between two representations of the same samples.
+    """Compute entropies, MIR and HDR of two representations of the same samples.
 
-    Source: INFO section 5.4, where they are the features of a dense and of a pruned model.
+    Source: INFO section 5.4, for the features of a dense and of a pruned model.
 
     Args:
         features: n x d array-like.
         others: n x d' array-like, the same samples in the same order.
-        seed: Seed of the probes, where the joint entropy is estimated (more than 4,096 samples).
+        seed: Seed of the random probes that estimate the joint entropy of more than 4,096 samples.
 
     Returns:
         ``mir``, ``hdr``, ``mutual_information``, and the entropies ``first``, ``second``,
-        ``joint``; NaN if a row of either is zero.
+        ``joint``; NaN if a row of one of the representations is zero.
 
     Raises:
         InputError: If the shapes do not fit, a value is not finite, or there are fewer than two

@@ -1,4 +1,4 @@
-"""The user's arrays, checked once at the front door."""
+"""Checks of the user's arrays, made once at the public boundary."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 
 _MOST_CLASSES_UNSAID = 100_000
-"""A larger label than this, and than the samples, is more likely an identifier than a class."""
+"""A label above this and above the number of samples is more likely an identifier than a class."""
 
 
 class Samples(NamedTuple):
@@ -28,7 +28,7 @@ def checked_samples(
     """Check the inputs of `measure` and return them as tensors.
 
     Raises:
-        InputError: If something does not fit: see the fields of the message.
+        InputError: If an input does not fit; the message names it.
     """
     rows = as_tensor(features, "features")
     check_features(rows)
@@ -40,20 +40,23 @@ def checked_samples(
     classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)
-    known = _rows_of(head, rows.shape[1], largest) if num_classes is None else num_classes
-    if head is None and known is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
+    count = _rows_of(head, rows.shape[1], largest) if num_classes is None else num_classes
+    if head is None and count is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
         fix = "number the classes from 0, or pass num_classes"
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
-    known = largest if known is None else known
+    count = largest if count is None else count
     check_head(weight, bias)
-    checked = None if head is None else checked_weight(head, known, rows.shape[1], rows.device)
-    offset = None if bias is None else checked_bias(bias, known, rows.device)
-    return Samples(rows, classes, known, checked, offset)
+    checked = None if head is None else checked_weight(head, count, rows.shape[1], rows.device)
+    offset = None if bias is None else checked_bias(bias, count, rows.device)
+    return Samples(rows, classes, count, checked, offset)
 
 
 def _rows_of(head: Tensor | None, dim: int, least: int) -> int | None:
-    """Rows of the weight; of one that looks transposed, those that it should have."""
+    """Return the number of rows of the weight; if the weight seems transposed, of columns.
+
+    A transposed weight is then refused for its shape, with the number of classes it was meant for.
+    """
     if head is None or head.ndim != 2:
         return None
     rows, columns = head.shape

@@ -1,4 +1,4 @@
-"""Measure collapse in features at hand, or in moments gathered elsewhere."""
+"""Measurement of collapse in features, or in class moments accumulated before."""
 
 from collections.abc import Collection
 from typing import Any
@@ -30,29 +30,30 @@ def measure(
 
     Args:
         features: n x d array-like of any magnitude: NumPy, torch (any device and float type),
-            memmap, data frame. What is sparse or masked is refused.
+            memmap, data frame. Sparse and masked arrays are refused.
         labels: n integers in 0..K-1.
-        weight: Classifier weight K x d; without it the metrics that need it are absent.
-        bias: Classifier bias, K; None for a classifier without one.
-        num_classes: K; by default the rows of ``weight``, else the largest label + 1.
+        weight: Classifier weight K x d; without a weight, the metrics that need one are absent.
+        bias: Classifier bias, K; None for a classifier without a bias.
+        num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
         groups: Groups of metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
             ``"mse"``, ``"information"``, ``"spectra"``; by default all that apply.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
-        reference: Moments or report of the training set, whose class means the nearest-mean rule
-            then uses; by default these features' own.
+        reference: Moments or report of the training set; the nearest-mean rule then uses the class
+            means of the training set instead of those of these features.
 
     Returns:
-        Metric key to value, with spectra, notes, ``to_json``, ``plot`` and ``save``.
+        Mapping from metric key to value, with spectra, notes, ``to_json``, ``plot`` and ``save``.
 
     Raises:
-        InputError: If the input is bad; the message says what was expected, found, and the fix.
+        InputError: If the input is bad; the message names what was expected, what was found, and
+            the fix.
 
-    Cost: two reads of the features and one product in float64 ($\frac54nd^2$ operations), and
-    one look with the products with means and weights ($4nKd$) in the features' own precision;
-    results are exact to float64 whatever that is. The group ``"information"`` adds seconds, and
-    where more than 4,096 samples meet $Kd^2$ numbers over 1 GiB, minutes: there it is computed
-    only if it is asked for by name.
+    Cost: two reads of the features and one product in float64 ($\frac54nd^2$ operations), and a
+    third read for the products with means and weights ($4nKd$) in the precision of the features;
+    the results are exact to float64 for every precision. The group ``"information"`` adds seconds.
+    It takes minutes for more than 4,096 samples if $Kd^2$ numbers exceed 1 GiB; then it is computed
+    only if it is requested by name.
 
     Example:
         >>> import torch, ncscope
@@ -82,21 +83,21 @@ def measure_moments(
     groups: Collection[str] | None = None,
     weight_decay: float = 0.0,
 ) -> Report:
-    """Measure collapse in moments gathered batch by batch, or on several machines and merged.
+    """Measure collapse in moments that were accumulated batch by batch, or merged from several.
 
     Args:
-        moments: Moments of the features. Metrics whose statistics are missing from it are absent,
-            and so are those that need a second look at the features (NC4, dataset MIR and HDR).
+        moments: Moments of the features. Metrics whose statistics the moments lack are absent, and
+            so are metrics that need a second pass over the features (NC4, dataset MIR and HDR).
         weight: Classifier weight, K x d.
         bias: Classifier bias, K.
         groups: Groups of metrics, by default all that the moments allow.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
 
     Returns:
-        As `measure`.
+        A report, as from `measure`.
 
     Raises:
-        InputError: If fewer than two classes were seen, or weight or bias do not fit.
+        InputError: If fewer than two classes have samples, or weight or bias do not fit.
 
     Example:
         >>> import torch, ncscope
@@ -121,14 +122,14 @@ def reference_statistics(
     """Return the statistics whose class means the nearest-mean rule uses.
 
     Raises:
-        InputError: If the reference is of another dimension, or no moments or report at all.
+        InputError: If the reference has another dimension, or is neither moments nor a report.
     """
     if reference is None:
         return None
     if not isinstance(reference, ClassMoments | Report):
         fix = "pass what measure returned for the training set, or its moments"
         found = type(reference).__name__
-        raise InputError(expected="a reference of moments or a report", found=found, fix=fix)
+        raise InputError(expected="moments or a report as reference", found=found, fix=fix)
     stats = finish(reference) if isinstance(reference, ClassMoments) else reference.statistics
     if stats.dim != dim:
         fix = "measure the same layer of the same model on the training set"

@@ -34,17 +34,18 @@ def measure_model(
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
 
-    One pass over the loader. The first batch runs twice, once to find the head: the linear layer
-    whose output is the logits. Two copies of the first sample run too, to find which axis of each
-    layer's output is the batch. The model runs in evaluation mode and is left exactly as it was:
+    The loader is read once. The first batch runs twice, once to find the head, which is the linear
+    layer whose output is the logits. Two copies of the first sample also run, to find the batch
+    axis of each layer's output. The model runs in evaluation mode and is left exactly as it was:
     weights, buffers, training flags, hooks and random states.
 
     A model that gives logits for every token, such as a language model, is measured token by
-    token: its labels are B x T, and tokens labelled -100 are left out. Of one that picks a token's
-    logits, such as the last, that token is measured, in every layer.
+    token: its labels are B x T, and tokens labelled -100 are not measured. If a model gives the
+    logits of one token of each sequence, such as the last, this token is measured in every layer.
 
-    In several processes of ``torch.distributed`` each calls this with its own samples, of which a
-    process may have none, and all get the report of all samples. An error in one process ends all.
+    In several processes of ``torch.distributed``, each process calls this with its samples, and
+    every process gets the report of all samples. A process may have no samples. An error in one
+    process ends all.
 
     Args:
         model: A classifier: torchvision, timm, Hugging Face, or any module that returns logits;
@@ -54,31 +55,32 @@ def measure_model(
         layers: Names or glob patterns of layers to measure besides the features that the head
             reads; by default the repeated blocks. Feature maps are flattened. Each call of a layer
             is a layer of the report: the second call of ``block`` is ``block#2``.
-        head: Name of the classifier head, if it should not be looked for.
+        head: Name of the classifier head; by default the head is detected.
         groups: Groups of metrics of the head's features, by default all.
         layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
             no d x d matrix; None for all.
         prior: Class prior, ``"empirical"`` or ``"uniform"``.
-        class_counts: Samples of each class, which the uniform prior needs beforehand.
-        weight_decay: Decay on the head that the MSE decomposition assumes.
+        class_counts: Number of samples of each class; required for the uniform prior.
+        weight_decay: Weight decay on the head that the MSE decomposition assumes.
         pool: Average feature maps over space, and sequences over the tokens that the model's
             attention mask keeps, instead of flattening them.
-        next_token: Take the label of the following token as a token's class if True, for causal
-            language models, whose labels are their inputs.
-        reference: Report of the same model on its training set, whose class means the
-            nearest-mean rule then uses. The features that the head reads need no layer of the
-            same name in it, the other layers do.
-        memory: Bytes of features to keep for the second look; more goes to disk.
+        next_token: Take the label of the following token as a token's class if True. This is for
+            causal language models, whose labels are their inputs.
+        reference: Report of the same model on its training set; the nearest-mean rule then uses
+            the class means of the training set. All layers must have the same names in this report,
+            except the features that the head reads.
+        memory: Bytes of features to keep in memory for the second pass; more goes to disk.
         progress: Show a progress bar if True (on stderr, in a terminal).
 
     Returns:
-        A mapping of the metrics of the head's features, with ``layers``, a report for each.
+        A mapping of the metrics of the head's features; its ``layers`` holds a report for each
+        layer.
 
     Raises:
         InputError: If there is no sample or no labels, no head is found, a layer does not exist or
-            does not return one row a sample, the model takes batches of one size only, or the
-            reference is no report of these layers; the message says what to pass. Also if another
-            process fails; the message names its rank and says why.
+            does not return one row for each sample, the model takes batches of one size only, or
+            the reference is no report of these layers; the message says what to pass. Also if
+            another process fails; the message names the rank of this process and its error.
 
     Example:
         >>> import torch, ncscope
@@ -104,21 +106,21 @@ def measure_model(
         progress=progress,
     )
     with ending_together():
-        known = statistics_by_layer(reference)
-    probed = probe_model(model, loader, options, known)
+        statistics = statistics_by_layer(reference)
+    probed = probe_model(model, loader, options, statistics)
     return ModelReport(probed.record, probed.statistics)
 
 
 def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatistics] | None:
-    """Class statistics of a report's layers, in forward order.
+    """Return the class statistics of a report's layers, in forward order.
 
     Raises:
-        InputError: If the reference is something else.
+        InputError: If the reference is no report of a model.
     """
     if reference is None:
         return None
     if not isinstance(reference, ModelReport):
         fix = "pass what measure_model returned for the training set"
         found = type(reference).__name__
-        raise InputError(expected="a reference of a model's report", found=found, fix=fix)
+        raise InputError(expected="a model's report as reference", found=found, fix=fix)
     return {name: report.statistics for name, report in reference.layers.items()}

@@ -1,4 +1,4 @@
-"""Rank checkpoints by their names, on a data set by its name: what the command line asks for."""
+"""Ranking of checkpoints on a data set, both given by name, as on the command line."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class CheckpointSource:
     Attributes:
         name: Name as the user gave it.
         model: Model that `open_model` returned.
-        weights: A file with its weights; None for those of its library.
+        weights: File with the weights; None for the weights of the model's library.
     """
 
     name: str
@@ -41,15 +41,15 @@ class CheckpointSource:
 
 
 def parse_checkpoint_name(name: str) -> CheckpointSource:
-    """Parse a model's name, or a name and a weights file after an @.
+    """Parse a model's name, which may be followed by an @ and a file of weights.
 
-    Hugging Face's models have their weights in their folder, whose name may have an @.
+    Models of Hugging Face have their weights in their folder, whose name may contain an @.
 
     Args:
         name: For example ``timm:resnet18``, ``small-resnet@run.pt`` or ``hf:my-vit``.
 
     Raises:
-        InputError: If there is no such file.
+        InputError: If the file does not exist.
 
     Example:
         >>> parse_checkpoint_name("timm:resnet18").weights is None
@@ -75,23 +75,26 @@ def rank_models(
 ) -> TransferReport:
     """Rank classifiers of images by how well their features transfer to a data set.
 
-    Their heads are not used: a model may have been trained on any number of other classes. The
-    scores and the probe see training and validation images; the accuracy is of held-out ones.
+    The heads of the models are not used: a model may have been trained on other classes. The
+    scores and the probe use training and validation images; the accuracy is measured on held-out
+    images.
 
     Args:
         names: Names as `parse_checkpoint_name` takes them.
-        image_options: The data set, of which both splits are taken, and how to run the models.
-        pretraining: The set that they were trained on, by name or as a folder, to measure VCI and
-            its rivals there too. The catalogue's networks are shown all images as those.
-        measure: ``"top-1"`` or ``"mean per class"``; None for what is customary on the data set.
-        seed: Seed of validation samples, and of held-out samples where the data set has none.
-        on_step: Called after each batch, and before each probe.
+        image_options: Data set, of which both splits are used, and settings for running the models.
+        pretraining: Data set that the models were trained on, by name or as a folder, to measure
+            VCI and the rival scores there too. All images are then prepared for the catalogue's
+            networks as the images of this set.
+        measure: ``"top-1"`` or ``"mean per class"``; None for the customary accuracy of the data
+            set.
+        seed: Seed of validation samples, and of held-out samples if the data set has none.
+        on_step: Function called after each batch, and before each probe.
 
     Raises:
-        InputError: A model, data set, weights or device that is not there, or that does not fit.
+        InputError: If a model, data set, weights file or device is missing, or does not fit.
 
     Cost: for each model, a forward pass over all images and a few fits of logistic regression.
-    The features of one model are held at a time.
+    The features of one model are in memory at a time.
     """
     check_distinct(names)
     checkpoints = [parse_checkpoint_name(name) for name in names]
@@ -100,11 +103,11 @@ def rank_models(
     accuracy = checked_measure(measure or data.measure)
     trial = _Trial(image_options, data, source, accuracy, seed)
     steps = _Steps(len(names) * trial.batches, on_step)
-    found = []
+    results = []
     for checkpoint in checkpoints:
         with naming_checkpoint(checkpoint.name):
-            found.append(trial.ranked(checkpoint, steps))
-    return TransferReport(ranking_of(found, accuracy, seed), trial.facts)
+            results.append(trial.ranked(checkpoint, steps))
+    return TransferReport(ranking_of(results, accuracy, seed), trial.facts)
 
 
 def _pretraining(image_options: ImageOptions, name: str) -> ImageData:
@@ -131,7 +134,7 @@ class _Steps:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Settings and samples that every checkpoint is tried with."""
+    """Settings and samples that are the same for every checkpoint."""
 
     image_options: ImageOptions
     data: ImageData
@@ -141,7 +144,7 @@ class _Trial:
 
     @property
     def batches(self) -> int:
-        """Return the number of batches of all images that a checkpoint sees."""
+        """Return the number of batches that run through each checkpoint."""
         sets = [*_parts(self.data).values(), *([self.source.train] if self.source else [])]
         return sum(-(-len(images) // self.image_options.batch_size) for images in sets)
 
@@ -152,7 +155,7 @@ class _Trial:
         return {"data": self.data.name, **sizes, **source, "seed": self.seed}
 
     def ranked(self, checkpoint: CheckpointSource, steps: _Steps) -> Ranked:
-        given = self._features(checkpoint, steps)  # the model is gone before the probe
+        given = self._features(checkpoint, steps)  # frees the model before the probe
         steps.start(f"{checkpoint.name}: probe")
         return ranked(checkpoint.name, **given, measure=self.measure, seed=self.seed)
 
@@ -164,8 +167,10 @@ class _Trial:
         for part, images in _parts(self._seen_by(opened)).items():
             on_batch = steps.start(f"{checkpoint.name}: {part} images")
             loader = loader_for(opened, images, self.image_options)
-            found = head_features(opened.model, loader, has_head=opened.has_head, on_batch=on_batch)
-            given[part] = checked_labelled(*(each.to(device) for each in found))
+            labelled = head_features(
+                opened.model, loader, has_head=opened.has_head, on_batch=on_batch
+            )
+            given[part] = checked_labelled(*(each.to(device) for each in labelled))
         if self.source is not None:
             on_batch = steps.start(f"{checkpoint.name}: pretraining images")
             given["pretraining"] = head_moments(
@@ -190,7 +195,7 @@ class _Trial:
         )
 
     def _seen_by(self, opened: NamedModel) -> ImageData:
-        """Return the images as the model saw its own in training, where no library says how."""
+        """Return the images, prepared as in the model's training unless its library does that."""
         if opened.prepared is not None or self.source is None:
             return self.data
         return seen_as(self.data, self.source)

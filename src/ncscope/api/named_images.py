@@ -1,4 +1,4 @@
-"""Images by the name of their data set, as a model that was opened by its name takes them."""
+"""Images of a data set given by name, prepared for a model that was opened by name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """Images to run a model on, and how to run it.
+    """Images to run a model on, and settings for running it.
 
     Attributes:
         data: A data set of the catalogue, or a folder of images; see `read_folder`.
-        split: Split of the images, where one split is enough.
+        split: Split of the images; not used by functions that take both splits.
         data_folder: Folder of the catalogue's stored sets.
         download: Fetch missing data sets and pretrained weights if True.
-        preprocess: The model's own preprocessing, or the data set's; None for the model's where
-            its library says what it is.
-        batch_size: Images a forward pass.
-        device: ``cpu``, ``cuda``, or ``auto`` for cuda where there is one.
-        workers: Processes that read images ahead.
+        preprocess: ``"model"`` for the preprocessing of the model's library, ``"data"`` for that of
+            the data set; None for the former if the library defines one, else the latter.
+        batch_size: Number of images in a forward pass.
+        device: ``cpu``, ``cuda``, or ``auto`` for cuda if available.
+        workers: Number of processes that read images ahead.
     """
 
     data: str
@@ -57,12 +57,12 @@ def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
     """Return the images of one split, the number of classes, and the images' shape.
 
     Raises:
-        InputError: A set or split that is not there.
+        InputError: If the data set or the split does not exist.
     """
     if image_options.data in CATALOGUE:
-        known = load(image_options.data, image_options.data_folder, download=image_options.download)
-        images = known.train if image_options.split == "train" else known.test
-        return images, known.num_classes, known.shape
+        data = load(image_options.data, image_options.data_folder, download=image_options.download)
+        images = data.train if image_options.split == "train" else data.test
+        return images, data.num_classes, data.shape
     folder = _checked_folder(image_options.data)
     if image_options.split == "test" and not splits_of(folder):
         fix = "leave --split out to measure all its images"
@@ -72,14 +72,14 @@ def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
 
 
 def training_and_test_images(image_options: ImageOptions, seed: int) -> ImageData:
-    """Both splits of a data set, and its validation images where it has some.
+    """Return both splits of a data set, and its validation images if there are any.
 
     Args:
-        image_options: Setting that names the data set.
-        seed: Seed of the fifth of each class that is held out where a folder has no test images.
+        image_options: Options that name the data set.
+        seed: Seed for holding out a fifth of each class if a folder has no test images.
 
     Raises:
-        InputError: A set or split that is not there.
+        InputError: If the data set or the split does not exist.
     """
     if image_options.data in CATALOGUE:
         return load(image_options.data, image_options.data_folder, download=image_options.download)
@@ -116,8 +116,8 @@ def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) 
     """Return a loader of the images in their order, prepared as in the model's training.
 
     Raises:
-        InputError: If the model's own preprocessing is asked for, and it has none; or if the data
-            set's is, and the model takes other images, as it says of the first.
+        InputError: If the preprocessing of the model is requested and it has none, or if that of
+            the data set is requested and the model does not run on the first image.
     """
     seen = opened.prepared if image_options.preprocess != "data" else None
     if seen is None and image_options.preprocess == "model":
@@ -132,25 +132,25 @@ def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) 
 
 
 def _check_taken(model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"]) -> None:
-    """See that a model takes images that were not prepared for it, which only itself can tell."""
+    """Check that a model runs on an image that was not prepared for it, by running the model."""
     inputs, _ = split(default_collate([item]), device_of(model))
     try:
         with measuring(model), kept_buffers(model):
             forward(model, inputs)
     except (RuntimeError, ValueError, AssertionError) as error:
-        said = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         raise InputError(
             expected="images that fit the input",
-            found=f"{' x '.join(map(str, pixels.shape))} with --preprocess data: {said}",
-            fix="leave --preprocess out, and the model's own preprocessing is taken",
+            found=f"{' x '.join(map(str, pixels.shape))} with --preprocess data: {message}",
+            fix="leave --preprocess out, to use the model's own preprocessing",
         ) from error
 
 
 def checked_device(name: str) -> torch.device:
-    """Return the device of a name; ``auto`` is cuda where there is one.
+    """Return the device of a name; ``auto`` is cuda if available, else the CPU.
 
     Raises:
-        InputError: If torch knows no such device, or has none here.
+        InputError: If torch does not know the device, or this machine lacks it.
     """
     chosen = name
     if name == "auto":
@@ -164,7 +164,7 @@ def checked_device(name: str) -> torch.device:
 
 
 class _Inputs(Dataset[Any]):
-    """Images as the model takes them, with their labels."""
+    """Images in the form that the model takes, with their labels."""
 
     def __init__(
         self, images: Images, prepared: Callable[[Image], Tensor] | None, name: str | None

@@ -1,4 +1,4 @@
-"""Measure a model by its name, on a data set by its name: what the command line asks for."""
+"""Measurement of a model on a data set, both given by name, as on the command line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,19 +31,20 @@ def measure_named_model(
     Args:
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME``, ``hf:FOLDER``, or a network of
             the catalogue; see `open_model`.
-        image_options: Images to measure on, and how to run the model.
-        weights: A .safetensors or .pt file with its weights; None for those of its library.
-        num_classes: Outputs of a model with weights from a file; None for as many as the data set
-            has classes.
-        layers: Layers, as in `measure_model`; likewise all arguments below.
-        head: Name of its head.
+        image_options: Images to measure on, and settings for running the model.
+        weights: File with the weights, .safetensors or .pt; None for the weights of the model's
+            library.
+        num_classes: Number of outputs of a model with weights from a file; by default, the number
+            of classes of the data set.
+        layers: Layers to measure, as in `measure_model`, like all arguments below.
+        head: Name of the classifier head.
         groups: Groups of metrics of the head's features.
         prior: Class prior.
         weight_decay: Decay on the head.
         pool: Average feature maps if True.
 
     Raises:
-        InputError: A model, data set, weights or device that is not there, or that does not fit.
+        InputError: If the model, data set, weights file or device is missing, or does not fit.
     """
     device = checked_device(image_options.device)
     images, classes, shape = images_of_split(image_options)

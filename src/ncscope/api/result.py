@@ -1,4 +1,4 @@
-"""The result of a measurement: a mapping from metric to value that can plot and save itself."""
+"""Result of a measurement: a mapping from metric to value that can plot and save itself."""
 
 import io
 import json
@@ -28,10 +28,11 @@ class Report(Mapping[str, float]):
     Attributes:
         spectra: Named arrays of eigenvalues and SNR singular values, descending.
         notes: Sentences for the reader: empty classes, rank cuts, why a value is NaN.
-        num_classes: Number of classes asked for.
+        num_classes: Number of classes requested, present or not.
         num_samples: Number of samples.
         dim: Feature dimension.
-        statistics: The class statistics behind the values; a later call's ``reference``.
+        statistics: Class statistics from which the values were computed; a later call of `measure`
+            uses them if this report is its ``reference``.
 
     Example:
         >>> import ncscope
@@ -64,11 +65,11 @@ class Report(Mapping[str, float]):
 
     @property
     def probe(self) -> ProbeRecord:
-        """The plain record behind the report."""
+        """Plain record of the report."""
         return ProbeRecord(layers=(self.record,))
 
     def as_dict(self) -> dict[str, object]:
-        """Return what `to_json` writes; NaN becomes None, and the notes say why."""
+        """Return the content of `to_json`; NaN and infinities are None, and a note says why."""
         metrics = {k: v if math.isfinite(v) else None for k, v in self.items()}
         return {
             "metrics": metrics,
@@ -79,7 +80,7 @@ class Report(Mapping[str, float]):
         }
 
     def to_json(self) -> str:
-        """One JSON object: metrics, notes, num_classes, num_samples, dim."""
+        """Write one JSON object: metrics, notes, num_classes, num_samples, dim."""
         return json.dumps(self.as_dict(), allow_nan=False)
 
     def plot(self) -> "Figure":
@@ -92,11 +93,11 @@ class Report(Mapping[str, float]):
         """Write the report as .html, .json, .png, .svg or .pdf.
 
         Returns:
-            The path written; a file already there is replaced whole or not at all.
+            Path of the file. An existing file is replaced completely or not at all.
 
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
-            OSError: If the disk is full, for one; it names the file.
+            OSError: If writing fails, for example on a full disk; the error names the file.
         """
         path = writable_file(path)
         if path.suffix == ".json":
@@ -111,11 +112,12 @@ class Report(Mapping[str, float]):
 
 
 class ModelReport(Report):
-    """Metrics of a model: those of the features its head reads, and a report for every layer.
+    """Metrics of a model: those of the features that its head reads, and a report for every layer.
 
     Attributes:
-        layers: Layer name to report, in forward order; the last one is this report's own.
-        probe: The plain record of all layers, with relative positions and the geodesic.
+        layers: Layer name to report, in forward order; the last layer is the one that feeds the
+            head.
+        probe: Plain record of all layers, with relative positions and the geodesic.
     """
 
     def __init__(self, probe: ProbeRecord, statistics: Mapping[str, ClassStatistics]) -> None:
@@ -126,22 +128,22 @@ class ModelReport(Report):
 
     @property
     def probe(self) -> ProbeRecord:
-        """The plain record of all layers."""
+        """Plain record of all layers."""
         return self._probe
 
     def as_dict(self) -> dict[str, object]:
-        """Return the head's features' report, and each layer's under ``layers``."""
+        """Return the report of the head's features, with each layer's report under ``layers``."""
         return super().as_dict() | {"layers": {n: r.as_dict() for n, r in self.layers.items()}}
 
 
 def writable_file(path: str | Path) -> Path:
-    """Check where a report is to be saved.
+    """Check that a report can be saved at a path, and return the path.
 
     Args:
         path: Path, as for `Report.save`.
 
     Raises:
-        InputError: If the suffix is none of `REPORTS`, or nothing can be written there.
+        InputError: If the suffix is none of `REPORTS`, or the path cannot be written.
     """
     path = Path(path)
     if path.suffix not in REPORTS:
@@ -155,7 +157,7 @@ def check_file(path: Path) -> None:
     """Refuse a path at which no file can be written.
 
     Raises:
-        InputError: If a folder or a device is there, or the folder around it cannot be written in.
+        InputError: If the path is a folder or a device, or its parent folder cannot be written.
     """
     check_folder(path.parent)
     if path.exists() and not path.is_file():
@@ -167,9 +169,11 @@ def check_folder(folder: Path) -> None:
     """Refuse a folder that cannot be written in.
 
     Raises:
-        InputError: If it is not there, no folder, or read-only.
+        InputError: If it does not exist, is no folder, or is read-only.
     """
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        found = "none of that name" if not folder.exists() else "one that is not"
+        found = "none of that name"
+        if folder.exists():
+            found = "a read-only folder" if folder.is_dir() else "a file of that name"
         fix = "make it, or choose another"
         raise InputError(expected=f"a folder {folder} to write in", found=found, fix=fix)

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 IN_FOLDER = {"Report": "ranking.html", "Figure": "ranking.png", "Numbers": "ranking.json"}
-"""What a folder of a report holds, by what it is."""
+"""Name of each file that a report saved as a folder consists of."""
 
 OnStep = Callable[[str, int, int], None]
-"""Told what is being done, and how much is done of how much."""
+"""Function of a description of the present step, the number of steps done, and their total."""
 
 
 @dataclass(frozen=True)
 class TransferReport:
-    """Checkpoints ranked on one downstream set, to be drawn and saved.
+    """Ranking of checkpoints on one downstream set, which can be drawn and saved.
 
     Attributes:
-        ranking: The plain record: checkpoints, the best probe first, and correlations.
+        ranking: Plain record: checkpoints, the best probe first, and correlations.
         facts: Data set and settings of the ranking, by name.
 
     Example:
@@ -50,9 +50,9 @@ class TransferReport:
     facts: Mapping[str, str | int] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """One JSON object: facts, measure, checkpoints, correlations, notes.
+        """Write one JSON object: facts, measure, checkpoints, correlations, notes.
 
-        What is not finite is null.
+        NaN and infinities are written as null.
         """
         whole = {
             **self.facts,
@@ -68,8 +68,8 @@ class TransferReport:
             ],
             "correlations": {
                 score: {
-                    name: {end: _finite(value) for end, value in found._asdict().items()}
-                    for name, found in by_name.items()
+                    name: {end: _finite(value) for end, value in interval._asdict().items()}
+                    for name, interval in by_name.items()
                 }
                 for score, by_name in self.ranking.correlations.items()
             },
@@ -84,15 +84,15 @@ class TransferReport:
         return ranking_figure(self.ranking)
 
     def save(self, path: str | Path) -> Path:
-        """Write the report as .html or .json, its figure as .png, .svg or .pdf; or a folder of all.
+        """Write the report as .html or .json, its figure as .png, .svg or .pdf, or a folder of all.
 
         Args:
-            path: A file with one of these suffixes; or a folder, made where there is none, for
-                the files of `IN_FOLDER`.
+            path: File with one of these suffixes; or a folder for the files of `IN_FOLDER`, which
+                is made if it does not exist.
 
         Raises:
             InputError: If the path is neither, or cannot be written.
-            OSError: If the disk is full, for one; it names the file.
+            OSError: If writing fails, for example on a full disk; the error names the file.
         """
         path = writable(path)
         if path.is_dir():
@@ -112,13 +112,13 @@ class TransferReport:
 
 
 def writable(path: str | Path) -> Path:
-    """Check where a report is to go, and make it if it is a folder.
+    """Check that a report can be saved at a path; make the folder if the path is one.
 
     Args:
         path: Path, as for `TransferReport.save`.
 
     Raises:
-        InputError: If the suffix is of another kind of file, or nothing can be written there.
+        InputError: If the suffix is of another kind of file, or the path cannot be written.
     """
     path = Path(path)
     if path.suffix and not path.is_dir() and path.suffix not in REPORTS:
@@ -140,64 +140,64 @@ def rank_files(
     seed: int = 0,
     on_step: OnStep = lambda part, done, total: None,
 ) -> TransferReport:
-    """Rank checkpoints from their features of one downstream set, a file for each.
+    """Rank checkpoints from their features of one downstream set, with one file per checkpoint.
 
     A fifth of the samples is held out, class by class, for the probe's accuracy.
 
     Args:
         paths: Files as `load_samples` reads them, of the same samples in the same order.
-        measure: The accuracy: ``"top-1"`` or ``"mean per class"``.
+        measure: Kind of accuracy, ``"top-1"`` or ``"mean per class"``.
         seed: Seed of the split into training, validation and held-out samples.
-        on_step: Called before each checkpoint's turn.
+        on_step: Function called before each checkpoint is ranked.
 
     Raises:
-        InputError: If a file cannot be read, or its labels are not those of the first.
+        InputError: If a file cannot be read, or its labels differ from those of the first file.
     """
     check_distinct(paths)
     accuracy = checked_measure(measure)
     labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
-    for path, own in zip(paths, labels, strict=True):
-        _check_same(own, labels[0], path, paths[0])
-    found = []
+    for path, of_file in zip(paths, labels, strict=True):
+        _check_same(of_file, labels[0], path, paths[0])
+    results = []
     for done, path in enumerate(paths):
         on_step(path, done, len(paths))
         with naming_checkpoint(path):
             features = load_samples(path)["features"]
-            needed = 2 * 8 * math.prod(features.shape)  # all of them, and their two parts
+            needed = 2 * 8 * math.prod(features.shape)  # all features and both parts
             check_memory(needed, "two copies in float64", "pass fewer samples")
             train, test = split_samples(checked_labelled(features, labels[0]), seed)
-            found.append(ranked(path, train, test, measure=accuracy, seed=seed))
+            results.append(ranked(path, train, test, measure=accuracy, seed=seed))
     facts = {"samples": len(labels[0]), "seed": seed}
-    return TransferReport(ranking_of(found, accuracy, seed), facts)
+    return TransferReport(ranking_of(results, accuracy, seed), facts)
 
 
 def check_distinct(names: Sequence[str]) -> None:
-    """Refuse no checkpoints, or one that is named twice.
+    """Check that there is at least one checkpoint, and that none is named twice.
 
     Args:
         names: Names of checkpoints.
 
     Raises:
-        InputError: If it is so.
+        InputError: If there is no name, or one occurs twice.
     """
     if not names:
-        raise InputError(expected="at least one checkpoint", found="none", fix="name some")
+        raise InputError(expected="at least one checkpoint", found="none", fix="name checkpoints")
     twice = [name for index, name in enumerate(names) if name in names[:index]]
     if twice:
         expected, found = "every checkpoint once", f"{twice[0]} twice"
         raise InputError(expected=expected, found=found, fix="name it once")
 
 
-def _check_same(labels: torch.Tensor, known: torch.Tensor, path: str, first: str) -> None:
+def _check_same(labels: torch.Tensor, reference: torch.Tensor, path: str, first: str) -> None:
     expected = f"the same samples in {path} as in {first}"
     fix = "save the features of all checkpoints in one order"
-    if labels.shape != known.shape:
-        found = f"labels of shape {tuple(labels.shape)} and {tuple(known.shape)}"
+    if labels.shape != reference.shape:
+        found = f"labels of shape {tuple(labels.shape)} and {tuple(reference.shape)}"
         raise InputError(expected=expected, found=found, fix=fix)
-    other = torch.nonzero(labels != known).flatten()
+    other = torch.nonzero(labels != reference).flatten()
     if len(other):
         row = int(other[0])
-        found = f"label {labels[row].item()} at row {row}, there {known[row].item()}"
+        found = f"labels {labels[row].item()} and {reference[row].item()} at row {row}"
         raise InputError(expected=expected, found=found, fix=fix)
 
 

@@ -1,4 +1,4 @@
-"""Measure collapse in the forward passes of a loop of one's own."""
+"""Measurement of collapse in the forward passes of the user's loop."""
 
 from collections.abc import Collection, Sequence
 
@@ -17,15 +17,15 @@ class Watched(Watch):
     """Context in which forward passes of a model are measured: see `watch`."""
 
     def report(self) -> ModelReport:
-        """Measure the passes whose labels were given since the last report.
+        """Measure the forward passes whose labels were given since the last report.
 
-        To be asked for inside the context. The head is taken as it is by then.
+        Call this inside the context. The head enters with its present weights.
 
         Returns:
-            As `measure_model`.
+            A report, as from `measure_model`.
 
         Raises:
-            InputError: If there were no such passes, or fewer than two classes.
+            InputError: If there were no such passes, or fewer than two classes are present.
         """
         probed = self.probed()
         return ModelReport(probed.record, probed.statistics)
@@ -48,34 +48,34 @@ def watch(
 ) -> Watched:
     """Measure neural collapse in forward passes that your own loop runs.
 
-    Inside the context, ``labels(...)`` after a pass counts its samples in, and ``report()``
-    measures what was counted in since the last report. In evaluation mode the result is that of
-    `measure_model` on the same batches. The only forward passes of its own are one of the first
-    batch, to find the head, and one of two samples, to find each layer's batch axis. Passes in
-    training mode are measured as they are: with dropout, with batch statistics, and with weights
-    that move from pass to pass.
+    Inside the context, call ``labels(...)`` after a pass to add its samples, and ``report()`` to
+    measure the samples added since the last report. In evaluation mode the result equals that of
+    `measure_model` on the same batches. Two additional forward passes run: one of the first batch,
+    to find the head, and one of two samples, to find each layer's batch axis. Passes in training
+    mode are measured as they run: with dropout, with batch statistics, and with weights that change
+    from pass to pass.
 
     Args:
-        model: A classifier, called by itself inside the context.
-        layers: Layers, as in `measure_model`; likewise all arguments that follow.
-        head: Name of the classifier head, if it should not be looked for.
+        model: A classifier; your loop must call this object inside the context.
+        layers: Layers to measure, as in `measure_model`, like all arguments that follow.
+        head: Name of the classifier head; by default the head is detected.
         groups: Groups of metrics of the head's features, by default all.
         layer_groups: Groups of metrics of the other layers.
         prior: Class prior, ``"empirical"`` or ``"uniform"``.
-        class_counts: Samples of each class, which the uniform prior needs beforehand.
-        weight_decay: Decay on the head that the MSE decomposition assumes.
+        class_counts: Number of samples of each class; required for the uniform prior.
+        weight_decay: Weight decay on the head that the MSE decomposition assumes.
         pool: Average feature maps over space and sequences over tokens.
         next_token: Take the label of the following token as a token's class if True.
         reference: Report of the same model on its training set.
-        memory: Bytes of features to keep for the second look; more goes to disk.
+        memory: Bytes of features to keep in memory for the second pass; more goes to disk.
 
     Returns:
         A context manager. Cost: a copy of the tapped features of each pass, and the statistics of
-        those that are given labels.
+        each pass whose labels are given.
 
     Raises:
-        InputError: In the forward pass, if no head is found, a layer does not exist or does not
-            return one row a sample.
+        InputError: In the forward pass, if no head is found, or a layer does not exist or does not
+            return one row for each sample.
 
     Example:
         >>> import torch, ncscope

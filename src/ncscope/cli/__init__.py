@@ -1,12 +1,12 @@
-"""The command `ncscope`: each command calls one function of the api.
+"""The command `ncscope`: each of its commands calls one function of the api.
 
-A command of the instrument is a module here, named in `running`. A command of another package is a
-module that adds itself to `ncscope.cli.app.app`, named in that package's metadata as an entry point
-of the group ``ncscope.commands``.
+A command of the instrument is a module of this package; `running` lists these modules. A command of
+another package is a module that adds itself to `ncscope.cli.app.app`; the metadata of that package
+names the module as an entry point of the group ``ncscope.commands``.
 """
 
-# Python's own part of `signal`, which is there from the start: `signal` loads a dozen modules
-# first, and Control-C meanwhile would print a traceback.
+# `_signal` is built into Python. Importing `signal` would load a dozen modules first, and Control-C
+# during the import would print a traceback.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys
@@ -23,18 +23,18 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     """Run the command, and exit: see `ncscope.cli.running.main`.
 
     Args:
-        arguments: Words of the command line. By default those that started this process; then the
-            process also ends by SIGTERM as by Control-C, after clean-up, with exit code 143.
+        arguments: Arguments of the command. By default, the arguments of this process; SIGTERM then
+            ends the process after clean-up, as Control-C does, with exit code 143.
     """
-    own, control_c = arguments is None, signal.getsignal(signal.SIGINT)
-    if own:
-        # While modules load there is nothing to clean up, and an exception would come out of the
-        # middle of any of them as a traceback.
+    of_process, control_c = arguments is None, signal.getsignal(signal.SIGINT)
+    if of_process:
+        # While modules load there is nothing to clean up, and an exception would show as a
+        # traceback from the middle of an import.
         _replace(signal.SIGINT, signal.default_int_handler, _leave)
         _replace(signal.SIGTERM, signal.SIG_DFL, _leave)
     from ncscope.cli.running import main as run
 
-    if own:
+    if of_process:
         raised = control_c == signal.default_int_handler
         _replace(signal.SIGINT, _leave, _interrupt if raised else control_c)
         _replace(signal.SIGTERM, _leave, _stop)
@@ -42,7 +42,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
 
 
 def _replace(number: int, before: object, handler: object) -> None:
-    """Replace one handler of a signal by another; a signal that is ignored stays so."""
+    """Replace the handler of a signal if it is `before`; a signal that is ignored stays ignored."""
     if signal.getsignal(number) == before:
         signal.signal(number, handler)
 

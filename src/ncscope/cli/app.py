@@ -1,4 +1,4 @@
-"""The app that every command adds itself to."""
+"""The Typer app, to which every command adds itself."""
 
 import importlib.metadata
 from typing import Annotated, Any
@@ -8,11 +8,11 @@ from typer.core import TyperGroup
 
 
 class Interrupted(Exception):  # noqa: N818, nothing went wrong
-    """Control-C, with what to do to go on, if anything; empty otherwise."""
+    """Interruption by Control-C; the message says how to continue, or is empty."""
 
 
 class _Commands(TyperGroup):
-    """Typer itself ends an interrupted command without a word."""
+    """Group of commands that reports an interruption; Typer would end the command silently."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -19,7 +19,7 @@ def doctor(
     data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path("data"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
 ) -> None:
-    """Show versions, devices, threads, and which data sets are there.
+    """Show versions, devices, threads, folders, and the data sets on this machine.
 
     Example: ncscope doctor
 
@@ -32,7 +32,7 @@ def doctor(
         print(findings_json(findings))
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for column in ("", "found", "to have it"):
+    for column in ("", "state", "remedy"):
         table.add_column(column, overflow="fold")
     for part, rows in groupby(findings, key=attrgetter("part")):
         table.add_section()

@@ -32,11 +32,11 @@ _OF_MODELS = (
     "device",
     "workers",
 )
-"""Options that do nothing without --model."""
+"""Options that have no effect without --model."""
 
 
 class _Measure(TyperCommand):
-    """A command itself is not told which of its options were written."""
+    """Command that refuses options without effect; the function cannot tell given from default."""
 
     def invoke(self, ctx: Any) -> Any:
         if not any(ctx.params[name] for name in ("model", "data", "weights", "layers", "head")):
@@ -60,8 +60,8 @@ def measure(
     weight: Annotated[
         Path | None,
         typer.Option(
-            help="Classifier weight, K x d (.npy), instead of FILE's. Without "
-            "one, what needs it is left out: NC3, accuracy, MSE parts, MIR."
+            help="Classifier weight, K x d (.npy), instead of FILE's. Without a weight, the "
+            "metrics that need it are left out: NC3, accuracy, MSE parts, MIR."
         ),
     ] = None,
     bias: Annotated[
@@ -77,34 +77,34 @@ def measure(
     data: Annotated[
         str | None,
         typer.Option(
-            help="A data set by name, or a folder of images, CLASS/*.png, in itself or in train "
-            "and test."
+            help="Name of a data set, or a folder of images: CLASS/*.png, or train/CLASS/*.png and "
+            "test/CLASS/*.png."
         ),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="The model's weights: .safetensors, .pt or .pth.")
+        Path | None, typer.Option(help="File of the model's weights: .safetensors, .pt or .pth.")
     ] = None,
     download: Fetch = False,
     data_folder: DataFolder = Path("data"),
     split: Annotated[
         Literal["train", "test"],
         typer.Option(
-            help="Which images of the data set; in a folder that has no splits all are train."
+            help="Split of the data set; in a folder without splits, all images are train."
         ),
     ] = "train",
     preprocess: Preprocess = None,
     layers: Annotated[
         list[str] | None,
         typer.Option(
-            help="Layers to measure besides the head's input, by name or pattern, as often as "
-            "needed; default the repeated blocks."
+            help="Name or pattern of layers to measure besides the head's input; may be given "
+            "several times; default the repeated blocks."
         ),
     ] = None,
     head: Annotated[
-        str | None, typer.Option(help="The model's head, if it is not to be looked for.")
+        str | None, typer.Option(help="Name of the model's head; default: the head is detected.")
     ] = None,
     pool: Annotated[
-        bool, typer.Option("--pool", help="Average feature maps over space, tokens over texts.")
+        bool, typer.Option("--pool", help="Average feature maps over space, sequences over tokens.")
     ] = False,
     batch_size: BatchSize = 64,
     device: Device = "auto",
@@ -113,23 +113,23 @@ def measure(
         int | None,
         typer.Option(
             min=1,
-            help="K; default the rows of the weight, else largest label + 1, and of a model with "
-            "--weights the classes of the data set.",
+            help="K; default the rows of the weight, else the largest label + 1; for a model with "
+            "--weights, the number of classes of the data set.",
         ),
     ] = None,
     prior: Annotated[
         Literal["empirical", "uniform"],
-        typer.Option(help="Weight of each class: its share of the samples, or equal."),
+        typer.Option(help="Weight of a class: its share of the samples, or equal for all classes."),
     ] = "empirical",
     groups: Annotated[
         str | None,
         typer.Option(
-            help="Groups, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
+            help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
             "information, spectra; default all."
         ),
     ] = None,
     weight_decay: Annotated[
-        float, typer.Option(min=0, help="Decay on the classifier, for the MSE parts.")
+        float, typer.Option(min=0, help="Weight decay on the classifier, for the MSE parts.")
     ] = 0.0,
     save: Annotated[
         Path | None, typer.Option(help="Also write a report: .html, .json, .png, .svg, .pdf.")
@@ -183,9 +183,9 @@ def measure(
 
 
 def _unclear(asked: list[str], *, saved: bool) -> InputError:
-    """Return the error for features asked for beside a model, or a model half described."""
+    """Return the error for saved features together with a model, or for an incomplete model."""
     if saved:
-        expected = "either saved features, or --model and --data with what describes them"
+        expected = "either saved features, or --model and --data with their options"
         fix = "see ncscope measure --help"
         return InputError(expected=expected, found="some of both", fix=fix)
     if "--model" in asked:

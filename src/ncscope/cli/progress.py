@@ -17,10 +17,10 @@ from ncscope.errors import printable
 
 @contextmanager
 def row_bar(*, silent: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar of measurements while the block runs.
+    """Show a progress bar of measurements while the block runs.
 
     Args:
-        silent: Show nothing if True, as in all processes of a run but the first.
+        silent: Show nothing if True, as in all processes of a run except the first.
 
     Yields:
         Function of a description, the number done and the total; call it after each measurement.

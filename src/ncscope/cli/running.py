@@ -1,4 +1,4 @@
-"""Running a command line: what it says and the exit code when something goes wrong."""
+"""Running a command line: error messages and exit codes."""
 
 import os
 import sys
@@ -13,27 +13,27 @@ import typer
 from ncscope.cli.app import Interrupted, app
 from ncscope.errors import EXTRAS, InputError, missing_library, printable
 
-# Each module adds its commands to the app; the help lists them in this order.
+# Each module adds its command to the app; the help lists the commands in this order.
 for _module in ("measure", "transfer", "doctor"):
     import_module(f"ncscope.cli.{_module}")
 # Commands of other packages, the laboratory among them.
 for _entry in entry_points(group="ncscope.commands"):
     _entry.load()
 
-# Typer carries its own copy of click in some versions and depends on it in others.
+# Some versions of Typer contain a copy of click, others depend on click.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command, and exit.
 
-    0 when it is done, 2 on bad input or usage or where a library is missing, 130 when interrupted,
-    1 on an error of our own: these three with one line on standard error. Also 1, without such a
-    line, where the command itself found that a statement fails.
+    The exit code is 0 on success, 2 on bad input or usage or a missing library, 130 after an
+    interruption and 1 on an error of the program. The last three come with one line on standard
+    error. It is 1 without such a line if the command finds that a statement fails.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    sys.exit(_run([word for word in words if word != "--debug"], debug))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    sys.exit(_run([argument for argument in given if argument != "--debug"], debug))
 
 
 def _run(arguments: list[str], debug: bool) -> int:
@@ -54,13 +54,13 @@ def _run(arguments: list[str], debug: bool) -> int:
         return _fail(_crash(error), 1, debug)
     except OSError as error:
         return _fail(_refused(error), 2, debug)
-    except Exception as error:  # the last resort of a command line: one line, not a page
+    except Exception as error:  # any other error: one line instead of a traceback
         return _fail(_crash(error), 1, debug)
     return code if isinstance(code, int) else 0
 
 
 def _extra(library: str, error: ModuleNotFoundError) -> str:
-    """Return the extra to install: for a verb of the laboratory the one with all of its needs."""
+    """Return the extra to install: for a command of the laboratory, the one with all it needs."""
     frames = traceback.walk_tb(error.__traceback__)
     modules = [frame.f_globals.get("__name__", "") for frame, _ in frames]
     in_laboratory = any(name.startswith("ncscope.lab.") for name in modules)
@@ -68,11 +68,11 @@ def _extra(library: str, error: ModuleNotFoundError) -> str:
 
 
 def _refused(error: OSError) -> str:
-    """Say which file a disk or a folder refuses, where the error knows."""
+    """Return the message for a file that cannot be read or written; name the file if known."""
     if error.filename is None or error.strerror is None:
-        return f"expected to read and write files, found {error}; check it"
-    what = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
-    return f"expected to read or write {what}, found {error.strerror}; mend that and try again"
+        return f"expected to read and write files, found {error}; check the disk and the folder"
+    file = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+    return f"expected to read or write {file}, found {error.strerror}; correct that and try again"
 
 
 def _crash(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The one way to the terminal: what names hold is shown, and never obeyed."""
+"""Output to the terminal, in which names are shown as text and never interpreted."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,10 +11,10 @@ from ncscope.errors import printable
 
 
 class Terminal(Console):
-    """A console on which names from outside are only text.
+    """A console that shows names from files and models as plain text.
 
-    Control characters appear as visible escapes, and rich's own markup and emoji codes as they
-    stand: a layer may be named ``[red]`` or ``:warning:``.
+    Control characters appear as visible escapes. Markup and emoji codes of rich appear unchanged: a
+    layer may be named ``[red]`` or ``:warning:``.
 
     Args:
         stderr: Write to standard error if True.
@@ -27,7 +27,7 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render anything, every text in it printable; all text passes here on its way out."""
+        """Render anything with printable text; all output passes through this method."""
         if isinstance(renderable, str):
             renderable = printable(renderable, keep="\n")
         elif isinstance(renderable, Text):

@@ -34,13 +34,14 @@ _OF_IMAGES = (
     "device",
     "workers",
 )
-"""Options that do nothing without --data."""
+"""Options that have no effect without --data."""
 
 
 class _Transfer(TyperCommand):
-    """The command-line parser takes one value after an option, and people write several.
+    """Command that takes several values after --models, and refuses options without effect.
 
-    Nor is a command told which of its options were written.
+    The parser takes one value after an option, and the function of a command cannot tell given
+    values from defaults.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -59,16 +60,16 @@ def repeated(arguments: Sequence[str], option: str) -> list[str]:
         >>> repeated(["--models", "a", "b", "--json"], "--models")
         ['--models', 'a', '--models', 'b', '--json']
     """
-    found: list[str] = []
+    result: list[str] = []
     within = False
     for argument in arguments:
         if argument.startswith("-"):
             within = argument == option or argument.startswith(f"{option}=")
-            found.append(argument)
+            result.append(argument)
         else:
-            again = within and found[-1] != option
-            found += [option, argument] if again else [argument]
-    return found
+            again = within and result[-1] != option
+            result += [option, argument] if again else [argument]
+    return result
 
 
 @app.command(cls=_Transfer)
@@ -78,31 +79,31 @@ def transfer(
         typer.Option(
             metavar="NAME...",
             help="Checkpoints, one or more: torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER with "
-            "its own weights; timm:NAME@FILE, torchvision:NAME@FILE or NETWORK@FILE with those of "
-            "a .safetensors, .pt or .pth file; or, without --data, .npz, .safetensors or .pt files "
-            "with features and labels.",
+            "the weights of the library or folder; timm:NAME@FILE, torchvision:NAME@FILE or "
+            "NETWORK@FILE with weights from a .safetensors, .pt or .pth file; or, without --data, "
+            ".npz, .safetensors or .pt files with features and labels.",
         ),
     ],
     data: Annotated[
         str | None,
         typer.Option(
-            help="The downstream set by name, or a folder of images, CLASS/*.png, in itself or in "
-            "train, test and val; without val or test images a fifth takes their place."
+            help="Downstream data set by name, or a folder of images: CLASS/*.png, or the same in "
+            "train, test and val; if val or test is missing, a fifth of the images is held out."
         ),
     ] = None,
     pretraining: Annotated[
         str | None,
-        typer.Option(help="Also score on the set the checkpoints were trained on: as --data."),
+        typer.Option(help="Data set that the checkpoints were trained on, to score on it too."),
     ] = None,
     measure: Annotated[
         Literal["top-1", "mean-per-class"] | None,
-        typer.Option(help="Accuracy of the probe; default what is customary on the data set."),
+        typer.Option(help="Accuracy of the probe; default the customary one of the data set."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A folder for ranking.json, .png and .html, or one file: .html, .json, .png, "
-            ".svg, .pdf; default runs/transfer, with --json none."
+            help="Folder for ranking.json, .png and .html, or one file: .html, .json, .png, "
+            ".svg, .pdf; default runs/transfer, and no output with --json."
         ),
     ] = None,
     download: Fetch = False,
@@ -112,15 +113,15 @@ def transfer(
     device: Device = "auto",
     workers: Workers = 0,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the validation images, and of those held out.")
+        int, typer.Option(min=0, help="Seed of the validation and held-out images.")
     ] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Rank checkpoints by how well their features transfer.
 
-    A linear probe's accuracy on held-out images of the data set, and beside it what is said to
-    foretell it: VCI and its rivals, LogME and the H-score. How each goes with the accuracy over the
-    checkpoints, and a figure.
+    Reports the accuracy of a linear probe on held-out images of the data set, scores that are said
+    to predict it (VCI and its rivals, LogME and the H-score), the correlation of each score with
+    the accuracy over the checkpoints, and a figure.
 
     Example: ncscope transfer --models timm:vgg11@a.pt timm:vgg11@b.pt --data photos
 

@@ -1,1 +1,1 @@
-"""Labelled images: data sets by name, folders of images, and their preprocessing."""
+"""Labelled images: data sets by name, folders of images, and preprocessing."""

@@ -1,4 +1,4 @@
-"""The data sets by name: the papers' own, and the ones that need no download."""
+"""Data sets by name: those of the papers, and sets that need no download."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ Statistics = tuple[Sequence[float], Sequence[float]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set and what is known of it.
+    """A data set and its properties.
 
     Attributes:
-        read: From a folder, the consent to download into it, and a seed.
+        read: Function of a folder, the permission to download into it, and a seed.
         native: Height and width of its images; None for photographs of all sizes.
         mirrored: A mirrored image keeps its label if True.
-        policy: AutoAugment's, found on the nearest kind of images.
-        statistics: Mean and deviation by channel of the training pixels from 0 to 1; None where
-            they depend on the seed.
-        measure: The accuracy that is customary on it.
+        policy: AutoAugment's policy for the most similar kind of images.
+        statistics: Mean and deviation by channel of the training pixels from 0 to 1; None if they
+            depend on the seed.
+        measure: Customary kind of accuracy on this set.
     """
 
     read: Reader
@@ -64,7 +64,7 @@ def _made(make: Callable[[int], PixelSplit]) -> Reader:
 def _photographs(
     read: Callable[[Path, bool], PictureSplit], measure: AccuracyMeasure = "top-1"
 ) -> Entry:
-    """Photographs on which transfer is measured, normalised as ImageNet's are."""
+    """Return the entry of photographs for transfer, normalised like ImageNet's."""
     return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
 
 
@@ -134,19 +134,19 @@ def load(
     """Load a data set by name, with its preprocessing.
 
     Args:
-        name: One of ``CATALOGUE``.
+        name: Key of ``CATALOGUE``.
         folder: Folder of the files of stored sets.
         download: Fetch missing files from the internet if True.
-        augmentation: Augmentation of the training images in training: see `Preprocessing`.
+        augmentation: Augmentation of the training images in training; see `Preprocessing`.
         size: Height and width of the network's input. Smaller images are padded, photographs
-            cropped. By default images keep theirs, and photographs are cropped to 224.
-        normalisation: By the channels of the set's own training images, or of ImageNet's as VCI
-            does for all its sets.
-        seed: Seed of generated sets, and of the halves of ``digits``; stored sets need none.
+            cropped. By default, images keep their size, and photographs are cropped to 224.
+        normalisation: ``"own"`` for the channel statistics of the set's training images, or
+            ``"imagenet"`` for those of ImageNet, which VCI uses for all its sets.
+        seed: Seed of generated sets, and of the split of ``digits``; stored sets need none.
 
     Raises:
-        InputError: A name that is not known; files that are missing or broken, with what to do;
-            a size below the images', an augmentation that does not fit them.
+        InputError: If the name is unknown, files are missing or broken (the message says what to
+            do), the size is below that of the images, or the augmentation does not fit them.
 
     Example:
         >>> data = load("patterns")
@@ -181,7 +181,7 @@ def _input_size(name: str, native: int | None, size: int | None) -> int:
 
 
 def _statistics(images: LabelledPictures) -> Statistics:
-    """Mean and deviation by channel, of pictures in memory."""
+    """Compute mean and deviation by channel of pictures in memory."""
     assert isinstance(images.pictures, Tensor)
     by_channel = (images.pictures.double() / 255).transpose(0, 1).flatten(1)
     return by_channel.mean(1).tolist(), by_channel.std(1).tolist()

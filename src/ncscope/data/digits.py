@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: real images that need no download."""
+"""Handwritten digits of scikit-learn: real images that need no download."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from ncscope.data.generated import Pixels, PixelSplit
 
-_LEVELS = 15  # of 8-bit grey in one of the originals' 17 greys
+_LEVELS = 15  # 8-bit grey levels for one of the 17 grey levels of the original images
 
 
 class DigitsSplit(NamedTuple):
@@ -24,10 +24,10 @@ class DigitsSplit(NamedTuple):
 def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> DigitsSplit:
     """Load the 1,797 images of 8 x 8 pixels, centred and scaled by the training set's pixels.
 
-    All pixels share one mean and one deviation, so that an image stays an image.
+    All pixels share one mean and one deviation, so that differences between pixels are preserved.
 
     Args:
-        test_share: Share of each class held out.
+        test_share: Share of each class that is held out.
         seed: Seed of the choice of test samples.
         deviation: Standard deviation of the training pixels after scaling.
 
@@ -48,10 +48,10 @@ def digits(test_share: float = 0.2, seed: int = 0, deviation: float = 1.0) -> Di
 
 
 def digit_pixels(test_share: float = 0.2, seed: int = 0) -> PixelSplit:
-    """Load the same images and halves as 8-bit pixels, for the pipeline of the other data sets.
+    """Load the images and the split of `digits` as 8-bit pixels, as the other data sets have them.
 
     Args:
-        test_share: Share of each class held out.
+        test_share: Share of each class that is held out.
         seed: Seed of the choice of test samples.
 
     Example:
@@ -67,7 +67,7 @@ _Parts = tuple[Float[Tensor, "n 64"], Float[Tensor, "m 64"], Int[Tensor, " n"], 
 
 
 def _parts(test_share: float, seed: int) -> _Parts:
-    """Grey levels 0 to 16 of training and held-out images, and their labels."""
+    """Return training and held-out images with grey levels 0 to 16, and their labels."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(
         images, labels, test_size=test_share, stratify=labels, random_state=seed

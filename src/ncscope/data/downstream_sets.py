@@ -1,7 +1,7 @@
-"""The sets on which transfer is measured: eight beside CIFAR, read from disk by torchvision.
+"""Downstream sets for transfer: eight sets besides CIFAR, read from disk by torchvision.
 
-Where their makers have named training, validation and held-out images, these are taken; see
-`read_caltech101` and `read_sun397` for the two of which torchvision knows no halves.
+The training, validation and held-out images are those that the makers of a set define. For
+Caltech-101 and SUN397, which torchvision does not split, see `read_caltech101` and `read_sun397`.
 """
 
 from collections.abc import Sequence
@@ -22,24 +22,25 @@ from ncscope.data.torchvision_sets import PictureSplit, explained, require
 from ncscope.errors import InputError
 
 CALTECH_TRAINING = 30
-"""Images of each class of Caltech-101 to train on."""
+"""Number of training images of each class of Caltech-101."""
 
 SUN_TRAINING = SUN_TEST = 50
-"""Images of each class of SUN397 in either half."""
+"""Number of training and of held-out images of each class of SUN397."""
 
 _SUN = "SUN397"
 _SPLIT_SEED = 0
 
 
 def seen_as(data: ImageData, pretraining: ImageData) -> ImageData:
-    """Return a set's images as a network that was trained on another set is to see them.
+    """Prepare a set's images for a network that was trained on another set.
 
-    Grey or coloured, and normalised by channel, as the other's are; images of one size enlarged
-    to the network's input instead of padded, photographs resized and cropped at the centre.
+    The images are made grey or coloured and normalised by channel like the other set's. Images of
+    one size are enlarged to the network's input instead of padded; photographs are resized and
+    cropped at the centre.
 
     Args:
-        data: The set.
-        pretraining: The other.
+        data: Set to prepare.
+        pretraining: Set on which the network was trained.
 
     Raises:
         InputError: If the images are larger than the network's input.
@@ -49,12 +50,12 @@ def seen_as(data: ImageData, pretraining: ImageData) -> ImageData:
         >>> seen_as(load("digits"), load("patterns")).train[0][0].shape
         torch.Size([3, 16, 16])
     """
-    theirs, own = pretraining.train.preprocessing.traits, data.train.preprocessing.traits
-    if own.native is not None and own.native > theirs.size:
+    theirs, ours = pretraining.train.preprocessing.traits, data.train.preprocessing.traits
+    if ours.native is not None and ours.native > theirs.size:
         expected = f"images of at most {theirs.size} pixels a side, as the network takes"
         fix = "train with a larger image_size, or leave the set out"
-        raise InputError(expected=expected, found=f"{own.native} of {data.name}", fix=fix)
-    seen = replace(theirs, native=own.native, mirrored=own.mirrored, resized=True)
+        raise InputError(expected=expected, found=f"{ours.native} of {data.name}", fix=fix)
+    seen = replace(theirs, native=ours.native, mirrored=ours.mirrored, resized=True)
     through = Preprocessing(seen)
     return replace(
         data,
@@ -66,7 +67,7 @@ def seen_as(data: ImageData, pretraining: ImageData) -> ImageData:
 
 
 def read_pets(folder: Path, download: bool) -> PictureSplit:
-    """Oxford-IIIT Pets, 37 breeds, from ``oxford-iiit-pet``."""
+    """Read Oxford-IIIT Pets, 37 breeds, from ``oxford-iiit-pet``."""
     base = folder / "oxford-iiit-pet"
     files = [base / "annotations" / f"{part}.txt" for part in ("trainval", "test")]
     require("Pets", [*files, base / "images"], folder, download)
@@ -79,7 +80,7 @@ def read_pets(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_flowers(folder: Path, download: bool) -> PictureSplit:
-    """Oxford Flowers, 102 kinds, from ``flowers-102``; 10 of each to train, 10 to validate."""
+    """Read Oxford Flowers, 102 kinds, from ``flowers-102``; 10 of each train, 10 validate."""
     base = folder / "flowers-102"
     files = [base / name for name, _ in datasets.Flowers102._file_dict.values()][1:]
     require("Flowers", [*files, base / "jpg"], folder, download)
@@ -92,7 +93,7 @@ def read_flowers(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_aircraft(folder: Path, download: bool) -> PictureSplit:
-    """FGVC Aircraft, 100 variants, from ``fgvc-aircraft-2013b/data``."""
+    """Read FGVC Aircraft, 100 variants, from ``fgvc-aircraft-2013b/data``."""
     parts = ("train", "test", "val")
     base = folder / "fgvc-aircraft-2013b" / "data"
     files = [base / "variants.txt", *(base / f"images_variant_{part}.txt" for part in parts)]
@@ -103,7 +104,7 @@ def read_aircraft(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_cars(folder: Path, download: bool) -> PictureSplit:
-    """Stanford Cars, 196 models, from ``stanford_cars``. Its makers offer it no longer."""
+    """Read Stanford Cars, 196 models, from ``stanford_cars``; it is no longer offered."""
     base = folder / "stanford_cars"
     needed = ("devkit/cars_train_annos.mat", "devkit/cars_meta.mat", "cars_train", "cars_test")
     for file in (base / name for name in (*needed, "cars_test_annos_withlabels.mat")):
@@ -118,7 +119,7 @@ def read_cars(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_dtd(folder: Path, download: bool) -> PictureSplit:
-    """Read Describable Textures, 47 kinds, from ``dtd/dtd``; the first of its ten partitions."""
+    """Read Describable Textures, 47 kinds, from ``dtd/dtd``, in the first of its ten partitions."""
     parts = ("train", "test", "val")
     base = folder / "dtd" / "dtd"
     files = [base / "labels" / f"{part}1.txt" for part in parts]
@@ -129,7 +130,7 @@ def read_dtd(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_food101(folder: Path, download: bool) -> PictureSplit:
-    """Food-101, from ``food-101``; 750 of each dish to train, 250 held out."""
+    """Read Food-101 from ``food-101``; 750 images of each dish train, 250 are held out."""
     base = folder / "food-101"
     files = [base / "meta" / f"{part}.json" for part in ("train", "test")]
     require("Food101", [*files, base / "images"], folder, download)
@@ -139,10 +140,11 @@ def read_food101(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_caltech101(folder: Path, download: bool) -> PictureSplit:
-    """Caltech-101 without its background class, from ``caltech101/101_ObjectCategories``.
+    """Read Caltech-101 without its background class, from ``caltech101/101_ObjectCategories``.
 
-    Its makers name no halves: 30 images of each class, drawn once for all, are to train on and
-    all others held out. Chen et al. 2020 draw as many, of 102 classes: the background is theirs.
+    The makers of the set define no split. The training images are 30 of each class, drawn with a
+    fixed seed; all others are held out. Chen et al. 2020 draw 30 of each of 102 classes, including
+    the background.
     """
     base = folder / "caltech101" / "101_ObjectCategories"
     require("Caltech101", [base], folder, download)
@@ -156,46 +158,50 @@ def read_caltech101(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_sun397(folder: Path, download: bool) -> PictureSplit:
-    """SUN397, from ``SUN397``: 50 images of each scene to train on, 50 held out.
+    """Read SUN397 from ``SUN397``: 50 images of each scene train, 50 are held out.
 
-    Its makers' first partition where ``Partitions/Training_01.txt`` and ``Testing_01.txt`` are in
-    that folder, which are in an archive of their own; else 50 and 50 drawn once for all.
+    The split is the first partition of the set's makers if ``Partitions/Training_01.txt`` and
+    ``Testing_01.txt`` are in this folder; the makers offer these files in a separate archive.
+    Otherwise the images are drawn with a fixed seed.
     """
     base = folder / _SUN
     require(_SUN, [base / "ClassName.txt"], folder, download)
     with explained(_SUN, folder, download):
         whole = datasets.SUN397(folder, download=download)
-    found = dict(sorted(zip(whole._image_files, whole._labels, strict=True)))
-    files, labels = list(found), list(found.values())
+    by_file = dict(sorted(zip(whole._image_files, whole._labels, strict=True)))
+    files, labels = list(by_file), list(by_file.values())
     lists = [base / "Partitions" / f"{part}_01.txt" for part in ("Training", "Testing")]
     if not any(file.exists() for file in lists):
         train, test = _drawn(_SUN, torch.tensor(labels), SUN_TRAINING, SUN_TEST)
         return _halves(_SUN, files, labels, (train, test))
     require(_SUN, lists, folder, download=False)
-    place = {file.relative_to(base).as_posix(): index for index, file in enumerate(files)}
+    indices = {file.relative_to(base).as_posix(): index for index, file in enumerate(files)}
     named = [[line.strip("/") for line in file.read_text().splitlines()] for file in lists]
-    lost = [name for half in named for name in half if name not in place]
+    lost = [name for half in named for name in half if name not in indices]
     if lost:
         raise _missing(_SUN, base / lost[0])
-    return _halves(_SUN, files, labels, [[place[name] for name in half] for half in named])
+    return _halves(_SUN, files, labels, [[indices[name] for name in half] for half in named])
 
 
 def _listed(name: str, parts: Sequence[Any]) -> PictureSplit:
-    """Return what torchvision has listed: training, held-out and perhaps validation images."""
+    """Return the images of torchvision's sets: training, held-out and perhaps validation."""
     return PictureSplit(*(_photographs(name, part._image_files, part._labels) for part in parts))
 
 
 def _halves(
     name: str, files: Sequence[Path], labels: Sequence[int], halves: Sequence[Sequence[int]]
 ) -> PictureSplit:
-    """Training and held-out images by their places in a list."""
+    """Return training and held-out images by their indices in a list."""
     return PictureSplit(
-        *(_photographs(name, [files[i] for i in own], [labels[i] for i in own]) for own in halves)
+        *(
+            _photographs(name, [files[i] for i in half], [labels[i] for i in half])
+            for half in halves
+        )
     )
 
 
 def _photographs(name: str, files: Sequence[str | Path], labels: Sequence[int]) -> LabelledPictures:
-    """Photographs to be read when they are needed, all of which are there."""
+    """Return photographs that are read on access; check that all files exist."""
     for file in map(Path, files):
         if not file.exists():
             raise _missing(name, file)
@@ -212,7 +218,14 @@ def _missing(name: str, file: Path) -> InputError:
 def _drawn(
     name: str, labels: Int[Tensor, " n"], training: int, test: int | None = None
 ) -> tuple[list[int], list[int]]:
-    """Places of training and held-out images, so many of each class; by default all others."""
+    """Draw the indices of training and held-out images of each class.
+
+    Args:
+        name: Name of the set.
+        labels: Labels of all images.
+        training: Number of training images of each class.
+        test: Number of held-out images of each class; None for all others.
+    """
     draws = generator(_SPLIT_SEED)
     halves: tuple[list[int], list[int]] = [], []
     for label in labels.unique():

@@ -1,4 +1,4 @@
-"""Random numbers that depend on what they are for, and on nothing drawn before."""
+"""Random numbers that depend on their purpose, and not on the numbers drawn before."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import torch
 
 
 class Purpose(IntEnum):
-    """Use of a run's seed: each draws from a stream of its own."""
+    """Use of a run's seed; each purpose has a separate stream of random numbers."""
 
     ORDER = 0
     SUBSET = 1
@@ -22,12 +22,12 @@ class Purpose(IntEnum):
 
 
 class Draw(NamedTuple):
-    """One use of one image in training; all that is random about it follows from these numbers.
+    """One use of one image in training; these numbers determine its random augmentation.
 
     Attributes:
         seed: Seed of the run.
-        epoch: Counted from 0.
-        image: Index in the data set.
+        epoch: Number of the epoch, from 0.
+        image: Index of the image in the data set.
     """
 
     seed: int
@@ -36,10 +36,10 @@ class Draw(NamedTuple):
 
 
 def stream_seed(*numbers: int) -> int:
-    """Return a seed of 32 bits, which is all that torch's CPU generator uses, from any integers.
+    """Return a seed of 32 bits from any integers; torch's CPU generator uses 32 bits only.
 
     Args:
-        numbers: Seed of the run, then its `Purpose` and what else tells this use from others.
+        numbers: Seed of the run, its `Purpose`, and further numbers that identify the use.
 
     Example:
         >>> stream_seed(0, Purpose.SUBSET) == stream_seed(0, Purpose.SUBSET)
@@ -65,7 +65,7 @@ def generator(*numbers: int) -> torch.Generator:
 def seeded(*numbers: int) -> Iterator[None]:
     """Seed the CPU's global generator, from which torchvision's transforms draw, and restore it.
 
-    Costs about an eighth of a random crop with mirroring, a twenty-fifth of AutoAugment.
+    Cost: about an eighth of a random crop with mirroring, a twenty-fifth of AutoAugment.
 
     Example:
         >>> with seeded(0, 4, 17):

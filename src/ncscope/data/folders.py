@@ -1,4 +1,4 @@
-"""Photographs of one's own: a folder of images for each class."""
+"""Photographs of the user, in a folder for each class."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -18,14 +18,14 @@ _NAMES: dict[Split, str] = {
     "test": "test or val",
     "validation": "val beside test",
 }
-"""What the subfolder of a split is called."""
+"""Name of the subfolder of each split, for messages."""
 
 _SIZE = 224
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def splits_of(folder: Path) -> list[Split]:
-    """Return the splits with a subfolder of their own; none where the classes lie in the folder.
+    """Return the splits that have a subfolder; none if the folder itself holds the classes.
 
     Args:
         folder: Folder, as in `read_folder`.
@@ -34,7 +34,7 @@ def splits_of(folder: Path) -> list[Split]:
 
 
 def class_names(folder: Path) -> list[str]:
-    """Names of the classes of all splits, in the order of their numbers.
+    """Return the names of the classes of all splits, in the order of their numbers.
 
     Args:
         folder: Folder, as in `read_folder`.
@@ -44,17 +44,17 @@ def class_names(folder: Path) -> list[str]:
 
 
 def read_folder(folder: Path, split: Split) -> Images:
-    """Read the images of a split, resized and normalised as ImageNet's are.
+    """Read the images of a split, resized and normalised like ImageNet's.
 
     Args:
-        folder: It holds ``train``, ``test`` and ``val`` with a folder for each class, or these
-            class folders themselves, which are then every split. Without ``test``, what is in
-            ``val`` are the test images, else the validation images. Classes are numbered in the
-            order of their names, those that only another split has among them.
+        folder: Folder with subfolders ``train``, ``test`` and ``val``, each with a folder for each
+            class; or with the class folders themselves, whose images then form every split. The
+            images of ``val`` are the validation images if there is a ``test``, else the test
+            images. Classes are numbered in the order of their names, over all splits.
         split: Split to read.
 
     Raises:
-        InputError: There is no such folder, no split of that name, or a class without images.
+        InputError: If there is no such folder or split, or a class has no images.
     """
     within = _part(folder, split)
     try:
@@ -86,13 +86,13 @@ def _subfolders(folder: Path) -> dict[Split, Path]:
 def _part(folder: Path, split: Split) -> Path:
     if not folder.is_dir():
         raise InputError(expected="a folder", found=f"nothing at {folder}", fix="check the path")
-    there = _subfolders(folder)
-    if not there:
+    splits = _subfolders(folder)
+    if not splits:
         return folder
-    if split not in there:
+    if split not in splits:
         raise InputError(
             expected=f"a folder {_NAMES[split]} in {folder}",
-            found=f"{', '.join(part.name for part in there.values())} only",
+            found=f"{', '.join(part.name for part in splits.values())} only",
             fix="add it, or choose another split",
         )
-    return there[split]
+    return splits[split]

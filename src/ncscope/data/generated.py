@@ -1,15 +1,15 @@
-r"""Images made on the spot: the `small` scale's stand-ins for the papers' data sets.
+r"""Generated images, which replace the papers' data sets at the `small` scale.
 
-Two kinds, both of 8-bit pixels so that every augmentation works on them as on photographs.
+There are two kinds, both of 8-bit pixels so that every augmentation works as on photographs.
 
-* Warped digits: scikit-learn's handwritten digits, enlarged, warped, faded, over noise. No
-  original is in both halves.
-* Patterns: each class is a smooth random image; a sample is that image shifted around its
-  edges, mirrored or not, with its contrast changed, under clutter, which is a smooth random
-  image of the sample's own, and noise.
+* Warped digits: scikit-learn's handwritten digits, enlarged, warped and faded, with noise. No
+  original image is used for both training and held-out images.
+* Patterns: each class is a smooth random image. A sample is this image, shifted cyclically,
+  mirrored or not, with changed contrast, plus clutter, which is another smooth random image drawn
+  for the sample, plus noise.
 
-Both are hard enough that a small network needs several epochs to fit the training set, and errs
-on held-out images when it has.
+Both are hard enough that a small network needs several epochs to fit the training set, and then
+still makes errors on held-out images.
 """
 
 import math
@@ -31,8 +31,8 @@ class Pixels(NamedTuple):
     """8-bit images and their labels.
 
     Attributes:
-        images: Channels before rows before columns.
-        labels: From 0.
+        images: Images with channels before rows before columns.
+        labels: Labels from 0.
     """
 
     images: UInt8[Tensor, "n c h w"]
@@ -53,15 +53,16 @@ def warped_digits(
     digits: range = range(10),
     seed: int = 0,
 ) -> PixelSplit:
-    r"""Handwritten digits of 16 x 16 pixels, rotated, sheared, scaled, bent, faded, over noise.
+    r"""Make digits of 16 x 16 pixels, rotated, sheared, scaled, bent and faded, with noise.
 
-    A quarter of scikit-learn's originals makes the held-out images, the others the training set.
+    The held-out images are made from a quarter of scikit-learn's originals, the training images
+    from the others.
 
     Args:
-        train_per_class: Training images of each class.
-        test_per_class: Held-out images of each.
-        noise: Standard deviation of the pixels' noise, ink being 1.
-        digits: The classes, numbered from 0 in this order.
+        train_per_class: Number of training images of each class.
+        test_per_class: Number of held-out images of each class.
+        noise: Standard deviation of the pixels' noise; the ink has the value 1.
+        digits: Digits that are the classes, numbered from 0 in this order.
         seed: Seed of all draws.
 
     Example:
@@ -92,16 +93,16 @@ def patterns(
     noise: float = 0.5,
     seed: int = 0,
 ) -> PixelSplit:
-    r"""Coloured images of 16 x 16 pixels: a class's shifted, mirrored pattern under clutter.
+    r"""Make coloured images of 16 x 16 pixels: a class's shifted, mirrored pattern with clutter.
 
-    $x = a\,T(p_k) + \beta q + \sigma\varepsilon$ with $T$ a cyclic shift by up to 3 pixels each
-    way and, half of the time, a mirroring; $a$ from 0.7 to 1.3; $p_k$ and $q$ smooth random
+    $x = a\,T(p_k) + \beta q + \sigma\varepsilon$ with $T$ a cyclic shift by up to 3 pixels in each
+    direction and, half of the time, a reflection; $a$ from 0.7 to 1.3; $p_k$ and $q$ smooth random
     images of unit variance; $\varepsilon$ white noise.
 
     Args:
         num_classes: $K$.
-        train_per_class: Training images of each class.
-        test_per_class: Held-out images of each.
+        train_per_class: Number of training images of each class.
+        test_per_class: Number of held-out images of each class.
         clutter: $\beta$.
         noise: $\sigma$.
         seed: Seed of all draws, the classes' patterns included.
@@ -128,22 +129,22 @@ def patterns(
 def _originals(
     classes: Int[Tensor, " m"], half: int, per_class: int, seed: int
 ) -> Int[Tensor, " n"]:
-    """Choose the digits that a half is made from, class by class, each about as often."""
+    """Choose the originals of training or held-out images, each about equally often."""
     draws = generator(seed, 0)
     chosen = []
     for label in range(int(classes.max()) + 1):
         members = (classes == label).nonzero().flatten()
         members = members[torch.randperm(len(members), generator=draws)]
         held_out = round(_TEST_SHARE * len(members))
-        own = members[:held_out] if half else members[held_out:]
-        chosen.append(own.repeat(-(-per_class // len(own)))[:per_class])
+        originals = members[:held_out] if half else members[held_out:]
+        chosen.append(originals.repeat(-(-per_class // len(originals)))[:per_class])
     return torch.cat(chosen)
 
 
 def _worn(
     images: Float[Tensor, "n 1 h w"], noise: float, seed: int, half: int
 ) -> UInt8[Tensor, "n 1 h w"]:
-    """Each image bent, faded and with noise, of its own."""
+    """Bend and fade each image and add noise, with random numbers drawn for the image."""
     draws = generator(seed, 1 + half)
     count, size = len(images), images.shape[-1]
     grid = functional.affine_grid(_affine(count, draws), list(images.shape), align_corners=False)
@@ -152,7 +153,7 @@ def _worn(
     grid = grid + smooth.movedim(1, -1)
     warped = functional.grid_sample(images, grid, align_corners=False)
     ink = 0.7 + 0.3 * torch.rand(count, 1, 1, 1, generator=draws)
-    # Zero is at a quarter of the range: noise is cut at neither end where there is no ink.
+    # Zero is mapped to a quarter of the range, so that noise without ink is not clipped.
     grey = ink * warped + noise * torch.randn(warped.shape, generator=draws)
     return _eight_bit(0.25 + 0.5 * grey)
 
@@ -173,7 +174,7 @@ def _affine(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 3"]:
 
 
 def _smooth(count: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
-    """Random periodic images of unit variance, of waves no shorter than a quarter of the side."""
+    """Make random periodic images of unit variance, of waves of at least a quarter of the side."""
     size = IMAGE_SIZE
     white = torch.randn(count, 3, size, size, generator=draws)
     frequency = torch.fft.fftfreq(size) * size
@@ -186,7 +187,7 @@ def _smooth(count: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
 def _moved(
     images: Float[Tensor, "n c h w"], draws: torch.Generator, reach: int = 3
 ) -> Float[Tensor, "n c h w"]:
-    """Each image shifted cyclically, and half of them mirrored."""
+    """Shift each image cyclically, and mirror half of the images."""
     count, _, height, width = images.shape
     shift = torch.randint(-reach, reach + 1, (2, count, 1), generator=draws)
     rows = (torch.arange(height) + shift[0]) % height

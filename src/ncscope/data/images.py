@@ -1,4 +1,4 @@
-"""Labelled images as a map-style data set, with or without augmentation by the key."""
+"""Labelled images as a map-style data set whose keys choose the augmentation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ class LabelledPictures:
     """Images before preprocessing.
 
     Attributes:
-        pictures: All in memory, or what reads the one at an index.
-        labels: Labels of all pictures, known without reading any picture.
+        pictures: Tensor of all pictures, or function that reads the picture at an index.
+        labels: Labels of all pictures, available without reading the pictures.
     """
 
     pictures: UInt8[Tensor, "n c h w"] | Callable[[int], Picture]
@@ -37,7 +37,7 @@ class LabelledPictures:
         return source[index] if isinstance(source, Tensor) else source(index)
 
     def coloured(self, channels: int) -> "LabelledPictures":
-        """Return the same images in one channel, their luma, or in three.
+        """Convert the images to one channel (luma) or to three.
 
         Args:
             channels: 1 or 3.
@@ -49,13 +49,13 @@ class LabelledPictures:
 
 
 class Images(Dataset[Sample]):
-    """Images and labels: ``images[i]`` as it is measured, ``images[Draw(...)]`` as trained on.
+    """Images and labels: ``images[i]`` without augmentation, ``images[Draw(...)]`` with it.
 
-    What an item is depends on its key alone, not on what was read before, by which process or
-    in which order.
+    An item depends on its key alone, not on the items read before, on their order or on the process
+    that reads.
 
     Args:
-        pictures: Before preprocessing.
+        pictures: Images before preprocessing.
         preprocessing: Preprocessing of the pictures.
     """
 
@@ -84,29 +84,29 @@ class Images(Dataset[Sample]):
         return index if self._positions is None else int(self._positions[index])
 
     def __getitems__(self, keys: Sequence[int | Draw]) -> list[Sample]:
-        """Return a batch of items, much faster where all is in memory and nothing is random."""
+        """Return a batch of items; much faster for images in memory without augmentation."""
         pixels = self._pictures.pictures
         drawn = self.preprocessing.random and isinstance(keys[0], Draw)
         if drawn or not isinstance(pixels, Tensor):
             return [self[key] for key in keys]
         indices = torch.tensor([key.image if isinstance(key, Draw) else key for key in keys])
-        places = indices if self._positions is None else self._positions[indices]
-        batch = self.preprocessing.measured(pixels[places])
+        stored = indices if self._positions is None else self._positions[indices]
+        batch = self.preprocessing.measured(pixels[stored])
         return list(zip(batch, self.labels[indices].tolist(), strict=True))
 
     def subset(self, indices: Int[Tensor, " m"]) -> "Images":
-        """Return the images at these indices, numbered anew."""
+        """Return the images at these indices, renumbered from 0."""
         chosen = Images(self._pictures, self.preprocessing)
         chosen.labels = self.labels[indices]
         chosen._positions = indices if self._positions is None else self._positions[indices]
         return chosen
 
     def balanced(self, size: int, seed: int = 0) -> "Images":
-        """Choose as many images of each class as possible: see `balanced_subset`."""
+        """Choose a subset with balanced classes; see `balanced_subset`."""
         return self.subset(balanced_subset(self.labels, size, seed))
 
     def through(self, preprocessing: Preprocessing) -> "Images":
-        """Return the same images under other preprocessing, grey or coloured as it needs them."""
+        """Return the images with other preprocessing, and with the channels that it needs."""
         pictures = self._pictures.coloured(len(preprocessing.traits.mean))
         changed = Images(pictures, preprocessing)
         changed.labels, changed._positions = self.labels, self._positions
@@ -114,7 +114,7 @@ class Images(Dataset[Sample]):
 
 
 def _coloured(pixels: UInt8[Tensor, "*n c h w"], channels: int) -> UInt8[Tensor, "*n c2 h w"]:
-    """Grey repeated in every channel, or of colours their luma."""
+    """Repeat grey images in every channel, or reduce coloured images to their luma."""
     if pixels.shape[-3] == channels:
         return pixels
     grey = pixels if channels > 1 else v2.functional.rgb_to_grayscale(pixels)
@@ -137,8 +137,8 @@ class ImageData:
         test: Held-out images.
         num_classes: Number of classes.
         shape: Channels, height and width of the network's input.
-        validation: Images to choose settings on, where the set's makers have named some.
-        measure: The accuracy that is customary on it.
+        validation: Images for choosing settings, if the makers of the set define them.
+        measure: Customary kind of accuracy on this set.
     """
 
     name: str
@@ -150,12 +150,12 @@ class ImageData:
     measure: AccuracyMeasure = "top-1"
 
     def balanced(self, size: int, seed: int) -> "ImageData":
-        """Return the same set with fewer training images, equally many of each class.
+        """Return the set with fewer training images, equally many of each class.
 
-        The pixels' statistics stay those of the whole training set.
+        The normalisation still uses the pixels of the whole training set.
 
         Args:
-            size: Training images in all.
+            size: Total number of training images.
             seed: Seed of the choice.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Loaders whose batches are the same for any number of workers."""
+"""Loaders whose batches do not depend on the number of workers."""
 
 import torch
 from torch.utils.data import DataLoader
@@ -8,14 +8,15 @@ from ncscope.data.order import EpochBatches, process_share
 
 
 def training_loader(images: Images, batches: EpochBatches, workers: int = 0) -> DataLoader[Sample]:
-    """Augmented batches; ``batches.begin(epoch, step)`` says which epoch comes next.
+    """Return a loader of augmented batches; ``batches.begin(epoch, step)`` sets the next epoch.
 
-    Hand it to Fabric with ``use_distributed_sampler=False``: the batches are shared out already.
+    Pass the loader to Fabric with ``use_distributed_sampler=False``, because the batches are
+    already divided between the processes.
 
     Args:
-        images: A training set.
-        batches: Its order.
-        workers: Processes that read ahead; 0 reads in this one.
+        images: Training set.
+        batches: Order of the training set.
+        workers: Number of processes that read ahead; 0 reads in this process.
 
     Example:
         >>> from ncscope.data.catalogue import load
@@ -37,14 +38,14 @@ def training_loader(images: Images, batches: EpochBatches, workers: int = 0) -> 
 def measuring_loader(
     images: Images, batch_size: int, rank: int = 0, world: int = 1, workers: int = 0
 ) -> DataLoader[Sample]:
-    """Batches without augmentation, in the set's order; every image is in one process's share.
+    """Return a loader of batches without augmentation, in order; processes share the images.
 
     Args:
-        images: To measure.
+        images: Images to measure.
         batch_size: Batch size of this process.
-        rank: This process's number, from 0.
+        rank: Rank of this process, from 0.
         world: Number of processes.
-        workers: Processes that read ahead; 0 reads in this one.
+        workers: Number of processes that read ahead; 0 reads in this process.
     """
     share = process_share(len(images), rank, world)
     return DataLoader(
@@ -53,9 +54,9 @@ def measuring_loader(
 
 
 def _own_generator() -> torch.Generator:
-    """Without it, each pass over a loader would draw a seed from the global generator.
+    """Return a generator for a loader, which otherwise draws a seed from the global generator.
 
-    The network's own randomness, dropout's for one, would then depend on how often a run was
-    resumed and measured.
+    The randomness of the network, such as dropout, would then depend on the number of passes over
+    loaders, and so on how often a run was resumed and measured.
     """
     return torch.Generator().manual_seed(0)

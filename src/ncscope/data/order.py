@@ -1,4 +1,4 @@
-"""Samples of each step: a function of seed, epoch and step, for any number of processes."""
+"""Samples of each step as a function of seed, epoch and step, for any number of processes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ from ncscope.errors import InputError
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
-    """Draw a random order of all samples, another one each epoch.
+    """Draw a random order of all samples, which differs by epoch.
 
     Example:
         >>> epoch_order(5, seed=0, epoch=3).sort().values.tolist()
@@ -24,19 +24,19 @@ def epoch_order(count: int, seed: int, epoch: int) -> Int[Tensor, " n"]:
 class EpochBatches(Sampler[list[Draw]]):
     """This process's part of each global batch of an epoch, as keys of `Images`.
 
-    An epoch's order is cut into global batches, and a global batch into as many equal runs as
-    there are processes: together they see the samples that one process would. What is left over
-    at the end of an epoch, less than a batch, is left out; the next epoch leaves out others.
+    The order of an epoch is cut into global batches, and a global batch into equal parts for the
+    processes: together they read the samples that a single process would read. An incomplete batch
+    at the end of an epoch is left out; its samples differ by epoch.
 
     Args:
         count: Number of samples.
         batch_size: Size of the global batch.
         seed: Seed of the orders and of the augmentation.
-        rank: This process's number, from 0.
+        rank: Rank of this process, from 0.
         world: Number of processes.
 
     Raises:
-        InputError: A batch larger than the set, or one that the processes cannot share evenly.
+        InputError: If the batch is larger than the set, or the processes cannot share it evenly.
 
     Example:
         >>> batches = EpochBatches(10, batch_size=4, seed=0)
@@ -63,15 +63,15 @@ class EpochBatches(Sampler[list[Draw]]):
 
     @property
     def per_epoch(self) -> int:
-        """Steps in an epoch."""
+        """Number of steps in an epoch."""
         return self._count // self._batch_size
 
     def begin(self, epoch: int, step: int = 0) -> None:
-        """Iterate over this epoch next, from this step of it on.
+        """Set the epoch and the step at which the next iteration begins.
 
         Args:
-            epoch: From 0.
-            step: Step of the epoch: the number of steps already done.
+            epoch: Number of the epoch, from 0.
+            step: Number of steps of this epoch that are already done.
         """
         self._epoch, self._step = epoch, step
 
@@ -88,7 +88,7 @@ class EpochBatches(Sampler[list[Draw]]):
 
 
 def process_share(count: int, rank: int, world: int) -> range:
-    """Return this process's run of the samples 0 to count - 1, of equal lengths up to one.
+    """Return this process's range of the samples 0 to count - 1; lengths differ by at most 1.
 
     Example:
         >>> [process_share(7, rank, world=3) for rank in range(3)]
@@ -98,14 +98,14 @@ def process_share(count: int, rank: int, world: int) -> range:
 
 
 def check_shares(counts: Mapping[str, int], world: int) -> None:
-    """Refuse sets that leave a process without a sample: the others would wait for it forever.
+    """Refuse sets that leave a process without samples: the others would wait for it forever.
 
     Args:
-        counts: Samples by what they are.
+        counts: Number of samples by their description.
         world: Number of processes.
 
     Raises:
-        InputError: The same on every process.
+        InputError: If a set has fewer samples than processes; raised on every process.
 
     Example:
         >>> check_shares({"held-out images": 3}, world=3)
@@ -118,10 +118,10 @@ def check_shares(counts: Mapping[str, int], world: int) -> None:
 
 
 def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tensor, " size"]:
-    """Draw indices, ascending, of a random subset with as many samples of each class as possible.
+    """Draw a random subset with classes as equal as possible; return its indices, ascending.
 
-    Classes too small for an equal share are taken whole, and the others share the rest; where
-    that does not divide, random ones of them give one more.
+    Classes too small for an equal share are taken completely, and the others share the rest
+    equally. If the rest does not divide, randomly chosen classes give one sample more.
 
     Args:
         labels: Labels of all samples.
@@ -129,7 +129,7 @@ def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tens
         seed: Seed of the choice.
 
     Raises:
-        InputError: A subset larger than the set, or empty.
+        InputError: If the subset is empty or larger than the set.
 
     Example:
         >>> labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1, 2])
@@ -141,15 +141,15 @@ def balanced_subset(labels: Int[Tensor, " n"], size: int, seed: int) -> Int[Tens
         raise InputError(expected=expected, found=str(size), fix="pass a size in that range")
     draws = generator(seed, Purpose.SUBSET)
     shuffled = torch.randperm(len(labels), generator=draws)
-    present, place = labels[shuffled].unique(return_inverse=True)
-    by_class = [shuffled[place == k] for k in range(len(present))]
+    present, index = labels[shuffled].unique(return_inverse=True)
+    by_class = [shuffled[index == k] for k in range(len(present))]
     quota = _quotas(torch.tensor([len(members) for members in by_class]), size, draws)
     taken = [members[: int(n)] for members, n in zip(by_class, quota, strict=True)]
     return torch.cat(taken).sort().values
 
 
 def _quotas(available: Int[Tensor, " k"], size: int, draws: torch.Generator) -> Int[Tensor, " k"]:
-    """Return the number of samples of each class: the same level for all that reach it."""
+    """Return the number of samples of each class: one level for all classes that reach it."""
     low, high = 0, size
     while low < high:
         level = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""From a picture to the network's input: as it is measured, and as it is trained on."""
+"""Preprocessing of pictures to the network's input, without and with augmentation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ Steps = Callable[[Picture], Picture]
 
 @dataclass(frozen=True)
 class Traits:
-    """Properties of a data set that its preprocessing depends on.
+    """Properties of a data set on which its preprocessing depends.
 
     Attributes:
         size: Height and width of the network's input.
         native: Height and width of the set's images; None for photographs of all sizes.
         mean: Mean of the training set's pixels from 0 to 1, by channel.
-        deviation: Their standard deviation, by channel.
+        deviation: Standard deviation of the training set's pixels, by channel.
         mirrored: A mirrored image keeps its label if True.
-        policy: AutoAugment's policy found on the nearest kind of images.
+        policy: AutoAugment's policy for the most similar kind of images.
         resized: Enlarge images smaller than the input if True; pad them if False.
     """
 
@@ -46,32 +46,32 @@ class Traits:
 
 
 class Preprocessing:
-    r"""Pixels to $(x/255-\mu)/\sigma$ by channel, with or without augmentation before.
+    r"""Normalisation of pixels to $(x/255-\mu)/\sigma$ by channel, after an optional augmentation.
 
-    Measured, an image smaller than the input is padded with black, and a photograph is resized
-    to a short side of 256 for an input of 224 and cropped at the centre (VCI 6.1). Trained on,
-    it is changed as `augmentation` says:
+    For measuring, an image smaller than the input is padded with black, and a photograph is resized
+    to a short side of 256 for an input of 224 and cropped at the centre (VCI 6.1). For training,
+    the image is changed according to ``augmentation``:
 
     | augmentation | images of one size | photographs |
     |---|---|---|
-    | none | as measured | as measured |
-    | crop | an eighth of the side of black all around, cropped at random | random resized crop |
-    | crop-flip | and half of them mirrored | and half of them mirrored |
-    | reflect-crop-flip | the same with the border reflected instead of black | refused |
-    | autoaugment | crop-flip, then AutoAugment | the same |
-    | autoaugment-erasing | then, with probability 1/4, noise in a rectangle | the same |
+    | none | as for measuring | as for measuring |
+    | crop | random crop after a black border of an eighth of the side | random resized crop |
+    | crop-flip | crop, and half of the images mirrored | crop, and half mirrored |
+    | reflect-crop-flip | crop-flip with a reflected instead of a black border | refused |
+    | autoaugment | crop-flip, then AutoAugment | crop-flip, then AutoAugment |
+    | autoaugment-erasing | autoaugment, and a quarter with noise in a rectangle | the same |
 
-    AutoAugment leaves mirroring out where a mirrored image loses its label.
+    AutoAugment is used without mirroring if a mirrored image loses its label.
 
-    Source: none, MSE A.1; crop-flip with autoaugment, VCI 6.1; reflect-crop-flip, INFO 6 by
-    its code base; erasing, VCI 6.1 for its vision transformers.
+    Source: none, MSE A.1; crop-flip with autoaugment, VCI 6.1; reflect-crop-flip, the code base of
+    INFO 6; erasing, VCI 6.1 for vision transformers.
 
     Args:
         traits: Properties of the data set.
         augmentation: Change of the images in training.
 
     Raises:
-        InputError: An augmentation that does not fit the data set.
+        InputError: If the augmentation does not fit the data set.
     """
 
     def __init__(self, traits: Traits, augmentation: Augmentation = "none") -> None:
@@ -85,7 +85,7 @@ class Preprocessing:
         self._erase = v2.RandomErasing(p=0.25, value="random") if erasing else None
 
     def measured(self, picture: Picture) -> Float[Tensor, "*n c h w"]:
-        """Return the input without augmentation; several at once if they are one tensor."""
+        """Return the input without augmentation; a tensor may hold several images."""
         return self.normalised(self._unchanged(picture))
 
     def trained(self, picture: Picture) -> Float[Tensor, "c h w"]:
@@ -94,7 +94,7 @@ class Preprocessing:
         return image if self._erase is None else self._erase(image)
 
     def normalised(self, picture: Picture | Float[Tensor, "*n c h w"]) -> Float[Tensor, "*n c h w"]:
-        """Pixels from 0 to 255, shifted and scaled by channel."""
+        """Shift and scale pixels from 0 to 255 by channel."""
         pixels = picture if isinstance(picture, Tensor) else v2.functional.pil_to_tensor(picture)
         return (pixels.float() - self._mean) / self._deviation
 

@@ -1,6 +1,6 @@
-"""The papers' data sets, read from disk by torchvision.
+"""Data sets of the papers, read from disk by torchvision.
 
-torchvision compares the checksums of CIFAR's files, which are pickles, before it opens them.
+CIFAR's files are pickles; torchvision compares their checksums before it opens them.
 """
 
 import gzip
@@ -35,7 +35,7 @@ _BROKEN = (
 
 
 class PictureSplit(NamedTuple):
-    """Training and held-out images before preprocessing; validation images where there are any."""
+    """Training and held-out images before preprocessing, and validation images if any."""
 
     train: LabelledPictures
     test: LabelledPictures
@@ -43,33 +43,33 @@ class PictureSplit(NamedTuple):
 
 
 def in_memory(pixels: Any, labels: Any) -> LabelledPictures:
-    """Pictures from an array n x c x h x w of 8-bit pixels."""
+    """Return pictures from an array n x c x h x w of 8-bit pixels."""
     images = torch.as_tensor(np.ascontiguousarray(pixels), dtype=torch.uint8)
     return LabelledPictures(images, torch.as_tensor(labels, dtype=torch.int64))
 
 
 def read_mnist(folder: Path, download: bool) -> PictureSplit:
-    """MNIST, from ``MNIST/raw``."""
+    """Read MNIST from ``MNIST/raw``."""
     return _read_idx(datasets.MNIST, folder, download)
 
 
 def read_fashion_mnist(folder: Path, download: bool) -> PictureSplit:
-    """Fashion-MNIST, from ``FashionMNIST/raw``."""
+    """Read Fashion-MNIST from ``FashionMNIST/raw``."""
     return _read_idx(datasets.FashionMNIST, folder, download)
 
 
 def read_cifar10(folder: Path, download: bool) -> PictureSplit:
-    """CIFAR-10, from ``cifar-10-batches-py``."""
+    """Read CIFAR-10 from ``cifar-10-batches-py``."""
     return _read_cifar(datasets.CIFAR10, folder, download)
 
 
 def read_cifar100(folder: Path, download: bool) -> PictureSplit:
-    """CIFAR-100 with its 100 fine labels, from ``cifar-100-python``."""
+    """Read CIFAR-100 with its 100 fine labels from ``cifar-100-python``."""
     return _read_cifar(datasets.CIFAR100, folder, download)
 
 
 def read_svhn(folder: Path, download: bool) -> PictureSplit:
-    """SVHN's cropped digits without the extra set, from ``train_32x32.mat`` and its like."""
+    """Read SVHN's cropped digits, without the extra set, from ``{train,test}_32x32.mat``."""
     files = [folder / datasets.SVHN.split_list[part][1] for part in ("train", "test")]
     require("SVHN", files, folder, download)
     with explained("SVHN", folder, download):
@@ -78,7 +78,7 @@ def read_svhn(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_stl10(folder: Path, download: bool) -> PictureSplit:
-    """STL-10's labelled images, from ``stl10_binary``."""
+    """Read STL-10's labelled images from ``stl10_binary``."""
     kind = datasets.STL10
     names = [name for name, _ in kind.train_list + kind.test_list]
     require("STL-10", [folder / kind.base_folder / name for name in names], folder, download)
@@ -88,7 +88,7 @@ def read_stl10(folder: Path, download: bool) -> PictureSplit:
 
 
 def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
-    """STL-10's 100,000 images without labels, n x 3 x 96 x 96 pixels of 8 bits."""
+    """Read STL-10's 100,000 images without labels, n x 3 x 96 x 96 pixels of 8 bits."""
     kind = datasets.STL10
     require("STL-10", [folder / kind.base_folder / kind.train_list[-1][0]], folder, download)
     with explained("STL-10", folder, download):
@@ -97,7 +97,7 @@ def read_stl10_unlabelled(folder: Path, download: bool) -> torch.Tensor:
 
 
 def read_imagenet(folder: Path, download: bool) -> PictureSplit:
-    """ImageNet, or any photographs, from ``imagenet/train/CLASS`` and ``imagenet/val/CLASS``."""
+    """Read ImageNet, or other photographs, from ``imagenet/{train,val}/CLASS``."""
     fix = (
         f"unpack the archives from image-net.org to {folder / 'imagenet'}/train/CLASS/*.JPEG and "
         "val/CLASS/*.JPEG (they cannot be downloaded without an account)"
@@ -142,16 +142,16 @@ def _read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
     name = kind.__name__
     packed = [folder / name / "raw" / file for file, _ in kind.resources]
     plain = [file.with_suffix("") for file in packed]
-    there = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
-    require(name, there, folder, download)
-    with explained(name, folder, download), _unpacked(there, folder, name) as root:
+    files = [a if a.exists() else b for a, b in zip(plain, packed, strict=True)]
+    require(name, files, folder, download)
+    with explained(name, folder, download), _unpacked(files, folder, name) as root:
         parts = [kind(root, train=train, download=download) for train in (True, False)]
     return PictureSplit(*(in_memory(part.data[:, None], part.targets) for part in parts))
 
 
 @contextmanager
 def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
-    """Yield a root that has the files unpacked: the folder itself, or a temporary copy of it."""
+    """Yield a root with the files unpacked: the folder itself, or a temporary copy."""
     if not all(file.exists() for file in files) or all(file.suffix != ".gz" for file in files):
         yield folder
         return
@@ -169,16 +169,16 @@ def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
 
 
 def require(name: str, files: Sequence[Path], folder: Path, download: bool) -> None:
-    """Refuse to read a set of which a file is missing, unless it may be downloaded.
+    """Check that all files of a set exist, unless the set may be downloaded.
 
     Args:
         name: Name of the set.
-        files: Files that the set cannot be read without.
+        files: Required files of the set.
         folder: Folder of the data sets.
         download: Downloading is allowed if True.
 
     Raises:
-        InputError: If one is missing and may not.
+        InputError: If a file is missing and downloading is not allowed.
     """
     missing = [file for file in files if not file.exists()]
     if missing and not download:
@@ -195,9 +195,9 @@ _LOCK = ".download.lock"
 
 @contextmanager
 def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
-    """Turn torchvision's errors of broken files, or of a download, into the user's error.
+    """Re-raise torchvision's errors about broken files or a download as InputError.
 
-    Into one folder one process downloads at a time; whoever has waited finds the files there.
+    One process at a time downloads into a folder; a process that has waited finds the files there.
 
     Args:
         name: Name of the set.
@@ -217,9 +217,9 @@ def explained(name: str, folder: Path, download: bool) -> Iterator[None]:
 
 
 def _alone_in(folder: Path) -> AbstractContextManager[Any]:
-    """Wait for those who hold the folder's lock, which is let go of also by a process that dies."""
+    """Return a lock on the folder, which the system releases if the process dies."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / _LOCK
-    # Where we may not write, or the lock is another user's, the files may all be there.
+    # Without permission to write, no lock: the folder may be complete, and reading is enough.
     ours = os.access(lock if lock.exists() else folder, os.W_OK)
     return FileLock(lock) if ours else nullcontext()

@@ -1,1 +1,1 @@
-"""Measuring inside other libraries' training: each module needs the library it is named after."""
+"""Measurement during training with other libraries; each module needs the library of its name."""

@@ -1,4 +1,4 @@
-"""Follow neural collapse in a run of the trainer of Hugging Face's transformers."""
+"""Measurement of neural collapse during a run of the trainer of Hugging Face's transformers."""
 
 from typing import Any
 
@@ -26,28 +26,28 @@ except ModuleNotFoundError as error:
 class NeuralCollapseTrainerCallback(TrainerCallback):
     """Measure a classifier in the forward passes of every evaluation, and log the metrics.
 
-    Whatever evaluates, the schedule of a run or a call of ``trainer.evaluate``, is measured:
-    nothing runs twice but the first batch of the run, in which the head is found (and two copies
-    of its first sample, which show the batch axis of each layer). Metrics are
-    logged as ``eval_nc1``, those of other layers as ``eval_bert.encoder.layer.0/nc2_etf``, with the
-    prefix of the evaluation, and returned by ``trainer.evaluate``. Several processes measure their
-    samples together; samples that a loader repeats to fill up a batch count twice.
+    Every evaluation is measured, whether the schedule of a run or a call of ``trainer.evaluate``
+    starts it. Only the first batch of the run runs twice, to find the head, and two copies of its
+    first sample run, to find the batch axis of each layer. Metrics are logged with the prefix of
+    the evaluation: as ``eval_nc1``, those of other layers as
+    ``eval_bert.encoder.layer.0/nc2_etf``. ``trainer.evaluate`` returns them too. Several processes
+    measure their samples together; samples that a loader repeats to fill up a batch count twice.
 
     Args:
-        trainer: The trainer that it is then added to, and logs through.
-        labels: Under what name the model is given the labels.
+        trainer: Trainer to which the callback is added afterwards, and through which it logs.
+        labels: Name of the model's argument for the labels.
         pool: Average sequences over the tokens that the attention mask keeps, and maps over space.
-            Otherwise both are flattened, and sequences must be of one length in all batches.
+            Otherwise both are flattened, and sequences must have one length in all batches.
         options: Other fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
             `measure_model`.
 
     Attributes:
-        latest: Last record by prefix, with notes and spectra.
+        latest: Last record of each prefix, with notes and spectra.
         history: `History` of all measurements, by optimiser step and prefix;
-            ``history.save("run.html")`` is the page of the run.
+            ``history.save("run.html")`` writes the page of the run.
 
     Raises:
-        InputError: In the run, if the model is not given the labels, and as `measure_model`.
+        InputError: During the run, if the model does not get the labels, or as `measure_model`.
     """
 
     def __init__(
@@ -66,16 +66,16 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Follow the model, which a trainer with ``model_init`` has made anew."""
+        """Attach to the model of this run: a trainer with ``model_init`` makes a new one."""
         self._begins.remove()
         self._follow(kwargs["model"])
 
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Count the batch in, the first of an evaluation without what is left of another.
+        """Add the batch; with the first batch of an evaluation, drop samples of the one before.
 
-        An evaluation that was interrupted has left its samples, and nothing else has told of it.
+        An evaluation that was interrupted leaves its samples behind, and no event reports it.
         """
         if kwargs["eval_dataloader"] is not self._loader:
             self._watch.forget()
@@ -93,13 +93,13 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         metrics: Any,
         **kwargs: Any,
     ) -> None:
-        """Predictions are not evaluations: forget them."""
+        """Drop the samples: a prediction is not an evaluation."""
         self._watch.forget()
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Measure and log."""
+        """Measure the samples of the evaluation, and log the metrics."""
         self._loader = None
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next(key for key in metrics if key.endswith("_runtime")).removesuffix("_runtime")
@@ -111,9 +111,9 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             )
         self.latest[prefix] = self._watch.probed().record
         self.history.append(Measurement(self.latest[prefix], state.global_step, prefix))
-        found = logged(self.latest[prefix], f"{prefix}_")
-        metrics.update(found)
-        self.trainer.log(dict(found))
+        measured = logged(self.latest[prefix], f"{prefix}_")
+        metrics.update(measured)
+        self.trainer.log(dict(measured))
 
     def _follow(self, model: nn.Module) -> None:
         self._watch = Watch(model, self.options)
@@ -122,16 +122,16 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
     def _pass_begins(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Attach to a pass in evaluation mode with labels; not to the one that finds the head.
+        """Attach to a pass in evaluation mode with labels, except the pass that finds the head.
 
-        No event tells when an evaluation begins. So a pass of somebody else's, which no
-        prediction step follows, is seen as well, until the next one takes its place.
+        No event reports the beginning of an evaluation. A pass outside of evaluations is therefore
+        recorded too; no prediction step follows it, and the next pass replaces its features.
         """
         added = self in self.trainer.callback_handler.callbacks
         given = kwargs.get(self.labels)
         if module.training or not added or self._beginning or given is None:
             return
-        if self._given is None:  # else it is attached already
+        if self._given is None:  # otherwise the watch is attached already
             self._beginning = True
             try:
                 self._watch.begin(module, args, kwargs)

@@ -1,4 +1,4 @@
-"""Follow neural collapse in a run of Lightning's trainer."""
+"""Measurement of neural collapse during a run of Lightning's trainer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,38 +27,40 @@ except ModuleNotFoundError as error:
 class NeuralCollapseCallback(Callback):
     """Measure the network of a `LightningModule` as it trains, and log the metrics.
 
-    Validation samples are measured in the forward passes that the validation steps make: nothing
-    runs twice but the first batch of the run, in which the head is found (and two copies of its
-    first sample, which show the batch axis of each layer). The training set is
-    measured by ``"pass"``, a pass of its own over the training loader in evaluation mode at the end
-    of the epoch, or by ``"steps"``, from the passes of the training steps: free of a second pass,
-    but in training mode and of weights that moved meanwhile.
+    Validation samples are measured in the forward passes of the validation steps. Only the first
+    batch of the run runs twice, to find the head, and two copies of its first sample run, to find
+    the batch axis of each layer. The training set is measured in one of two ways. ``"pass"`` runs
+    an additional pass over the training loader, in evaluation mode, at the end of the epoch.
+    ``"steps"`` measures the passes of the training steps: no additional pass, but in training mode,
+    and with weights that change from step to step.
 
     Metrics are logged as ``train/nc1`` and ``val/nc1``, those of other layers as
     ``val/blocks.0/nc2_etf``, through `log_dict`: loggers, checkpoints and early stopping see them.
-    Several processes measure their samples together and log the same. A sampler that repeats
-    samples to fill up a batch, as Lightning's do in several processes, has them counted twice.
+    Several processes measure their samples together and log the same values. Samples that a sampler
+    repeats to fill up a batch, as Lightning's samplers do in several processes, count twice.
 
     Args:
         network: Name of the submodule that is the classifier; by default the only child with
-            parameters, or else the `LightningModule` itself. Layers are named from there.
+            parameters, or else the `LightningModule` itself. Names of layers are relative to it.
         train: ``"pass"``, ``"steps"``, or None not to measure the training set.
         validation: Measure the validation set if True.
-        every_n_epochs: Measure at the end of every so many epochs, and of the last of
-            ``max_epochs``; a run that ends sooner ends without.
-        dataloader_idx: Index of the validation loader, where there are several.
-        split_batch: Inputs and labels of a batch; by default of a pair, or of a mapping with
-            ``labels``.
+        every_n_epochs: Number of epochs between measurements, which are at the end of an epoch. The
+            last epoch of ``max_epochs`` is measured too; a run that stops earlier does not measure
+            its last epoch.
+        dataloader_idx: Index of the validation loader to measure, if there are several.
+        split_batch: Function that returns inputs and labels of a batch; by default, batches are
+            pairs, or mappings with ``labels``.
         options: Fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
             `measure_model`.
 
     Attributes:
-        latest: Last record by ``"train"`` and ``"val"``, with notes and spectra.
-        history: `History` of all measurements, by optimiser step; ``history.save("run.html")`` is
-            the page of the run.
+        latest: Last record of ``"train"`` and of ``"val"``, with notes and spectra.
+        history: `History` of all measurements, by optimiser step; ``history.save("run.html")``
+            writes the page of the run.
 
     Raises:
-        InputError: If ``train`` or ``every_n_epochs`` is none; in the run, as `measure_model`.
+        InputError: If ``train`` or ``every_n_epochs`` has another value; during the run, as
+            `measure_model`.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class NeuralCollapseCallback(Callback):
         self._validating = False
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """See the passes of the validation steps."""
+        """Record the passes of the validation steps."""
         self._validating = self.validation and self._due(trainer)
         if self._validating:
             self._watch(trainer, pl_module, "val").attach()
@@ -101,12 +103,12 @@ class NeuralCollapseCallback(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Count the batch in."""
+        """Add the samples of the batch."""
         if self._validating and dataloader_idx == self.dataloader_idx:
             self._watches["val"].labels(self._split(pl_module, batch)[1])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measure and log."""
+        """Measure the samples added, and log the metrics."""
         if self._validating:
             self._watches["val"].detach()
             self._log(trainer, pl_module, "val", self._watches["val"].probed().record)
@@ -114,7 +116,7 @@ class NeuralCollapseCallback(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """See the pass of the training step."""
+        """Record the pass of the training step."""
         if self.train == "steps" and self._due(trainer):
             self._watch(trainer, pl_module, "train").attach()
 
@@ -126,13 +128,13 @@ class NeuralCollapseCallback(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Count the batch in."""
+        """Add the samples of the batch."""
         if self.train == "steps" and self._due(trainer):
             self._watches["train"].labels(self._split(pl_module, batch)[1])
             self._watches["train"].detach()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measure and log."""
+        """Measure the samples added, and log the metrics."""
         if self.train is None or not self._due(trainer):
             return
         if self.train == "steps":
@@ -144,7 +146,7 @@ class NeuralCollapseCallback(Callback):
         self._log(trainer, pl_module, "train", probed.record)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Leave the model without a hook."""
+        """Remove the hooks from the model."""
         for watch in self._watches.values():
             watch.detach()
             watch.forget()
@@ -153,7 +155,7 @@ class NeuralCollapseCallback(Callback):
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Leave the model without a hook."""
+        """Remove the hooks from the model."""
         self.teardown(trainer, pl_module, "exception")
 
     def _due(self, trainer: Trainer) -> bool:
@@ -171,11 +173,12 @@ class NeuralCollapseCallback(Callback):
         return children[0] if len(children) == 1 else pl_module
 
     def _watch(self, trainer: Trainer, pl_module: LightningModule, name: str) -> Watch:
-        """Return the watch on the network, which knows its head from the first time on."""
+        """Return the watch on the network; it is kept, because it has found the head."""
         if name not in self._watches:
             network = self._network(pl_module)
             if network is pl_module and trainer.strategy.model is not pl_module:
-                # its own call then leads to a step, and only the step calls the classifier
+                # In several processes a call of the LightningModule runs a whole step, and only the
+                # step calls the classifier.
                 raise InputError(
                     expected="a submodule of the LightningModule that is the classifier",
                     found="none, in several processes",
@@ -190,7 +193,7 @@ class NeuralCollapseCallback(Callback):
     def _training_batches(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the batches of an epoch, converted and moved as Lightning does it."""
+        """Yield the batches of an epoch, converted and moved to the device as Lightning does."""
         loader, limit = trainer.train_dataloader, trainer.num_training_batches
         assert loader is not None
         for batch in islice(loader, limit if isinstance(limit, int) else None):
@@ -203,19 +206,19 @@ class NeuralCollapseCallback(Callback):
     ) -> None:
         self.latest[split_name] = record
         self.history.append(Measurement(record, trainer.global_step, split_name))
-        # every process has the same values; their mean is what Lightning asks to be told to take
+        # Every process has the same values. Lightning warns unless it is told to average them.
         pl_module.log_dict(logged(record, f"{split_name}/"), sync_dist=True)
 
 
 @contextmanager
 def _generators_kept(loader: Any) -> Iterator[None]:
-    """Put the generators of a loader and of its samplers back to where they stood."""
+    """Restore the states of the generators of a loader and of its samplers."""
     batches = getattr(loader, "batch_sampler", None)
     owners = (loader, getattr(loader, "sampler", None), getattr(batches, "sampler", None))
-    found = [getattr(owner, "generator", None) for owner in owners]
-    states = [(own, own.get_state()) for own in found if isinstance(own, torch.Generator)]
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    states = [(each, each.get_state()) for each in generators if isinstance(each, torch.Generator)]
     try:
         yield
     finally:
-        for own, state in states:
-            own.set_state(state)
+        for generator, state in states:
+            generator.set_state(state)

@@ -4,15 +4,15 @@ from ncscope.probing.records import ProbeRecord
 
 
 def logged(record: ProbeRecord, prefix: str) -> dict[str, float]:
-    """Every layer's metrics under one name each.
+    """Return the metrics of all layers under unique names.
 
     Args:
         record: Record of the measurement.
         prefix: Beginning of all names.
 
     Returns:
-        The metrics of the head's features under their keys, those of a layer before it under its
-        name, a slash and their keys.
+        Metrics of the head's features, named by their keys, and metrics of the other layers, named
+        by layer, a slash and the key.
 
     Example:
         >>> from ncscope.probing.records import LayerRecord

@@ -1,4 +1,4 @@
-"""Class moments as one vector: a state that can be sent, stacked and merged as a whole."""
+"""Class moments as one vector, which can be sent, stacked and merged."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from ncscope.stats.moments import ClassMoments, Prior, Statistic
 
 @dataclass(frozen=True)
 class Packing:
-    """Layout of the moments of one kind in a vector of float64.
+    """Layout of class moments in a vector of float64.
 
-    Counts are whole numbers below 2^53, so they survive it.
+    Counts are integers below 2^53, which float64 holds exactly.
 
     Attributes:
         num_classes: Number of classes k.
         dim: Feature dimension d.
-        statistics: Statistics gathered besides counts, means and traces.
+        statistics: Statistics accumulated besides counts, means and traces.
         prior: Class prior.
 
     Example:
@@ -37,7 +37,7 @@ class Packing:
     prior: Prior = "empirical"
 
     def empty(self, device: torch.device | str = "cpu") -> ClassMoments:
-        """Moments of no samples."""
+        """Return moments without samples."""
         return ClassMoments(
             self.num_classes,
             self.dim,
@@ -47,12 +47,12 @@ class Packing:
         )
 
     def packed(self, moments: ClassMoments) -> Float[Tensor, " s"]:
-        """Write the state of the moments end to end."""
+        """Concatenate the state of the moments to one vector."""
         state = moments.state_dict()
         return torch.cat([value.flatten().to(torch.float64) for value in state.values()])
 
     def unpacked(self, vector: Float[Tensor, " s"]) -> ClassMoments:
-        """Moments of their own with that state."""
+        """Return new moments with the state that a vector holds."""
         moments = self.empty(vector.device)
         shapes = {name: value.shape for name, value in moments.state_dict().items()}
         parts = vector.split([shape.numel() for shape in shapes.values()])
@@ -61,7 +61,7 @@ class Packing:
         return moments
 
     def merged(self, vectors: Float[Tensor, "m s"]) -> Float[Tensor, " s"]:
-        """Return the state of one accumulator that had seen the samples of all."""
+        """Merge the states of several accumulators to the state of all their samples."""
         first, *others = [self.unpacked(vector) for vector in vectors]
         for other in others:
             first.merge(other)

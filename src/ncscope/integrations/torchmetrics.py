@@ -34,12 +34,12 @@ except ModuleNotFoundError as error:
     raise ImportError(str(missing_library("torchmetrics"))) from error
 
 HEADLINES = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
-"""What `NeuralCollapse.plot` draws: of NC1 to NC4 the metric that is 0 at collapse."""
+"""Metrics that `NeuralCollapse.plot` draws: for each of NC1 to NC4, one that is 0 at collapse."""
 
 
 _NOT_GIVEN = math.inf
-"""In place of a head: `NeuralCollapse.update` refuses a head that is not finite, and torchmetrics
-takes two states for equal where both are this, as it does not where both are NaN."""
+"""Value that stands for a missing head. `NeuralCollapse.update` refuses a head that is not finite.
+NaN would not do: torchmetrics compares states, and NaN is unequal to NaN."""
 
 
 class NeuralCollapse(Metric):
@@ -47,13 +47,13 @@ class NeuralCollapse(Metric):
 
     By default the state is that of `ClassMoments`: its size does not depend on the number of
     samples, any split into batches and processes gives the same values, and ``compute`` returns
-    what `measure_moments` does. NC4, the nearest-class-mean accuracy and the dataset's MIR and HDR
-    look at every feature again once the class means are known: with ``keep_features`` the features
-    are the state, and ``compute`` returns what `measure` does.
+    the metrics of `measure_moments`. NC4, the nearest-class-mean accuracy and the dataset's MIR and
+    HDR need a second pass over the features, after the class means are computed. With
+    ``keep_features`` the features are the state, and ``compute`` returns the metrics of `measure`.
 
-    Sums are in float64 whatever the metric or a model around it is converted to. Where fewer than
-    two classes were seen, as in a single batch may be, every value is NaN. Several threads may use
-    the metric: it serves one call after another.
+    Sums stay in float64, even if the metric or a model that holds it is converted. If fewer than
+    two classes have samples, as may happen in a single batch, every value is NaN. Several threads
+    may use the metric; the calls run one after another.
 
     Args:
         num_classes: Number of classes k.
@@ -61,16 +61,16 @@ class NeuralCollapse(Metric):
         groups: Groups of metrics, as for `measure`; by default all that the state allows.
         keep_features: Keep the features if True, for the groups ``"nc4"``, ``"pfc"`` and
             ``"information"``, and for the uniform prior.
-        prior: Class prior, ``"empirical"`` or ``"uniform"``. Under the uniform prior only the
-            groups ``"nc2"`` and ``"nc3"`` can do without the features.
-        weight_decay: Decay on the classifier that the MSE decomposition assumes.
+        prior: Class prior, ``"empirical"`` or ``"uniform"``. Under the uniform prior, all groups
+            except ``"nc2"`` and ``"nc3"`` need the features.
+        weight_decay: Weight decay on the classifier that the MSE decomposition assumes.
         kwargs: Arguments of any metric of torchmetrics.
 
     Attributes:
-        notes: Sentences for a reader of the values computed last, as in a report.
+        notes: Sentences that explain the values computed last, as in a report.
 
     Raises:
-        InputError: If groups or prior need features that are not kept.
+        InputError: If groups or prior need features, and ``keep_features`` is False.
 
     Example:
         >>> from ncscope.math.frames import simplex_etf
@@ -106,7 +106,7 @@ class NeuralCollapse(Metric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._lock = threading.RLock()  # a call of the metric updates, computes and resets it
+        self._lock = threading.RLock()  # re-entrant: `forward` calls the other methods
         self.num_classes = checked_size("num_classes", num_classes)
         self.dim, self.groups = checked_size("dim", dim), groups
         self.keep_features, self.prior = keep_features, checked_prior(prior)
@@ -124,17 +124,17 @@ class NeuralCollapse(Metric):
         self.add_state("bias", none[:, 0].clone(), dist_reduce_fx=_latest)
 
     def update(self, features: Any, labels: Any, weight: Any = None, bias: Any = None) -> None:
-        """Take in a batch, and the classifier as it is by now; nothing changes if it is refused.
+        """Add a batch, and take over the present classifier; refused input changes nothing.
 
         Args:
             features: n x d array-like, any real dtype; gradients are not followed.
             labels: n integers in 0..k-1.
-            weight: Classifier weight, k x d. Of several the last counts; without any, the metrics
-                that need it are absent.
+            weight: Classifier weight, k x d. The last weight given is used; without any, the
+                metrics that need a weight are absent.
             bias: Classifier bias, k.
 
         Raises:
-            InputError: If something does not fit, or is NaN or infinite.
+            InputError: If shapes or labels do not fit, or a value is NaN or infinite.
 
         Cost: as `ClassMoments.update`.
         """
@@ -147,7 +147,7 @@ class NeuralCollapse(Metric):
         if self.keep_features:
             self._keep(rows, classes)
         else:
-            with torch.inference_mode(False):  # what is updated in place must outlive the mode
+            with torch.inference_mode(False):  # updated again outside of it
                 self._class_moments().update(rows, classes)
             self._vector = None
         self.weight = self.weight if weight is None else weight.clone()
@@ -155,7 +155,7 @@ class NeuralCollapse(Metric):
 
     @property
     def moments(self) -> Float[Tensor, " s"]:
-        """The state of the moments as one vector, as `Packing` has it; made when asked for."""
+        """State of the moments as one vector in the layout of `Packing`, made on access."""
         with self._lock:
             if self._vector is None:
                 self._vector = self._packing.packed(self._class_moments())
@@ -166,7 +166,7 @@ class NeuralCollapse(Metric):
         self._vector, self._unpacked = vector, None
 
     def compute(self) -> dict[str, Float[Tensor, ""]]:
-        """Values by key, aliases included, in float64."""
+        """Compute the values by key, aliases included, in float64."""
         values: Mapping[str, float]
         if self._classes_seen() < 2:
             values = dict.fromkeys(self._keys(), math.nan)
@@ -180,24 +180,24 @@ class NeuralCollapse(Metric):
         }
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Take in a batch as `update` does, and compute the values of the batch alone."""
+        """Add a batch as `update` does, and return the values of this batch alone."""
         with self._lock:
             return super().forward(*args, **kwargs)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Reset the state to that of a new metric."""
         with self._lock:
             super().reset()
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Take in what another metric has seen, before what this one has."""
-        if isinstance(incoming_state, Metric):  # no thread waits for two locks
+        """Merge the state of another metric, as if its batches came before those of this metric."""
+        if isinstance(incoming_state, Metric):  # copied first, so that no thread holds two locks
             incoming_state = copy.deepcopy(incoming_state)
         with self._lock:
             super().merge_state(incoming_state)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or a pickle, without the lock, which has neither."""
+        """Return the state for a copy or a pickle, without the lock, which cannot be copied."""
         with self._lock:
             state = super().__getstate__()
             grown = {
@@ -207,7 +207,7 @@ class NeuralCollapse(Metric):
         return state | grown
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over the state of a copy or a pickle, with a new lock."""
+        """Restore the state of a copy or a pickle, with a new lock."""
         self._lock = threading.RLock()
         super().__setstate__(state)
 
@@ -216,15 +216,15 @@ class NeuralCollapse(Metric):
         val: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]] | None = None,
         ax: Any = None,
     ) -> Any:
-        """Draw the `HEADLINES` of what was measured, on a logarithmic axis, which has no zero.
+        """Draw the metrics of `HEADLINES` on a logarithmic axis, which cannot show a zero.
 
         Args:
-            val: Result of `compute` or of a call of the metric, or several of these in the order of
-                time; by default what `compute` returns.
-            ax: Axes of matplotlib to draw on; by default new ones.
+            val: Result of `compute` or of a call of the metric, or several of these in order of
+                time; by default, the result of `compute`.
+            ax: Axes of matplotlib to draw on; by default new axes.
 
         Returns:
-            Figure and axes; no figure where axes were given.
+            Figure and axes; the figure is None if axes were given.
         """
         val = self.compute() if val is None else val
         headlines = _headlines(val) if isinstance(val, Mapping) else [_headlines(v) for v in val]
@@ -241,16 +241,16 @@ class NeuralCollapse(Metric):
         return drawn
 
     def _checked_packing(self) -> Packing:
-        """Return the layout of the state in a vector, if moments are enough."""
+        """Return the layout of the state in a vector; refuse groups that need the features."""
         needs = needs_of(self.groups, has_head=True)
-        second_look = self.groups is not None and (needs.decisions or needs.information)
+        second_pass = self.groups is not None and (needs.decisions or needs.information)
         weighted = self.prior == "uniform" and "scatter" in needs.statistics
-        if second_look or weighted:
+        if second_pass or weighted:
             chosen = "all groups" if self.groups is None else f"groups {list(self.groups)}"
             raise InputError(
                 expected="groups and a prior for which class moments are enough",
                 found=f"{chosen} under the {self.prior} prior",
-                fix="pass keep_features=True, or leave out what needs it",
+                fix="pass keep_features=True, or leave out the groups or the prior that need it",
             )
         return Packing(self.num_classes, self.dim, needs.statistics, self.prior)
 
@@ -270,7 +270,7 @@ class NeuralCollapse(Metric):
     def _classes_seen(self) -> int:
         if not self.keep_features:
             return int(self._class_moments().counts.count_nonzero())
-        # once synchronised, a list is one tensor
+        # After a synchronisation between processes the list is one tensor.
         return len(dim_zero_cat(self.labels).unique()) if len(self.labels) else 0
 
     def _measured(self) -> tuple[Mapping[str, float], Sequence[str]]:
@@ -280,7 +280,7 @@ class NeuralCollapse(Metric):
             sources = Sources(stats, weight, bias, weight_decay=self.weight_decay)
             return evaluate(sources, self.groups)
         features = dim_zero_cat(self.features)
-        device = features.device  # the CPU, with compute_on_cpu
+        device = features.device  # the CPU if torchmetrics' compute_on_cpu is set
         record, _ = measure_samples(
             "features",
             features,
@@ -295,7 +295,7 @@ class NeuralCollapse(Metric):
         return record.metrics, record.notes
 
     def _keys(self) -> list[str]:
-        """Names of all values that the state allows."""
+        """Return the names of all values that the state allows."""
         gathered = {"scatter", "directions"} | ({"head"} if _given(self.weight) else set())
         gathered |= {"decisions", "information"} if self.keep_features else set()
         rows = [row for row in select(self.groups) if row.needs <= gathered]
@@ -308,7 +308,7 @@ class NeuralCollapse(Metric):
         return self._one_at_a_time(super()._wrap_compute(compute))
 
     def _one_at_a_time(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Run a method with all that torchmetrics does around it under the lock."""
+        """Return a method that holds the lock, also while torchmetrics' code around it runs."""
 
         @functools.wraps(method)
         def locked(*args: Any, **kwargs: Any) -> Any:
@@ -318,7 +318,7 @@ class NeuralCollapse(Metric):
         return locked
 
     def _sync_dist(self, *args: Any, **kwargs: Any) -> None:
-        """Gather from everybody; a process without samples sends none, of the same type."""
+        """Gather the state of all processes; without samples, send empty tensors of one type."""
         if self.keep_features:
             none = torch.zeros(0, self.dim, dtype=torch.float64, device=self.device)
             self.features = [dim_zero_cat([*self.features, none])]
@@ -326,7 +326,7 @@ class NeuralCollapse(Metric):
         super()._sync_dist(*args, **kwargs)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Any:
-        """Follow a model to another device, not to another precision."""
+        """Move the state to the device of a model, but keep the precision of float64."""
         states = list(self._defaults)
         super()._apply(fn, [*exclude_state, *states])
         for name in states:
@@ -336,7 +336,7 @@ class NeuralCollapse(Metric):
 
 
 def _latest(stack: Float[Tensor, "m ..."]) -> Float[Tensor, "..."]:
-    """Return the last value that was given; none if none was."""
+    """Return the last state that was given; if none was, the value for a missing head."""
     given = [state for state in stack if _given(state)]
     return given[-1] if given else stack[-1]
 

@@ -1,4 +1,4 @@
-"""Losses of the five papers, as functions and as thin modules over them."""
+"""Losses of the five papers, as functions and as modules that call them."""
 
 from ncscope.losses.classification import (
     rescaled_squared_error,

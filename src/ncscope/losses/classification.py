@@ -11,9 +11,9 @@ from ncscope.losses.inputs import batch_labels, loss_dtype, refuse_out_of_range,
 def squared_error(logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]) -> Float[Tensor, ""]:
     r"""$\frac1{2n}\sum_i\lVert z_i-e_{y_i}\rVert^2$: summed over classes, averaged over samples.
 
-    Source: MSE (2), XUFM (3): the loss that the MSE decomposition of the metrics takes apart.
-    `torch.nn.MSELoss` averages over classes too, and is $2/K$ of this. Range $[0,\infty)$; 0: the
-    logits are the one-hot labels.
+    Source: MSE (2), XUFM (3). The MSE decomposition among the metrics splits this loss.
+    `torch.nn.MSELoss` averages over classes too, and equals $2/K$ times this loss. Range
+    $[0,\infty)$; 0: the logits are the one-hot labels.
 
     Args:
         logits: One sample a row.
@@ -39,9 +39,9 @@ def rescaled_squared_error(
 ) -> Float[Tensor, ""]:
     r"""$\frac1{2n}\sum_i\bigl[k(z_{iy_i}-M)^2+\sum_{j\ne y_i}z_{ij}^2\bigr]$ for many classes.
 
-    With many classes the one true logit has little say in the plain squared error; a factor $k$ on
-    its term and a target $M$ above 1 give it back. Source: Hui & Belkin 2021, section 5 (with
-    $k=15$, $M=30$ on ImageNet), whose prefactor is $1/K$ for a sample where ours is $1/2$;
+    With many classes the true logit has little weight in the plain squared error; a factor $k$ on
+    its term and a target $M$ above 1 increase the weight. Source: Hui & Belkin 2021, section 5
+    (with $k=15$, $M=30$ on ImageNet), with the prefactor $1/K$ for a sample instead of $1/2$ here.
     $k=M=1$ is `squared_error`. Range $[0,\infty)$; 0: every true logit is $M$, every other 0.
 
     Args:
@@ -75,8 +75,8 @@ def temperature_cross_entropy(
     r"""$-\frac1n\sum_i\log\operatorname{softmax}(z_i/\tau)_{y_i}$.
 
     Source: VCI 6.3, after Kornblith et al. 2021. Range $[0,\infty)$; tends to 0 as the true logits
-    leave the others behind. A small $\tau$ is satisfied with small differences. The loss is not
-    multiplied by $\tau$.
+    exceed the others more and more. With a small $\tau$, small differences of logits give a small
+    loss. The loss is not multiplied by $\tau$.
 
     Args:
         logits: One sample a row.
@@ -104,8 +104,8 @@ def smoothed_cross_entropy(
 ) -> Float[Tensor, ""]:
     r"""Cross-entropy against the targets $(1-\epsilon)e_{y_i}+\frac\epsilon K\mathbf 1$.
 
-    Source: Szegedy et al. 2016, swept in INFO figure 5. Range: from the entropy of the target,
-    reached where softmax equals it, to $\infty$.
+    Source: Szegedy et al. 2016; INFO figure 5 varies the smoothing. Range: from the entropy of the
+    target, reached if the softmax equals the target, to $\infty$.
 
     Args:
         logits: One sample a row.

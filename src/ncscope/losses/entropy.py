@@ -1,22 +1,22 @@
-r"""Spectral entropy of a Gram matrix, with a gradient that survives repeated eigenvalues.
+r"""Spectral entropy of a Gram matrix, with a gradient that is correct for repeated eigenvalues.
 
 Write $H(K)=\sum_jf(\lambda_j)$, $f(x)=-\frac xm\log\frac xm$, for $K=AA^\top$ with eigenvalues
 $\lambda_j$ and eigenvectors $U$.
 
 On the range of $K$: $f$ is smooth there, and $H$ is a function of the matrix, not of a choice of
 eigenvectors, so $dH=\operatorname{tr}(F\,dK)$ with $F=Uf'(\Lambda)U^\top$,
-$f'(\lambda)=-\frac1m(\log\frac\lambda m+1)$. No eigenvector is differentiated: no
-$1/(\lambda_i-\lambda_j)$ appears, and repeated eigenvalues are like any others.
+$f'(\lambda)=-\frac1m(\log\frac\lambda m+1)$. No eigenvector is differentiated, so no term
+$1/(\lambda_i-\lambda_j)$ appears, and repeated eigenvalues need no special treatment.
 
 On the null space, $f'(0)=\infty$. But for null vectors $u,v$ we have $A^\top u=A^\top v=0$, so
 $u^\top dK\,v=u^\top dA\,(A^\top v)+(A^\top u)^\top dA^\top v=0$: along a path in $A$ those
 eigenvalues leave zero at second order, $\lambda=O(t^2)$, and $f(\lambda)=O(t^2\log\frac1t)$ has
-derivative 0. Their entry of $F$ is therefore 0. Nothing is lost near the cut either: what reaches
+derivative 0. Their entry of $F$ is therefore 0. The cut loses nothing either: the gradient for
 $A$ is $2FA$, whose part along an eigenvector has size $2|f'(\lambda)|\sqrt\lambda\to0$.
 
 The Hadamard product of two Gram matrices is the Gram matrix of the row-wise Kronecker products,
-$\langle a_i,a_j\rangle\langle b_i,b_j\rangle=\langle a_i\otimes b_i,a_j\otimes b_j\rangle$, so
-the same holds for it with $A$ the matrix of rows $a_i\otimes b_i$.
+$\langle a_i,a_j\rangle\langle b_i,b_j\rangle=\langle a_i\otimes b_i,a_j\otimes b_j\rangle$. The
+argument therefore holds for this product, with $A$ the matrix of rows $a_i\otimes b_i$.
 """
 
 from typing import Any, NoReturn
@@ -37,14 +37,14 @@ def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor,
 
     The gradient $-\frac1n\sum_j(\log\frac{\lambda_j}n+1)u_ju_j^\top$ runs over the eigenvalues
     above $\epsilon\,m\,\lambda_{max}$. It is exact for a matrix that stays a Gram matrix
-    $A(t)A(t)^\top$ of differentiable $A$, of any rank; for a singular matrix moved otherwise, the
-    true derivative is infinite. First order only: a second derivative raises. Form the matrix in
-    float64, as `batch_entropy` does: rounding in a narrower type fills its null space.
+    $A(t)A(t)^\top$ of differentiable $A$, of any rank; along other paths from a singular matrix the
+    true derivative is infinite. A second derivative raises an error. Form the matrix in float64, as
+    `batch_entropy` does: rounding in a narrower type makes null eigenvalues positive.
 
     Args:
         matrix: Symmetric positive semi-definite, any float dtype: a Gram matrix or a Hadamard
-            product of two. Of the two triangles, the lower one is read.
-        samples: $n$, its trace.
+            product of two. Only the lower triangle is read.
+        samples: $n$, the trace of the matrix.
 
     Returns:
         The entropy in nats, float64.
@@ -84,7 +84,7 @@ def batch_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
 
 
 def entropy_of_unit_rows(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
-    """`batch_entropy` of rows known to be float64 and of unit length."""
+    """Compute `batch_entropy` of rows that are float64 and of unit length."""
     n, d = rows.shape
     return matrix_entropy(rows @ rows.mT if n <= d else rows.mT @ rows, n)
 
@@ -104,9 +104,10 @@ class _SpectralEntropy(torch.autograd.Function):
 
 
 class _Gradient(torch.autograd.Function):
-    """$F$ as a function of $K$, so that a second derivative raises and is not silently wrong.
+    """$F$ as a function of $K$, so that a second derivative raises an error.
 
-    `once_differentiable` would not see it: it watches the incoming gradient, not $K$.
+    `once_differentiable` would return a wrong second derivative, because it checks the incoming
+    gradient only, not $K$.
     """
 
     @staticmethod

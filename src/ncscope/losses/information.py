@@ -32,11 +32,12 @@ def mutual_information(
 
     Source: INFO definition 3.2. Range $[0,\min\{H(G(f)),H(G(V))\}]$: $\frac1n(G(f)\odot G(V))$ has
     the spectrum of the density matrix
-    $\frac1n\sum_i\hat f_i\hat f_i^\top\otimes\hat v_i\hat v_i^\top$, whose marginals have the two
-    others', and it is separable: its entropy is at most their sum (subadditivity) and at least
-    either. 0 if either set of rows lies on one line. Invariant under rotation of either set,
-    nonzero scaling of each row, and the order of samples. Cost: three
-    eigen-decompositions, of size $\min(n,d)$, $\min(n,p)$ and $n$, in float64.
+    $\frac1n\sum_i\hat f_i\hat f_i^\top\otimes\hat v_i\hat v_i^\top$, whose marginals have the
+    spectra of $\frac1nG(f)$ and $\frac1nG(V)$. It is separable, so its entropy is at most the sum
+    of the marginal entropies (subadditivity) and at least each of them. 0 if one set of rows lies
+    on one line. Invariant under rotation of either set, nonzero scaling of each row, and the order
+    of samples. Cost: three eigen-decompositions, of size $\min(n,d)$, $\min(n,p)$ and $n$, in
+    float64.
 
     Args:
         features: $f$, one sample a row, any real dtype.
@@ -62,7 +63,7 @@ def entropy_difference(
 ) -> Float[Tensor, ""]:
     r"""$|H(G(f))-H(G(V))|$, $G$ the Gram matrix of the unit rows.
 
-    Source: INFO 6.2, the numerator of its definition 3.4. Range $[0,\log n]$; 0: equal entropies
+    Source: INFO 6.2, the numerator of definition 3.4. Range $[0,\log n]$; 0: equal entropies
     (the gradient there is 0). Invariant as `mutual_information`. Cost: two eigen-decompositions,
     of size $\min(n,d)$ and $\min(n,p)$, in float64.
 
@@ -97,9 +98,9 @@ def head_mutual_information(
 
     Args:
         features: One sample a row.
-        labels: Class of each sample, or its pseudo-label. Read where selected only.
-        weight: One head a row. Detach it to move the features alone.
-        selected: The samples to use, such as ``confidence > threshold``; all by default.
+        labels: Class or pseudo-label of each sample; only those of selected samples are read.
+        weight: One head a row. Detach the weight to train the features alone.
+        selected: Mask of the samples to use, such as ``confidence > threshold``; all by default.
 
     Returns:
         The information in nats; the wider of the two dtypes, at least float32. Exactly 0, with
@@ -129,9 +130,9 @@ def head_entropy_difference(
 
     Args:
         features: One sample a row.
-        labels: Class of each sample, or its pseudo-label. Read where selected only.
-        weight: One head a row. Detach it to move the features alone.
-        selected: The samples to use, such as ``confidence > threshold``; all by default.
+        labels: Class or pseudo-label of each sample; only those of selected samples are read.
+        weight: One head a row. Detach the weight to train the features alone.
+        selected: Mask of the samples to use, such as ``confidence > threshold``; all by default.
 
     Returns:
         The difference in nats; the wider of the two dtypes, at least float32. Exactly 0, with
@@ -193,6 +194,6 @@ def _of_batch(
 
 
 def _heads(classes: Int[Tensor, " n"], weight: Shaped[Tensor, "k p"]) -> Float[Tensor, "n p"]:
-    """Return the unit head of each sample; heads of absent classes may be anything."""
+    """Return the unit head of each sample; heads of absent classes are not read."""
     present, position = torch.unique(classes, return_inverse=True)
     return unit_rows(weight[present], "weight", present)[position]

@@ -1,4 +1,4 @@
-"""Checks that every loss makes of its batch, once, at the boundary."""
+"""Checks of a batch that every loss makes once, at the public boundary."""
 
 from functools import reduce
 
@@ -13,10 +13,10 @@ _NAMED_ROWS = 5
 
 
 def check_matrix(matrix: Shaped[Tensor, "..."], name: str, rows: int | None = None) -> None:
-    """Refuse what is no matrix, or has another number of rows than asked for.
+    """Check that a tensor is a matrix, with a given number of rows if any.
 
     Raises:
-        InputError: Naming the shape found.
+        InputError: If the shape is another; the message names it.
     """
     if matrix.ndim != 2 or (rows is not None and len(matrix) != rows):
         shape = f"({'n' if rows is None else rows}, d)"
@@ -30,20 +30,20 @@ def check_matrix(matrix: Shaped[Tensor, "..."], name: str, rows: int | None = No
 def batch_labels(
     features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]
 ) -> Int[Tensor, " n"]:
-    """One class index for each row of features, as int64.
+    """Check that there is one class index for each row of features, and return them as int64.
 
     Raises:
-        InputError: If features are no n x d real matrix, or labels not n integers.
+        InputError: If features are no real n x d matrix, or labels are not n integers.
     """
     check_features(features)
     return check_labels(labels, len(features))
 
 
 def refuse_out_of_range(labels: Int[Tensor, " n"], num_classes: int) -> None:
-    """Refuse labels that no row of the classifier belongs to.
+    """Refuse labels without a row of the classifier.
 
     Raises:
-        InputError: Naming the first such label.
+        InputError: If there is such a label; the message names the first one.
     """
     broken = labels[(labels < 0) | (labels >= num_classes)]
     if len(broken):
@@ -55,10 +55,10 @@ def refuse_out_of_range(labels: Int[Tensor, " n"], num_classes: int) -> None:
 
 
 def selected_rows(selected: Bool[Tensor, " n"] | None, samples: int) -> Int[Tensor, " m"] | slice:
-    """Index of the selected samples; all of them if there is no selection.
+    """Return the indices of the selected samples; without a selection, a slice of all.
 
     Raises:
-        InputError: If the selection is no boolean mask with one entry a sample.
+        InputError: If the selection is no boolean mask with one entry for each sample.
     """
     if selected is None:
         return slice(None)
@@ -75,24 +75,24 @@ def require_positive(name: str, value: float) -> None:
     """Refuse zero, negative numbers and NaN.
 
     Raises:
-        InputError: Naming the value.
+        InputError: If the value is not positive; the message names it.
     """
-    if not value > 0:
+    if not value > 0:  # also true for NaN
         raise InputError(expected=f"{name} > 0", found=f"{name}={value}", fix=f"raise {name}")
 
 
 def unit_rows(
     vectors: Shaped[Tensor, "n d"], name: str, numbers: Int[Tensor, " n"] | None = None
 ) -> Float[Tensor, "n d"]:
-    r"""Rows $v/\lVert v\rVert$ in float64, differentiable.
+    r"""Return the rows $v/\lVert v\rVert$ in float64; differentiable.
 
-    Each row is first divided by its largest entry, taken as a constant: the direction, and so its
-    derivative, does not depend on it, and no square overflows or vanishes.
+    Each row is first divided by its largest entry, so that no square overflows or underflows. The
+    divisor is detached: neither the direction nor its derivative depends on it.
 
     Args:
         vectors: One vector a row, any real dtype.
         name: Description of the rows, for the error.
-        numbers: Numbers of the rows in the error; their positions by default.
+        numbers: Numbers of the rows for the error; by default, their indices.
 
     Returns:
         Rows of length 1, float64.
@@ -108,20 +108,20 @@ def unit_rows(
     largest = rows.detach().abs().amax(1, keepdim=True)
     broken = ~((largest > 0) & largest.isfinite())[:, 0]
     if broken.any():
-        found = broken.nonzero()[:, 0] if numbers is None else numbers[broken]
-        _refuse_rows(name, found.tolist(), bool((largest == 0).any()))
+        refused = broken.nonzero()[:, 0] if numbers is None else numbers[broken]
+        _refuse_rows(name, refused.tolist(), bool((largest == 0).any()))
     scaled = rows / largest
     return scaled / torch.linalg.vector_norm(scaled, dim=1, keepdim=True)
 
 
 def nothing(*tensors: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
-    """Exactly 0, with exactly zero gradients, still part of the tensors' graph."""
+    """Return exactly 0, with zero gradients, as a part of the tensors' autograd graph."""
     empty = sum(tensor[:0].sum() for tensor in tensors)
     return torch.as_tensor(empty).to(loss_dtype(*tensors))
 
 
 def loss_dtype(*tensors: Shaped[Tensor, "..."]) -> torch.dtype:
-    """Return the dtype of a loss of these inputs: the widest of theirs, at least float32."""
+    """Return the dtype of a loss of these inputs: their widest dtype, at least float32."""
     return reduce(torch.promote_types, (tensor.dtype for tensor in tensors), torch.float32)
 
 

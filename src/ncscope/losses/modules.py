@@ -1,4 +1,4 @@
-"""The losses as modules: a strength or parameter held, a function called."""
+"""Losses as modules, which hold the parameters and call the functions."""
 
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from ncscope.losses.regularisers import feature_and_classifier_decay, within_cla
 
 
 class _WithParameters(nn.Module):
-    """Shows its plain-number attributes in its ``repr``."""
+    """Base of modules that show their parameters in their ``repr``."""
 
     def extra_repr(self) -> str:
         held = {name: value for name, value in vars(self).items() if isinstance(value, float)}
@@ -24,7 +24,7 @@ class _WithParameters(nn.Module):
 class MutualInformationLoss(_WithParameters):
     r"""The term $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$, to be added to a base loss.
 
-    Source: INFO 6.2. Called with `head_mutual_information`'s arguments.
+    Source: INFO 6.2. Call it with the arguments of `head_mutual_information`.
 
     Args:
         strength: $\lambda_{mi}$.
@@ -53,7 +53,7 @@ class MutualInformationLoss(_WithParameters):
 class EntropyDifferenceLoss(_WithParameters):
     r"""The term $+\lambda_{id}|H(G(f))-H(G(V))|$, to be added to a base loss.
 
-    Source: INFO 6.2. Called with `head_entropy_difference`'s arguments.
+    Source: INFO 6.2. Call it with the arguments of `head_entropy_difference`.
 
     Args:
         strength: $\lambda_{id}$.
@@ -82,10 +82,10 @@ class EntropyDifferenceLoss(_WithParameters):
 class WithinClassCosineLoss(_WithParameters):
     r"""The term $+\lambda R$, $R$ the `within_class_cosine`, to be added to a base loss.
 
-    Source: VCI 6.3. Called with features and labels.
+    Source: VCI 6.3. Call it with features and labels.
 
     Args:
-        strength: $\lambda$; positive works against collapse.
+        strength: $\lambda$; a positive strength works against collapse.
 
     Example:
         >>> import torch
@@ -107,7 +107,7 @@ class WithinClassCosineLoss(_WithParameters):
 class FeatureAndClassifierDecay(_WithParameters):
     r"""`feature_and_classifier_decay`, to be added to a base loss.
 
-    Source: XUFM (3), PFC (2). Called with features, weight and, if it decays too, the bias.
+    Source: XUFM (3), PFC (2). Call it with features, weight and, if the bias decays too, the bias.
 
     Args:
         feature_decay: $\lambda_H$, on the mean squared length of the features.
@@ -143,7 +143,7 @@ class FeatureAndClassifierDecay(_WithParameters):
 class SquaredErrorLoss(_WithParameters):
     """`squared_error` of logits and labels.
 
-    Source: MSE (2). Called with logits and labels.
+    Source: MSE (2). Call it with logits and labels.
 
     Example:
         >>> import torch
@@ -161,7 +161,7 @@ class SquaredErrorLoss(_WithParameters):
 class RescaledSquaredErrorLoss(_WithParameters):
     """`rescaled_squared_error` of logits and labels.
 
-    Source: Hui & Belkin 2021, section 5. Called with logits and labels.
+    Source: Hui & Belkin 2021, section 5. Call it with logits and labels.
 
     Args:
         factor: $k$, on the true class's term.
@@ -187,7 +187,7 @@ class RescaledSquaredErrorLoss(_WithParameters):
 class TemperatureCrossEntropyLoss(_WithParameters):
     r"""`temperature_cross_entropy` of logits and labels.
 
-    Source: VCI 6.3. Called with logits and labels.
+    Source: VCI 6.3. Call it with logits and labels.
 
     Args:
         temperature: $\tau$, above 0.
@@ -212,7 +212,7 @@ class TemperatureCrossEntropyLoss(_WithParameters):
 class SmoothedCrossEntropyLoss(_WithParameters):
     r"""`smoothed_cross_entropy` of logits and labels.
 
-    Source: Szegedy et al. 2016, INFO figure 5. Called with logits and labels.
+    Source: Szegedy et al. 2016, INFO figure 5. Call it with logits and labels.
 
     Args:
         smoothing: $\epsilon$ in $[0,1]$.

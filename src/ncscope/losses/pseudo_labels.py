@@ -1,10 +1,10 @@
-r"""Pseudo-labels of unlabelled samples: which to trust, and what training on them costs.
+r"""Pseudo-labels of unlabelled samples: selection of trusted ones, and losses on them.
 
-Of each unlabelled sample a network sees a weakly and a strongly augmented view. With $q_i$ the
+A network reads a weakly and a strongly augmented view of each unlabelled sample. With $q_i$ the
 softmax output on the weak view and $Q_i$ on the strong one, the pseudo-label is
 $\hat q_i=\arg\max_cq_{ic}$ and the confidence $\max_cq_{ic}$. FixMatch (Sohn et al. 2020) trusts
-confidences above a constant. FreeMatch (Wang et al. 2023) keeps moving averages of what the
-network says, and takes a threshold for each class from them.
+confidences above a constant. FreeMatch (Wang et al. 2023) computes a threshold for each class from
+moving averages of the network's outputs.
 """
 
 import torch
@@ -18,13 +18,13 @@ from ncscope.losses.inputs import nothing
 def class_thresholds(
     confidence: Float[Tensor, ""], probabilities: Float[Tensor, " k"]
 ) -> Float[Tensor, " k"]:
-    r"""$\tau(c)=\frac{\tilde p(c)}{\max_j\tilde p(j)}\tau$, lower for the rarer classes.
+    r"""Return $\tau(c)=\frac{\tilde p(c)}{\max_j\tilde p(j)}\tau$, lower for rarer classes.
 
     Source: FreeMatch (7).
 
     Args:
-        confidence: $\tau$, the moving average of the confidence.
-        probabilities: $\tilde p$, the moving average of the softmax outputs.
+        confidence: $\tau$, moving average of the confidence.
+        probabilities: $\tilde p$, moving average of the softmax outputs.
 
     Example:
         >>> import torch
@@ -39,10 +39,10 @@ def trusted(
 ) -> Bool[Tensor, " n"]:
     r"""Mark the samples with $\max_cq_{ic}\ge\tau(\hat q_i)$.
 
-    Source: FreeMatch (8), which has $>$ there and $\ge$ in (9); public code has $\ge$.
+    Source: FreeMatch (8), which has $>$, while (9) and public code have $\ge$.
 
     Args:
-        probabilities: $q$, a softmax output a row.
+        probabilities: $q$, one softmax output a row.
         thresholds: $\tau(c)$ of each class.
 
     Example:
@@ -59,12 +59,12 @@ def consistency_loss(
 ) -> Float[Tensor, ""]:
     r"""$-\frac1n\sum_{i\text{ trusted}}\log Q_{i\hat q_i}$, where $n$ counts all samples.
 
-    Source: FixMatch (4), FreeMatch (8), INFO 6.1. Range $[0,\infty)$; 0 where none is trusted.
+    Source: FixMatch (4), FreeMatch (8), INFO 6.1. Range $[0,\infty)$; 0 if no sample is trusted.
 
     Args:
         logits: Logits on the strong views.
         pseudo_labels: Pseudo-labels from the weak views.
-        mask: True for the samples that are trusted.
+        mask: True for trusted samples.
 
     Example:
         >>> import torch
@@ -88,28 +88,29 @@ def fairness_loss(
     $\bar p$ is the mean softmax output on the trusted strong views, $\bar h$ the histogram of their
     largest entries. Source: FreeMatch (9)-(11), INFO 6.1.
 
-    Classes that no trusted view is given to have $\bar h(c)=0$. Their terms are left out; public
-    code sets $b_c=0$ there and adds $a_c\log10^{-12}$, another value with the same gradients.
+    A class that is predicted for no trusted view has $\bar h(c)=0$. Its term is left out. Public
+    code sets $b_c=0$ for it and adds $a_c\log10^{-12}$, which changes the value but not the
+    gradients.
 
     The $\tilde h(c)$ of a class that is never a pseudo-label decays to 0, while $\tilde p(c)$ stays
     positive: $a_c$ tends to 1, and is 1 once $\tilde p(c)/\tilde h(c)$ is out of range. Several
     classes with $\tilde h=0$ share $a$ in proportion to $\tilde p$; a class with $\tilde p=0$ has
-    no share. Public code sets $a_c=0$ where $1/\tilde h(c)$ is infinite, and the gradient for that
-    class changes its sign there.
+    no share. Public code sets $a_c=0$ if $1/\tilde h(c)$ is infinite, and the gradient for this
+    class then changes its sign.
 
-    As printed, and as in public code, the cross-entropy is made large, not small: with $\bar h$ a
-    constant, the gradient for $\log\bar p_c$ is $a_c-b_c$, so
-    descent raises the classes whose mean output is large for the number of views given to them,
-    the ones that are predicted too rarely. No lower bound: $b_c\to0$ where $a_c>0$.
+    In the paper and in public code, the cross-entropy is maximised, not minimised: with constant
+    $\bar h$, the gradient for $\log\bar p_c$ is $a_c-b_c$. Descent therefore raises the classes
+    whose mean output is large relative to the number of views for which they are predicted; these
+    classes are predicted too rarely. There is no lower bound: $b_c\to0$ with $a_c>0$.
 
     Args:
-        probabilities: $\tilde p$, the moving average of the softmax outputs on weak views.
-        histogram: $\tilde h$, the moving average of the pseudo-labels' histogram.
+        probabilities: $\tilde p$, moving average of the softmax outputs on weak views.
+        histogram: $\tilde h$, moving average of the pseudo-labels' histogram.
         strong: Softmax outputs on the strong views.
-        mask: True for the samples that are trusted.
+        mask: True for trusted samples.
 
     Returns:
-        The loss; exactly 0, with zero gradients, if none is trusted.
+        The loss; exactly 0, with zero gradients, if no sample is trusted.
 
     Example:
         >>> import torch
@@ -132,5 +133,5 @@ def _quotient(
 ) -> Float[Tensor, " k"]:
     r"""Compute $\tilde p/\tilde h$ up to a factor, or its limit at $\tilde h=0$."""
     least = histogram.where(probabilities > 0, torch.inf).min()
-    # least / histogram lies in [0, 1]; the quotient itself overflows long before histogram is 0
+    # least / histogram is in [0, 1]; 1 / histogram would overflow long before histogram is 0
     return probabilities * torch.where(histogram > least, least / histogram, 1.0)

@@ -1,4 +1,4 @@
-"""Terms added to a classification loss that act on the features and the classifier themselves."""
+"""Regularisers of features and classifier, to be added to a classification loss."""
 
 import torch
 from jaxtyping import Float, Shaped
@@ -10,18 +10,19 @@ from ncscope.losses.inputs import batch_labels, check_matrix, loss_dtype, nothin
 def within_class_cosine(
     features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]
 ) -> Float[Tensor, ""]:
-    r"""Average within-class cosine similarity, divided by the class's size in the batch.
+    r"""Compute the average within-class cosine similarity, divided by the class's batch size.
 
     $R=\frac1{|\mathcal C|}\sum_{c\in\mathcal C}\frac1{n_c}
     \Bigl[\frac1{n_c^2}\sum_{y_i=y_j=c}\cos(h_i,h_j)\Bigr]$, where
-    $\mathcal C$ are the classes present in the batch and $n_c$ their sizes in it; the pairs are
-    ordered and include $i=j$, as in VCI's $\bar d_{within}$. Source: VCI 6.3, in words only: "the
-    average within-class cosine similarity divided by the number of data points of each class in
-    the batch"; the average over the classes is our reading. Added as $+\lambda R$, a positive
-    $\lambda$ spreads a class's directions and works against collapse; a negative one favours it.
+    $\mathcal C$ are the classes present in the batch and $n_c$ their numbers of samples; the pairs
+    are ordered and include $i=j$, as in VCI's $\bar d_{within}$. Source: VCI 6.3, in words only:
+    "the average within-class cosine similarity divided by the number of data points of each class
+    in the batch"; the average over the classes is our interpretation. In a loss $+\lambda R$, a
+    positive $\lambda$ spreads the directions of a class and works against collapse; a negative
+    $\lambda$ favours collapse.
 
-    Range $[0,1]$; $1/m$ where every class has $m$ samples in one direction, 0 where every class's
-    directions average to zero; a class of one sample adds the constant $1/|\mathcal C|$.
+    Range $[0,1]$; $1/m$ if every class has $m$ samples in one direction, 0 if the directions of
+    every class average to zero; a class of one sample adds the constant $1/|\mathcal C|$.
     Invariant under rotation and positive scaling of each sample. Cost: one pass; no pair is
     formed, since the mean cosine is $\lVert\frac1{n_c}\sum_{y_i=c}\hat h_i\rVert^2$.
 
@@ -56,20 +57,21 @@ def feature_and_classifier_decay(
     feature_decay: float,
     weight_decay: float,
 ) -> Float[Tensor, ""]:
-    r"""Weight decay on the features and the classifier, and on nothing else.
+    r"""Compute weight decay on the features and the classifier only.
 
     $\frac{\lambda_H}2\cdot\frac1n\sum_i\lVert h_i\rVert^2
     +\frac{\lambda_W}2(\lVert W\rVert_F^2+\lVert b\rVert^2)$: the penalty of the unconstrained
-    features model, put on a network in place of weight decay. Source: XUFM (3), PFC (2).
+    features model, applied to a network instead of weight decay. Source: XUFM (3), PFC (2).
 
-    The features' term is the mean over the batch, so that it does not depend on the batch size:
-    the models' $\frac{\lambda_H}2\lVert H\rVert_F^2$ over a training set of $N$ samples is this
-    with ``feature_decay`` $=N\lambda_H$. Range $[0,\infty)$; 0: all zero. Invariant under rotation.
+    The term of the features is a mean over the batch and does not depend on the batch size. The
+    models' $\frac{\lambda_H}2\lVert H\rVert_F^2$ over a training set of $N$ samples equals this
+    term with ``feature_decay`` $=N\lambda_H$. Range $[0,\infty)$; 0: features and classifier are
+    zero. Invariant under rotation.
 
     Args:
         features: One sample a row.
-        weight: The classifier, one head a row.
-        bias: Its bias; leave it out for the free bias of XUFM theorem 3.2.
+        weight: Weight of the classifier, one head a row.
+        bias: Bias of the classifier; leave it out for the free bias of XUFM theorem 3.2.
         feature_decay: $\lambda_H$.
         weight_decay: $\lambda_W$, of the classifier and, if given, its bias.
 

@@ -2,16 +2,17 @@ r"""Squared canonical correlations between features and classes, without cancell
 
 With $R\succeq0$ (the spread within classes), factor columns $C$ (the spread between them is
 $CC^\top$) and $T=R+CC^\top$, the squared canonical correlations $\nu_j$ are the eigenvalues of
-$C^\top T^\dagger C$. Near collapse every $\nu_j\to1$ and all that is interesting is the residual
+$C^\top T^\dagger C$. Near collapse every $\nu_j\to1$, and the quantity of interest is the residual
 $F=I-C^\top T^\dagger C$: VCI, the probe loss, the MSE decomposition and the SNR are functions of
-it. Subtracting from 1 would lose it to rounding. Instead, for non-singular $R$,
-$F=(I+C^\top R^{-1}C)^{-1}$; and where $R$ is singular, the limit of that as $R+\epsilon I\to R$:
+$F$. A subtraction from 1 would lose $F$ to rounding. Instead, for non-singular $R$,
+$F=(I+C^\top R^{-1}C)^{-1}$; for singular $R$, the limit of this expression as $R+\epsilon I\to R$:
 $F=N(I+N^\top C_R^\top R^\dagger C_RN)^{-1}N^\top$, with $C_R$ the part of $C$ inside the range of
 $R$ and $N$ an orthonormal basis of the null space of the part outside it.
 
-The range of $T$ is that of $R$ and what of $C$ sticks out of it. The rank of $R$ is decided at
-$R$'s own scale and coordinate by coordinate, never at the scale of $T$: near collapse all of $R$ is
-below the rounding of $T$, and in one coordinate of small units it is below that of the others.
+The range of $T$ is spanned by the range of $R$ and the part of $C$ outside it. The rank of $R$ is
+decided at the scale of $R$ and coordinate by coordinate, never at the scale of $T$: near collapse
+all of $R$ is below the rounding error of $T$, and the entries of a coordinate in small units are
+below the rounding error of the other coordinates.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from ncscope.math.symmetric import Eigen, comparable_scales, rank_cut, rescaled,
 
 @dataclass(frozen=True)
 class Spread:
-    r"""Spread within classes: eigenpairs of $DRD$, with $D$ such that all coordinates count.
+    r"""Spread within classes: eigenpairs of $DRD$, with $D$ such that no coordinate is lost.
 
     Attributes:
         scales: Diagonal of $D$, powers of two; None if $D=I$.
@@ -49,7 +50,7 @@ class Canonical:
         odds_root: $Z$ with $Z^\top Z=O$; without $\lambda$, the eigenvalues of $O$ are
             $\nu/(1-\nu)$; z x m.
         residual_root: $Y(Y^\top Y+O)^{-1/2}$, a root of $F$; q x m.
-        explained: $Z(Y^\top Y+O)^{-1}Y^\top$, with $E$ for it $E^\top E=F-F^2$; z x q.
+        explained: $E=Z(Y^\top Y+O)^{-1}Y^\top$, for which $E^\top E=F-F^2$; z x q.
         solution: $T^\dagger C$, d x q.
         rank: Number of directions kept in $T$.
         cut: Squared length above which a direction of $C$ outside the range of $R$ is kept.
@@ -75,8 +76,8 @@ def spread_within(within: Float[Tensor, "d d"]) -> Spread:
         within: $R$, symmetric positive semi-definite.
 
     Returns:
-        Eigenpairs above $\epsilon\,d\,\lambda_{max}$ of $R$, coordinates that vary less than
-        $2^{-10}$ of the largest scaled up. Cost: one d x d eigen-decomposition.
+        Eigenpairs above $\epsilon\,d\,\lambda_{max}$ of $R$, after scaling up coordinates whose
+        deviation is below $2^{-10}$ of the largest. Cost: one d x d eigen-decomposition.
     """
     variances = within.diagonal()
     scales = comparable_scales(variances)
@@ -95,18 +96,20 @@ def canonical(
 
     Args:
         spread: Decomposition of $R$.
-        factor: $C$, one column a direction; the columns orthogonal, or nearly so. If they were
-            dependent, the rounding of $C^\top R^{-1}C$ would swamp the identity next to it.
-        decay: $\lambda\ge0$; above 0 only for a spread whose $D=I$.
-        mean: $\mu$, of features that have a constant one among them: $C$ has one more row, of
-            zeros, and one more column, $[\mu;1]$. Needs a decay. The solution leaves out that row.
-        rounding: Squared length of a column that rounding alone may explain.
+        factor: $C$, one direction a column; the columns must be orthogonal or nearly so. If they
+            were dependent, the rounding error of $C^\top R^{-1}C$ would exceed the identity that is
+            added to it.
+        decay: $\lambda\ge0$; above 0 only for a spread with $D=I$.
+        mean: $\mu$ of features that include a constant feature 1; requires a decay. $C$ then has
+            one more row, of zeros, and one more column, $[\mu;1]$. The solution does not contain
+            this row.
+        rounding: Squared length of a column that rounding error alone may cause.
 
     Returns:
-        The residual. Directions of $C$ that leave the range of $R$ by no more than that, by
-        $\epsilon\,d\lVert C\rVert_F$, or squared by $\epsilon\,d\,\lambda_{max}(R)$, do not
-        leave it. Cost: products and QR factorisations; for a singular $R$ perhaps a singular value
-        decomposition of d x q.
+        The residual. The part of a direction of $C$ outside the range of $R$ is ignored if its
+        squared length is at most ``rounding``, $(\epsilon\,d\lVert C\rVert_F)^2$ or
+        $\epsilon\,d\,\lambda_{max}(R)$. Cost: products and QR factorisations; for a singular $R$
+        possibly a singular value decomposition of d x q.
 
     Example:
         >>> r, c = torch.eye(2).double(), torch.tensor([[3.0], [0.0]]).double()
@@ -130,7 +133,7 @@ def canonical(
     if mean is not None:
         across = outside.vectors.mT @ beyond[:, -1]
         rest = beyond[:, -1] - outside.vectors @ across
-        # The weight of what rounding leaves there would be as large as the constant's.
+        # A rest that is only rounding error would get a weight as large as the constant feature's.
         rest = torch.where(rest.square().sum() > cut, rest, 0.0)
         constant = 1 + rest.square().sum()
         finite = torch.block_diag(finite, torch.full_like(finite[:1, :1], decay**0.5))
@@ -138,7 +141,8 @@ def canonical(
         leaving[:kept, -1] = across
     odds_root = torch.cat([whitened @ finite, leaving])
     lengths = torch.linalg.vector_norm(finite, dim=0)
-    # QR of the root, not Cholesky of the product: large odds would round small ones away.
+    # QR of the root instead of Cholesky of the product: the product rounds at the scale of its
+    # largest odds, and small odds would be lost.
     bases, root = torch.linalg.qr(torch.cat([odds_root, lengths.diag()]))
     half = torch.linalg.solve_triangular(root.mT, finite.mT, upper=False)
     explained = bases[: len(odds_root)] @ half
@@ -148,7 +152,9 @@ def canonical(
         left = -whitened.mT @ inside - half.mT @ half
         left.diagonal().add_(1)
         escaped = outside.combinations.mT @ left[:q] / outside.lengths[:, None]
-        if decay > 0:  # where it is the larger, its root divides rounding by more
+        if decay > 0:
+            # Both expressions equal the solution. The first divides rounding errors by the length
+            # of a direction, which may be tiny; the second divides them by the decay's root.
             regularised = explained[len(whitened) :][:kept] / decay**0.5
             large = decay > outside.lengths.square()
             escaped = torch.where(large[:, None], regularised, escaped)
@@ -162,13 +168,13 @@ def canonical(
 
 @dataclass(frozen=True)
 class _Outside:
-    """Combinations of the factor's columns that leave the range of R, and those that do not.
+    """Combinations of the factor's columns outside and inside the range of R.
 
     Attributes:
-        vectors: Directions that they lead to, orthonormal in the scaled coordinates; d x o.
-        lengths: Lengths of their parts outside.
-        combinations: The combinations, orthonormal; q x o.
-        rest: Orthonormal basis of the combinations that stay inside.
+        vectors: Directions of the parts outside, orthonormal in the scaled coordinates; d x o.
+        lengths: Lengths of the parts outside.
+        combinations: Orthonormal combinations with a part outside; q x o.
+        rest: Orthonormal basis of the combinations without a part outside.
     """
 
     vectors: Float[Tensor, "d o"]
@@ -198,7 +204,7 @@ def _outside(spread: Spread, outside: Float[Tensor, "d q"], cut: float) -> _Outs
 
 
 def _cut(spread: Spread, columns: Float[Tensor, "d q"], rounding: float) -> float:
-    """Return the squared length by which a column must leave the range of R."""
+    """Return the squared length above which the part of a column outside the range of R counts."""
     d = len(columns)
     noise = (torch.finfo(columns.dtype).eps * d) ** 2 * float(columns.square().sum())
     return max(rank_cut(spread.largest, d), noise, rounding)

@@ -23,12 +23,12 @@ _BRACKET_SHARE = 0.2
 
 @dataclass(frozen=True)
 class EntropyEstimate:
-    """An entropy, and how well it is known.
+    """An entropy with its standard error.
 
     Attributes:
-        mean: The value, in nats.
-        standard_error: Standard error of the mean over probes, and half the bracket of the
-            quadrature; 0 if the value is exact.
+        mean: Entropy in nats.
+        standard_error: Standard error of the mean over probes, combined with half the bracket of
+            the quadrature; 0 if the value is exact.
         probes: Number of random probes; 0 if the value is exact.
         depth: Number of Lanczos steps; 0 if the value is exact.
         size: Number of rows of the matrix.
@@ -50,7 +50,7 @@ def entropy_of_spectrum(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
         >>> entropy_of_spectrum(torch.tensor([1.0, 1.0, 0.0]).double()).exp().item()
         2.0
     """
-    if len(values) == 0:  # vectors without any direction
+    if len(values) == 0:  # all vectors are zero
         return values.sum() * torch.nan
     cut = torch.finfo(values.dtype).eps * len(values) * values.max()
     share = values[values > cut]
@@ -71,7 +71,7 @@ def spectral_entropy(matrix: Float[Tensor, "m m"]) -> Float[Tensor, ""]:
 
 
 def gram_entropy(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
-    """Entropy of the Gram matrix of the rows, from the smaller of its two sides."""
+    """Compute the entropy of the rows' Gram matrix, from the smaller of its two forms."""
     n, d = rows.shape
     return spectral_entropy(rows @ rows.mT if n <= d else rows.mT @ rows)
 
@@ -85,19 +85,19 @@ def estimated_entropy(
     dominant: int = 24,
     largest: float = 1.0,
 ) -> EntropyEstimate:
-    r"""$H$ of a matrix known by its products, by stochastic Lanczos quadrature.
+    r"""Estimate $H$ of a matrix given by its products, by stochastic Lanczos quadrature.
 
     $H=\operatorname{tr}f(A/\operatorname{tr}A)$ with $f(x)=-x\log x$. The trace over the range $Q$
-    of a random sketch $A\Omega$ is taken exactly, the rest as
-    $\mathbb E[z^\top Pf(A/\operatorname{tr}A)Pz]$ over random signs $z$, $P=I-QQ^\top$: collapsed
-    features have few large eigenvalues, and the sketch catches them. It is left out where no
-    eigenvalue's own share of $H$ can reach the error asked for: of many small ones the probes see
-    the mean. Each quadratic form is found by Lanczos. Since the even derivatives of $f$ are
-    negative and the odd ones from the third positive, Gauss quadrature bounds it from above and
-    Gauss-Radau with a node at 0 from below: the depth grows until the two are within a share of
-    the error asked for, and probes are added until the standard error is met. Sources: Ubaru,
-    Chen, Saad 2017 (quadrature); Golub, Meurant 2010, chapter 6 (bounds); Meyer, Musco, Musco,
-    Woodruff 2021 (sketch).
+    of a random sketch $A\Omega$ is computed exactly, the rest is the mean of
+    $z^\top Pf(A/\operatorname{tr}A)Pz$ over random signs $z$, $P=I-QQ^\top$. Collapsed features
+    have few large eigenvalues, which the sketch contains. There is no sketch if the contribution of
+    every single eigenvalue to $H$ is below the requested error: the probes then average over many
+    small contributions. Each quadratic form is computed by the Lanczos method. Because the even
+    derivatives of $f$ are negative and the odd ones from the third on positive, Gauss quadrature is
+    an upper bound and Gauss-Radau quadrature with a node at 0 a lower bound. The depth grows until
+    the bounds differ by a share of the requested error, and probes are added until the standard
+    error is reached. Sources: Ubaru, Chen, Saad 2017 (quadrature); Golub, Meurant 2010, chapter 6
+    (bounds); Meyer, Musco, Musco, Woodruff 2021 (sketch).
 
     Args:
         product: $V\mapsto AV$ on m x b blocks of vectors, $A$ symmetric positive semi-definite.
@@ -105,12 +105,12 @@ def estimated_entropy(
         trace: $\operatorname{tr}A$.
         standard_error: Standard error to reach, in nats.
         generator: Source of the probes, on the device of the products.
-        dominant: About how many large eigenvalues to expect; up to 120 of them are sketched.
-        largest: A bound on the largest eigenvalue, as a share of the trace.
+        dominant: Approximate number of large eigenvalues; the sketch contains up to 120.
+        largest: Upper bound on the largest eigenvalue, as a share of the trace.
 
     Returns:
         The estimate; its error includes half of the quadrature's bracket. If 4,096 probes do not
-        reach the error asked for, the error says so.
+        reach the requested error, the error of the estimate is larger.
 
     Example:
         >>> values = torch.linspace(0, 1, 400).double()
@@ -136,24 +136,25 @@ def estimated_entropy(
     upper: list[float] = []
     lower: list[float] = []
     while True:
+        # Without the part in the sketch, whose trace is exact, the probes vary less.
         probes = _signs(size, _PROBES_AT_ONCE, generator)
         probes -= sketch @ (sketch.mT @ probes)
         depth, high, low = _deep_enough(scaled, probes, depth, standard_error)
         upper += high.tolist()
         lower += low.tolist()
-        found = _estimate(head, upper, lower, missed, depth, size)
-        if found.standard_error <= standard_error or len(upper) >= _MOST_PROBES:
-            return found
+        estimate = _estimate(head, upper, lower, missed, depth, size)
+        if estimate.standard_error <= standard_error or len(upper) >= _MOST_PROBES:
+            return estimate
 
 
 def _share_of_entropy(largest: float) -> float:
-    r"""Return the most that $-p\log p$ can be for a p up to the largest."""
+    r"""Return the maximum of $-p\log p$ over p up to the largest."""
     p = min(largest, math.exp(-1))
     return -p * math.log(p) if p > 0 else 0.0
 
 
 class _Bracket(NamedTuple):
-    """Bounds of a quantity."""
+    """Upper and lower bound of a quantity."""
 
     high: float
     low: float
@@ -164,9 +165,9 @@ def _estimate(
 ) -> EntropyEstimate:
     """Average over the probes.
 
-    Its error has three parts: the sampling error, widened as Student's distribution is for few
-    probes; what one eigenvalue can add if all probes happened to meet it alike, so that their
-    spread does not show it; and half of the bracket.
+    The error has three parts: the sampling error, with the variance of Student's distribution for
+    few probes; the contribution of one eigenvalue that the spread of the probes does not show,
+    because all probes happen to meet it alike; and half of the bracket.
     """
     high = torch.tensor(upper, dtype=torch.float64)
     low = torch.tensor(lower, dtype=torch.float64)
@@ -186,7 +187,7 @@ def _deep_enough(
     depth: int,
     standard_error: float,
 ) -> tuple[int, Float[Tensor, " b"], Float[Tensor, " b"]]:
-    """Return the least depth whose bracket is a small share of the error, and the bracket."""
+    """Increase the depth until the bracket is a small share of the error; return both."""
     lanczos = _Lanczos(product, vectors)
     depth = min(max(depth, _FIRST_DEPTH), len(vectors))
     high, low = lanczos.bracket(depth)
@@ -202,10 +203,11 @@ def _signs(size: int, width: int, generator: torch.Generator) -> Float[Tensor, "
 
 
 class _Lanczos:
-    """The Lanczos recursion for a block of vectors at once, each on its own, two of each kept.
+    """Lanczos recursions for the vectors of a block, each of which keeps two vectors.
 
-    Without reorthogonalisation: converged Ritz values come again, but share their weight, so the
-    quadrature loses nothing (Greenbaum 1989), and its memory does not grow with the depth.
+    There is no reorthogonalisation. Converged Ritz values then occur several times, but share their
+    weight, so the quadrature stays accurate (Greenbaum 1989). The memory does not grow with the
+    depth.
     """
 
     def __init__(
@@ -222,7 +224,7 @@ class _Lanczos:
         self.beside = [torch.zeros_like(length)]
 
     def bracket(self, depth: int) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-        """Upper and lower bounds of each vector's quadratic form, after that many steps."""
+        """Return upper and lower bounds of each vector's quadratic form, after given steps."""
         while len(self.diagonal) < depth:
             self._step()
         diagonal, beside = torch.stack(self.diagonal, 1), torch.stack(self.beside[1:], 1)
@@ -245,7 +247,8 @@ def _with_node_at_zero(
     r"""Extend the Jacobi matrix by one row so that 0 is among its eigenvalues.
 
     The new diagonal entry is $\beta_k^2e_k^\top T_k^{-1}e_k$ (Golub and Meurant 2010, section
-    6.2), by the recursion of the last pivot; where the space was exhausted the row is empty.
+    6.2), computed by the recursion of the last pivot. If the Krylov space is exhausted, the new row
+    is zero.
     """
     pivot = diagonal[:, 0]
     for step in range(1, diagonal.shape[1]):
@@ -258,10 +261,10 @@ def _with_node_at_zero(
 def _quadrature(
     diagonal: Float[Tensor, "b k"], beside: Float[Tensor, "b k-1"]
 ) -> Float[Tensor, " b"]:
-    r"""$e_1^\top f(T)e_1$ of each Jacobi matrix, $f(x)=-x\log x$."""
+    r"""Compute $e_1^\top f(T)e_1$ of each Jacobi matrix, $f(x)=-x\log x$."""
     jacobi = torch.diag_embed(diagonal)
     jacobi = jacobi + torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
     values, vectors = torch.linalg.eigh(jacobi)
-    values = values.clamp(min=0)
+    values = values.clamp(min=0)  # below 0 by rounding alone; the logarithm would be NaN
     terms = -torch.xlogy(values, values)
     return (vectors[:, 0, :].square() * terms).sum(1)

@@ -1,4 +1,4 @@
-"""Simplex equiangular tight frames and orthogonal frames: where collapse ends."""
+"""Simplex equiangular tight frames and orthogonal frames, the limits of collapse."""
 
 import torch
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from ncscope.errors import InputError
 
 
 def simplex_basis(k: int) -> Float[Tensor, "k k-1"]:
-    """Orthonormal basis of the vectors of length k that sum to zero (Helmert's contrasts).
+    """Return an orthonormal basis of the vectors in k dimensions that sum to zero (Helmert).
 
     Args:
         k: Number of classes, at least 2.
@@ -32,7 +32,7 @@ def simplex_etf(
     Args:
         k: Number of vectors, at least 2.
         dim: Dimension, at least k - 1 (the default).
-        generator: If given, the frame is turned by a random rotation drawn from it.
+        generator: Generator of a random rotation of the frame; None for no rotation.
 
     Returns:
         One vector a row; rows sum to zero; float64.
@@ -55,12 +55,12 @@ def simplex_etf(
 def orthogonal_frame(
     k: int, dim: int | None = None, generator: torch.Generator | None = None
 ) -> Float[Tensor, "k d"]:
-    """Pairwise orthogonal unit vectors.
+    """Return pairwise orthogonal unit vectors.
 
     Args:
         k: Number of vectors, at least 1.
         dim: Dimension, at least k (the default).
-        generator: If given, the frame is turned by a random rotation drawn from it.
+        generator: Generator of a random rotation of the frame; None for no rotation.
 
     Returns:
         One vector a row, float64.

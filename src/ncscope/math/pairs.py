@@ -1,4 +1,4 @@
-"""Sums over pairs of rows, in blocks: no k x k matrix, however many classes there are."""
+"""Sums over pairs of rows in blocks, without a k x k matrix for k classes."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,12 @@ _BLOCK_BYTES = 64 * 2**20
 
 
 def row_blocks(k: int, width: int) -> Iterator[slice]:
-    """Slices of 0..k-1 such that a block of that many float64 rows takes 64 MB at most."""
+    """Split 0..k-1 into slices such that a block of float64 rows takes at most 64 MB.
+
+    Args:
+        k: Number of rows.
+        width: Length of a row.
+    """
     rows = max(1, _BLOCK_BYTES // (8 * max(width, 1)))
     return (slice(start, min(start + rows, k)) for start in range(0, k, rows))
 
@@ -19,15 +24,16 @@ def sum_over_pairs(
     vectors: Float[Tensor, "k d"],
     term: Callable[[Float[Tensor, "m n"], slice, slice], Float[Tensor, "... m n"]],
 ) -> Float[Tensor, "..."]:
-    r"""$\sum_{i<j}f(\langle v_i,v_j\rangle,i,j)$.
+    r"""Compute $\sum_{i<j}f(\langle v_i,v_j\rangle,i,j)$.
 
     Args:
         vectors: One vector a row.
-        term: Given a block of the Gram matrix and the slices of its rows and columns, the block
-            of summands (or a stack of several); it may be written over.
+        term: Function of a block of the Gram matrix and the slices of its rows and columns. It
+            returns the block of summands, or a stack of several blocks, and may overwrite the Gram
+            matrix.
 
     Returns:
-        The sum (or the stack of sums). Cost: $k^2d$ operations, 64 MB a block.
+        The sum (or the stack of sums). Cost: $k^2d$ operations, 64 MB for a block.
 
     Example:
         >>> rows = torch.tensor([[1.0], [2.0], [3.0]]).double()
@@ -39,7 +45,7 @@ def sum_over_pairs(
     for rows in row_blocks(k, k):
         cols = slice(rows.start, k)
         values = term(vectors[rows] @ vectors[cols].mT, rows, cols)
-        corner = values[..., : rows.stop - rows.start]  # the pairs that come twice, or i = j
+        corner = values[..., : rows.stop - rows.start]  # contains pairs twice, and i = j
         corner.copy_(corner.triu(1))
         sums.append(values.sum((-2, -1)))
     return torch.stack(sums).sum(0)

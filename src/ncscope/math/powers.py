@@ -1,4 +1,4 @@
-"""Scaling by powers of two, which costs no digit: how squares are kept in range."""
+"""Scaling by powers of two, which is exact, to keep squares in range."""
 
 import math
 from collections.abc import Mapping
@@ -11,28 +11,29 @@ from torch import Tensor
 Scalable = TypeVar("Scalable", float, Tensor)
 
 GATHERED: Mapping[torch.dtype, int] = {torch.float64: 470, torch.float32: 40}
-"""Largest exponent of 2, of either sign, of the features that a stream sums squares of.
+"""Largest exponent of 2, of either sign, of features whose squares a stream may sum.
 
-The sums stay in range, and so do those of a spread of 1e-12 of the magnitude.
+The sums of squares stay in range, even those of a spread of 1e-12 of the magnitude.
 """
 
 EVALUATED: Mapping[torch.dtype, int] = {torch.float64: 60, torch.float32: 10}
-"""Largest exponent of class means and classifier that metrics are computed from as they are.
+"""Largest exponent of class means and classifier from which metrics are computed without scaling.
 
-Fourth powers stay in range. And LAPACK leaves matrices of squares as they are, also those of a
-spread of 1e-100: a norm beyond about 2^485 it scales by no power of two, which rounds otherwise.
+Fourth powers stay in range. LAPACK does not scale a matrix of such squares either, even for a
+spread of 1e-100. It scales a matrix with a norm beyond about 2^485, and by a factor that is no
+power of two, so that the result would be rounded differently.
 """
 
 UNSCALED = 150
-"""Largest exponent of features that are measured without a scaled copy: all that float32 has."""
+"""Largest exponent of features that are measured without a scaled copy; covers all of float32."""
 
 
 def times_power(values: Scalable, exponent: int) -> Scalable:
-    """Multiply by a power of two, exactly where the result is a normal number.
+    """Multiply by a power of two; exact if the result is a normal number.
 
     Args:
         values: A number, or a tensor of a float type.
-        exponent: Exponent of 2, at most twice what float64 has.
+        exponent: Exponent of 2, at most twice the largest exponent of float64.
 
     Example:
         >>> times_power(3.0, -2), times_power(1.0, 1100)
@@ -40,20 +41,20 @@ def times_power(values: Scalable, exponent: int) -> Scalable:
     """
     if exponent == 0:
         return values
-    half = exponent // 2  # either factor is in range where their product is not
+    half = exponent // 2  # two factors, because 2**exponent may be out of range
     return values * 2.0**half * 2.0 ** (exponent - half)
 
 
 def in_unit(value: float, exponent: int) -> float:
-    """Multiply a measured value by a power of two; NaN where it leaves float64's normal numbers.
+    """Multiply a value by a power of two; NaN if the result is no normal number of float64.
 
     Example:
         >>> in_unit(3.0, 1), in_unit(0.0, 2000), in_unit(3.0, -1030)
         (6.0, 0.0, nan)
     """
     scaled = times_power(value, exponent)
-    known = exponent == 0 or value == 0 or 2.0**-1022 <= abs(scaled) < math.inf
-    return scaled if known else math.nan
+    exact = exponent == 0 or value == 0 or 2.0**-1022 <= abs(scaled) < math.inf
+    return scaled if exact else math.nan
 
 
 def largest_magnitude(values: Shaped[Tensor, "..."]) -> float:
@@ -78,7 +79,7 @@ def exponent_of(values: Shaped[Tensor, "..."], limit: int) -> int:
     """Return the exponent of the largest magnitude as `exponent_beyond` does.
 
     Args:
-        values: Finite numbers. Those of a type that has none beyond the limit are not read.
+        values: Finite numbers, which are not read if their type has no numbers beyond the limit.
         limit: Exponent up to which the result is 0.
     """
     return exponent_beyond(largest_magnitude(values), limit) if goes_beyond(values, limit) else 0
@@ -97,11 +98,13 @@ def moderated(
 ) -> tuple[Float[Tensor, "n d"], Float[Tensor, " n"]]:
     """Return rows whose lengths can be computed, and these lengths.
 
-    Args:
-        rows: Finite. Where one is so long that its squares overflow, or so short that they vanish,
-            each row is multiplied by a power of two of its own, which keeps its direction.
+    If the squares of a row overflow or underflow, each row is multiplied by a power of two chosen
+    for the row, which keeps its direction.
 
-    Cost: one read; three more where a row is that long, that short, or zero.
+    Args:
+        rows: Finite rows.
+
+    Cost: one read; three more if a row overflows, underflows or is zero.
     """
     limit = GATHERED[rows.dtype]
     length = torch.linalg.vector_norm(rows, dim=1)
@@ -115,5 +118,5 @@ def moderated(
 
 
 def _power_of_two(exponent: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Set the bits of the exponent: unlike exp2, this is exact on every device."""
+    """Set the bits of the exponent, which unlike exp2 is exact on every device."""
     return (exponent.to(torch.int64) + 1023).bitwise_left_shift(52).view(torch.float64)

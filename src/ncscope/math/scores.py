@@ -1,4 +1,4 @@
-"""Largest of several linear scores: float64's answer at float32's price."""
+"""Argmax of linear scores, exact to float64 at the cost of float32."""
 
 import math
 from collections.abc import Iterator
@@ -10,19 +10,19 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 _CHUNK_BYTES = 8 * 2**20
-_FEWEST_ROWS = 256  # fewer, and the product is spent on reading the weights
-_BLOCK = 4096  # rows of the weight that are in float64 at a time
+_FEWEST_ROWS = 256  # with fewer rows, most of the time goes into reading the weights
+_BLOCK = 4096  # rows of the weight that are converted to float64 at a time
 
 
 class LinearScores:
     r"""K scores of a feature, $\langle w_c-s,h-o\rangle+\beta_c$.
 
     Args:
-        weight: $w_c$, one a row, of any float type. It is not copied: with many classes that
-            would be most of the memory.
+        weight: $w_c$, one a row, of any float type. The weight is not copied, because with many
+            classes a copy would take most of the memory.
         offset: $\beta$, float64.
-        centre: $o$, float64 but exact in float32 (see `float32_centre`): taken off every feature
-            first, it keeps the scores, and so their rounding, small.
+        centre: $o$, float64 but exact in float32 (see `float32_centre`). It is subtracted from
+            every feature first, which keeps the scores and their rounding errors small.
         shift: $s$, float64; None for 0.
 
     Example:
@@ -39,17 +39,19 @@ class LinearScores:
         shift: Float[Tensor, " d"] | None = None,
     ) -> None:
         self._weight, self._shift, self._centre = weight, shift, centre
+        # A common offset decides nothing, but the bound on rounding grows with the largest offset.
         self._offset = offset - offset.mean()
 
     def argmax(self, features: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
-        r"""Return the class whose score is largest; the first of equal ones.
+        r"""Return the class with the largest score; the first of several equal ones.
 
-        The product runs in float32 when the features have no more digits than that. A feature is
-        settled if its two best scores differ by more than twice the worst rounding error,
+        The product runs in float32 if float32 holds the features exactly. The decision for a
+        feature is final if no partial sum can overflow and its two best scores differ by more than
+        twice the worst error: the rounding error
         $\epsilon_{32}(d+4)\lVert h-o\rVert\max_c\lVert w_c\rVert+2\epsilon_{32}\max_c|\beta_c|$
-        (Higham 2002, section 3.1, with the rounding of the inputs added) and what underflow may
-        cost, and no partial sum can overflow; the few others are scored again in float64. The
-        answer is float64's, whatever the input.
+        (Higham 2002, section 3.1, with the rounding of the inputs added) and the error of
+        underflow. The few other features are scored again in float64. The result is that of
+        float64 for every input.
 
         Args:
             features: One sample a row, any real type.
@@ -90,7 +92,7 @@ class LinearScores:
 
     @cached_property
     def _in_float32(self) -> "tuple[Float[Tensor, 'k d'], Float[Tensor, ' k'], _Bounds]":
-        """Weight and offset for the quick product, and how wrong that may be."""
+        """Weight and offset for the product in float32, and bounds on its error."""
         weight = self._weight
         if weight.dtype != torch.float32 or self._shift is not None:
             weight = torch.empty_like(weight, dtype=torch.float32)
@@ -104,13 +106,14 @@ class LinearScores:
 
 
 class _Bounds(NamedTuple):
-    """Worst errors of a score in float32, and what keeps it from overflow.
+    """Bounds on the error of a score in float32, and on lengths without overflow.
 
     Attributes:
-        relative: Error for each unit of the feature's length.
-        absolute: Error besides.
+        relative: Largest error per unit of the feature's length.
+        absolute: Largest error in addition.
         longest: Length of the longest weight.
-        largest_product: Largest product of lengths without overflow; none if negative.
+        largest_product: Largest product of the two lengths without overflow; if negative, every
+            product may overflow.
     """
 
     relative: float
@@ -120,10 +123,10 @@ class _Bounds(NamedTuple):
 
     @classmethod
     def of(cls, longest: float, largest: float, dim: int) -> "_Bounds":
-        """Errors of rounding and of underflow.
+        """Compute the bounds from the errors of rounding and of underflow.
 
-        Underflow takes up to the smallest normal number, tiny, off each product, each coordinate
-        of the weight and of the centred feature, and each square in that feature's length.
+        Underflow changes each product, each coordinate of the weight and of the centred feature,
+        and each square in the feature's length by up to the smallest normal number, tiny.
 
         Args:
             longest: Length of the longest weight.
@@ -132,14 +135,16 @@ class _Bounds(NamedTuple):
         """
         info, root = torch.finfo(torch.float32), math.sqrt(dim)
         relative = info.eps * (dim + 4) * longest + root * info.tiny
-        unseen = root * math.sqrt(info.tiny)  # length of a feature all of whose squares vanish
+        unseen = root * math.sqrt(info.tiny)  # length of a feature all of whose squares underflow
         absolute = 2 * info.eps * largest + relative * unseen
         absolute += (dim + 4) * info.tiny * (1 + longest)
         return cls(relative, absolute, longest, info.max / 4 - largest)
 
 
 def nearest_mean_scores(means: Float[Tensor, "k d"], centre: Float[Tensor, " d"]) -> LinearScores:
-    r"""Largest for the nearest mean: $\langle\mu_c-o,h-o\rangle-\frac12\lVert\mu_c-o\rVert^2$.
+    r"""Return scores $\langle\mu_c-o,h-o\rangle-\frac12\lVert\mu_c-o\rVert^2$, of distances.
+
+    The largest score is that of the nearest mean.
 
     Args:
         means: $\mu_c$, float64.
@@ -152,7 +157,7 @@ def nearest_mean_scores(means: Float[Tensor, "k d"], centre: Float[Tensor, " d"]
 def head_scores(
     weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"] | None, centre: Float[Tensor, " d"]
 ) -> LinearScores:
-    r"""Return a classifier's scores $\langle w_c,h\rangle+b_c$, written around the centre.
+    r"""Return a classifier's scores $\langle w_c,h\rangle+b_c$, written in terms of $h-o$.
 
     Args:
         weight: $w_c$, one a row.
@@ -164,26 +169,27 @@ def head_scores(
 
 
 def float32_centre(vectors: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
-    """Return the mean of the rows with float32's digits: float32 rows minus it round only once.
+    """Return the mean of the rows, rounded to the digits of float32.
 
-    The digits do not depend on the scale, so that scores of scaled rows are scaled scores.
+    The difference of a float32 row and this centre is then rounded only once. The rounding does not
+    depend on the scale, so that scores of scaled rows are scaled scores.
     """
     mean = vectors.mean(0)
-    split = mean * (2.0**29 + 1)  # Veltkamp's: 53 - 29 digits are left
+    split = mean * (2.0**29 + 1)  # Veltkamp's splitting, which leaves 53 - 29 bits
     return split - (split - mean)
 
 
 def _in_float64(
     rows: Float[Tensor, "k d"], shift: Float[Tensor, " d"] | None = None
 ) -> Iterator[tuple[int, Float[Tensor, "_b d"]]]:
-    """Yield some rows at a time less the shift, with the index of the first."""
+    """Yield blocks of rows minus the shift in float64, with the index of their first row."""
     for first in range(0, len(rows), _BLOCK):
         block = rows[first : first + _BLOCK].to(torch.float64)
         yield first, block if shift is None else block - shift
 
 
 def _float32_is_reduced(device: str) -> bool:
-    """Return whether float32 products may run in fewer bits: then the bound would not hold."""
+    """Return whether float32 products may use fewer bits, for which the bounds do not hold."""
     backend = torch.backends.cuda.matmul if device == "cuda" else torch.backends.mkldnn
     precision = getattr(getattr(backend, "matmul", backend), "fp32_precision", None)
     if precision is None:  # torch before 2.9

@@ -1,4 +1,4 @@
-"""Symmetric linear algebra on the smaller side, with the numerical rank decided in one place."""
+"""Symmetric linear algebra on the smaller side, with one rule for the numerical rank."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,8 +15,9 @@ class Eigen:
     Attributes:
         values: Eigenvalues above the cut, descending.
         vectors: Orthonormal eigenvectors, one a column.
-        spectrum: All min(sides) eigenvalues, descending, rounding noise below zero set to zero.
-        cut: The value below which an eigenvalue counts as zero.
+        spectrum: All min(sides) eigenvalues, descending; values below zero, which are rounding
+            errors, are set to zero.
+        cut: Value up to which an eigenvalue counts as zero.
     """
 
     values: Float[Tensor, " r"]
@@ -31,22 +32,23 @@ class Eigen:
 
 
 def rank_cut(largest: Tensor, dim: int) -> float:
-    r"""Return the pseudo-inverses' cut, $\epsilon\,d\,\lambda_{max}$, $\epsilon$ the dtype's."""
+    r"""Return the cut of the pseudo-inverses, $\epsilon\,d\,\lambda_{max}$."""
     return float(torch.finfo(largest.dtype).eps * dim * largest.clamp(min=0))
 
 
 def comparable_scales(variances: Float[Tensor, " d"]) -> Float[Tensor, " d"] | None:
-    r"""Powers of two that bring deviations to within $2^{10}$ of the largest.
+    r"""Return powers of two that scale deviations to within $2^{10}$ of the largest.
 
-    An eigen-decomposition errs by $\epsilon\lambda_{max}$ in every direction. A coordinate in small
-    units would be below that, though its own numbers are exact to $\epsilon$. Coordinates that
-    are close enough stay as they are: their decomposition is that of the matrix as given.
+    The error of an eigen-decomposition is $\epsilon\lambda_{max}$ in every direction. The variance
+    of a coordinate in small units can be below this error, although it is given to a relative
+    precision of $\epsilon$. If all deviations are close enough, nothing is scaled, and the
+    decomposition is that of the given matrix.
 
     Args:
         variances: Diagonal of a positive semi-definite matrix.
 
     Returns:
-        The factors of the coordinates, 1 for those that do not vary; None if all are 1.
+        Factors of the coordinates, 1 for constant ones; None if all factors are 1.
 
     Example:
         >>> comparable_scales(torch.tensor([1.0, 2.0**-19, 2.0**-30, 0.0])).tolist()
@@ -60,16 +62,16 @@ def comparable_scales(variances: Float[Tensor, " d"]) -> Float[Tensor, " d"] | N
 def rescaled(
     matrix: Float[Tensor, "d d"], scales: Float[Tensor, " d"] | None
 ) -> Float[Tensor, "d d"]:
-    """Return $DMD$: the matrix in coordinates multiplied by the scales, None for 1."""
+    """Return $DMD$, the matrix in coordinates multiplied by the scales; None stands for 1."""
     return matrix if scales is None else matrix * scales[:, None] * scales
 
 
 def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> Eigen:
-    r"""Eigenpairs of a symmetric positive semi-definite matrix above $\epsilon\,d\,\lambda_{max}$.
+    r"""Return the eigenpairs of a positive semi-definite matrix above $\epsilon\,d\,\lambda_{max}$.
 
     Args:
-        matrix: Symmetric positive semi-definite.
-        limit: Keep at most so many, if the rank is known to be no larger.
+        matrix: Symmetric positive semi-definite matrix.
+        limit: Upper bound of the rank, if known; at most this many pairs are kept.
 
     Returns:
         The kept pairs, descending. Cost: one eigen-decomposition, about $9d^3$ operations.
@@ -79,7 +81,7 @@ def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> E
         [3.0, 2.0]
     """
     spectrum, vectors = symmetric_pairs(matrix)
-    cut = rank_cut(spectrum[:1].sum(), matrix.shape[0])  # of a 0 x 0 matrix, too
+    cut = rank_cut(spectrum[:1].sum(), matrix.shape[0])  # the sum also works for a 0 x 0 matrix
     kept = int((spectrum > cut).sum())
     kept = kept if limit is None else min(kept, limit)
     return Eigen(spectrum[:kept], vectors[:, :kept], spectrum, cut)
@@ -88,17 +90,17 @@ def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> E
 def symmetric_pairs(
     matrix: Float[Tensor, "d d"],
 ) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
-    """All eigenvalues, descending and rounding noise below zero set to zero, and the vectors."""
+    """Return all eigenvalues, descending and at least 0, and the eigenvectors."""
     ascending, vectors = torch.linalg.eigh(matrix)
     return ascending.flip(0).clamp(min=0), vectors.flip(1)
 
 
 def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float[Tensor, "k r"]]:
-    r"""Eigenpairs of $AA^\top$ from the smaller of $AA^\top$ and $A^\top A$.
+    r"""Return the eigenpairs of $AA^\top$ from the smaller of $AA^\top$ and $A^\top A$.
 
     Args:
         factor: $A$, d x k.
-        limit: The rank in exact arithmetic: no more pairs than this are kept.
+        limit: Rank in exact arithmetic; at most this many pairs are kept.
 
     Returns:
         Eigenpairs of $AA^\top$ (vectors in dimension d), and the matching orthonormal
@@ -116,8 +118,8 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
     kept = int((small.values > cut).sum())
     near = small.vectors[:, :kept]
     far = (factor.mT if wide else factor) @ near
-    # The lengths of the columns are the singular values, to their own precision; the square
-    # roots of the eigenvalues are so only to the largest's.
+    # The lengths of the columns are the singular values with small relative errors. The errors of
+    # the square roots of the eigenvalues are relative to the largest eigenvalue.
     lengths = torch.linalg.vector_norm(far, dim=0)
     far /= lengths
     left, right = (near, far) if wide else (far, near)
@@ -126,10 +128,10 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
 
 
 def frobenius_of_gram(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    """Frobenius norm of the Gram matrix of the rows, from the smaller side."""
+    """Compute the Frobenius norm of the Gram matrix of the rows, from the smaller side."""
     k, d = vectors.shape
     gram = vectors @ vectors.mT if k <= d else vectors.mT @ vectors
-    largest = gram.diagonal().max()  # its square may be out of range
+    largest = gram.diagonal().max()  # divided out, because its square may overflow
     scaled = torch.where(largest > 0, gram / largest, 0.0)
     return largest * torch.linalg.matrix_norm(scaled)
 
@@ -138,7 +140,7 @@ def add_gram_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
     r"""Add $X^\top X$ to a symmetric matrix in place, computing the upper blocks only.
 
     Args:
-        total: Symmetric accumulator. Its strict lower blocks are left stale: see `mirrored`.
+        total: Symmetric accumulator. Its strict lower blocks are not updated; see `mirrored`.
         rows: $X$. Cost: 5/8 of the $2nd^2$ operations of the full product.
     """
     d = rows.shape[1]

@@ -1,1 +1,1 @@
-"""Collapse metrics: pure functions of class statistics, and the table of all of them."""
+"""Collapse metrics: pure functions of class statistics, and the table of all metrics."""

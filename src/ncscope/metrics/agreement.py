@@ -1,4 +1,4 @@
-"""NC4: how far the classifier decides by the nearest class mean."""
+"""NC4: agreement of the classifier with the nearest-class-mean rule."""
 
 from ncscope.stats.decisions import DecisionCounts
 
@@ -15,7 +15,7 @@ def disagreement(counts: DecisionCounts) -> float:
 def ncc_accuracy(counts: DecisionCounts) -> float:
     r"""Share of samples with $\arg\min_c\lVert h-\mu_c\rVert=y$.
 
-    Source: PFC (9). Range $[0,1]$; 1: every sample is nearest to its own class mean.
+    Source: PFC (9). Range $[0,1]$; 1: every sample is nearest to the mean of its class.
     """
     return counts.nearest_hits / counts.samples
 

@@ -1,4 +1,4 @@
-"""MIR and HDR batch by batch, the estimate that INFO's figures show."""
+"""Batch estimate of MIR and HDR, which INFO's figures show."""
 
 import math
 from collections.abc import Sequence
@@ -18,16 +18,17 @@ def batch_entropies(
     batch_size: int,
     generator: torch.Generator,
 ) -> list[Entropies]:
-    """Entropies of each whole batch of a random order: the estimate INFO's figures show.
+    """Compute the entropies of each complete batch of a random order, as for INFO's figures.
 
-    The value depends on the batch size, and is not the data set's: see `dataset_entropies`.
+    The values depend on the batch size and differ from those of the data set; see
+    `dataset_entropies`.
 
     Args:
         features: One sample a row.
-        labels: Class of each; or its number, to pair it with a vector of its own.
+        labels: Class of each sample; or index of the sample, if ``weight`` has one row per sample.
         weight: $W$, a row for every class; or a vector for every sample.
-        batch_size: Samples a batch; what is left over is not used.
-        generator: Generator of the order.
+        batch_size: Samples in a batch; an incomplete last batch is not used.
+        generator: Generator of the random order.
     """
     order = torch.randperm(len(labels), generator=generator).to(features.device)
     whole = len(order) // batch_size * batch_size
@@ -40,12 +41,12 @@ class BatchInformation:
     """MIR and HDR estimated batch by batch, as INFO's figures show them.
 
     Attributes:
-        mir: Mean over batches of the batch's MIR.
-        mir_spread: Standard deviation over batches.
-        hdr: Mean over batches of the batch's HDR.
-        hdr_spread: Standard deviation over batches.
-        batch_size: Samples a batch.
-        batches: Number of whole batches.
+        mir: Mean of the batches' MIR.
+        mir_spread: Standard deviation of the batches' MIR.
+        hdr: Mean of the batches' HDR.
+        hdr_spread: Standard deviation of the batches' HDR.
+        batch_size: Samples in a batch.
+        batches: Number of complete batches.
     """
 
     mir: float
@@ -57,11 +58,11 @@ class BatchInformation:
 
 
 def batch_estimate(found: Sequence[Entropies], batch_size: int) -> BatchInformation:
-    """Mean and spread over batches; means of none and spreads of one are NaN.
+    """Return mean and spread over batches; NaN for the mean of no batch and the spread of one.
 
     Args:
         found: Entropies that `batch_entropies` returned.
-        batch_size: For which size.
+        batch_size: Batch size of these entropies.
     """
     mir, hdr = (
         torch.tensor([getattr(entropies, name) for entropies in found], dtype=torch.float64)

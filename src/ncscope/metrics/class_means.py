@@ -1,4 +1,4 @@
-"""NC2: how close the class means, or the classifier's rows, are to a simplex frame."""
+"""NC2: distance of the class means, or of the classifier's rows, from a simplex frame."""
 
 from dataclasses import dataclass
 
@@ -27,18 +27,18 @@ class Angles:
 def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""$\operatorname{std}_c\lVert v_c\rVert/\operatorname{avg}_c\lVert v_c\rVert$.
 
-    Source: MSE fig. 3. Range $[0,\sqrt{K-1}]$; 0: all of one length; NaN if all are zero.
+    Source: MSE fig. 3. Range $[0,\sqrt{K-1}]$; 0: all vectors have one length; NaN if all are zero.
     """
     length = torch.linalg.vector_norm(vectors, dim=1)
     return length.std(correction=0) / length.mean()
 
 
 def angles(vectors: Float[Tensor, "k d"]) -> Angles:
-    r"""Spread of the pairwise cosines, and their mean distance from the simplex's.
+    r"""Compute the spread of the pairwise cosines, and their mean distance from the simplex's.
 
     $\operatorname{std}_{c\ne c'}\cos(v_c,v_{c'})$ and
     $\operatorname{avg}_{c\ne c'}\lvert\cos(v_c,v_{c'})+\frac1{K-1}\rvert$.
-    Source: MSE fig. 4 and 5. Ranges $[0,1]$ and $[0,2]$; 0 and 0: a simplex's directions; NaN
+    Source: MSE fig. 4 and 5. Ranges $[0,1]$ and $[0,2]$; both 0: the directions of a simplex; NaN
     if a vector is zero. Cost: $K^2d$ operations, in blocks.
     """
     k = len(vectors)
@@ -56,7 +56,7 @@ def angles(vectors: Float[Tensor, "k d"]) -> Angles:
 
 
 def etf_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    r"""Distance of the Gram matrix $G$ from the simplex's, both of norm 1.
+    r"""Compute the distance of the Gram matrix $G$ from the simplex's, both scaled to norm 1.
 
     $\lVert G/\lVert G\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
 
@@ -70,14 +70,14 @@ def etf_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
 def orthogonal_frame_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""$\lVert G/\lVert G\rVert_F-\frac1{\sqrt K}I\rVert_F$, $G$ the Gram matrix.
 
-    Source: XUFM (27). Range $[0,\sqrt2]$; 0: orthogonal, of one length; NaN if all are zero.
+    Source: XUFM (27). Range $[0,\sqrt2]$; 0: orthogonal vectors of one length; NaN if all are zero.
     Cost: as `etf_distance`.
     """
     return _gram_distance(vectors, len(vectors) ** -0.5, 0.0)
 
 
 def cosines(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"]:
-    """Pairwise cosines, for pictures; NaN where a vector is zero."""
+    """Compute pairwise cosines, for pictures; NaN for a zero vector."""
     unit = vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
     return unit @ unit.mT
 
@@ -85,11 +85,17 @@ def cosines(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"]:
 def _gram_distance(
     vectors: Float[Tensor, "k d"], on_diagonal: float, off_diagonal: float
 ) -> Float[Tensor, ""]:
-    """Frobenius distance of the normalised Gram matrix from one of norm 1 with two entries."""
+    """Compute the distance of the normalised Gram matrix from a target of norm 1.
+
+    Args:
+        vectors: One vector a row.
+        on_diagonal: Diagonal entry of the target.
+        off_diagonal: Other entries of the target.
+    """
     k, d = vectors.shape
     size = frobenius_of_gram(vectors)
     squares = torch.linalg.vector_norm(vectors, dim=1).square()
-    if k > 2 * d:  # A Gram matrix of rank d stays far from the frame's: nothing cancels.
+    if k > 2 * d:  # A Gram matrix of rank d is far from the target: the subtraction loses nothing.
         trace, whole = squares.sum(), vectors.sum(0).square().sum()
         inner = (on_diagonal - off_diagonal) * trace + off_diagonal * whole
         return (2 - 2 * inner / size).sqrt()

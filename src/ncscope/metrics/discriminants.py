@@ -1,4 +1,4 @@
-"""The decompositions that NC1 and the MSE decomposition share, made once for all of them."""
+"""Decompositions of the scatter matrices, shared by NC1 and the MSE decomposition."""
 
 from dataclasses import dataclass
 
@@ -22,21 +22,21 @@ _GRADED = 1e-4
 
 @dataclass(frozen=True)
 class Discriminants:
-    r"""Between-class directions, and how far the classes are separated along them.
+    r"""Between-class directions, and the separation of the classes along them.
 
-    With $A=[\sqrt{\pi_c}(\mu_c-\mu_G)]_c$, so that $\Sigma_B=AA^\top$. `between` is of the features
-    as they are, because `fuzziness` and the signal space depend on their units. The rest is of the
-    features in comparable units, $Dh$, which changes no quantity that is invariant under
-    invertible maps, but keeps a feature in small units from drowning in the rounding of the others.
+    With $A=[\sqrt{\pi_c}(\mu_c-\mu_G)]_c$, $\Sigma_B=AA^\top$. `between` is for the given features,
+    because `fuzziness` and the signal space depend on their units. The other attributes are for the
+    features in comparable units, $Dh$. This changes no quantity that is invariant under invertible
+    maps, but without it a feature in small units would be lost in the rounding of the others.
 
     Attributes:
         between: Eigenpairs of $\Sigma_B$ above the cut.
         scales: Diagonal of $D$, powers of two; None if $D=I$, as in ordinary layers.
         within: $D\Sigma_WD$.
         classes: Orthonormal basis $V$ of the class contrasts that the means can show, orthogonal to
-            $[\sqrt{\pi_c}]_c$; k x r with r = min(d, k - 1), whatever the rank of $\Sigma_B$.
+            $[\sqrt{\pi_c}]_c$; k x r with r = min(d, k - 1) for any rank of $\Sigma_B$.
         factor: $C=DAV$, d x r, with nearly orthogonal columns: $CC^\top=D\Sigma_BD$.
-        rounding: Squared rounding that the class means may carry in each coordinate of $Dh$.
+        rounding: Squared rounding error of the class means in each coordinate of $Dh$.
         spread: Decomposition of $D\Sigma_WD$.
         canonical: Residual of the canonical correlations of $(D\Sigma_WD,C)$.
     """
@@ -62,17 +62,17 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     Args:
         stats: Statistics with the pooled within-class scatter.
 
-    Cost: one eigen-decomposition of the smaller of k and d, one of d; with features in units more
-    than 1,000 apart, one more of the former.
+    Cost: one eigen-decomposition of size min(k, d) and one of size d; for features in units that
+    differ by more than 1,000, one more of size min(k, d).
     """
     assert stats.within is not None
     root = stats.prior.sqrt()
-    # `centred` is a matrix of our own to write over.
+    # `centred` returns a new matrix, which may be overwritten.
     weighted = stats.centred.mul_(root[:, None])
     variances = stats.within.diagonal()
     total = variances + torch.linalg.vector_norm(weighted, dim=0).square()
-    # Next to a variance that the rounding of the class means explains, those of the coordinate are
-    # noise of like size, and would tell the classes apart at random.
+    # If the rounding of the class means explains the variance within classes of a coordinate, the
+    # differences of its means are noise of the same size, and would separate classes at random.
     rounding = _rounding(stats)
     suspected = rounding.clamp(max=rank_cut(total.max(), stats.dim))
     constant, collapsed = total <= suspected, variances <= suspected
@@ -94,17 +94,17 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
 
 
 def _rounding(stats: ClassStatistics) -> Float[Tensor, " d"]:
-    """Squared rounding that the class means of each coordinate may carry."""
+    """Return the squared rounding error of the class means in each coordinate."""
     low, high = stats.means.aminmax(dim=0)
     unit = _ROUNDING * torch.finfo(low.dtype).eps * torch.maximum(-low, high)
     return unit.square() * stats.counts.max()
 
 
 def _reflect_(rows: Float[Tensor, "k d"], root: Float[Tensor, " k"]) -> None:
-    r"""Reflect the space of classes in place: $[\sqrt{\pi_c}]_c$ and the first axis swap places.
+    r"""Reflect the space of classes in place, exchanging $[\sqrt{\pi_c}]_c$ and the first axis.
 
-    The class contrasts are what is orthogonal to $[\sqrt{\pi_c}]_c$. Reflected, they are the rows
-    but the first, which is set to zero by the first reflection and left zero until the second.
+    The class contrasts are orthogonal to $[\sqrt{\pi_c}]_c$. After the reflection they are all rows
+    but the first, which stays zero until the second reflection.
     """
     mirror = root.clone()
     mirror[0] += 1
@@ -115,20 +115,21 @@ def _reflect_(rows: Float[Tensor, "k d"], root: Float[Tensor, " k"]) -> None:
 def _contrasts(
     weighted: Float[Tensor, "k d"],
 ) -> tuple[Eigen, Float[Tensor, "k r"], Float[Tensor, "d r"]]:
-    r"""Singular value decomposition of the weighted means, with a complete basis of contrasts.
+    r"""Decompose the weighted means by singular values, with a complete basis of contrasts.
 
     Args:
-        weighted: $A^\top$ reflected; its first row is written over.
+        weighted: $A^\top$ reflected; its first row is overwritten.
 
     Returns:
         Eigenpairs of $AA^\top$ above the cut; all min(d, k - 1) reflected contrasts $V$; and $AV$.
-        A direction of contrasts below the cut is kept: next to a smaller spread within classes
-        it may tell them apart.
+        Directions below the cut are kept too: if the spread within classes is smaller still, such a
+        direction separates classes.
     """
     weighted[0] = 0
     rows, d = weighted[1:], weighted.shape[1]
     wide = len(rows) > d
-    # The first row is no contrast: it stays out of the matrix, where it would mix with others.
+    # Without the first row, which is no contrast: as a null vector of the matrix it could mix with
+    # contrasts of length zero.
     spectrum, near = symmetric_pairs(rows.mT @ rows if wide else rows @ rows.mT)
     far = (weighted if wide else rows.mT) @ near
     lengths = torch.linalg.vector_norm(far, dim=0)
@@ -141,7 +142,7 @@ def _contrasts(
         return between, torch.nn.functional.pad(near, (0, 0, 1, 0)), far
     if bool(lengths.min() > _GRADED * lengths.max()):
         return between, far.div_(lengths), near * lengths
-    # Short columns carry the rounding of long ones, and are not orthogonal to them.
+    # Short columns have rounding errors of the size of long ones, and are not orthogonal to them.
     right, triangle = torch.linalg.qr(far[1:])
     return between, torch.nn.functional.pad(right, (0, 0, 1, 0)), near @ triangle.mT
 
@@ -151,10 +152,10 @@ def snr_singular_values(
 ) -> Float[Tensor, " _m"]:
     r"""$\omega_j=\sqrt{K\nu_j/(1-\nu_j)}$, $\nu_j$ the squared canonical correlations.
 
-    For balanced classes the singular values of the signal-to-noise matrix
-    $\Sigma_W^{-1/2}\tilde M$ (MSE definition 2); for others those of
-    $\Sigma_W^{-1/2}\tilde M\operatorname{diag}(\sqrt{K\pi})$, as in the MSE decomposition. Taken
-    from the odds $\nu/(1-\nu)$ themselves, never from $1-\nu$.
+    For balanced classes these are the singular values of the signal-to-noise matrix
+    $\Sigma_W^{-1/2}\tilde M$ (MSE definition 2); for other classes, of
+    $\Sigma_W^{-1/2}\tilde M\operatorname{diag}(\sqrt{K\pi})$, as in the MSE decomposition. They are
+    computed from the odds $\nu/(1-\nu)$ without forming $1-\nu$, which would cancel.
 
     Returns:
         $\min(d,K-1)$ values, descending; infinite in directions without within-class variation.

@@ -1,4 +1,4 @@
-"""NC3: how far the classifier's rows align with the class means."""
+"""NC3: alignment of the classifier's rows with the class means."""
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,7 @@ def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> F
 def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""$\lVert W^\top/\lVert W\rVert_F-\bar M/\lVert\bar M\rVert_F\rVert_F$, means *uncentred*.
 
-    Source: XUFM (28). Range $[0,2]$; 0: what bias-free minimisers reach.
+    Source: XUFM (28). Range $[0,2]$; 0: reached by bias-free minimisers.
     """
     return _squared_gap(weight, means).sqrt()
 
@@ -30,17 +30,17 @@ def alignment(weight: Float[Tensor, "k d"], means: Float[Tensor, "k d"]) -> Floa
 def logit_etf_distance(
     weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]
 ) -> Float[Tensor, ""]:
-    r"""Distance of the class means' logits $Z=W\tilde M$ from a simplex's.
+    r"""Compute the distance of the class means' logits $Z=W\tilde M$ from a simplex.
 
     $\lVert Z/\lVert Z\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
     Source: Zhu et al. 2021. Range $[0,2]$; 0: the class means' logits form a simplex ETF.
-    Cost: two products of $2K^2d$ operations, in blocks; for $K>2d$ one.
+    Cost: two products of $2K^2d$ operations, in blocks; one product for $K>2d$.
     """
     k, d = weight.shape
     blocks = list(row_blocks(k, k))
     squares = [(weight[rows] @ frame.mT).square_().sum() for rows in blocks]
     size = torch.stack(squares).sum().sqrt()
-    if k > 2 * d:  # Logits of rank d stay far from the simplex's: nothing cancels.
+    if k > 2 * d:  # Logits of rank d are far from the simplex: the subtraction loses nothing.
         trace = torch.einsum("kd,kd->k", weight, frame).sum()
         whole = weight.sum(0) @ frame.sum(0)
         return (2 - 2 * (trace - whole / k) / (size * (k - 1) ** 0.5)).sqrt()
@@ -53,7 +53,7 @@ def logit_etf_distance(
 
 
 def _squared_gap(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
-    """Between two matrices of norm 1 each; some rows at a time, so that neither is copied whole."""
+    """Compute the squared distance of two matrices scaled to norm 1, in blocks to save memory."""
     sizes = torch.linalg.vector_norm(first), torch.linalg.vector_norm(second)
     blocks = row_blocks(*first.shape)
     gaps = [(first[rows] / sizes[0] - second[rows] / sizes[1]).square().sum() for rows in blocks]

@@ -1,4 +1,4 @@
-"""Evaluate the table on one layer: values, spectra, and notes on what a reader must know."""
+"""Evaluation of the table of metrics on one layer: values, spectra and notes."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -20,7 +20,7 @@ from ncscope.stats.moments import Statistic
 
 
 def select(groups: Iterable[str] | None) -> list[Metric]:
-    """Rows of the table in the groups asked for, all of them by default.
+    """Return the rows of the table in the given groups; without groups, all rows.
 
     Raises:
         InputError: If a group does not exist.
@@ -36,7 +36,7 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
 
 
 def wants_spectra(groups: Collection[str] | None) -> bool:
-    """Return whether the spectra were asked for."""
+    """Return whether the groups include the spectra."""
     return groups is None or "spectra" in groups
 
 
@@ -48,12 +48,12 @@ _LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Needs:
-    """Statistics to gather for some groups of metrics.
+    """Statistics that some groups of metrics need.
 
     Attributes:
-        statistics: Optional statistics of the one pass.
-        decisions: The second look counts decisions if True.
-        information: The second look gathers second moments of directions if True.
+        statistics: Optional statistics of the first pass.
+        decisions: The second pass counts decisions if True.
+        information: The second pass accumulates second moments of directions if True.
     """
 
     statistics: frozenset[Statistic]
@@ -62,7 +62,7 @@ class Needs:
 
 
 def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
-    """Return what to gather for the groups, with or without a classifier."""
+    """Return the statistics that the groups need, with or without a classifier."""
     rows = [row for row in select(groups) if has_head or "head" not in row.needs]
     needs = frozenset[str]().union(*(row.needs for row in rows))
     gather: set[Statistic] = set()
@@ -76,15 +76,15 @@ def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
 def evaluate(
     sources: Sources, groups: Collection[str] | None = None
 ) -> tuple[dict[str, float], list[str]]:
-    """Every metric of the groups whose needs are met, and the notes.
+    """Compute every metric of the groups whose statistics are there, and notes on them.
 
     Args:
-        sources: One layer's statistics.
+        sources: Statistics of one layer.
         groups: Names of groups, by default all.
 
     Returns:
-        Values by key, aliases included, and notes: classes without samples, ranks and cuts, and
-        for each NaN or infinity why.
+        Values by key, aliases included; and notes on classes without samples, ranks and cuts, and
+        the reason of each NaN.
     """
     sources = sources.in_range
     unit = sources.stats.exponent
@@ -109,24 +109,24 @@ def evaluate(
 
 
 def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
-    r"""Eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and the SNR singular values, descending.
+    r"""Compute eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and the SNR singular values.
 
-    Source: VCI fig. 2; MSE definition 2. Of $\Sigma_B$ the $\min(d,K-1)$ that can differ from 0.
-    An eigenvalue beyond the range of float64 is NaN.
+    Source: VCI fig. 2; MSE definition 2. All values are descending. The eigenvalues of $\Sigma_B$
+    are the $\min(d,K-1)$ that can differ from 0. An eigenvalue beyond the range of float64 is NaN.
     """
     sources = sources.in_range
-    found, stats = sources.discriminants, sources.stats
+    scatter, stats = sources.discriminants, sources.stats
     assert stats.within is not None
-    factor = found.between.vectors * found.between.values.sqrt()
-    decomposed = found.within is stats.within and found.spread.scales is None
+    factor = scatter.between.vectors * scatter.between.values.sqrt()
+    decomposed = scatter.within is stats.within and scatter.spread.scales is None
     squared = {
-        "between": found.between.spectrum[: full_rank(stats)],
-        "within": found.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
+        "between": scatter.between.spectrum[: full_rank(stats)],
+        "within": scatter.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
         "total": _eigenvalues(stats.within + factor @ factor.mT),
     }
     if stats.exponent:
         squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
-    return {**squared, "snr_singular_values": snr_singular_values(stats, found)}
+    return {**squared, "snr_singular_values": snr_singular_values(stats, scatter)}
 
 
 def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
@@ -134,12 +134,12 @@ def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
 
 
 def _eigenvalues(matrix: Float[Tensor, "d d"]) -> Float[Tensor, " d"]:
-    """Eigenvalues of a positive semi-definite matrix, descending, rounding below zero set to it."""
+    """Return the eigenvalues of a positive semi-definite matrix, descending and at least 0."""
     return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
 
 
 def absence_notes(sources: Sources) -> list[str]:
-    """Names of the classes without samples."""
+    """Return a note with the classes without samples, if any."""
     stats = sources.stats
     if stats.k == stats.num_classes:
         return []
@@ -152,7 +152,7 @@ def absence_notes(sources: Sources) -> list[str]:
 
 
 def _rank_notes(sources: Sources) -> list[str]:
-    """Ranks kept in the pseudo-inverses, and the cuts."""
+    """Return notes on the ranks of the pseudo-inverses and their cuts."""
     found, stats = sources.discriminants, sources.stats
     between, solved, unit = found.between, found.canonical, 2 * stats.exponent
     scaled = found.scales is not None or found.spread.scales is not None
@@ -166,7 +166,7 @@ def _rank_notes(sources: Sources) -> list[str]:
 
 
 def _information_notes(sources: Sources) -> list[str]:
-    """Say how the joint entropies were computed, and which rows have no direction."""
+    """Return notes on the computation of the joint entropies and on rows without a direction."""
     found = sources.information
     assert found is not None
     both = {"mir": found.raw, "mir_centered": found.centred}
@@ -194,5 +194,5 @@ def _how(entropies: Entropies) -> str:
 
 
 def _cut(value: float, exponent: int) -> str:
-    """Write a cut in the features' own unit; a Decimal has room for every power of two."""
+    """Write a cut in the unit of the given features; only a Decimal can hold any power of two."""
     return f"{Decimal(value) * Decimal(2) ** exponent if exponent else value:.1e}"

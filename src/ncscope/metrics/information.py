@@ -41,15 +41,15 @@ _ROUNDING = 1e-10
 
 @dataclass(frozen=True)
 class Entropies:
-    r"""Entropies of two Gram matrices and of their Hadamard product, and what follows.
+    r"""Entropies of two Gram matrices and of their Hadamard product, with MIR and HDR.
 
     Attributes:
-        first: $H(K_1)$: of the features.
-        second: $H(K_2)$: of the classifier's rows, or of the second features.
+        first: $H(K_1)$, of the features.
+        second: $H(K_2)$, of the classifier's rows, or of the second features.
         joint: $H(K_1\odot K_2)$.
-        zeros: Number of rows without a direction; what depends on them is then NaN.
-        zero_rows: The first of them.
-        zero_heads: The first classes whose head has no direction.
+        zeros: Number of rows without a direction; entropies that depend on them are NaN.
+        zero_rows: Indices of the first rows without a direction.
+        zero_heads: First classes whose head is zero.
     """
 
     first: float
@@ -62,8 +62,8 @@ class Entropies:
     @property
     def mutual_information(self) -> float:
         r"""$MI=H(K_1)+H(K_2)-H(K_1\odot K_2)$, in nats."""
-        found = self.first + self.second - self.joint.mean
-        return 0.0 if -_ROUNDING < found < 0 else found
+        information = self.first + self.second - self.joint.mean
+        return 0.0 if -_ROUNDING < information < 0 else information
 
     @property
     def mir(self) -> float:
@@ -83,11 +83,11 @@ class Entropies:
 
 @dataclass(frozen=True)
 class DatasetInformation:
-    """Entropies of a whole data set's features against its heads.
+    """Entropies of the features of a whole data set and of their heads.
 
     Attributes:
-        raw: Entropies of the features as they are.
-        centred: Entropies of the features less their mean, as INFO corollary 4.3 assumes.
+        raw: Entropies of the given features.
+        centred: Entropies of the features minus their mean, as INFO corollary 4.3 assumes.
     """
 
     raw: Entropies
@@ -95,14 +95,14 @@ class DatasetInformation:
 
 
 class _Side(NamedTuple):
-    """Entropy and largest eigenvalue's share of one of two Gram matrices; NaN of a zero matrix."""
+    """Entropy of a Gram matrix, and its largest eigenvalue's share of the trace; NaN of a zero one."""
 
     entropy: float
     largest: float
 
     @classmethod
     def of(cls, gram: Float[Tensor, "m m"]) -> "_Side":
-        """From the Gram matrix's smaller side."""
+        """Compute both from the smaller form of the Gram matrix."""
         values = torch.linalg.eigvalsh(gram)
         return cls(float(entropy_of_spectrum(values)), float(values[-1] / values.sum()))
 
@@ -123,13 +123,13 @@ def dataset_information(
     weight: Float[Tensor, "k d"],
     mean: Float[Tensor, " d"],
 ) -> DatasetInformation:
-    """Raw and centred entropies: a second look at the features.
+    """Compute raw and centred entropies in a second pass over the features.
 
     Args:
         batches: Features and labels, iterated at least twice.
-        counts: Samples of each class.
+        counts: Number of samples of each class.
         weight: $W$, a row for every class.
-        mean: The features' mean.
+        mean: Mean of the features.
     """
     return DatasetInformation(
         dataset_entropies(batches, counts, weight),
@@ -138,11 +138,11 @@ def dataset_information(
 
 
 def collapse_mir(num_classes: int) -> float:
-    r"""MIR at neural collapse to a simplex: $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
+    r"""Return MIR at collapse to a simplex, $\frac1{C-1}+\frac{(C-2)\log(C-2)}{(C-1)\log(C-1)}$.
 
-    Source: INFO theorem 4.2 and corollary 4.3. The value *at collapse to a simplex*, not a bound:
-    orthogonal collapsed features reach 1. HDR is 0 there. NaN for two classes, whose entropies
-    are 0.
+    Source: INFO theorem 4.2 and corollary 4.3. This is the value *at collapse to a simplex*, not a
+    bound: orthogonal collapsed features reach 1. HDR is 0 at collapse to a simplex. NaN for two
+    classes, whose entropies are 0.
 
     Example:
         >>> round(collapse_mir(10), 6), collapse_mir(3)
@@ -155,13 +155,13 @@ def collapse_mir(num_classes: int) -> float:
 
 
 def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Entropies:
-    r"""Entropies of $G(W^\top)$ and $G(\tilde M)$, the C x C matrices of INFO theorem 4.2.
+    r"""Compute the entropies of $G(W^\top)$ and $G(\tilde M)$, as in INFO theorem 4.2.
 
     Args:
         weight: $W$, rows of the classes present.
         frame: Class means centred by their unweighted mean.
 
-    Cost: eigenvalues of a K x K matrix, or an estimate from products beyond 4,096 classes.
+    Cost: eigenvalues of a K x K matrix; beyond 4,096 classes, an estimate from products.
     """
     return pair_entropies(frame, weight)
 
@@ -169,16 +169,16 @@ def means_entropies(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -
 def pair_entropies(
     first: Shaped[Tensor, "n _d1"], second: Shaped[Tensor, "n _d2"], seed: int = 0
 ) -> Entropies:
-    r"""Entropies of $G(Z_1)$, $G(Z_2)$ and $G(Z_1)\odot G(Z_2)$: two features of one data set.
+    r"""Compute the entropies of $G(Z_1)$, $G(Z_2)$ and $G(Z_1)\odot G(Z_2)$ for features $Z_1,Z_2$.
 
-    The joint spectrum is that of the n x n product or of the Gram matrix of the vectors
-    $\hat z_i\otimes\hat z'_i$, whichever is smaller; above 4,096 it is estimated from products of
-    $4nd_1d_2$ operations. Source: INFO section 5.4 (dense against pruned features).
+    The joint spectrum is that of the n x n product or of the second moments of the vectors
+    $\hat z_i\otimes\hat z'_i$, whichever is smaller; above 4,096 the entropy is estimated from
+    products of $4nd_1d_2$ operations. Source: INFO section 5.4 (dense and pruned features).
 
     Args:
-        first: One sample a row.
-        second: The same samples in another representation.
-        seed: Seed of the probes, where the joint entropy is estimated.
+        first: First features, one sample a row.
+        second: Second features of the same samples.
+        seed: Seed of the random probes, if the joint entropy is estimated.
     """
     second = second.to(first.device)
     n, size = len(first), min(len(first), first.shape[1] * second.shape[1])
@@ -205,23 +205,23 @@ def dataset_entropies(
     centre: Float[Tensor, " d"] | None = None,
     seed: int = 0,
 ) -> Entropies:
-    r"""Entropies of all samples' features against their classes' heads, at any number of samples.
+    r"""Compute the entropies of the features of all samples and of the heads of their classes.
 
     $K_1=G([h(x_1)..h(x_n)])$ and $K_2=G([w_{y_1}..w_{y_n}])$ (INFO corollary 4.3), from the
     spectra of $\sum_cS_c$, $L^\top\operatorname{diag}(n_c)L$ and
-    $\sum_cS_c\otimes\ell_c\ell_c^\top$: no n x n matrix unless n is the smallest side.
+    $\sum_cS_c\otimes\ell_c\ell_c^\top$. An n x n matrix is formed only if n is the smallest side.
 
     Args:
-        batches: Features and labels; iterated once, or once a product where the second moments
+        batches: Features and labels; iterated once, or once for each product if the second moments
             take more than 1 GiB.
-        counts: Samples of each class.
+        counts: Number of samples of each class.
         weight: $W$, a row for every class.
-        centre: Taken off every feature first (INFO corollary 4.3 assumes $\mu_G=0$); None for raw
-            features.
-        seed: Seed of the probes, where the joint entropy is estimated.
+        centre: Vector subtracted from every feature first (INFO corollary 4.3 assumes $\mu_G=0$);
+            None for raw features.
+        seed: Seed of the random probes, if the joint entropy is estimated.
 
     Returns:
-        Entropies; the joint one exact up to a side of 4,096, estimated to 1 % beyond.
+        Entropies; the joint entropy is exact up to a side of 4,096, and estimated to 1 % beyond.
     """
     heads = _head_factor(unit_rows(weight))
     n, size = int(counts.sum()), weight.shape[1] * heads.shape[1]
@@ -229,11 +229,12 @@ def dataset_entropies(
     side = _Side.of(heads.mT @ (counts[:, None] * heads))
     h2 = math.nan if zero_heads else side.entropy
     if n <= min(size, DENSE_LIMIT):
-        found = _from_samples(batches, heads, centre)
+        result = _from_samples(batches, heads, centre)
     else:
-        found = _from_moments(batches, counts, heads, weight, centre, side, seed)
-    joint = _exact(math.nan, size) if found.zeros or zero_heads else found.joint
-    return Entropies(found.first, h2, joint, found.zeros, found.zero_rows, tuple(zero_heads[:10]))
+        result = _from_moments(batches, counts, heads, weight, centre, side, seed)
+    joint = _exact(math.nan, size) if result.zeros or zero_heads else result.joint
+    zero = result.zeros, result.zero_rows, tuple(zero_heads[:10])
+    return Entropies(result.first, h2, joint, *zero)
 
 
 class _FeatureEntropies(NamedTuple):
@@ -248,11 +249,11 @@ class _FeatureEntropies(NamedTuple):
 def _from_samples(
     batches: Batches, heads: Float[Tensor, "k r"], centre: Float[Tensor, " d"] | None
 ) -> _FeatureEntropies:
-    """From the features themselves, where n is the smallest side."""
+    """Compute the entropies from the features themselves, if n is the smallest side."""
     features = torch.cat([rows.to(heads.device) for rows, _ in batches])
     zeros, rows = zero_rows(features, centre), unit_rows(features, centre)
-    own = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
-    joint = _exact(float(spectral_entropy((rows @ rows.mT) * (own @ own.mT))), len(rows))
+    paired = heads[torch.cat([labels.to(heads.device) for _, labels in batches])]
+    joint = _exact(float(spectral_entropy((rows @ rows.mT) * (paired @ paired.mT))), len(rows))
     first = math.nan if zeros else float(gram_entropy(rows))
     return _FeatureEntropies(first, joint, len(zeros), tuple(zeros[:10]))
 
@@ -266,7 +267,7 @@ def _from_moments(
     second: _Side,
     seed: int,
 ) -> _FeatureEntropies:
-    """From the second moments, or from products over the stored features."""
+    """Compute the entropies from the second moments, or from products with stored features."""
     d, size = weight.shape[1], weight.shape[1] * heads.shape[1]
     small = _moments_fit(weight)
     gathered = _gathered(batches, counts, weight, centre, by_class=small)
@@ -291,7 +292,7 @@ def _gathered(
     centre: Float[Tensor, " d"] | None,
     by_class: bool,
 ) -> DirectionMoments:
-    """Second moments by class, or of all classes as one where they would not fit."""
+    """Accumulate second moments by class, or of all classes together to save memory."""
     k = len(counts) if by_class else 1
     moments = DirectionMoments(k, weight.shape[1], centre, weight.device)
     for features, labels in batches:
@@ -300,13 +301,13 @@ def _gathered(
 
 
 def _head_factor(unit: Float[Tensor, "k d"]) -> Float[Tensor, "k r"]:
-    r"""$L$ with $LL^\top=\hat W\hat W^\top$ and as few columns as its rank."""
+    r"""Return $L$ with $LL^\top=\hat W\hat W^\top$ and as many columns as the rank."""
     eigen, right = factor_eigen(unit.mT, min(unit.shape))
     return right * eigen.values.sqrt()
 
 
 def _gram(features: Shaped[Tensor, "n d"]) -> Float[Tensor, "m m"]:
-    """Products of the rows' directions with each other, or of their columns if these are fewer."""
+    """Return the Gram matrix of the unit rows, or of their columns if there are fewer columns."""
     n, d = features.shape
     if n <= d:
         rows = unit_rows(features)
@@ -321,7 +322,7 @@ def _gram(features: Shaped[Tensor, "n d"]) -> Float[Tensor, "m m"]:
 def _gram_of_pairs(
     first: Shaped[Tensor, "n _d1"], second: Shaped[Tensor, "n _d2"]
 ) -> Float[Tensor, "p p"]:
-    r"""Return the Gram matrix of the columns of $\hat z_i\otimes\hat z'_i$, some rows at a time."""
+    r"""Return the second moments of $\hat z_i\otimes\hat z'_i$, computed in blocks of rows."""
     width = first.shape[1] * second.shape[1]
     total = torch.zeros(width, width, dtype=torch.float64, device=first.device)
     for block in row_blocks(len(first), width):
@@ -332,9 +333,9 @@ def _gram_of_pairs(
 
 
 class _HadamardProduct:
-    r"""$V\mapsto(AA^\top\odot BB^\top)V$, $A$ and $B$ the rows' directions, some at a time.
+    r"""Product $V\mapsto(AA^\top\odot BB^\top)V$ for unit rows $A$ and $B$, in blocks of rows.
 
-    Cost: $4nd_1d_2$ operations a vector, and no matrix as large as $n\times d$.
+    Cost: $4nd_1d_2$ operations for each vector, without a matrix as large as $n\times d$.
     """
 
     def __init__(self, first: Shaped[Tensor, "n _d1"], second: Shaped[Tensor, "n _d2"]) -> None:
@@ -347,7 +348,7 @@ class _HadamardProduct:
         return torch.cat([self._product(vectors) for vectors in block.split(at_once, 1)], 1)
 
     def _product(self, vectors: Float[Tensor, "n v"]) -> Float[Tensor, "n v"]:
-        r"""$A^\top\operatorname{diag}(v)B$ of each vector, read at the pairs of rows."""
+        r"""Compute $a_i^\top(A^\top\operatorname{diag}(v)B)b_i$ for each row $i$ and vector $v$."""
         (n, v), d1, d2 = vectors.shape, self.first.shape[1], self.second.shape[1]
         between = vectors.new_zeros(d1, v * d2)
         for rows in row_blocks(n, v * d2):
@@ -369,7 +370,7 @@ def _estimated(
     seed: int,
     device: torch.device,
 ) -> EntropyEstimate:
-    """Estimate a joint entropy, with an error set by the larger side's entropy, its lower bound."""
+    """Estimate a joint entropy to a share of its lower bound, the larger of the two entropies."""
     error = RELATIVE_ERROR * max(*(side.entropy for side in sides), 0.1)
     largest = min(side.largest for side in sides)
     generator = torch.Generator(device).manual_seed(seed)

@@ -1,4 +1,4 @@
-"""PFC: collapse from layer to layer, and what the straight line between two layers predicts."""
+"""PFC: collapse from layer to layer, and the prediction on the line between two layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ncscope.stats.statistics import ClassStatistics
 
 @dataclass(frozen=True)
 class Geodesic:
-    r"""The straight line $h^{(t)}=(1-t)h^{(0)}+t\,h^{(1)}$ between two layers' features.
+    r"""Straight line $h^{(t)}=(1-t)h^{(0)}+t\,h^{(1)}$ between the features of two layers.
 
     Attributes:
         first: Statistics of $h^{(0)}$.
@@ -43,7 +43,7 @@ class Geodesic:
         return torch.where(between > 0, within / between, torch.nan)
 
     def pfc2(self, t: float) -> Float[Tensor, ""]:
-        """Distance of the class means' Gram matrix from the simplex's. Source: PFC theorem 2."""
+        """Compute the ETF distance of the class means at a position. Source: PFC theorem 2."""
         return etf_distance((1 - t) * self._frames[0] + t * self._frames[1])
 
     def alignment(self) -> Float[Tensor, ""]:
@@ -68,15 +68,15 @@ def geodesic(first: ClassStatistics, last: ClassStatistics, pair: CrossMoments) 
 
     Args:
         first: Statistics of the first layer.
-        last: Statistics of the last one: same samples, same dimension.
-        pair: Cross moments of the two.
+        last: Statistics of the last layer, for the same samples and dimension.
+        pair: Cross moments of the two layers.
     """
     cross = pair.cross[first.classes] / first.counts
     return Geodesic(first, last, cross.to(first.means))
 
 
 def relative_position(step_lengths: Sequence[float]) -> list[float]:
-    r"""Share of the path travelled up to each layer.
+    r"""Return the share of the path length up to each layer.
 
     $\sum_{j<l}\sum_i\lVert h_i^{j+1}-h_i^j\rVert/\sum_{j<L}\sum_i\lVert h_i^{j+1}-h_i^j\rVert$.
     Source: PFC IV-A.
@@ -85,7 +85,7 @@ def relative_position(step_lengths: Sequence[float]) -> list[float]:
         step_lengths: $\sum_i\lVert h_i^{j+1}-h_i^j\rVert$ for j = 0..L-1.
 
     Returns:
-        L + 1 positions from 0 to 1; all NaN but the first if nothing moves.
+        L + 1 positions from 0 to 1; all but the first are NaN if the path has length 0.
 
     Example:
         >>> relative_position([1.0, 3.0])
@@ -97,16 +97,16 @@ def relative_position(step_lengths: Sequence[float]) -> list[float]:
 
 
 def effective_depth(ncc_accuracies: Sequence[float], epsilon: float = 0.0) -> int | None:
-    r"""$\epsilon$-empirical effective depth: the least layer with NCC error at most $\epsilon$.
+    r"""Return the $\epsilon$-effective depth: the first layer with NCC error at most $\epsilon$.
 
     Source: PFC III-A (after Galanti et al. 2022).
 
     Args:
         ncc_accuracies: NCC accuracy of each layer, in forward order.
-        epsilon: NCC error allowed.
+        epsilon: Allowed NCC error.
 
     Returns:
-        Index of the layer, or None if there is none.
+        Index of the layer, or None if no layer has such an error.
 
     Example:
         >>> effective_depth([0.6, 0.98, 1.0], epsilon=0.05)
@@ -124,7 +124,7 @@ def order_breaks(values: Sequence[float], falling: bool) -> list[tuple[int, floa
         falling: Expect a fall with depth if True (PFC1, PFC2), a rise if False (PFC3).
 
     Returns:
-        For each break, the index of the later layer and by how much it goes the wrong way.
+        Index of the later layer and size of the change in the wrong direction, for each break.
 
     Example:
         >>> order_breaks([3.0, 1.0, 1.5], falling=True)

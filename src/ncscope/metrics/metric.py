@@ -19,20 +19,21 @@ class Metric:
         title: Short label for tables and axes.
         formula: Definition, in LaTeX.
         source: Paper and equation.
-        compute: Its value from the sources.
-        needs: Statistics that must have been gathered: ``"scatter"``, ``"directions"``, ``"head"``,
-            ``"decisions"``, ``"information"``.
+        compute: Function that computes the value from the sources.
+        needs: Required statistics: ``"scatter"``, ``"directions"``, ``"head"``, ``"decisions"``,
+            ``"information"``.
         low: Least possible value.
         high: Greatest possible value (may be ``inf``).
         zero: Meaning of the value 0, in words.
-        better: ``"low"`` or ``"high"``: the end that collapse drives it to.
-        log_scale: Draw it on a logarithmic axis if True.
-        at_collapse: Its value at collapse to a simplex, from the number of classes; figures draw
-            it as a reference line. None where it is 0 or 1 or depends on more.
-        undefined: When the value is NaN, in words; empty if never.
-        aliases: Other names under which the same value is reported.
-        also: Other groups that contain it.
-        degree: Power of the features' unit that the value carries; 0 if it has no unit.
+        better: ``"low"`` or ``"high"``, the direction in which collapse drives the value.
+        log_scale: Draw the metric on a logarithmic axis if True.
+        at_collapse: Function of the number of classes that returns the value at collapse to a
+            simplex, which figures draw as a reference line. None if the value is 0 or 1 or depends
+            on more.
+        undefined: Condition under which the value is NaN, in words; empty if there is none.
+        aliases: Other names under which the value is reported.
+        also: Other groups that contain the metric.
+        degree: Power of the features' unit in the value; 0 for a value without unit.
     """
 
     key: str

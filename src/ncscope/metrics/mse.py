@@ -7,11 +7,11 @@ contrasts that $N$ leaves out), the least-squares classifier is
 $\operatorname{diag}(\sqrt\pi)N[(R+BB^\top)^\dagger B]^\top$,
 $\mathcal L_{NC1}=\frac12\sum_c\pi_c(F-F^2)_{cc}$ and
 $\mathcal L_{NC2/3}=\frac12\sum_c\pi_c(F^2)_{cc}$. A bias is the weight of a constant feature:
-$C$ has one more row, of zeros, and $\mu_G$ one more entry, 1. Without weight decay the bias takes
-up all of $\mu_G$.
+$C$ then has one more row, of zeros, and $\mu_G$ one more entry, 1. Without weight decay the bias
+compensates all of $\mu_G$.
 
 If there are more classes than dimensions, $\mu_G$ is a combination of the columns of $C$. The
-factor $B$ is therefore replaced by $BP$ with orthogonal columns, those of zero length left zero.
+factor $B$ is therefore replaced by $BP$ with orthogonal columns, some of which may be zero.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from ncscope.stats.statistics import ClassStatistics
 
 @dataclass(frozen=True)
 class MseParts:
-    r"""The MSE loss with weight decay, and its parts, which sum to it.
+    r"""The MSE loss with weight decay, and its parts, whose sum is the loss.
 
     $\frac12\operatorname{Ave}\lVert\tilde W\tilde h-y\rVert^2+\frac\lambda2\lVert\tilde W\rVert^2$.
 
@@ -38,7 +38,7 @@ class MseParts:
         loss: The loss, squared errors summed over classes and averaged over samples.
         nc1: Part of the least-squares loss due to variation within classes.
         nc23: Part due to the class means' deviation from the frame.
-        off_path: Loss of the classifier above the least-squares classifier's.
+        off_path: Excess of the classifier's loss over that of the least-squares classifier.
     """
 
     loss: Float[Tensor, ""]
@@ -49,16 +49,16 @@ class MseParts:
 
 @dataclass(frozen=True)
 class _Units:
-    r"""The decomposed features in the units in which the problem is solved.
+    r"""Decomposed features in the units in which the problem is solved.
 
     Attributes:
         scales: Factors of the features and divisors of the classifier; None for 1.
         within: $\Sigma_W$.
         factor: $C$.
         mean: $\mu_G$.
-        rounding: Squared length of a class mean that rounding may explain.
-        spread: Decomposition of $R$, but for the shift.
-        shift: Multiple of the identity that $R$ has in addition.
+        rounding: Squared length of a class mean that rounding error alone may cause.
+        spread: Decomposition of $R$ without the shift.
+        shift: Multiple of the identity that is added to obtain $R$.
     """
 
     scales: Float[Tensor, " d"] | None
@@ -74,7 +74,7 @@ class _Units:
 class _Problem:
     r"""The weighted ridge regression of one-hot labels.
 
-    Its terms are sums over classes, each of a row of the classifier: see `parts`.
+    Its terms are sums over classes, with one row of the classifier for each class; see `parts`.
 
     Attributes:
         stats: Statistics of the features.
@@ -82,7 +82,7 @@ class _Problem:
         weight: $W$.
         bias: $b$, or None.
         decay: $\lambda$.
-        units: The features.
+        units: Features in the units of the solution.
         canonical: Canonical residual and solution, in the coordinates of $N$.
     """
 
@@ -105,7 +105,7 @@ class _Problem:
         return self.canonical.residual
 
     def parts(self, rows: slice) -> Float[Tensor, "4"]:
-        """Twice what some classes add to the loss, its NC1, its NC2/3 and its off-path part."""
+        """Return twice the contributions of some classes: loss, NC1, NC2/3 and off-path part."""
         classes = torch.cat([self.contrasts[rows], self.root[rows, None]], 1)
         residual = classes @ self.residual
         prior, root = self.stats.prior[rows], self.root[rows, None]
@@ -121,14 +121,14 @@ class _Problem:
             loss = loss + self.decay * bias.square().sum()
             off_path = off_path + self.decay * (bias - best_bias).square().sum()
         loss = loss + self._misfit(fitted, rows)
-        # Not `best` times the factor: where class means hardly differ, its weights are large, and
-        # so is the rounding of their products with the means.
+        # Not `best` times the factor: if class means hardly differ, the weights of `best` are
+        # large, and so are the rounding errors of their products with the means.
         fitted -= root * (classes - residual)
         off_path = off_path + fitted.square().sum()
         return torch.stack([loss, *self._least_squares(classes, residual, rows), off_path])
 
     def _energy(self, weight: Float[Tensor, "b d"]) -> Float[Tensor, ""]:
-        """Variation of the outputs within classes, and the decay of the weight."""
+        """Return the variation of the outputs within classes plus the decay of the weight."""
         given = weight if self.units.scales is None else weight * self.units.scales
         energy = ((weight @ self.units.within) * weight).sum()
         return energy + self.decay * given.square().sum()
@@ -143,7 +143,7 @@ class _Problem:
     def _least_squares(
         self, classes: Float[Tensor, "b q"], residual: Float[Tensor, "b q"], rows: slice
     ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        r"""Twice $\mathcal L_{NC1}$ and $\mathcal L_{NC2/3}$, from the canonical residual."""
+        r"""Return twice $\mathcal L_{NC1}$ and $\mathcal L_{NC2/3}$, from $F$."""
         prior = self.stats.prior[rows]
         unseparated = torch.zeros_like(prior)
         if classes.shape[1] < self.stats.k:
@@ -163,16 +163,16 @@ def mse_parts(
 
     Args:
         stats: Statistics with the pooled within-class scatter.
-        discriminants: Their decomposition.
+        discriminants: Decomposition of the statistics.
         weight: $W$, rows of the classes present.
-        bias: $b$, or None for a classifier without one (features are then not extended).
+        bias: $b$, or None for a classifier without a bias (features are then not extended).
         weight_decay: $\lambda$ on $W$ and $b$.
 
     Source: MSE theorems 1 and 2, with $\frac1C\tilde M^\top$ replaced by
     $\operatorname{diag}(\pi)\tilde M^\top$. Range of each part: $[0,\infty)$.
     Cost: $2K^2d$ operations in blocks of classes; without a bias one singular value decomposition
-    of d x min(d + 1, k); with decay and features in units more than 1,000 apart, one
-    eigen-decomposition of d.
+    of d x min(d + 1, k); with decay and features in units that differ by more than 1,000, one
+    eigen-decomposition of size d.
     """
     units = _units(stats, discriminants, bias is not None, weight_decay)
     if bias is not None and weight_decay == 0:
@@ -191,7 +191,7 @@ def mse_parts(
 def _units(
     stats: ClassStatistics, discriminants: Discriminants, has_bias: bool, decay: float
 ) -> _Units:
-    """Choose the units: without decay any will do, with decay those of the features if possible."""
+    """Choose the units: any units without decay; with decay, those of the features if possible."""
     assert stats.within is not None
     scales, within, spread, mean = (
         discriminants.scales,
@@ -204,12 +204,13 @@ def _units(
         mean = mean if scales is None else mean * scales
         return _Units(scales, within, discriminants.factor, mean, float(noise.sum()), spread, decay)
     if scales is not None and comparable_scales(stats.within.diagonal()) is None:
-        # The class means alone have coordinates in different units: what varies about them has not.
+        # Only the class means have coordinates of very different size; the spread about them has
+        # not, so the units of the features will do.
         within = rescaled(within, 1 / scales)
         factor, noise = discriminants.factor / scales[:, None], noise / scales.square()
         spread = spread_within(within)
         return _Units(None, within, factor, mean, float(noise.sum()), spread, decay)
-    # What is added in these units is no multiple of the identity: it belongs to the spread.
+    # In these units the decay is no multiple of the identity, so it becomes part of the spread.
     units = torch.ones_like(mean) if scales is None else scales
     added, matrix = decay * units.square(), within
     if has_bias:
@@ -222,7 +223,7 @@ def _units(
 
 
 def _with_bias(solved: Canonical) -> Canonical:
-    """Add a bias without decay, which leaves nothing of the global mean."""
+    """Add a bias without decay, which removes the global mean from the problem."""
     pad = torch.nn.functional.pad
     return replace(
         solved,

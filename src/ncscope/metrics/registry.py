@@ -1,7 +1,7 @@
-"""Every metric ncscope reports: what it needs, what it means, where it comes from.
+"""Table of all metrics that ncscope reports, with requirements, meaning and source of each.
 
-The table drives the measurement itself, the conformance tests, the reference in the docs,
-the terminal tables and the axis labels of every figure.
+The measurement, the conformance tests, the reference in the docs, the tables in the terminal and
+the axis labels of all figures use this table.
 """
 
 from ncscope.metrics.metric import Metric

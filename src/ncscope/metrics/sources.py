@@ -1,4 +1,4 @@
-"""Sources of one layer's metrics, with shared intermediates made once."""
+"""Sources of one layer's metrics, with shared intermediate results computed once."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,17 +19,17 @@ from ncscope.stats.statistics import ClassStatistics
 
 @dataclass(frozen=True)
 class Sources:
-    r"""One layer's statistics, the classifier on top of it, and what the second look counted.
+    r"""Statistics of one layer, the classifier that reads it, and results of the second pass.
 
     Attributes:
         stats: Statistics of the classes present.
         weight: Classifier weight with a row for every class, of any float type; None if there is
             no classifier.
         bias: Classifier bias, or None.
-        decisions: Counts of the second look; None if there was none.
-        information: Entropies of the second look; None if there was none.
-        weight_decay: Decay on the classifier, for the MSE decomposition.
-        weight_exponent: The unit of the weight, e: the classifier's is $2^e$ times it.
+        decisions: Counts of decisions from the second pass; None if not counted.
+        information: Entropies from the second pass; None if not computed.
+        weight_decay: Weight decay on the classifier, for the MSE decomposition.
+        weight_exponent: Unit e of the weight: the classifier's weight is $2^e$ times ``weight``.
     """
 
     stats: ClassStatistics
@@ -41,7 +41,7 @@ class Sources:
     weight_exponent: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a weight decay that no loss has."""
+        """Refuse a weight decay that is negative or not finite."""
         if not 0 <= self.weight_decay < math.inf:
             raise InputError(
                 expected="weight_decay of at least 0",
@@ -51,7 +51,7 @@ class Sources:
 
     @cached_property
     def in_range(self) -> "Sources":
-        """The same sources, features and weight in units in which metrics can be computed."""
+        """Sources with features and weight in units in which metrics can be computed."""
         stats, beyond = self.stats.in_range(), 0
         if self.weight is not None:
             beyond = exponent_of(self.weight, EVALUATED[stats.means.dtype])
@@ -75,12 +75,12 @@ class Sources:
 
     @property
     def present_weight(self) -> Float[Tensor, "k d"]:
-        """Rows of the weight of the classes present, in float64: the weight itself if it is."""
+        """Rows of the weight of the classes present, in float64; not copied unless necessary."""
         return self._present_rows.to(self.stats.means.dtype)
 
     @property
     def _present_rows(self) -> Float[Tensor, "k d"]:
-        """The same in the weight's own precision, which for directions will do."""
+        """Rows of the weight of the classes present, in the weight's type."""
         assert self.weight is not None
         all_present = len(self.stats.classes) == len(self.weight)
         return self.weight if all_present else self.weight[self.stats.classes]
@@ -92,7 +92,7 @@ class Sources:
 
     @cached_property
     def mse(self) -> MseParts:
-        """The decomposed MSE loss; NaN where a decay cannot be weighed against the features."""
+        """Decomposed MSE loss; NaN if a decay and features are too far apart in magnitude."""
         if self.weight_decay and abs(self.stats.exponent) > GATHERED[self.stats.means.dtype]:
             return MseParts(*[self.stats.prior.new_tensor(math.nan)] * 4)
         return mse_parts(*self._logit_terms, self.weight_decay)
@@ -103,25 +103,26 @@ class Sources:
     ) -> tuple[ClassStatistics, Discriminants, Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
         """Statistics and classifier in units in which their products are the logits.
 
-        A decay is one in the units given, so then the features are taken back to theirs.
+        A weight decay refers to the given units, so with a decay the statistics are converted back
+        to these units.
         """
-        stats, found = self.stats, self.discriminants
+        stats, decomposed = self.stats, self.discriminants
         if self.weight_decay and stats.exponent:
             stats = stats.in_unit(0)
-            found = discriminants(stats)
+            decomposed = discriminants(stats)
         weight = times_power(self.present_weight, self.weight_exponent + stats.exponent)
         if self.bias is None:
-            return stats, found, weight, None
-        return stats, found, weight, self.bias[stats.classes].to(stats.means.dtype)
+            return stats, decomposed, weight, None
+        return stats, decomposed, weight, self.bias[stats.classes].to(stats.means.dtype)
 
     @cached_property
     def means_entropies(self) -> Entropies:
-        """Entropies of the centred class means against the classifier's rows."""
+        """Entropies of the centred class means and of the classifier's rows."""
         return means_entropies(self._present_rows, self.stats.frame)
 
     @property
     def gathered(self) -> frozenset[str]:
-        """Return the needs, by the registry's names, that are met."""
+        """Statistics that are there, by their names in the registry."""
         met = {
             "scatter": self.stats.within is not None,
             "directions": self.stats.unit_means is not None,

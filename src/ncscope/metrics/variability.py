@@ -1,4 +1,4 @@
-"""NC1: how far the features have shrunk to their class means."""
+"""NC1: variability of the features around their class means."""
 
 import torch
 from jaxtyping import Float
@@ -16,9 +16,9 @@ _DIRECT_ROWS = 4096
 def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
     r"""$\operatorname{Tr}\Sigma_W/\operatorname{Tr}\Sigma_B$, the squared distance quotient.
 
-    Source: PFC (7), VCI (4). Range $[0,\infty)$; 0: every feature sits on its class mean; NaN
-    if the class means coincide. Invariant under rotation, shift and isotropic scaling.
-    Needs traces only: no d x d matrix.
+    Source: PFC (7), VCI (4). Range $[0,\infty)$; 0: every feature equals its class mean; NaN
+    if the class means coincide. Invariant under rotation, shift and isotropic scaling. The metric
+    needs traces only, and no d x d matrix.
     """
     return _ratio(stats.within_trace, stats.between_trace)
 
@@ -45,7 +45,7 @@ def vci(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, "
 
     Source: VCI definition 5.3. Range $[0,1]$; 0: a linear probe loses nothing to variability.
     Invariant under every invertible linear map and shift. Computed from the residuals
-    $1-\nu_j$ of the canonical correlations, so it keeps its digits near collapse.
+    $1-\nu_j$ of the canonical correlations, so it stays accurate near collapse.
     """
     return discriminants.canonical.residual_root.square().sum() / full_rank(stats)
 
@@ -72,7 +72,7 @@ def within_in_signal(stats: ClassStatistics, discriminants: Discriminants) -> Fl
 
 
 def within_off_signal(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
-    r"""$\operatorname{Tr}[(I-P)\Sigma_W]$: variation that no linear read-out of the means sees.
+    r"""$\operatorname{Tr}[(I-P)\Sigma_W]$, variation orthogonal to the between-class directions.
 
     Source: VCI fig. 1. Range $[0,\infty)$ in squared feature units.
     """
@@ -84,9 +84,9 @@ def within_off_signal(stats: ClassStatistics, discriminants: Discriminants) -> F
 def cosine_within(stats: ClassStatistics) -> Float[Tensor, ""]:
     r"""$\sum_c\pi_c$ (mean over ordered pairs of class $c$, $i=j$ included, of $1-\cos$).
 
-    Equal to $\sum_c\pi_c\frac1{n_c}\sum_{y_i=c}\lVert\hat h_i-\bar{\hat h}_c\rVert^2$, which is how
-    it is computed: $1-\lVert\bar{\hat h}_c\rVert^2$ would cancel near collapse. Source: VCI 3.2.
-    Range $[0,1]$; 0: one direction a class; NaN if a feature is the zero vector.
+    Computed as $\sum_c\pi_c\frac1{n_c}\sum_{y_i=c}\lVert\hat h_i-\bar{\hat h}_c\rVert^2$, because
+    the equal $1-\lVert\bar{\hat h}_c\rVert^2$ would cancel near collapse. Source: VCI 3.2. Range
+    $[0,1]$; 0: one direction for each class; NaN if a feature is the zero vector.
     Invariant under rotation and under positive scaling of each sample.
     """
     assert stats.unit_class_traces is not None
@@ -96,8 +96,8 @@ def cosine_within(stats: ClassStatistics) -> Float[Tensor, ""]:
 def class_separation(stats: ClassStatistics) -> Float[Tensor, ""]:
     r"""$1-\bar d_{within}/\bar d_{total}$ of the cosine distances.
 
-    Source: VCI 3.2. Range $[0,1]$; 1: collapsed in direction, 0: classes cannot be told apart by
-    direction; NaN if all directions coincide or a feature is the zero vector.
+    Source: VCI 3.2. Range $[0,1]$; 1: one direction for each class; 0: the mean directions of all
+    classes are equal; NaN if all directions coincide or a feature is the zero vector.
     """
     assert stats.unit_means is not None
     apart = stats.unit_means - stats.prior @ stats.unit_means
@@ -111,7 +111,7 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
 
     The mean over pairs of classes of
     $(\operatorname{Tr}\Sigma_c+\operatorname{Tr}\Sigma_{c'})/(2\lVert\mu_c-\mu_{c'}\rVert^2)$.
-    Source: Galanti, Gyorgy, Hutter 2021. Range $[0,\infty)$; 0: every feature sits on its class
+    Source: Galanti, Gyorgy, Hutter 2021. Range $[0,\infty)$; 0: every feature equals its class
     mean; NaN if two class means coincide. Cost: $K^2d$ operations.
     """
     frame = stats.frame
@@ -120,6 +120,8 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
     def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
         size = norms[rows, None] + norms[cols]
         distance = gram.mul_(-2).add_(size)
+        # From the Gram matrix, the distance of two close means would cancel; it is computed again
+        # from their difference.
         near = torch.nonzero(distance < size.mul_(_CLOSE))
         for i, j in (pair.unbind(1) for pair in near.split(_DIRECT_ROWS)):
             apart = frame[rows][i] - frame[cols][j]
@@ -132,14 +134,14 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
 
 
 def _within_along(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, " r"]:
-    """Within-class variance along each between-class eigenvector."""
+    """Compute the within-class variance along each between-class eigenvector."""
     assert stats.within is not None
     vectors = discriminants.between.vectors
     return ((stats.within @ vectors) * vectors).sum(0).clamp(min=0)
 
 
 def _unseparated(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, " k"]:
-    """Diagonal of the projector on the class contrasts that the means do not show at all."""
+    """Return the diagonal of the projector on the class contrasts that the means cannot show."""
     if discriminants.classes.shape[1] == stats.k - 1:
         return torch.zeros_like(stats.prior)
     return (1 - stats.prior - discriminants.classes.square().sum(1)).clamp(min=0)

@@ -1,1 +1,1 @@
-"""Reading any classifier: its head, its layers, its features, and models by name."""
+"""Access to the head, the layers and the features of any classifier, and models by name."""

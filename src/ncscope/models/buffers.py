@@ -1,4 +1,4 @@
-"""A model's buffers, kept as they are while it runs."""
+"""Restoring a model's buffers after the model has run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from torch.nn.parameter import is_lazy
 
 @contextmanager
 def kept_buffers(model: nn.Module) -> Iterator[None]:
-    """Undo what a model does to its buffers: written in place, or another tensor in their stead.
+    """Restore a model's buffers, whether the model writes them in place or replaces the tensors.
 
-    Buffers that a lazy module has yet to fill, or that are added meanwhile, stay.
+    Buffers that a lazy module fills meanwhile, and buffers that are added meanwhile, are kept.
 
     Args:
-        model: The model that runs inside. Cost: a copy of its buffers.
+        model: Model that runs inside the context. Cost: a copy of its buffers.
 
     Example:
         >>> model = nn.BatchNorm1d(2)
@@ -38,7 +38,7 @@ def kept_buffers(model: nn.Module) -> Iterator[None]:
 
 
 def _copy(buffer: Tensor | None) -> Tensor | None:
-    """Copy a buffer to compare with; None if it is absent, unfilled or sparse."""
+    """Copy a buffer, to compare and restore it; None if it is absent, unfilled or sparse."""
     if buffer is None or is_lazy(buffer) or buffer.layout != torch.strided:
         return None
     return buffer.detach().clone()

@@ -10,7 +10,7 @@ def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:
     """Return the classifier of a network of the catalogue: the last of its linear layers.
 
     Args:
-        model: The network, or what Fabric or DDP wrapped around it.
+        model: The network, possibly wrapped by Fabric or DDP.
 
     Example:
         >>> classifier(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
@@ -23,13 +23,13 @@ def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:
 def features_and_logits(
     model: nn.Module, inputs: Float[Tensor, "b ..."]
 ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b k"]]:
-    """Return the input and the output of the classifier, both part of the graph.
+    """Return the input and the output of the classifier, both part of the autograd graph.
 
-    One pass through the model's own call, so that DDP and autocast do what they do without it:
-    features are in the precision that the classifier was given.
+    The model is called once, as a whole, so that DDP and autocast work as without this function:
+    the features are in the precision in which the classifier received them.
 
     Args:
-        model: A network of the catalogue, or what Fabric or DDP wrapped around it.
+        model: A network of the catalogue, possibly wrapped by Fabric or DDP.
         inputs: A batch.
 
     Example:

@@ -1,4 +1,4 @@
-"""Calling any classifier and reading its logits, whatever it takes and returns."""
+"""Calling any classifier, and reading the logits in its output."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,15 +10,15 @@ from ncscope.errors import InputError
 
 
 def forward(model: nn.Module, inputs: object) -> Any:
-    """Call a model on a batch as a loader yields it.
+    """Call a model on a batch in the form in which a loader yields it.
 
     Args:
         model: Any module.
-        inputs: A tensor; or a tuple or list, spread into positional arguments; or a mapping,
-            spread into keyword arguments.
+        inputs: A tensor; a tuple or list, passed as positional arguments; or a mapping, passed as
+            keyword arguments.
 
     Returns:
-        What the model returns.
+        Output of the model.
 
     Example:
         >>> import torch
@@ -33,17 +33,18 @@ def forward(model: nn.Module, inputs: object) -> Any:
 
 
 def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
-    """Return the logits in a model's output, one row a sample, or one row a token.
+    """Return the logits in a model's output, with one row for each sample or for each token.
 
     Args:
         output: A tensor; a mapping or an object with ``logits``; or a tuple or list, whose
             first tensor is taken.
 
     Returns:
-        Shape B x K, where dimensions of size one are dropped, the batch's apart; or B x T x K.
+        Logits of shape B x K, after dropping dimensions of size one other than the batch; or of
+        shape B x T x K.
 
     Raises:
-        InputError: There are no logits in it, or of other dimensions.
+        InputError: If the output has no logits, or logits of other dimensions.
 
     Example:
         >>> import torch
@@ -57,7 +58,7 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
         found = type(output).__name__
         if isinstance(output, Mapping):
             found += f" with keys {', '.join(map(str, output))}"
-        expected = "a model that returns logits as a tensor, a tuple or under the name 'logits'"
+        expected = "a model that returns logits as a tensor, in a tuple or under the name 'logits'"
         raise InputError(expected=expected, found=found, fix="wrap the model to return its logits")
     if logits.ndim > 1 and logits.numel() == logits.shape[0] * max(logits.shape[1:]):
         return logits.flatten(1)
@@ -70,7 +71,7 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
 
 
 def first_tensor(value: object) -> Tensor | None:
-    """Return the first tensor in a value, searched depth first; None if it holds none.
+    """Return the first tensor in a nested value, depth first; None if there is none.
 
     Example:
         >>> import torch
@@ -81,7 +82,7 @@ def first_tensor(value: object) -> Tensor | None:
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
-    """Yield the tensors in a value, depth first.
+    """Yield the tensors in a nested value, depth first.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Finding a classifier's head by tracing its logits, so that no list of names is needed."""
+"""Detection of a classifier's head from its logits, without a list of names."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -22,18 +22,19 @@ class Head:
     """A linear classifier in a model: outputs are ``features @ weight.T + bias``.
 
     Attributes:
-        name: Name of the module in the model; empty if it is the model.
-        module: The module itself; its input is the features, one row for each of ``rows``.
-        weight: K x d, a copy taken when the head was found, as the forward pass used it: after
-            pruning, weight or spectral normalisation, and dequantised.
-        bias: K, a copy; None if there is none.
-        gives_logits: True if its outputs are the model's logits; False for a head that was asked
-            for by name and whose outputs the model scales, averages or masks.
-        rows: Unit that the head is applied to: one vector a ``"sample"``; every ``"token"``, and
-            the logits are those of all tokens, as in language models; or every token, and the
-            logits are those of one ``"chosen token"`` a sample, such as the last.
-        axis: Axis of the input that is the first of the logits: 1 for a head on the tokens of a
-            sequence-first layer, T x B x d, else 0.
+        name: Name of the module in the model; empty if the head is the whole model.
+        module: Module of the head; its inputs are the features, one row for each of ``rows``.
+        weight: Weight of shape K x d, as the forward pass used it: after pruning, weight or
+            spectral normalisation, and dequantised. A copy from the time of the detection.
+        bias: Bias of length K, a copy; None without a bias.
+        gives_logits: True if the outputs of the head are the model's logits; False for a head that
+            was given by name and whose outputs the model scales, averages or masks.
+        rows: Unit to which the head is applied. ``"sample"``: one vector for each sample.
+            ``"token"``: every token, and the logits are those of all tokens, as in language models.
+            ``"chosen token"``: every token, and the logits of a sample are those of one token, such
+            as the last.
+        axis: Axis of the input that is the first axis of the logits: 1 for a head on the tokens of
+            a sequence-first layer, T x B x d, else 0.
     """
 
     name: str
@@ -48,28 +49,28 @@ class Head:
 def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head:
     """Find the linear layer whose output is the model's logits.
 
-    The model runs once, in evaluation mode, under hooks. The head is the innermost module with a
+    The model runs once, in evaluation mode, with hooks. The head is the innermost module with a
     weight matrix whose output equals the logits up to a reshape: an ``nn.Linear``, plain,
     pruned, quantised or parametrised, a convolution over a map that it reduces to one pixel, or
-    any module that acts like one. It may be applied to every token of a sequence: then the logits
-    are all of its outputs, or one token's a sample. Then ``features @ weight.T + bias`` is checked
-    against its output.
+    any module that acts like one. The head may be applied to every token of a sequence: the logits
+    are then its outputs for all tokens, or for one token of each sample. At the end,
+    ``features @ weight.T + bias`` is compared with the output of the head.
 
     Args:
         model: A classifier that returns logits as a tensor, in a tuple, or under ``logits``.
         inputs: One small batch as the loader yields it, without the labels; see `forward`.
-        name: The head's name, if known. Such a head needs only be linear: what the model does
-            to its outputs afterwards is told by ``gives_logits``.
+        name: Name of the head, if known. The model may change the outputs of a named head, which
+            only has to be linear; ``gives_logits`` is then False.
 
     Returns:
         The head. Cost: one forward pass, and a copy of the inputs and outputs of the model's
-        linear layers, of two samples where they have tokens.
+        linear layers (of two samples if they have tokens).
 
     Raises:
-        InputError: No module, or more than one, has the logits as its output (a scaled or
+        InputError: If no module, or more than one, has the logits as its output (a scaled or
             averaged head, a distilled model, a pooled map of logits, a scripted model); the head
-            is not linear (normalised, cosine); it runs more than once in a forward pass; or
-            there is no module of that name.
+            is not linear (normalised, cosine) or runs more than once in a forward pass; or there is
+            no module of the given name.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -83,7 +84,7 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
 def head_and_shape(
     model: nn.Module, inputs: object, name: str | None = None
 ) -> tuple[Head, torch.Size]:
-    """Find the head, as `find_head`, and return the shape of the logits too."""
+    """Find the head as `find_head` does, and also return the shape of the logits."""
     with measuring(model):
         logits, calls = _trace(model, inputs)
         call = _innermost(calls, logits) if name is None else _last_call(model, calls, name)
@@ -99,7 +100,7 @@ def head_and_shape(
 def chosen_tokens(
     output: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]
 ) -> Bool[Tensor, "b t"]:
-    """Mark the tokens whose outputs are their sample's logits.
+    """Mark the tokens whose outputs equal the logits of their sample.
 
     Example:
         >>> output = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
@@ -124,7 +125,7 @@ def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[LinearCall]]:
 
 
 def _reading(call: LinearCall, logits: Tensor) -> tuple[Rows, int] | None:
-    """Return what a row of the call's input is and its batch axis; None if it gives no logits."""
+    """Return the unit of the call's rows and its batch axis; None if it gives no logits."""
     if not call.by_token:
         kind: Rows = "sample" if logits.ndim == 2 else "token"
         return (kind, 0) if _equal(call.output, logits.flatten(0, -2)) else None
@@ -137,7 +138,7 @@ def _reading(call: LinearCall, logits: Tensor) -> tuple[Rows, int] | None:
 
 
 def _token_rows(output: Float[Tensor, "b t c"], logits: Tensor) -> Rows | None:
-    """Return whether the logits are all tokens' outputs, one token's a sample, or neither."""
+    """Return whether the logits are the outputs of all tokens or of one token; None for neither."""
     if logits.ndim == 3:
         return "token" if _equal(output, logits) else None
     if output.shape[2] != logits.shape[1]:
@@ -146,14 +147,14 @@ def _token_rows(output: Float[Tensor, "b t c"], logits: Tensor) -> Rows | None:
 
 
 def _rows_of_scaled(call: LinearCall, logits: Tensor) -> Rows:
-    """Return the rows of a head whose outputs the model changes before they are the logits."""
+    """Return the unit of a head whose outputs the model changes to the logits."""
     if logits.ndim == 3:
         return "token"
     if call.by_token:
         raise InputError(
             expected=f"logits that are outputs of head {call.name!r} for one token a sample",
-            found="others",
-            fix="wrap the model so that it returns the head's own outputs",
+            found="logits that are not",
+            fix="wrap the model so that it returns the outputs of the head",
         )
     return "sample"
 
@@ -163,7 +164,7 @@ def _equal(output: Tensor, logits: Tensor) -> bool:
 
 
 def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
-    """Return the one module with the logits as output that has no other such module inside."""
+    """Return the call of the only innermost module whose output is the logits."""
     matches = [call for call in calls if _reading(call, logits) is not None]
     names = {call.name for call in matches}
     inner = [name for name in names if not any(_inside(other, name) for other in names)]
@@ -201,7 +202,7 @@ def _no_head(calls: list[LinearCall], logits: Tensor) -> InputError:
 
 
 def _alike(call: LinearCall, logits: Tensor) -> bool:
-    """Return whether the call has an output for each of the logits."""
+    """Return whether the call's output has the shape of the logits."""
     return call.output.shape == logits[: len(call.output)].shape
 
 
@@ -217,13 +218,13 @@ def _advice(calls: list[LinearCall]) -> str:
 
 def _last_call(model: nn.Module, calls: list[LinearCall], name: str) -> LinearCall:
     module = named_layer(model, name)
-    own = [call for call in calls if call.module is module]
-    if not own:
+    matching = [call for call in calls if call.module is module]
+    if not matching:
         expected = f"head {name!r} to apply a weight matrix to one vector a sample"
         found = f"a {type(module).__name__} that does not, or that the forward pass does not use"
         within = [call for call in calls if _inside(call.name, name)] or calls
         raise InputError(expected=expected, found=found, fix=_advice(within))
-    return own[-1]
+    return matching[-1]
 
 
 def _check_called_once(call: LinearCall, calls: list[LinearCall]) -> None:
@@ -235,7 +236,7 @@ def _check_called_once(call: LinearCall, calls: list[LinearCall]) -> None:
 
 
 def _check_linear(call: LinearCall) -> None:
-    """Check that outputs are those of the weight and bias, to rounding."""
+    """Check that the outputs equal ``features @ weight.T + bias`` up to rounding."""
     wide = torch.promote_types(call.features.dtype, torch.float32)
     bias = call.bias.to(wide) if call.bias is not None else None
     if bias is not None and bias.shape != call.weight.shape[:1]:
@@ -256,7 +257,7 @@ def _check_linear(call: LinearCall) -> None:
 
 
 def _tolerance(output: Tensor) -> float:
-    """1e-5 in float32; what the outputs are rounded to where that is coarser."""
+    """Return the relative tolerance: 1e-5, or the rounding of the outputs' type if coarser."""
     rounding = torch.finfo(output.dtype).eps
     # CUDA may multiply float32 in TF32, which keeps 10 bits.
     tf32 = output.is_cuda and output.dtype == torch.float32
@@ -264,10 +265,11 @@ def _tolerance(output: Tensor) -> float:
 
 
 def _rounding(call: LinearCall) -> Float[Tensor, " k"] | float:
-    r"""Bound how far a quantised head's own rounding can take each output.
+    r"""Bound the error of each output of a quantised head.
 
-    Its input may be rounded to 127 steps between its extremes and zero: by half a step, and half
-    a step more for the rounding of zero, which $\lVert w_c\rVert_1$ multiplies.
+    The head may round its input to 127 steps between the extremes and zero. The error of an entry
+    is half a step, and half a step more for the rounding of zero; $\lVert w_c\rVert_1$ multiplies
+    this error.
     """
     if not call.quantized:
         return 0.0

@@ -1,4 +1,4 @@
-"""Layers by name: exact names, patterns, and the blocks a network is a chain of."""
+"""Layers by name: exact names, patterns, and the repeated blocks of a network."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from torch import nn
 
 from ncscope.errors import InputError
 
-# The share of a stage's weights that lie in its chain of blocks; what is left is for a
-# downsampling layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block
-# (convolutions around a short transformer) about 0.6.
+# Least share of a stage's weights that lies in its chain of blocks; the rest may be a downsampling
+# layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block (convolutions around a
+# short transformer) about 0.6.
 STAGE_SHARE = 0.75
 
 CHAINS = (nn.Sequential, nn.ModuleList)
@@ -25,10 +25,10 @@ def named_layer(model: nn.Module, name: str) -> nn.Module:
 
     Args:
         model: Any module.
-        name: Name as in ``model.named_modules()``; any alias of a shared module will do.
+        name: Name as in ``model.named_modules()``, or an alias of a shared module.
 
     Raises:
-        InputError: No such module; the message names the closest ones.
+        InputError: If there is no such module; the message names the closest ones.
 
     Example:
         >>> named_layer(nn.Sequential(nn.Linear(3, 2)), "0")
@@ -41,15 +41,16 @@ def named_layer(model: nn.Module, name: str) -> nn.Module:
 
 
 def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Names of the submodules that match any of the patterns, in the model's order.
+    """Return the names of the submodules that match any of the patterns, in the model's order.
 
     Args:
         model: Any module.
-        patterns: Names with wildcards ``*``, ``?`` and ``[...]``. A wildcard stays between dots,
-            as in a file path: ``layer1.*`` is the blocks of ``layer1``, not what is in them.
+        patterns: Names with wildcards ``*``, ``?`` and ``[...]``. A wildcard does not match a dot,
+            like a slash in a file path: ``layer1.*`` matches the blocks of ``layer1``, but not
+            their submodules.
 
     Raises:
-        InputError: A pattern matches nothing; the message names the closest layers.
+        InputError: If a pattern matches nothing; the message names the closest layers.
 
     Example:
         >>> match_layers(nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())), ["1.*", "0"])
@@ -68,28 +69,28 @@ def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
 
 
 def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
-    """Return the names of the repeated blocks that a network is a chain of: its default layers.
+    """Return the names of the repeated blocks of a network, which are its default layers.
 
-    Found by structure alone. A *chain* is an ``nn.Sequential``, an ``nn.ModuleList``, or a
-    module whose children are several blocks of one class; chains are looked through. A *block*
-    is any other module with children that holds at least two weight matrices or kernels and
-    whose class is met at least twice; the outermost are taken. Classes that keep three quarters
-    of their weights in chains of such modules are stages, and the members of the chains are
-    taken instead. In a network without any, a block called several times in a forward pass, such
-    as a layer with shared weights, is taken; without any still, modules with one weight matrix
-    count as blocks.
+    Blocks are found from the structure alone. A *chain* is an ``nn.Sequential``, an
+    ``nn.ModuleList``, or a module whose children are several blocks of one class; the search
+    continues inside chains. A *block* is any other module with children that holds at least two
+    weight matrices or kernels and whose class occurs at least twice; the outermost blocks are
+    returned. Classes with at least three quarters of their weights in chains of such modules are
+    stages; for a stage the members of its chains are returned instead. In a network without such
+    blocks, a block that a forward pass calls several times, such as a layer with shared weights, is
+    returned. If there is none either, modules with one weight matrix count as blocks.
 
-    The name says what is meant, not what is checked: Inception modules are found too, though
-    nothing is added to their input. Where structure misleads, choose with `match_layers`.
+    The function does not check that a block is residual: it also finds Inception modules, which do
+    not add their input. If the structure misleads, choose layers with `match_layers`.
 
     Args:
         model: Any module.
-        calls: Number of calls of each module in a forward pass, if known: a module without any is
-            no block, and is looked through.
+        calls: Number of calls of each module in a forward pass, if known. A module without a call
+            is no block; the search continues inside it.
 
     Returns:
-        Names in the model's order, one for a module that has several; empty for a plain chain of
-        layers, like VGG.
+        Names in the model's order, one name for each module; empty for a plain chain of layers,
+        like VGG.
 
     Example:
         >>> from ncscope.models.networks.residual import ResidualNet
@@ -98,10 +99,10 @@ def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
     """
     once = {module: 1 for module in model.modules() if calls is None or module in calls}
     for least, counts in ((2, once), (2, calls or once), (1, once)):
-        found = _outermost_repeated(model, least, counts)
-        if found:
+        blocks = _outermost_repeated(model, least, counts)
+        if blocks:
             order = {module: index for index, module in enumerate(model.modules())}
-            return [name for name, module in sorted(found, key=lambda block: order[block[1]])]
+            return [name for name, module in sorted(blocks, key=lambda block: order[block[1]])]
     return []
 
 
@@ -120,7 +121,7 @@ def _outermost_repeated(model: nn.Module, least: int, calls: Calls) -> list[Name
     level = [("", model)]
     while level:
         members = [
-            found for name, module in level for found in _members(name, module, least, calls)
+            member for name, module in level for member in _members(name, module, least, calls)
         ]
         by_class: dict[type, dict[nn.Module, str]] = defaultdict(dict)
         for name, module in members:
@@ -133,7 +134,7 @@ def _outermost_repeated(model: nn.Module, least: int, calls: Calls) -> list[Name
 
 
 def _blocks(alike: Mapping[nn.Module, str], least: int, calls: Calls) -> list[NamedModule]:
-    """Return modules of one class, or, if they are stages, the blocks in them."""
+    """Return the modules of one class; if they are stages, return the blocks in them."""
     chained = {
         block: path
         for module, name in alike.items()
@@ -147,7 +148,7 @@ def _blocks(alike: Mapping[nn.Module, str], least: int, calls: Calls) -> list[Na
 
 
 def _members(name: str, module: nn.Module, least: int, calls: Calls) -> Iterator[NamedModule]:
-    """Yield children that could be blocks; chains and modules never called are looked through."""
+    """Yield children that could be blocks; search inside chains and modules without a call."""
     for child_name, child in module.named_children():
         path = f"{name}.{child_name}" if name else child_name
         if _is_chain(child) or child not in calls:
@@ -157,7 +158,7 @@ def _members(name: str, module: nn.Module, least: int, calls: Calls) -> Iterator
 
 
 def _is_chain(module: nn.Module) -> bool:
-    """Return whether a module only lines up its children, as no ``ModuleDict`` does."""
+    """Return whether a module only runs its children in order; a ``ModuleDict`` does not."""
     if isinstance(module, CHAINS):
         return True
     children = list(module.children())

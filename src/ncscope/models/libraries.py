@@ -1,4 +1,4 @@
-"""Models by name: the catalogue's own, and those of torchvision, timm and Hugging Face."""
+"""Models by name: networks of the catalogue, and models of torchvision, timm and Hugging Face."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ class NamedModel:
 
     Attributes:
         model: The model.
-        prepared: A coloured PIL image as the model was trained to see it; None if its library
-            does not say, and the data set's own preprocessing is meant.
-        input_name: The name of the images among the model's arguments; None for the first.
-        has_head: True if its outputs are a classifier's; False if they are features.
+        prepared: Function that prepares a coloured PIL image as in the model's training; None if
+            the library does not define it, and the preprocessing of the data set applies.
+        input_name: Name of the model's argument for the images; None for the first argument.
+        has_head: True if the outputs are those of a classifier; False if they are features.
     """
 
     model: nn.Module
@@ -39,17 +39,18 @@ class NamedModel:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A model asked for.
+    """Request for a model.
 
     Attributes:
-        name: Its name in its library.
-        num_classes: Outputs of a model whose weights come from a file; None for what they have.
+        name: Name of the model in its library.
+        num_classes: Number of outputs of a model with weights from a file; None for the number in
+            the weights.
         shape: Channels, height and width of the data set's images.
-        weights: Weights from a file; None for the library's own.
+        weights: Weights from a file; None for the weights of the library.
         download: Let the library fetch weights from the internet if True.
-        weights_from: Way to give weights of one's own, for an error's remedy.
-        trained_on: Way to name the images that it was trained on, if they are other images; None if
-            they are the data set's.
+        weights_from: Option that passes a file of weights, for error messages.
+        trained_on: Option that names the data set of the model's training, for error messages; None
+            if the model was trained on the data set.
     """
 
     name: str
@@ -76,20 +77,20 @@ def open_model(
     Args:
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME`` or ``hf:FOLDER``, or a network of
             `NAMES`, whose preprocessing is that of the data set.
-        num_classes: Outputs of a model whose weights are given, None for as many as these have; a
-            library's own say it themselves.
+        num_classes: Number of outputs of a model whose weights are given; None for the number in
+            the weights. Pretrained weights of a library have a fixed number.
         shape: Channels, height and width of the data set's images; sets the size of the
             catalogue's networks.
-        weights: Its weights. Hugging Face's models have them in their folder.
+        weights: Weights of the model. Models of Hugging Face have their weights in their folder.
         download: Let the library fetch pretrained weights if True.
-        weights_from: Way to give weights of one's own, for the message where there are none.
-        trained_on: Way to name other images than the data set's as those that a network of the
-            catalogue was trained on, for the message where its weights do not fit; None if the
-            shape is of those.
+        weights_from: Option that passes a file of weights, for the message that weights are
+            missing.
+        trained_on: Option that names the data set on which a network of the catalogue was trained,
+            for the message that weights do not fit; None if ``shape`` is that of this data set.
 
     Raises:
-        InputError: An unknown library or name, a library that is not installed, no weights,
-            or weights that do not fit.
+        InputError: If the library or name is unknown, the library is not installed, weights are
+            missing, or weights do not fit.
     """
     library, colon, inner = name.partition(":")
     openers = {"torchvision": _torchvision, "timm": _timm, "hf": _hugging_face}
@@ -101,7 +102,7 @@ def open_model(
         )
     opener = openers[library] if colon else _catalogue
     inner = inner if colon else name
-    images_from = None if colon else trained_on  # a library makes its models whatever the images
+    images_from = None if colon else trained_on  # models of a library do not depend on the images
     return opener(Wanted(inner, num_classes, shape, weights, download, weights_from, images_from))
 
 
@@ -163,15 +164,14 @@ def _hugging_face(wanted: Wanted) -> NamedModel:
     if wanted.weights is not None:
         fix = "leave --weights out, and put the weights into the model's folder"
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
-    there = {"local_files_only": not wanted.download}
+    local = {"local_files_only": not wanted.download}
     try:
-        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **there)
-        model = transformers.AutoModelForImageClassification.from_pretrained(wanted.name, **there)
+        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **local)
+        model = transformers.AutoModelForImageClassification.from_pretrained(wanted.name, **local)
     except (OSError, ValueError) as error:
-        said = " ".join(str(error).split())[:200]
         raise InputError(
             expected=f"an image classifier and its preprocessor under hf:{wanted.name}",
-            found=said,
+            found=" ".join(str(error).split())[:200],
             fix="name a folder that save_pretrained wrote, or pass --download",
         ) from error
 
@@ -205,16 +205,16 @@ Shapes = Mapping[str, tuple[int, ...]]
 def _filled(
     made: Callable[[int], nn.Module], weights: Weights, wanted: Wanted, *, headless: bool = False
 ) -> nn.Module:
-    """Replace the model's weights.
+    """Make a model and load weights into it.
 
     Args:
-        made: It with so many outputs.
+        made: Function that makes the model with a given number of outputs.
         weights: Weights of the model.
-        wanted: Its name, and how many outputs it is to have; None for as many as the weights.
-        headless: True if 0 outputs make a model without a head.
+        wanted: Request for the model.
+        headless: True if the function makes a model without a head for 0 outputs.
 
     Raises:
-        InputError: If names or shapes differ; the first difference is named.
+        InputError: If names or shapes differ; the message names the first difference.
     """
     found = _shapes(weights)
     model = made(_TRIED if wanted.num_classes is None else wanted.num_classes)
@@ -236,7 +236,13 @@ def _filled(
 
 
 def _remedy(wanted: Wanted, *, known: bool) -> str:
-    """Return the remedy for weights that do not fit; a known entry may be of other images."""
+    """Return the remedy for weights that do not fit.
+
+    Args:
+        wanted: Request for the model.
+        known: True if model and weights both have the entry, with different shapes: the images of
+            the training may have had another shape.
+    """
     asked = "" if wanted.num_classes is None else "; --num-classes sets its outputs"
     named = "name the model that was saved" + asked
     if wanted.trained_on is None:
@@ -246,11 +252,11 @@ def _remedy(wanted: Wanted, *, known: bool) -> str:
 
 
 _TRIED = 2
-"""Outputs of a model that is made to see which of its weights depend on them."""
+"""Number of outputs of a trial model, which shows the weights whose shape depends on it."""
 
 
 def _outputs(own: Shapes, found: Shapes, headless: bool) -> int | None:
-    """Return the number of outputs of the weights; None if it cannot be told."""
+    """Return the number of outputs of the weights; None if their shapes do not tell."""
     missing = [shape for key, shape in own.items() if key not in found]
     if headless and missing and all(shape[:1] == (_TRIED,) for shape in missing):
         return 0
@@ -262,7 +268,7 @@ def _outputs(own: Shapes, found: Shapes, headless: bool) -> int | None:
 
 
 def _check_outputs(wanted: Wanted, own: Shapes, outputs: int) -> None:
-    """Refuse outputs whose head does not fit into memory: a damaged file can have any number."""
+    """Refuse a head that does not fit into memory: a damaged file may announce any number."""
     each = sum(prod(shape[1:]) for shape in own.values() if shape[:1] == (_TRIED,))
     head = f"a head of {wanted.name} with {outputs:,} outputs"
     fix = "check the file, or name the model that was saved"
@@ -282,13 +288,13 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 
 
 def bare_weights(content: Mapping[str, Any]) -> Weights:
-    """Return the weights in a saved mapping, by the names that a model of its own has.
+    """Return the weights in a saved mapping, by their names in the plain model.
 
-    Of a checkpoint, what it holds under ``state_dict``, ``model_state_dict`` or ``model``; what
-    ``torch.compile`` and ``DistributedDataParallel`` put before the names is taken away.
+    For a checkpoint these are the entries of ``state_dict``, ``model_state_dict`` or ``model``. The
+    prefixes that ``torch.compile`` and ``DistributedDataParallel`` add to the names are removed.
 
     Raises:
-        InputError: If there is something else than tensors in it.
+        InputError: If the mapping holds anything but named tensors.
 
     Example:
         >>> import torch
@@ -306,7 +312,7 @@ def bare_weights(content: Mapping[str, Any]) -> Weights:
 
 
 def _innermost(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the mapping inside all wrappers; a file can nest them deeply, or in a circle."""
+    """Return the innermost mapping; a file can nest mappings deeply, or in a circle."""
     seen = {id(content)}
     while nested := [content[name] for name in _NESTED if isinstance(content.get(name), Mapping)]:
         content = nested[0]

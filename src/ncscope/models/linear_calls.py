@@ -1,4 +1,4 @@
-"""Calls of linear layers in a forward pass: what they multiplied, with what, and what came out."""
+"""Calls of linear layers in a forward pass: weights, inputs and outputs."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,25 +10,25 @@ from torch import Tensor, nn
 
 from ncscope.models.forward import first_tensor
 
-# A language model's outputs for a whole batch can be gigabytes; two samples tell a head apart.
+# A language model's outputs for a whole batch can take gigabytes; two samples identify the head.
 TRACED_SAMPLES = 2
 
 
 @dataclass(frozen=True)
 class LinearCall:
-    """One call of a module that applies a weight matrix to one vector a sample, or a token.
+    """One call of a module that applies a weight matrix to one vector for each sample or token.
 
     Attributes:
         name: Name of the module in the model.
         module: The module.
-        weight: The matrix that the call used, K x d; not a copy.
-        bias: The bias that it used, or None; not a copy.
+        weight: Matrix that the call used, K x d; not a copy.
+        bias: Bias that the call used, or None; not a copy.
         features: Input: B x d, or B x T x d of the first `TRACED_SAMPLES` samples; a copy.
-        output: Output: B x K, or B x T x K of the same samples; a copy.
+        output: Output: B x K, or B x T x K of these samples; a copy.
         quantized: True if the weight is quantised: such a module may round its input too.
-        output_step: Step of which the output is a multiple, where the module rounds it; else 0.
+        output_step: Step of which the output is a multiple if the module rounds it; else 0.
         turned: Output of the first samples if the input was sequence-first, T x B x d; a copy.
-        lengths: First two axes of the input: B and T, or T and B.
+        lengths: Lengths of the first two axes of the input: B and T, or T and B.
     """
 
     name: str
@@ -50,7 +50,7 @@ class LinearCall:
 
 @contextmanager
 def recorded_calls(model: nn.Module) -> Iterator[list[LinearCall]]:
-    """Record the linear layers that run inside, in the order in which they end.
+    """Record the calls of linear layers inside the context, in the order in which they end.
 
     Example:
         >>> import torch
@@ -101,7 +101,7 @@ def _own_tensor(module: nn.Module, name: str) -> Tensor | None:
 
 
 def dequantized(tensor: Tensor) -> Tensor:
-    """Plain floats in place of a quantised tensor, torch's own or of a library's class.
+    """Convert a quantised tensor, of torch or of a library, to plain floats.
 
     Example:
         >>> import torch
@@ -115,9 +115,9 @@ def dequantized(tensor: Tensor) -> Tensor:
 
 
 def _rows(weight: Tensor, features: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Copy input and output, one row a sample or a token; None if they are neither.
+    """Copy input and output if they have one row for each sample or token; else return None.
 
-    Copies, since the model may change either in place after the call.
+    Both are copied because the model may change them in place after the call.
     """
     if features.ndim < 2 or not features.is_floating_point():
         return None

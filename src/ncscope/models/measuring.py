@@ -1,4 +1,4 @@
-"""A mode to measure a model in, which leaves no trace on its training."""
+"""Context for measuring a model without an effect on its training."""
 
 import random
 from collections.abc import Iterator
@@ -10,22 +10,21 @@ from torch import nn
 
 @contextmanager
 def measuring(model: nn.Module) -> Iterator[None]:
-    """Evaluate without gradients at full precision, then put everything back.
+    """Evaluate without gradients at full precision, and restore everything afterwards.
 
-    Inside, every module is in evaluation mode, gradients and autocast are off. On the way out,
-    also by an exception, every module has its own training flag back, and the global random
-    states of Python and torch (CPU, and every CUDA device if CUDA was in use) are as before: a
-    loader draws its seed from them, and a run measured must train as a run not measured.
-    NumPy's global state and generators of the caller's own are left to the caller.
+    Inside the context, every module is in evaluation mode, and gradients and autocast are off. On
+    exit, even after an exception, every module gets its training flag back, and the global random
+    states of Python and torch (CPU, and every CUDA device if CUDA was in use) are restored: a
+    loader draws its seed from them, and a run that is measured must train like a run that is not.
+    NumPy's global state and generators of the caller are not restored.
 
-    Modules that were compiled run as they were before, so that hooks in them are called. Torch's
-    own transformer layers run without their fast path, in which samples lose their padding.
+    Compiled modules run uncompiled, so that hooks in them are called. Torch's transformer layers
+    run without their fast path, which removes the padding of samples.
 
-    The flags are set one by one: a module whose ``eval`` does more (merging adapters, say) is
-    not asked to do it.
+    The flags are set one by one, because ``eval`` of a module may do more, such as merge adapters.
 
     Args:
-        model: The model to measure. Cost: one pass over its modules.
+        model: Model to measure. Cost: one pass over its modules.
 
     Example:
         >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3).eval())
@@ -72,7 +71,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
-# What torch.compile calls the module that it wraps.
+# Name that torch.compile gives to the module that it wraps.
 _ORIGINAL = "_orig_mod"
 
 

@@ -1,4 +1,4 @@
-"""Another number of samples in place of a batch, whatever its inputs are made of."""
+"""Batches with another number of samples, for inputs of any structure."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -12,16 +12,17 @@ Leaf: TypeAlias = Tensor | list[Any] | tuple[Any, ...]
 
 
 def repeated_first_sample(inputs: object, count: int, times: int) -> Iterator[object]:
-    """Yield the inputs with the first sample repeated in place of all, in each way they can be cut.
+    """Yield the inputs with copies of the first sample, for every possible choice of batch axes.
 
-    Samples lie along the first axis or along the second, where that is as long as the batch.
-    Tensors of one shape are cut alike. A tensor without such an axis is left whole, and may be so
-    if only its second axis is as long. All first axes come first.
+    The batch axis of a tensor is its first or second axis, if that axis is as long as the batch.
+    Tensors of one shape have the same batch axis. A tensor without such an axis is not changed. If
+    only the second axis is as long as the batch, the tensor is also yielded unchanged. The choice
+    of first axes comes first.
 
     Args:
         inputs: Batch without the labels, nested in lists, tuples and mappings.
-        count: Number of samples in it.
-        times: Number of copies of the first sample in their place.
+        count: Number of samples in the batch.
+        times: Number of copies of the first sample that replace the samples.
 
     Example:
         >>> x = torch.arange(9).reshape(3, 3)

@@ -1,4 +1,4 @@
-"""Reading the features of named layers while a model runs."""
+"""Features of named layers, read while a model runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,16 +17,17 @@ from ncscope.models.heads import Rows, chosen_tokens
 from ncscope.models.layers import named_layer
 from ncscope.models.linear_calls import dequantized
 
-# Under what name the head's input is among the features. The space keeps it apart from modules.
+# Name of the head's input among the features. No module has a space in its name.
 HEAD_INPUT = "head input"
 
 
 class BatchAxis(NamedTuple):
-    """Tensor to read of a layer's output, and the axis along which its samples lie.
+    """Tensor of a layer's output that holds the features, and its batch axis.
 
     Attributes:
         tensor: Index of the tensor in the output, counted depth first.
-        axis: Index of the axis; with tokens as rows, the axis that is the logits' first.
+        axis: Index of the batch axis; if tokens are rows, of the axis that is the first axis of the
+            logits.
     """
 
     tensor: int = 0
@@ -34,7 +35,7 @@ class BatchAxis(NamedTuple):
 
 
 def call_name(layer: str, number: int) -> str:
-    """Return the name of a layer's call: the layer's own for the first, ``layer#2`` for the second.
+    """Return the name of a layer's call: ``layer`` for the first, ``layer#2`` for the second.
 
     Example:
         >>> call_name("encoder.block", 1), call_name("encoder.block", 2)
@@ -46,31 +47,31 @@ def call_name(layer: str, number: int) -> str:
 class Taps:
     """Features of layers, the head's input and the logits, after each forward pass.
 
-    Features are copies, detached: a layer may work in place on what the one before returned (a
-    ReLU on a batch norm's output). They stay readable after the context has ended.
+    Features are detached copies, because a layer may change the output of the layer before in place
+    (a ReLU on a batch norm's output). They can still be read after the context has ended.
 
     A layer that a forward pass calls several times, such as a block with shared weights, has
-    features for each call: under its own name, then under ``name#2``, ``name#3`` and so on.
+    features for each call: under its name, then under ``name#2``, ``name#3`` and so on.
 
     Args:
-        model: The model that will run. Its own call is what is watched.
-        layers: Names of submodules whose outputs to read.
+        model: Model that will run; a forward pass begins with a call of this module.
+        layers: Names of submodules whose outputs are read.
         head: Name of the head, as `find_head` reports it.
         pool: Average maps (B x C x H x W, or more) over their spatial dimensions, and sequences
-            (B x T x d) over their tokens: those that the model's ``attention_mask`` keeps, if it
-            is given one of the same tokens. Otherwise both are flattened.
+            (B x T x d) over their tokens: over the tokens that the model's ``attention_mask``
+            keeps, if a mask of this shape is passed. Otherwise both are flattened.
         rows: Unit of a row of the features, as `find_head` reports it: a sample; every token; or
-            the one token a sample whose outputs the logits are, in the head's input and in every
-            layer with the same tokens.
-        axes: Batch axis of every call, as `trace` finds it, which each pass must then make. By
-            default of the first tensor of every output, and of the head's input, the first axis.
+            one chosen token of each sample, whose outputs are the logits. The chosen token is taken
+            in the head's input and in every layer with the same tokens.
+        axes: Batch axis of every call, as `trace` finds it; every pass must then make these calls.
+            By default, the first axis of the first tensor of every output and of the head's input.
 
     Raises:
-        InputError: On entry, for a name the model does not have. In the forward pass, for a layer
-            that does not run, or not as often as ``axes`` says, returns no tensor or not one row a
-            sample (a token), or, with ``pool``, a map that looks channels-last; for a head that
-            runs twice; and for a sample whose logits are no token's outputs, or those of several
-            tokens with other features.
+        InputError: On entry, if the model lacks a name. In the forward pass, if a layer does not
+            run, runs more or less often than in ``axes``, returns no tensor or not one row for each
+            sample (token), or, with ``pool``, returns a map that looks channels-last; if the head
+            runs twice; if the logits of a sample are the outputs of no token, or of several tokens
+            with different features.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -109,10 +110,10 @@ class Taps:
     def features(self) -> Mapping[str, Float[Tensor, "b d"]]:
         """Features of the last forward pass, B x d each, in the order in which layers ended.
 
-        Of tokens, B T x d. The head's input comes last, under `HEAD_INPUT`.
+        With tokens as rows, the shape is B T x d. The head's input comes last, as `HEAD_INPUT`.
 
         Raises:
-            InputError: The model has not run.
+            InputError: If the model has not run.
         """
         if self._features is None:
             raise self._not_run()
@@ -120,10 +121,10 @@ class Taps:
 
     @property
     def logits(self) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
-        """Logits of the last forward pass, as of `logits_of`.
+        """Logits of the last forward pass, as `logits_of` returns them.
 
         Raises:
-            InputError: The model has not run.
+            InputError: If the model has not run.
         """
         if self._logits is None:
             raise self._not_run()
@@ -149,13 +150,13 @@ class Taps:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the model without a hook."""
+        """Remove the hooks from the model."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Start a forward pass; called by whoever attaches when a pass has just started."""
+        """Start a forward pass; to be called by code that attaches when a pass has just begun."""
         self._mask = kwargs.get("attention_mask")
         self._inside = True
         self._calls.clear()
@@ -164,7 +165,7 @@ class Taps:
 
     def _output_hook(self, layer: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if self._inside:  # not in a checkpoint that the backward pass runs again
+            if self._inside:  # gradient checkpointing calls layers again in the backward pass
                 self._calls[layer] += 1
                 self._keep(call_name(layer, self._calls[layer]), output)
 
@@ -200,7 +201,10 @@ class Taps:
         self._running[name] = self._read(rows, name)
 
     def _read(self, tensor: Tensor, name: str) -> Tensor:
-        """Rows of their own; sequences whole until it is known which token was chosen."""
+        """Return the rows of a tensor, which share no memory with it.
+
+        With a chosen token, sequences stay whole until the logits show which token was chosen.
+        """
         if self._rows == "token" and tensor.ndim > 2:
             return _unshared(tensor.flatten(0, 1).flatten(1), tensor)
         if self._rows == "chosen token" and tensor.ndim > 2:
@@ -247,7 +251,7 @@ class Taps:
             )
 
     def _choose_tokens(self, outputs: Float[Tensor, "b t k"], logits: Float[Tensor, "b k"]) -> None:
-        """Keep of every sequence the token whose outputs are the sample's logits."""
+        """Reduce every sequence to the token whose outputs are the sample's logits."""
         same = chosen_tokens(outputs, logits)
         found = same.any(dim=1).all()
         at = torch.arange(len(same), device=same.device), same.int().argmax(dim=1)
@@ -257,7 +261,7 @@ class Taps:
             raise InputError(
                 expected=f"logits that are the outputs of head {self._head!r} for one token",
                 found="several such tokens" if found else "no such token in some sample",
-                fix="wrap the model so that it hands the head that token only",
+                fix="wrap the model so that its head gets that token only",
             )
         for name, tensor in self._running.items():
             sequence = tensor.shape[:2] == same.shape
@@ -296,7 +300,7 @@ def _flat(tensor: Tensor) -> Float[Tensor, "b d"]:
 
 
 def _unshared(rows: Tensor, tensor: Tensor) -> Tensor:
-    """Rows that share no memory with the tensor that they were read from."""
+    """Return rows that share no memory with the tensor from which they were read."""
     shared = rows.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
     return rows.clone(memory_format=torch.contiguous_format) if shared else rows
 

@@ -1,4 +1,4 @@
-"""Run a model on its first batch: its head, its layers, and the batch axis of what each returns."""
+"""Analysis of a model on its first batch: head, layers, and the batch axis of each output."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
 
 @dataclass(frozen=True)
 class Trace:
-    """A model's head, the layers to tap, and the batch axis of what each call of them returns.
+    """A model's head, its layers to tap, and the batch axis of the output of each of their calls.
 
     Attributes:
         head: The classifier head.
         layers: Names of the modules to tap.
-        axes: Batch axis of the head's input and of every call of a layer, by the names that `Taps`
-            gives them.
+        axes: Batch axis of the head's input and of every call of a layer, by the name of the
+            features in `Taps`.
     """
 
     head: Head
@@ -43,28 +43,29 @@ class Trace:
 def trace(
     model: nn.Module, inputs: object, layers: Sequence[str] | None = None, head: str | None = None
 ) -> Trace:
-    """Find a model's head, its layers and which axis of each layer's output is the batch.
+    """Find a model's head, its layers and the batch axis of each layer's output.
 
     The model runs on the batch, which shows the head and the layers that the forward pass calls,
     and then on copies of the first sample. The batch axis of a layer is the axis whose length
-    goes with the number of samples: lengths alone cannot tell the samples of a sequence-first
-    layer from as many tokens.
+    changes with the number of samples. Lengths in one pass would not suffice: a sequence-first
+    layer may have as many tokens as samples.
 
     Args:
         model: A classifier, as for `find_head`.
-        inputs: The first batch, without the labels. Where a tensor in it has several axes as long
-            as the batch, the first axes are tried first: the logits show which are the samples.
+        inputs: First batch, without the labels. If a tensor has several axes as long as the batch,
+            the first axis is tried first; the logits show whether it is the batch axis.
         layers: Names or patterns of layers; None for the repeated blocks, see `residual_blocks`.
         head: Name of the head, if known.
 
     Returns:
-        The trace. Cost: a forward pass of the batch; and one of two samples (three in place of a
-        batch of two) if there are layers to tap, or if the logits are a named head's outputs on
-        tokens, scaled.
+        The trace. Cost: a forward pass of the batch; and a pass of two samples (three for a batch
+        of two) if there are layers to tap, or if the logits are the scaled outputs of a named head
+        on tokens.
 
     Raises:
-        InputError: No head is found; a pattern matches nothing; a layer is not called, or does not
-            return one row a sample; or the model does not run on another number of samples.
+        InputError: If no head is found, a pattern matches nothing, a layer is not called or does
+            not return one row for each sample, or the model does not run on another number of
+            samples.
 
     Example:
         >>> class Last(nn.Module):
@@ -96,7 +97,7 @@ def trace(
 
 
 class _Call(NamedTuple):
-    """Record of one call of a module: the first tensor given, and those returned."""
+    """Record of one call of a module: the first input tensor, and all output tensors."""
 
     given: Any
     returned: list[Any]
@@ -107,7 +108,7 @@ _Calls: TypeAlias = Mapping[nn.Module, list[_Call]]
 
 @contextmanager
 def _recorded(modules: Iterable[nn.Module], keep: Callable[[Tensor], Any]) -> Iterator[_Calls]:
-    """Record the calls of modules that are made inside, of each tensor what ``keep`` returns."""
+    """Record the calls of modules inside the context; each tensor is stored as ``keep(tensor)``."""
     calls: dict[nn.Module, list[_Call]] = defaultdict(list)
 
     def record(
@@ -124,7 +125,7 @@ def _recorded(modules: Iterable[nn.Module], keep: Callable[[Tensor], Any]) -> It
 
 
 def _names(model: nn.Module, layers: Sequence[str] | None, calls: _Calls, head: Head) -> list[str]:
-    """Return the names of the layers asked for but the head's, or of the repeated blocks."""
+    """Return the names of the requested layers without the head, or of the repeated blocks."""
     if layers is None:
         return residual_blocks(model, {module: len(made) for module, made in calls.items()})
     return [name for name in match_layers(model, layers) if name != head.name]
@@ -132,14 +133,14 @@ def _names(model: nn.Module, layers: Sequence[str] | None, calls: _Calls, head: 
 
 @dataclass(frozen=True)
 class _Rerun:
-    """A run on copies of the first sample.
+    """A run of the model on copies of the first sample.
 
     Attributes:
-        calls: Tensors of each call in it.
+        calls: Tensors of each call in this run.
         whole: Shape of the logits of the whole batch.
         copies: Shape of the logits of the copies.
-        batch: Batch axis of the logits: 1 for those of tokens, T x B x K, else 0.
-        rows: Unit that the head is applied to.
+        batch: Batch axis of the logits: 1 for logits of tokens of shape T x B x K, else 0.
+        rows: Unit to which the head is applied.
     """
 
     calls: _Calls
@@ -154,7 +155,7 @@ class _Rerun:
         if len(calls) != len(again):
             many, few = self._counts
             raise InputError(
-                expected=f"layer {layer!r} to run as often whatever the number of samples",
+                expected=f"layer {layer!r} to run as often for any number of samples",
                 found=f"{len(calls)} calls on {many} and {len(again)} on {few}",
                 fix="tap the block around it, or leave it out of layers=[...]",
             )
@@ -165,12 +166,13 @@ class _Rerun:
         return axes
 
     def axis(self, name: str, shapes: list[torch.Size], tensors: list[Tensor]) -> BatchAxis:
-        """Return the first tensor with one batch axis, from the shapes of the whole batch."""
+        """Find the first tensor with exactly one axis whose length changes like the batch size."""
         for index, (shape, tensor) in enumerate(zip(shapes, tensors, strict=False)):
             sizes = zip(shape, _shape(tensor), strict=False)
             axes = [axis for axis, both in enumerate(sizes) if both == self._counts]
             if len(shape) == tensor.ndim and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
-                # Where the logits are T x B x K, their first axis is the tokens', not this one.
+                # If the logits are T x B x K, their first axis is that of the tokens, which is the
+                # other one of the tensor's first two axes.
                 return BatchAxis(index, abs(axes[0] - self.batch))
             if self._has_rows_of_logits(shape, tensor):
                 return BatchAxis(index)
@@ -194,19 +196,19 @@ class _Rerun:
     def _has_rows_of_logits(self, shape: torch.Size, tensor: Tensor) -> bool:
         """Return whether there is a row for each token, in the order of the logits.
 
-        In that order, and only in that order, the rows of the copies are equal but for rounding.
+        In this order, and only in this order, the rows of the copies are equal up to rounding.
         """
         lengths = [self.whole[:-1].numel(), self.copies[:-1].numel()]
         if self.rows != "token" or [*shape[:1], *_shape(tensor)[:1]] != lengths:
             return False
         rows, sizes = tensor.detach().double().flatten(1), self.copies[:2]
-        here = _difference_of_copies(rows.unflatten(0, sizes), self.batch)
+        in_order = _difference_of_copies(rows.unflatten(0, sizes), self.batch)
         turned = _difference_of_copies(rows.unflatten(0, sizes[::-1]), 1 - self.batch)
-        return here < turned
+        return in_order < turned
 
 
 def _shape(tensor: Tensor) -> torch.Size:
-    """Return a tensor's shape; nothing for a nested tensor, which has none."""
+    """Return a tensor's shape; the empty shape for a nested tensor, which has none."""
     return torch.Size() if tensor.is_nested else tensor.shape
 
 
@@ -219,13 +221,12 @@ def _rerun(
 ) -> _Rerun:
     """Run the model on copies of the first sample.
 
-    Which inputs have samples along which axis shows in the logits: their number becomes that of
-    the copies.
+    The batch axes of the inputs are chosen right if there are logits for each copy.
     """
     failure: Exception | None = None
     for batch in range(len(logits) - 1):
         count = logits[batch]
-        times = 3 if count == 2 else 2  # one sample alone may lose its axis in a squeeze
+        times = 3 if count == 2 else 2  # not 1: a squeeze could remove the axis
         wanted = torch.Size([*logits[:batch], times, *logits[batch + 1 :]])
         for copies in repeated_first_sample(inputs, count, times):
             try:

@@ -1,1 +1,1 @@
-"""Run a model over data, tap its layers, gather statistics, compute: plain records out."""
+"""Measurement of a model: forward passes, features of its layers, statistics, plain records."""

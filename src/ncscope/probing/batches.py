@@ -1,4 +1,4 @@
-"""Batches of any kind as inputs and labels, and which rows of features the labels are of."""
+"""Splitting of batches into inputs and labels, and selection of the tokens to measure."""
 
 from collections.abc import Iterable, Mapping, Sized
 from itertools import chain
@@ -15,19 +15,19 @@ from ncscope.models.heads import Head
 from ncscope.stats.batch import as_tensor
 
 IGNORED = -100
-"""The label of a token that is not to be measured, as in torch's cross-entropy."""
+"""Label of a token that is not to be measured, as in torch's cross-entropy."""
 
 
 class EmptyLoaderError(InputError):
-    """A loader without a sample, which is no error where another process has samples."""
+    """A loader without samples, which is no error if another process has samples."""
 
 
 def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """Return the first batch, and all batches including it; batches without samples are skipped.
+    """Return the first batch, and an iterable of all batches; batches without samples are skipped.
 
     Raises:
         EmptyLoaderError: If there is no sample.
-        InputError: If a batch is no batch: see `split`.
+        InputError: If a batch has another form than `split` takes.
     """
     if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
         found, fix = type(loader).__name__, "pass a DataLoader or a list of (inputs, labels)"
@@ -47,7 +47,7 @@ def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
 
     Raises:
         InputError: If the batch is neither a pair nor a mapping with labels, the labels are no
-            numbers, there is one label alone, or there are labels and no inputs.
+            numbers or a single number, or there are labels but no inputs.
     """
     inputs, given = _parts(batch)
     labels = _numbers(given)
@@ -73,13 +73,13 @@ def token_labels(
     """Return the labels of the tokens to measure, and a mask of these tokens.
 
     Args:
-        labels: B x T, `IGNORED` where there is nothing to measure.
-        tokens: B x T of the model's logits.
-        next_token: Take the label of the following token as a token's class if True; of the last of
-            a sequence nothing is measured then.
+        labels: B x T labels, `IGNORED` for tokens that are not to be measured.
+        tokens: Shape B x T of the model's logits, without the classes.
+        next_token: Take the label of the following token as a token's class if True; the last
+            token of a sequence is then not measured.
 
     Raises:
-        InputError: If the labels are not one a token.
+        InputError: If there is not one label for each token.
 
     Example:
         >>> token_labels(torch.tensor([[5, 6, -100, 8]]), torch.Size([1, 4]), next_token=True)
@@ -98,11 +98,11 @@ def token_labels(
 
 
 def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) -> None:
-    """Refuse what would measure something else than what is predicted.
+    """Check that the labels are what the model predicts.
 
     Raises:
-        InputError: If next tokens are asked for of a model that gives one row of logits a
-            sample; or not asked for where every label is the token that the model is shown.
+        InputError: If ``next_token`` is set for a model with one row of logits for each sample, or
+            is not set although every label equals the token that the model reads.
     """
     if next_token and head.rows != "token":
         raise InputError(
@@ -137,7 +137,7 @@ def _parts(batch: Any) -> tuple[Any, Any]:
 
 
 def _numbers(labels: Any) -> Tensor:
-    """Return labels as a tensor; advise what holds for all batches if they are no numbers."""
+    """Return labels as a tensor; if they are no numbers, advise to number them in the data set."""
     fix = "let the data set number its classes, with the same number in every batch"
     if labels is None:
         raise InputError(expected="a label for each sample", found="None as labels", fix=fix)

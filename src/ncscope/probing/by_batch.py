@@ -17,24 +17,24 @@ def estimated_by_batch(
     weight: Shaped[Tensor, "k _d2"],
     batch_size: int,
 ) -> dict[str, float]:
-    """Mean and spread over batches of one fixed random order, as metrics.
+    """Return mean and spread of MIR and HDR over batches of one fixed random order, as metrics.
 
-    On the CPU: problems this small are slower on any other device.
+    The computation runs on the CPU, because such small problems are slower on other devices.
 
     Args:
         features: One sample a row.
-        labels: Class of each.
-        weight: One head a row.
-        batch_size: Samples a batch; what is left over is not used.
+        labels: Class of each sample.
+        weight: Weight of the head, one class a row.
+        batch_size: Samples in a batch; an incomplete last batch is not used.
     """
     order = torch.Generator().manual_seed(0)
     parts = batch_entropies(features.cpu(), labels.cpu(), weight.cpu(), batch_size, order)
-    found = batch_estimate(parts, batch_size)
+    estimate = batch_estimate(parts, batch_size)
     return {
-        "mir_batch": found.mir,
-        "mir_batch_spread": found.mir_spread,
-        "hdr_batch": found.hdr,
-        "hdr_batch_spread": found.hdr_spread,
+        "mir_batch": estimate.mir,
+        "mir_batch_spread": estimate.mir_spread,
+        "hdr_batch": estimate.hdr,
+        "hdr_batch_spread": estimate.hdr_spread,
     }
 
 
@@ -45,10 +45,10 @@ def with_batch_estimate(
 
     Args:
         record: Record of the layer that feeds the head.
-        batches: Its features and labels, all held in memory at once.
-        weight: The head's.
-        batch_size: Samples a batch.
+        batches: Features and labels of this layer, all held in memory at once.
+        weight: Weight of the head.
+        batch_size: Samples in a batch.
     """
     features, labels = (torch.cat(part) for part in zip(*batches, strict=True))
-    found = estimated_by_batch(features, labels, weight, batch_size)
-    return replace(record, metrics={**record.metrics, **found})
+    estimates = estimated_by_batch(features, labels, weight, batch_size)
+    return replace(record, metrics={**record.metrics, **estimates})

@@ -14,7 +14,7 @@ def check_head(weight: Any, bias: Any) -> None:
     """Refuse a bias without a weight.
 
     Raises:
-        InputError: If that is what is given.
+        InputError: If a bias is given and no weight.
     """
     if bias is not None and weight is None:
         fix = "pass the classifier's weight too"

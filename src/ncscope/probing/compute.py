@@ -1,4 +1,4 @@
-"""From one layer's statistics to its plain record."""
+"""Computation of a layer's record from its statistics."""
 
 import math
 from collections.abc import Collection
@@ -20,8 +20,8 @@ def layer_record(
 
     Args:
         layer: Name of the layer.
-        sources: Its statistics, and the classifier on top of it, if any.
-        groups: Groups of metrics, by default all whose needs are met.
+        sources: Statistics of the layer, and the classifier that reads it, if any.
+        groups: Groups of metrics; by default all whose statistics are there.
     """
     stats = sources.stats
     values, notes = evaluate(sources, groups)
@@ -43,6 +43,6 @@ def layer_record(
 
 
 def _without_nan(matrix: torch.Tensor) -> list[list[float]] | None:
-    """Return a matrix as lists; None where a vector without direction leaves holes in it."""
+    """Return a matrix as lists; None if a zero vector left NaN in it."""
     rows: list[list[float]] = matrix.tolist()
     return rows if all(math.isfinite(value) for row in rows for value in row) else None

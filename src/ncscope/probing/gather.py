@@ -23,11 +23,11 @@ from ncscope.stats.store import FeatureStore
 
 
 class LayerGatherer:
-    """Moments of each layer, path lengths between them, and features kept for the second look.
+    """Moments of each layer, path lengths between layers, and features kept for the second pass.
 
     Args:
-        moments: One accumulator a layer, in forward order.
-        store: Store of features for the second look; None without one.
+        moments: One accumulator for each layer, in forward order.
+        store: Store of features for the second pass; None if no second pass is needed.
     """
 
     def __init__(self, moments: Mapping[str, ClassMoments], store: FeatureStore | None) -> None:
@@ -43,7 +43,7 @@ class LayerGatherer:
     def update(
         self, features: Mapping[str, Float[Tensor, "b _d"]], labels: Int[Tensor, " b"]
     ) -> None:
-        """Take in one batch of all layers."""
+        """Add one batch of features of all layers."""
         for name, moments in self.moments.items():
             moments.update(features[name], labels)
         for index, (earlier, later) in enumerate(pairwise(self.comparable)):
@@ -55,10 +55,10 @@ class LayerGatherer:
             self.store.append({name: features[name] for name in self.moments}, labels)
 
     def finish(self) -> dict[str, ClassStatistics]:
-        """Each layer's statistics of everybody's samples, what one process would have gathered.
+        """Return each layer's statistics of the samples of all processes.
 
-        What is stored stays where it is; the second looks below sum over all processes. Of the
-        moments the counts alone are kept: with many classes they are most of the memory.
+        Stored features stay in their process; the second passes below sum over all processes. Only
+        the counts of the moments are kept: with many classes the moments are most of the memory.
         """
         stats = {}
         for name in list(self.moments):
@@ -71,10 +71,10 @@ class LayerGatherer:
         return stats
 
     def stored(self, name: str) -> Batches:
-        """Return one layer's stored features and labels of every process, to iterate repeatedly."""
+        """Return one layer's stored batches of all processes; they can be iterated repeatedly."""
         assert self.store is not None
-        own = _Stored(self.store, name)
-        return batches_of_all_processes(own, self.device) if several_processes() else own
+        local = _Stored(self.store, name)
+        return batches_of_all_processes(local, self.device) if several_processes() else local
 
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
         """Count each layer's decisions over the stored features of every process."""
@@ -84,10 +84,14 @@ class LayerGatherer:
             for features, labels in self.store:
                 for name, decide in deciders.items():
                     counts[name] = counts[name] + decide(features[name], labels)
-        return {name: own.over_all_processes(self.device) for name, own in counts.items()}
+        return {name: local.over_all_processes(self.device) for name, local in counts.items()}
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
-        """Compute the accuracy of nearest means on the line between the ends of `comparable`."""
+        """Compute the nearest-mean accuracy on the line from the first to the last of `comparable`.
+
+        Args:
+            positions: Positions on the line, 0 (first layer) to 1 (last layer).
+        """
         assert self.store is not None
         assert self.pair is not None
         first, last = self.comparable[0], self.comparable[-1]
@@ -108,7 +112,7 @@ def _no_decisions(decide: Decider) -> DecisionCounts:
 
 
 class _Stored:
-    """One layer of a store."""
+    """Features and labels of one layer of a store."""
 
     def __init__(self, store: FeatureStore, name: str) -> None:
         self.store, self.name = store, name
@@ -118,7 +122,7 @@ class _Stored:
 
 
 def _comparable(moments: Mapping[str, ClassMoments]) -> tuple[str, ...]:
-    """Return the last run of two layers or more of one dimension; else the last layer."""
+    """Return the last run of at least two layers of one dimension; without one, the last layer."""
     by_dim = groupby(moments, key=lambda name: moments[name].dim)
     runs = [tuple(names) for _, names in by_dim]
     return next((run for run in reversed(runs) if len(run) > 1), runs[-1])

@@ -1,4 +1,4 @@
-"""Measurements as one JSON object, and back."""
+"""Writing measurements as one JSON object, and reading them."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 SCHEMA_VERSION = 1
-"""Version of the file format; a reader refuses a file of a later one."""
+"""Version of the file format; a file of any other version is refused."""
 
 
 def history_json(measurements: Iterable[Measurement], unit: str, provenance: Provenance) -> str:
@@ -18,11 +18,11 @@ def history_json(measurements: Iterable[Measurement], unit: str, provenance: Pro
 
     Args:
         measurements: Measurements, in order.
-        unit: Unit of their steps.
+        unit: Unit of the measurements' steps.
         provenance: Origin of the measurements.
     """
     head = {"schema_version": SCHEMA_VERSION, "unit": unit, "provenance": asdict(provenance)}
-    # One measurement a line: two files can be compared line by line.
+    # One measurement on each line, so that two files can be compared line by line.
     lines = ",\n".join(map(measurement_line, measurements))
     return f'{_text(head)[:-1]}, "measurements": [\n{lines}\n]}}\n'
 
@@ -33,13 +33,14 @@ def measurement_line(measurement: Measurement) -> str:
 
 
 def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
-    """Read what `history_json` wrote: the measurements, their unit and their origin.
+    """Read a file that `history_json` wrote: measurements, unit of the steps, and provenance.
 
     Args:
         content: Content of the file.
 
     Raises:
-        ValueError: If it is no such file, or of a later version; likewise TypeError and KeyError.
+        ValueError: If the content is of another form or version. TypeError and KeyError mean the
+            former too.
     """
     whole = json.loads(content.decode())
     version = _mapping(whole)["schema_version"]
@@ -66,13 +67,13 @@ def _strict(value: Any) -> Any:
 
 
 def measurement_of(given: Mapping[str, Any]) -> Measurement:
-    """Return the measurement of nested dictionaries and lists, as `dataclasses.asdict` makes them.
+    """Build a measurement from nested dictionaries and lists, as `dataclasses.asdict` makes them.
 
     Args:
         given: Dictionaries and lists; NaN and infinities may be strings.
 
     Raises:
-        ValueError: If they are no measurement; likewise TypeError and KeyError.
+        ValueError: If a value is no measurement's. TypeError and KeyError mean the same.
     """
     probe = _mapping(given["probe"])
     geodesic = probe["geodesic"]
@@ -141,8 +142,8 @@ def _count(value: Any) -> int:
     return value
 
 
-def _mapping(found: Any) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
         msg = "no JSON object where one should be"
         raise ValueError(msg)
-    return found
+    return value

@@ -68,21 +68,21 @@ class ProbeOptions:
     """Options of a model's measurement.
 
     Attributes:
-        layers: Names or glob patterns of layers to tap besides the head's input; None for the
+        layers: Names or glob patterns of layers to measure besides the head's input; None for the
             repeated blocks.
-        head: Name of the classifier head; None to find it.
+        head: Name of the classifier head; None to detect the head.
         groups: Groups of metrics of the head's input; None for all.
         layer_groups: Groups of metrics of the other layers.
         prior: Class prior.
-        class_counts: Samples of each class, which the uniform prior needs beforehand.
-        weight_decay: Decay on the head that the MSE decomposition assumes.
+        class_counts: Number of samples of each class; required for the uniform prior.
+        weight_decay: Weight decay on the head that the MSE decomposition assumes.
         pool: Average feature maps over space, and sequences over tokens, instead of flattening
             them.
         next_token: Take the label of the following token as a token's class if True.
-        memory: Bytes of features to hold for the second look; more goes to disk.
+        memory: Bytes of features to hold in memory for the second pass; more goes to disk.
         progress: Show a progress bar on stderr if True.
-        information_batch: Samples a batch of the batch estimate of MIR and HDR, where the group
-            ``information`` is measured; None for none.
+        information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
+            the group ``information``; None for no such estimate.
     """
 
     layers: Sequence[str] | None = None
@@ -118,29 +118,30 @@ def probe_model(
     options: ProbeOptions | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
 ) -> Probed:
-    """Run a model over a loader and measure the layers tapped.
+    """Run a model over a loader and measure its layers.
 
-    One pass over the loader. The first batch runs twice, once to find the head, and two copies of
-    its first sample run to find the batch axis of each layer. Several processes measure their
-    samples together, however many each has; a process without samples takes the layers and the head
-    from another. An error in one process ends all.
+    The loader is read once. The first batch runs twice, once to find the head. Two copies of its
+    first sample also run, to find the batch axis of each layer. Several processes measure their
+    samples together; the number of samples may differ by process. A process without samples takes
+    the layers and the head from another process. An error in one process ends all.
 
     Args:
-        model: A classifier; of a compiled or data-parallel one, the model inside. It runs in
-            evaluation mode and is left exactly as it was: buffers that it writes get their values
-            back, also by an exception.
-        loader: Yields ``(inputs, labels)``, or mappings with ``labels``: one a sample, or one a
-            token of a model that gives logits for every token. Batches without samples are
-            skipped.
+        model: A classifier; a compiled or data-parallel one is unwrapped. The model runs in
+            evaluation mode and is left as it was: buffers that the model writes are restored, even
+            after an exception.
+        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. There is one label
+            for each sample, or for each token if the model gives logits for every token. Batches
+            without samples are skipped.
         options: Options of the measurement.
-        reference: Statistics of the training set by layer, in forward order, whose class means
-            the nearest-mean rule then uses. Its last layer stands for the last one measured,
-            whatever their names; the others are matched by name.
+        reference: Statistics of the training set by layer, in forward order; the nearest-mean rule
+            then uses their class means. The last layer of the reference is matched with the last
+            layer measured, whatever the names; the other layers are matched by name.
 
     Raises:
         InputError: If the loaders of all processes are empty, the head cannot be found, a layer
-            does not exist or does not return one row a sample, the reference lacks a layer or has
-            it in another dimension, the layers differ between processes, or another process fails.
+            does not exist or does not return one row for each sample, the reference lacks a layer
+            or has another dimension there, the layers differ between processes, or another process
+            fails.
     """
     options = options or ProbeOptions()
     model = unwrapped(model)
@@ -148,7 +149,8 @@ def probe_model(
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
         probe = LayerwiseProbe(model, options, store, reference)
         with ending_together(), _empty_beside_others():
-            first, batches = peek(loader)  # inside: a loader draws its seed when it starts
+            # Inside `measuring`, because a loader that starts draws a seed from torch.
+            first, batches = peek(loader)
             inputs, labels = split(first, device)
             traced = trace(model, inputs, options.layers, options.head)
             check_next_token(traced.head, inputs, labels, options.next_token)
@@ -162,7 +164,7 @@ def probe_model(
 
 @contextmanager
 def _empty_beside_others() -> Iterator[None]:
-    """Let the loader of one process be empty where other processes may have samples."""
+    """Allow an empty loader if other processes may have samples."""
     try:
         yield
     except EmptyLoaderError:
@@ -171,13 +173,13 @@ def _empty_beside_others() -> Iterator[None]:
 
 
 class LayerwiseProbe:
-    """One measurement in the making: the layers of a model, batch by batch.
+    """Measurement of a model's layers, batch by batch.
 
     Args:
         model: The classifier.
         options: Options of the measurement.
-        store: Store of features for the second look, open until the result is there.
-        reference: Statistics, as in `probe_model`.
+        store: Store of features for the second pass; must stay open until `result` returns.
+        reference: Statistics of the training set, as in `probe_model`.
     """
 
     def __init__(
@@ -193,12 +195,12 @@ class LayerwiseProbe:
         self._plans: list[LayerPlan] = []
 
     def update(self, taps: Taps, labels: Tensor, head: Head) -> None:
-        """Take in the forward pass that the taps have just seen.
+        """Add the forward pass that the taps recorded last.
 
         Args:
-            taps: On the head's input and the layers to measure.
-            labels: Class of each sample, or of each token where the model gives logits for every
-                token, of any integral type.
+            taps: Taps on the head's input and the layers to measure.
+            labels: Class of each sample, or of each token if the model gives logits for every
+                token; any integer type.
             head: The model's classifier head.
 
         Raises:
@@ -219,15 +221,16 @@ class LayerwiseProbe:
         self._gatherer.update(features, labels)
 
     def result(self, head: Head | None = None) -> Probed:
-        """Compute everything from what this process and all others have gathered.
+        """Compute the measurement from the statistics of all processes.
 
-        To be asked for once: afterwards, what was gathered is everybody's.
+        Call this once: afterwards, the statistics of this process are those of all processes.
 
         Args:
-            head: The head with the weights that it has by now; by default those that it had.
+            head: Head with its present weights; by default, its weights at the first batch.
 
         Raises:
-            InputError: If no process has gathered anything, their layers differ, or one fails.
+            InputError: If no process has samples, the layers differ between processes, or another
+                process fails.
         """
         if head is not None and self._plans:
             self._plans[-1] = replace(self._plans[-1], **matrix_of(head))
@@ -241,7 +244,7 @@ class LayerwiseProbe:
         self._known = _matched(self._reference, plans, self._gatherer)
 
     def _join(self) -> None:
-        """Agree with the other processes on the layers; without samples, take theirs."""
+        """Check that all processes measure the same layers; without samples, take them over."""
         layouts = values_of_all_processes(self._layout())
         shared = common_description(layouts)
         if shared is None:
@@ -263,7 +266,7 @@ class LayerwiseProbe:
         self._begin(layout.head, plans, layout.dims)
 
     def _layout(self) -> dict[str, Any] | None:
-        """Describe what is measured; None without samples."""
+        """Describe the measurement of this process; None without samples."""
         if not self._plans:
             return None
         dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
@@ -302,15 +305,15 @@ def _matched(
     plans: Sequence[LayerPlan],
     gatherer: LayerGatherer,
 ) -> dict[str, ClassStatistics]:
-    """Match the reference to every layer with decisions: the last by role, others by name.
+    """Match the reference to every layer with decisions: the last by position, others by name.
 
-    The last layer's name depends on which layers were tapped; what it is does not.
+    The last layer always feeds the head, but its name depends on the layers that were tapped.
     """
     if not reference:
         return {}
-    known = dict(reference) | {plans[-1].name: list(reference.values())[-1]}
-    looking = [plan.name for plan in plans if plan.needs.decisions]
-    return {name: _known(known, name, gatherer.moments[name].dim) for name in looking}
+    by_name = dict(reference) | {plans[-1].name: list(reference.values())[-1]}
+    deciding = [plan.name for plan in plans if plan.needs.decisions]
+    return {name: _known(by_name, name, gatherer.moments[name].dim) for name in deciding}
 
 
 def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> ClassStatistics:
@@ -332,7 +335,7 @@ def _measured(
     options: ProbeOptions,
     known: Mapping[str, ClassStatistics],
 ) -> Probed:
-    """Compute everything from what this process and all others have gathered."""
+    """Compute the measurement from the statistics of all processes."""
     stats = gatherer.finish()
     decisions = _decisions(gatherer, plans, stats | dict(known))
     looked = _information(gatherer, plans[-1], stats)
@@ -393,7 +396,7 @@ def _information(
 def _decisions(
     gatherer: LayerGatherer, plans: Sequence[LayerPlan], means_of: Mapping[str, ClassStatistics]
 ) -> dict[str, DecisionCounts]:
-    """Count decisions by the class means, those of the training set where they are given."""
+    """Count decisions by the class means: those of the reference for layers that it has."""
     if gatherer.store is None:
         return {}
     deciders = {

@@ -1,4 +1,4 @@
-"""Layers of a measurement, and the form that processes measuring together must share."""
+"""Layers of a measurement, and its form, which processes that measure together must share."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Layout:
         dims: Feature dimension of each layer.
         needs: Statistics that each layer's metrics need.
         prior: Class prior.
-        information_batch: Samples a batch of the batch estimate, or None.
+        information_batch: Batch size of the batch estimate, or None.
     """
 
     head: str
@@ -63,7 +63,7 @@ class Layout:
 def plans_of(
     features: Mapping[str, Float[Tensor, "b _d"]], head: Head, groups: Groups, layer_groups: Groups
 ) -> list[LayerPlan]:
-    """Plan the layers in forward order; a last layer that is the head's input counts once.
+    """Plan the layers in forward order; a last layer whose output is the head's input counts once.
 
     Args:
         features: Features of the layers of one forward pass, and of the head's input.
@@ -82,7 +82,7 @@ def plans_of(
 def plans_in(
     layout: Layout, device: torch.device, groups: Groups, layer_groups: Groups
 ) -> list[LayerPlan]:
-    """Plan the layers that another process measures, with a head whose values are yet to come.
+    """Plan the layers that another process measures; the values of the head are not set yet.
 
     Args:
         layout: Form of the measurement.
@@ -109,10 +109,10 @@ def layout_of(
 
     Args:
         plans: Layers to measure.
-        dims: Feature dimension of each.
+        dims: Feature dimension of each layer.
         head: Name of the head.
         prior: Class prior.
-        information_batch: Samples a batch of the batch estimate, or None.
+        information_batch: Batch size of the batch estimate, or None.
     """
     weight, bias = plans[-1].weight, plans[-1].bias
     assert weight is not None
@@ -130,21 +130,21 @@ def layout_of(
 
 
 def share_head(plan: LayerPlan, rank: int, receives: bool) -> None:
-    """Hand the head of one process to those that have none of their own.
+    """Send the head of one process to the processes without a head.
 
     Args:
         plan: Layer that feeds the head.
-        rank: Rank of the process that has the head.
-        receives: Take the head over if True; the other processes keep theirs.
+        rank: Rank of the process that sends its head.
+        receives: Overwrite the head of this process if True; otherwise this process keeps it.
     """
     for tensor in (plan.weight, plan.bias):
         if tensor is not None:
-            # A copy: the head may share the memory of the model's own parameters.
+            # A copy, because the head may share memory with the model's parameters.
             share_of_first([tensor if receives else _copy(tensor)], rank)
 
 
 def matrix_of(head: Head) -> dict[str, Any]:
-    """Return the head's weight and bias in their own type: float64 would take twice the memory."""
+    """Return the head's weight and bias in the head's type: float64 would take twice the memory."""
     return {"weight": head.weight, "bias": head.bias}
 
 

@@ -13,9 +13,9 @@ LIBRARIES = ("ncscope", "torch", "numpy")
 
 @dataclass(frozen=True)
 class Provenance:
-    """Origin of measurements, to be shown beside them.
+    """Origin of measurements, shown beside them.
 
-    Paths are kept as base names: a page that is passed on names no home folder and no machine.
+    Paths are kept as base names, so that a shared page names no home folder and no machine.
 
     Attributes:
         model: Name of the model.
@@ -83,9 +83,9 @@ def provenance(
 
 
 def _versions() -> dict[str, str]:
-    found = {"Python": platform.python_version()}
+    versions = {"Python": platform.python_version()}
     for library in LIBRARIES:
-        # The module's own version names the build of torch, which the metadata may not.
-        own = getattr(sys.modules.get(library), "__version__", None)
-        found[library] = own or version(library)
-    return found
+        # `torch.__version__` names the build of torch, which the metadata may not.
+        of_module = getattr(sys.modules.get(library), "__version__", None)
+        versions[library] = of_module or version(library)
+    return versions

@@ -1,4 +1,4 @@
-"""Plain records of a measurement: what probing returns, runs store and reports draw."""
+"""Plain records of a measurement: probing returns them, runs store them, reports draw them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,18 +6,19 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class LayerRecord:
-    """Everything measured of one layer on one set of samples.
+    """Measurement of one layer on one set of samples.
 
     Attributes:
         layer: Name of the layer.
         metrics: Metric key to value; NaN and infinities are explained in ``notes``.
         notes: Sentences for the reader: empty classes, rank cuts, why a value is undefined.
-        num_classes: Number of classes asked for, present or not.
-        num_samples: Number of samples seen.
+        num_classes: Number of classes requested, present or not.
+        num_samples: Number of samples measured.
         dim: Feature dimension d.
         spectra: ``between``, ``within``, ``total`` eigenvalues (descending) and
-            ``snr_singular_values``; empty where they were not asked for.
-        gram: Cosines between centred class means, K' x K', or None where not asked for.
+            ``snr_singular_values``; empty if not requested.
+        gram: Cosines between centred class means, K' x K'; None if not requested, for many
+            classes, or if a class mean is zero.
     """
 
     layer: str
@@ -39,8 +40,8 @@ class GeodesicRecord:
         pfc1: Trace quotient at each position.
         pfc2: Distance to the simplex ETF at each position.
         pfc3: NCC accuracy at each position.
-        alignment: PFC theorem 1's premise, the sum of inner products between the first and
-            last layer's centred class means: the theorem needs it non-negative.
+        alignment: Sum of inner products between the first and last layer's centred class means;
+            PFC theorem 1 assumes that it is non-negative.
         transport_cost: Squared Frobenius distance between the two layers' centred class means.
     """
 
@@ -54,15 +55,16 @@ class GeodesicRecord:
 
 @dataclass(frozen=True)
 class ProbeRecord:
-    """All layers of one model, measured on one set of samples in one pass.
+    """Measurement of all layers of one model, on one set of samples in one pass.
 
     Attributes:
-        layers: One record a layer, in forward order; the last one feeds the head.
-        relative_position: Share of the total path length travelled up to each of
-            ``comparable`` (PFC IV-A).
+        layers: One record for each layer, in forward order; the last layer feeds the head.
+        relative_position: Share of the total path length up to each layer of ``comparable``
+            (PFC IV-A).
         comparable: Names of the last two or more successive layers of one dimension, in forward
-            order: those on which path length and geodesic are defined.
-        geodesic: Prediction from the first to the last comparable layer; None if only one.
+            order; path length and geodesic are defined on these layers.
+        geodesic: Prediction on the line from the first to the last comparable layer; None if there
+            is one such layer only.
     """
 
     layers: tuple[LayerRecord, ...]
@@ -79,7 +81,7 @@ class Measurement:
         probe: Metrics of every layer.
         step: Position on the run's axis: epochs or iterations completed, or a parameter's value.
         split: Name of the samples: ``"train"``, ``"test"``, ``"val"``.
-        run: Name of the run, where a history holds several.
+        run: Name of the run, if a history holds several runs.
         values: Further numbers of the step, such as the loss.
     """
 
@@ -91,7 +93,7 @@ class Measurement:
 
     @property
     def key(self) -> tuple[str, str, float]:
-        """Run, split and step, by which a history knows the measurement."""
+        """Run, split and step, which identify the measurement in a history."""
         return self.run, self.split, self.step
 
     def with_values(self, values: Mapping[str, float]) -> "Measurement":

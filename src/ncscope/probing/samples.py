@@ -1,4 +1,4 @@
-"""From features at hand to one layer's plain record."""
+"""Measurement of features that are given as one tensor."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -41,18 +41,19 @@ def measure_samples(
     Args:
         layer: Name of the record.
         features: One sample a row.
-        labels: Their classes.
+        labels: Class of each sample.
         num_classes: K.
         weight: Classifier weight in float64.
-        bias: Its bias.
+        bias: Classifier bias in float64.
         prior: Weight of each class.
-        groups: Groups of metrics; by default all that apply, but for entropies that take long.
-        weight_decay: Decay on the classifier, for the MSE decomposition.
-        reference: Statistics whose class means the nearest-mean rule uses; by default their own.
+        groups: Groups of metrics; by default all that apply, except entropies that take long.
+        weight_decay: Weight decay on the classifier, for the MSE decomposition.
+        reference: Statistics whose class means the nearest-mean rule uses; by default, the
+            statistics of these features.
 
     Returns:
-        The record, and the statistics behind it. Features of far magnitudes are scaled by a
-        power of two first, in a copy.
+        The record, and the statistics from which it was computed. Features of extreme magnitude
+        are copied and scaled by a power of two first.
 
     Raises:
         InputError: If a label is out of range, or the covariance does not fit into memory.
@@ -97,13 +98,13 @@ def measure_samples(
 
 
 def _check_unit(change: int) -> None:
-    """Refuse a reference that float64 cannot compare with the features.
+    """Refuse a reference of a magnitude that float64 cannot compare with the features'.
 
     Args:
-        change: Exponent of 2 of the reference's magnitude over the features'.
+        change: Exponent of 2 of the ratio of magnitudes, reference over features.
 
     Raises:
-        InputError: If one of the two would vanish.
+        InputError: If one of the two would underflow to zero in the unit of the other.
     """
     if abs(change) > _FARTHEST:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Measure a model in forward passes that somebody else runs: a loop, a trainer."""
+"""Measurement of a model in forward passes that a training loop or a trainer runs."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,18 +26,18 @@ from ncscope.stats.store import FeatureStore
 
 
 class Watch:
-    """Features of the forward passes of a model, as they happen, and what they measure.
+    """Measurement of a model's forward passes while a loop runs them.
 
-    Attached to a model, it keeps the features of the latest pass. Given the labels of that pass,
-    it counts its samples in; a pass without labels does not count. The passes are measured as they
-    are: in evaluation mode or not, in whatever precision.
+    While attached to a model, the watch keeps the features of the latest pass. When it is given the
+    labels of this pass, it adds the samples to the measurement; a pass without labels is not
+    measured. The passes are measured as they run: in training or evaluation mode, in any precision.
 
-    Only the first pass of all costs a second one, in evaluation mode, to find the head, and one of
+    The first pass alone costs two more passes in evaluation mode: one to find the head, and one of
     two samples to find the batch axis of each layer.
 
     Args:
-        model: A classifier; of a compiled or data-parallel one, the model inside. Its own call is
-            what is watched, so a compiled one has to run uncompiled.
+        model: A classifier; a compiled or data-parallel one is unwrapped. Hooks of the model inside
+            record its calls, so a compiled model has to run uncompiled.
         options: Options of the measurement.
         reference: Statistics of the training set by layer; see `probe_model`.
 
@@ -77,12 +77,12 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the model without a hook, and forget what was not asked for."""
+        """Remove the hooks from the model, and drop samples that were not measured."""
         self.detach()
         self.forget()
 
     def attach(self) -> None:
-        """See the forward passes from now on."""
+        """Record the forward passes from now on."""
         if self._traced is None:
             finder = self._model.register_forward_pre_hook(self.begin, with_kwargs=True)
             self._hooks.callback(finder.remove)
@@ -90,9 +90,9 @@ class Watch:
             self._tap(self._traced)
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Attach to a pass that is just beginning: a forward pre-hook of the model.
+        """Attach to a forward pass that begins; register this as a forward pre-hook of the model.
 
-        The first time of all, the model is traced with the inputs of that pass.
+        The first call traces the model with the inputs of this pass.
         """
         self.detach()
         if self._traced is None:
@@ -103,17 +103,17 @@ class Watch:
         self._tap(self._traced).begin(module, args, kwargs)
 
     def detach(self) -> None:
-        """See no more passes. What was gathered stays."""
+        """Stop recording forward passes; samples added before are kept."""
         self._hooks.close()
 
     def labels(self, labels: Any) -> None:
-        """Count in the latest forward pass.
+        """Add the samples of the latest forward pass to the measurement.
 
         Args:
-            labels: Classes of its samples, or of its tokens, in the order of its batch.
+            labels: Class of each sample or token of the pass, in the order of the batch.
 
         Raises:
-            InputError: If there was no pass since the last labels, or these are not its labels.
+            InputError: If there was no pass since the last labels, or the labels do not fit it.
         """
         taps = self._taps
         if taps is None or taps.features is self._last:
@@ -129,19 +129,20 @@ class Watch:
         self._last = taps.features
 
     def counted_anywhere(self) -> bool:
-        """Return whether any process has counted in anything since the last call of `probed`.
+        """Return whether any process has added samples since the last call of `probed`.
 
-        Every process must ask.
+        Every process must call this.
         """
         return any(values_of_all_processes(self._probe is not None))
 
     def probed(self) -> Probed:
-        """Measure everything counted in since the last call, by this process and all others.
+        """Measure the samples that all processes have added since the last call.
 
-        The head is taken as it is by now. A process that has counted in nothing must ask as well.
+        The head enters with its present weights. Every process must call this, even without
+        samples.
 
         Raises:
-            InputError: If no process has counted in anything, or fewer than two classes; or if
+            InputError: If no process has added samples, fewer than two classes are present, or
                 another process fails.
         """
         with _outliving():
@@ -158,7 +159,7 @@ class Watch:
                 self.forget()
 
     def forget(self) -> None:
-        """Drop what was counted in since the last call of `probed`."""
+        """Drop the samples added since the last call of `probed`."""
         self._probe = None
         self._gathered.close()
 
@@ -171,7 +172,7 @@ class Watch:
         return LayerwiseProbe(self._model, self._options, store, self._reference)
 
     def _checked(self, labels: Tensor) -> Tensor:
-        """Labels on the model's device; those of the first pass are held against its inputs."""
+        """Move labels to the model's device; compare those of the first pass with its inputs."""
         assert self._traced is not None
         head = self._traced.head
         labels = labels.to(head.weight.device)
@@ -183,7 +184,7 @@ class Watch:
 
 @contextmanager
 def _outliving() -> Iterator[None]:
-    """Whatever mode the passes run in, tensors made inside can be updated outside of it."""
+    """Make tensors that can be updated later, even if the passes run in inference mode."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
@@ -191,7 +192,7 @@ def _outliving() -> Iterator[None]:
 def _named_inputs(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...] | dict[str, Any]:
-    """Arguments of a call in a form that `forward` takes: by position or by name, not both."""
+    """Return the arguments of a call as `forward` takes them: all by position, or all by name."""
     if not kwargs:
         return args
     names = list(signature(module.forward).parameters)[: len(args)]
@@ -199,9 +200,9 @@ def _named_inputs(
 
 
 def _by_now(head: Head) -> Head:
-    """Return the head with the weight and the bias that its module has now.
+    """Return the head with the present weight and bias of its module.
 
-    Modules of torch's own quantisation keep theirs, and have no tensors of these names.
+    Modules of torch's quantisation have no tensors of these names; their head is not changed.
     """
     weight, bias = getattr(head.module, "weight", None), getattr(head.module, "bias", None)
     if not isinstance(weight, Tensor):

@@ -1,4 +1,4 @@
-"""Names of metrics on paper: from the registry, or from a key without a row."""
+"""Labels of metrics in reports: from the registry, or from the key of an unregistered value."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ KEY_METRICS = (
     "mir_centered",
     "hdr_centered",
 )
-"""The few metrics that a summary shows, in the order in which it shows them."""
+"""Metrics that a summary shows, in its order."""
 
 PFC_METRICS = ("pfc1", "pfc2", "pfc3")
 
@@ -54,18 +54,18 @@ class Label:
 
     @property
     def direction(self) -> str:
-        """Return the direction in which collapse drives the metric; empty where unknown."""
-        words = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
-        return words.get(self.better, "")
+        """Direction in which collapse drives the metric, as text; empty if unknown."""
+        directions = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
+        return directions.get(self.better, "")
 
 
 def label_of(key: str) -> Label:
-    """Return the label of a key or alias; for a key without a row a label with the name alone."""
+    """Return the label of a key or alias; for an unregistered key, a label with the name alone."""
     return _LABELS.get(key) or Label(key, "other", capitalised(key.replace("_", " ")))
 
 
 def capitalised(text: str) -> str:
-    """Raise the first letter of a text and leave the rest."""
+    """Capitalise the first letter of a text and leave the rest unchanged."""
     return text[:1].upper() + text[1:]
 
 
@@ -93,7 +93,7 @@ _LABELS = {
 
 
 def value_of(metrics: Mapping[str, float], key: str) -> float | None:
-    """Return the value under the key or any of its aliases; None where the record has none."""
+    """Return the value under the key or any of its aliases; None if there is none."""
     label = label_of(key)
     names = (key, label.key, *label.aliases)
     return next((metrics[name] for name in names if name in metrics), None)
@@ -101,11 +101,11 @@ def value_of(metrics: Mapping[str, float], key: str) -> float | None:
 
 def distinct_labels(keys: Iterable[str]) -> list[Label]:
     """Return the labels of the keys, each metric once, in the registry's order of groups."""
-    rows = {key: place for place, key in enumerate(METRICS)}
-    groups = {group: place for place, group in enumerate(GROUP_TITLES)}
-    found = {label.key: label for label in map(label_of, keys)}
+    rows = {key: index for index, key in enumerate(METRICS)}
+    groups = {group: index for index, group in enumerate(GROUP_TITLES)}
+    labels = {label.key: label for label in map(label_of, keys)}
     return sorted(
-        found.values(),
+        labels.values(),
         key=lambda label: (
             groups.get(label.group, len(groups)),
             label.group,

@@ -1,4 +1,4 @@
-"""Progressive feedforward collapse read off a probe record: depth, order, geodesic (PFC IV)."""
+"""Progressive feedforward collapse in a probe record: depth, order, geodesic (PFC IV)."""
 
 import math
 
@@ -8,19 +8,19 @@ from ncscope.report.labels import PFC_METRICS, label_of, value_of
 from ncscope.report.numbers import listed, typeset
 
 EPSILON = 0.01
-"""Tolerance of the effective depth: the share of samples nearest to a wrong class mean."""
+"""Tolerance of the effective depth: allowed share of samples nearest to a wrong class mean."""
 
 _BREAKS_SHOWN = 3
 
 
 def values_by_layer(probe: ProbeRecord, key: str) -> list[float]:
-    """Return a metric of each layer in forward order, NaN where it was not measured."""
+    """Return a metric of each layer in forward order; NaN for layers without the metric."""
     values = (value_of(record.metrics, key) for record in probe.layers)
     return [math.nan if value is None else value for value in values]
 
 
 def depth_of(probe: ProbeRecord) -> int | None:
-    """Index of the least layer with NCC error at most :data:`EPSILON`; None if there is none."""
+    """Return the index of the first layer with NCC error at most :data:`EPSILON`, or None."""
     return effective_depth(values_by_layer(probe, "pfc3"), EPSILON)
 
 
@@ -30,14 +30,14 @@ def geodesic_curves(geodesic: GeodesicRecord) -> dict[str, list[float]]:
 
 
 def positions(probe: ProbeRecord) -> dict[str, float]:
-    """Relative position of each comparable layer, by name; empty where it is not known."""
+    """Return the relative position of each comparable layer, by name; empty if not measured."""
     if len(probe.relative_position) != len(probe.comparable):
         return {}
     return dict(zip(probe.comparable, probe.relative_position, strict=True))
 
 
 def reading(probe: ProbeRecord) -> list[str]:
-    """Describe the layers: depth, order, the theorem's premise, what is left out."""
+    """Describe the layers in sentences: depth, order, premise of the theorem, layers left out."""
     if len(probe.layers) < 2:
         return []
     sentences = [_depth_sentence(probe)]
@@ -51,11 +51,11 @@ def reading(probe: ProbeRecord) -> list[str]:
 def _depth_sentence(probe: ProbeRecord) -> str:
     if all(map(math.isnan, values_by_layer(probe, "pfc3"))):
         return ""
-    place, rule = depth_of(probe), f"NCC error at most {EPSILON:g}"
-    if place is None:
+    index, rule = depth_of(probe), f"NCC error at most {EPSILON:g}"
+    if index is None:
         return f"No layer reaches the effective depth ({rule})."
-    name = probe.layers[place].layer
-    return f"Effective depth ({rule}): {name}, layer {place + 1} of {len(probe.layers)}."
+    name = probe.layers[index].layer
+    return f"Effective depth ({rule}): {name}, layer {index + 1} of {len(probe.layers)}."
 
 
 def _order_sentence(probe: ProbeRecord, key: str) -> str:
@@ -67,7 +67,7 @@ def _order_sentence(probe: ProbeRecord, key: str) -> str:
     breaks = order_breaks(values, falling)
     if not breaks:
         return f"{name} never {wrong} from one layer to the next."
-    worst = sorted(breaks, key=lambda found: -found[1])[:_BREAKS_SHOWN]
+    worst = sorted(breaks, key=lambda step: -step[1])[:_BREAKS_SHOWN]
     phrases = [
         f"from {probe.layers[later - 1].layer} to {probe.layers[later].layer} (by {typeset(by, 3)})"
         for later, by in worst

@@ -1,4 +1,4 @@
-"""Names of layers, parts and checkpoints, made fit for tables, pages and figures."""
+"""Names of layers, parts and checkpoints, made safe for tables, pages and figures."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from ncscope.errors import printable
 from ncscope.probing.records import ProbeRecord
 
 LONGEST_TICK = 40
-"""Characters of a name beside an axis, where longer ones would leave no room for the curves."""
+"""Most characters of a name beside an axis, so that enough width is left for the curves."""
 
 
 def printable_probe(probe: ProbeRecord) -> ProbeRecord:
@@ -23,11 +23,11 @@ def printable_probe(probe: ProbeRecord) -> ProbeRecord:
 
 
 def figure_text(name: str, longest: int = LONGEST_TICK) -> str:
-    r"""Return a name as text for Matplotlib: printable, no formula, the middle of a long one cut.
+    r"""Convert a name to text for Matplotlib: printable, no formula, long names cut in the middle.
 
     Args:
         name: Any name.
-        longest: Characters to leave.
+        longest: Largest number of characters.
 
     Example:
         >>> print(figure_text("price in $x_1$"))

@@ -6,7 +6,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def compact(value: float, digits: int = 6) -> float | None:
-    """Round the value to significant digits; None, JSON's ``null``, where it is not finite."""
+    """Round the value to significant digits; None, JSON's ``null``, if it is not finite."""
     return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
@@ -16,7 +16,7 @@ def plain(value: float, digits: int = 4) -> str:
 
 
 def typeset(value: float, digits: int = 4) -> str:
-    """Write the value for a page: as :func:`plain`, with powers of ten written out.
+    """Write the value for a page, like :func:`plain` but with powers of ten written out.
 
     Example:
         >>> typeset(1.25e-7), typeset(0.5)
@@ -34,5 +34,5 @@ def typeset(value: float, digits: int = 4) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Write the words as an enumeration: ``a, b and c``."""
+    """Write words as an enumeration: ``a, b and c``."""
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)

@@ -1,4 +1,4 @@
-"""Words and tables of a page: claims, first against last, every number, notes."""
+"""Texts and tables of a page: claims, first and last values, all values, notes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ncscope.report.timeline import by_run, by_split, moment, step_text
 
 @dataclass(frozen=True)
 class TestedClaim:
-    """A statement that was put to the test."""
+    """A statement that was tested, with its result."""
 
     text: str
     held: bool
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One metric of the summary: a change for each split, None where it was not measured."""
+    """One metric of the summary: a change for each split, or None if it was not measured."""
 
     metric: Label
     changes: list[Change | None]
@@ -45,7 +45,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class RunChanges:
-    """First and last values of one run: a row a metric, a column a split."""
+    """First and last values of one run, with a row for each metric and a column for each split."""
 
     run: str
     splits: list[str]
@@ -54,7 +54,7 @@ class RunChanges:
 
 @dataclass(frozen=True)
 class DetailRow:
-    """One metric of the details table: its value at each layer."""
+    """One metric of the details table, with its value at each layer."""
 
     metric: Label
     values: list[str]
@@ -62,7 +62,7 @@ class DetailRow:
 
 @dataclass(frozen=True)
 class Details:
-    """Every metric of one measurement, by group, and the notes with the layers they concern."""
+    """All metrics of one measurement, by group, and notes with the layers that they concern."""
 
     caption: str
     layers: list[LayerRecord]
@@ -80,14 +80,14 @@ def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[TestedClaim]:
 
 def changes_by_run(measurements: Sequence[Measurement]) -> list[RunChanges]:
     """Compare the last layer's key metrics at the first and last step, run by run."""
-    return [_run_changes(name, own) for name, own in by_run(measurements).items()]
+    return [_run_changes(name, of_run) for name, of_run in by_run(measurements).items()]
 
 
 def _run_changes(name: str, measurements: Sequence[Measurement]) -> RunChanges:
     splits = by_split(measurements)
     rows = []
     for metric in map(label_of, KEY_METRICS):
-        changes = [_change(metric, own[0].probe, own[-1].probe) for own in splits.values()]
+        changes = [_change(metric, each[0].probe, each[-1].probe) for each in splits.values()]
         if any(changes):
             rows.append(SummaryRow(metric, changes))
     return RunChanges(name, list(splits), rows)
@@ -113,15 +113,17 @@ def _trend(metric: Label, start: float, end: float) -> str:
 
 
 def details(probe: ProbeRecord, caption: str) -> Details:
-    """Every metric of one measurement at each layer, and its notes."""
+    """Collect all metrics of one measurement at each layer, and its notes."""
     metrics = distinct_labels(key for record in probe.layers for key in record.metrics)
     groups = {
-        title: [
-            DetailRow(metric, [_cell(record, metric) for record in probe.layers]) for metric in own
-        ]
-        for title, own in by_group(metrics).items()
+        title: [_detail_row(probe, metric) for metric in group]
+        for title, group in by_group(metrics).items()
     }
     return Details(caption, list(probe.layers), groups, notes(probe))
+
+
+def _detail_row(probe: ProbeRecord, metric: Label) -> DetailRow:
+    return DetailRow(metric, [_cell(record, metric) for record in probe.layers])
 
 
 def _cell(record: LayerRecord, metric: Label) -> str:
@@ -130,7 +132,7 @@ def _cell(record: LayerRecord, metric: Label) -> str:
 
 
 def notes(probe: ProbeRecord) -> list[str]:
-    """Return the notes, each once, with the layers that bear it where not all of them do."""
+    """Return each note once, with its layers unless it concerns all layers."""
     bearers: dict[str, list[str]] = {}
     for record in probe.layers:
         for note in record.notes:
@@ -142,10 +144,10 @@ def notes(probe: ProbeRecord) -> list[str]:
 
 
 def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
-    """Describe the measurements in short phrases; the layers and samples are the last run's."""
+    """Describe the measurements in short phrases; layers and samples are those of the last run."""
     runs = by_run(measurements)
-    own = next(reversed(runs.values()))
-    last = own[-1].probe
+    last_run = next(reversed(runs.values()))
+    last = last_run[-1].probe
     facts = [
         f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
         f"{last.layers[-1].num_classes:,} classes",
@@ -154,7 +156,7 @@ def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
         facts.insert(0, f"{len(runs)} runs")
     facts += [
         f"{at[-1].probe.layers[-1].num_samples:,} {name} samples"
-        for name, at in by_split(own).items()
+        for name, at in by_split(last_run).items()
     ]
     steps = sorted({measurement.step for measurement in measurements})
     span = f"{unit} {step_text(steps[0])}"
@@ -164,11 +166,11 @@ def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
 
 
 def details_by_run(measurements: Sequence[Measurement], unit: str) -> list[Details]:
-    """Return every metric of the last measurement of each run and split."""
+    """Return all metrics of the last measurement of each run and split."""
     return [
-        details(own[-1].probe, ", ".join(filter(None, (run, split, moment(own[-1], unit)))))
+        details(each[-1].probe, ", ".join(filter(None, (run, split, moment(each[-1], unit)))))
         for run, measured in by_run(measurements).items()
-        for split, own in by_split(measured).items()
+        for split, each in by_split(measured).items()
     ]
 
 
@@ -186,10 +188,10 @@ def probe_facts(probe: ProbeRecord) -> list[str]:
 def shared_config(
     configs: Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """Split configurations into what all have alike and what each has besides, as text.
+    """Split configurations into entries that all share and the other entries of each, as text.
 
     Args:
-        configs: Configurations of one run or several; for one, all is shared.
+        configs: Configurations of one or more runs; with one, all entries are shared.
 
     Example:
         >>> shared_config([{"seed": 0, "steps": 9}, {"seed": 1, "steps": 9}])
@@ -201,8 +203,8 @@ def shared_config(
         for name, text in (flat[0] if flat else {}).items()
         if all(config.get(name) == text for config in flat)
     }
-    own = [{name: text for name, text in one.items() if name not in alike} for one in flat]
-    return alike, own
+    others = [{name: text for name, text in one.items() if name not in alike} for one in flat]
+    return alike, others
 
 
 def flat_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Part of a spectrum that a logarithmic axis can show, and a sentence about the rest."""
+"""Selection of the values of a spectrum that a logarithmic axis can show."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,18 @@ CURVES = {
 }
 
 _NOISE_FLOOR = 1e-12
-_LARGEST = 1e300  # beyond, the margin that matplotlib leaves overflows
+_LARGEST = 1e300  # matplotlib's margin overflows for larger values
 _POINTS = 240
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The drawable part of one spectrum.
+    """Values of one spectrum that are drawn.
 
     Attributes:
-        index: Place of each value in the spectrum, from 1.
+        index: Index of each value in the spectrum, from 1.
         values: Positive finite values.
-        omitted: Sentence about what is not drawn; empty if everything is.
+        omitted: Sentence about values that are not drawn; empty if there are none.
     """
 
     index: list[int]
@@ -34,32 +34,32 @@ class Spectrum:
 def drawable(name: str, values: Sequence[float]) -> Spectrum:
     """Return the values that a logarithmic axis can show.
 
-    Zeros, negatives and what lies below 1e-12 of the largest are rounding noise on such an
-    axis; they are counted in a sentence and not drawn, nor are values above 1e300. Long spectra
-    are thinned evenly in the logarithm of the index.
+    Zeros, negative values and values below 1e-12 of the largest are rounding errors. They are not
+    drawn, and neither are values above 1e300; a sentence gives their numbers. Long spectra are
+    thinned evenly in the logarithm of the index.
 
     Args:
         name: Key of the spectrum.
         values: Eigenvalues or singular values, descending.
 
     Returns:
-        The drawable part.
+        Values to draw, and the sentence about the others.
     """
     finite = [value for value in values if math.isfinite(value)]
-    floor = _NOISE_FLOOR * max(finite, default=0.0)
+    least = _NOISE_FLOOR * max(finite, default=0.0)
     shown = [
-        (place, value) for place, value in enumerate(values, start=1) if floor < value <= _LARGEST
+        (index, value) for index, value in enumerate(values, start=1) if least < value <= _LARGEST
     ]
-    kept = [shown[place] for place in _thinned(len(shown))]
+    kept = [shown[position] for position in _thinned(len(shown))]
     return Spectrum(
-        index=[place for place, _ in kept],
+        index=[index for index, _ in kept],
         values=[value for _, value in kept],
         omitted=_omission(name, values, len(shown)),
     )
 
 
 def sentences(spectra: Mapping[str, Spectrum]) -> list[str]:
-    """Describe what the drawn spectra leave out."""
+    """Return the sentences about the values that are not drawn."""
     return [spectrum.omitted for spectrum in spectra.values() if spectrum.omitted]
 
 

@@ -22,14 +22,14 @@ COLUMNS = {
     "accuracy": "head\nacc.",
     "mir_centered": "MIR",
 }
-"""Metrics that a table of layers shows where they were measured, and what it calls them."""
+"""Metrics that a table of layers shows if they were measured, with their column headings."""
 
 
 def probe_table(probe: ProbeRecord) -> Table:
-    """Build a table of a measurement: every metric of one layer, or key metrics of many.
+    """Build a table of a measurement: all metrics of a single layer, or key metrics of several.
 
     Args:
-        probe: A measurement of one or more layers.
+        probe: Measurement of one or more layers.
 
     Returns:
         A table that an 80-column terminal can show.
@@ -45,11 +45,11 @@ def probe_table(probe: ProbeRecord) -> Table:
 
 
 def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table:
-    """Build a table of a run's end: every layer's key metrics, and NCC accuracy on test samples.
+    """Build a table of a run's end: key metrics of every layer, and NCC accuracy on test samples.
 
     Args:
-        measurements: Measurements of one run; of each split the last is shown.
-        unit: Unit of their steps.
+        measurements: Measurements of one run; the last of each split is shown.
+        unit: Unit of the measurements' steps.
 
     Returns:
         A table that an 80-column terminal can show.

@@ -1,4 +1,4 @@
-"""Scores of checkpoints against the accuracy of their probes: as tables, a figure and a page."""
+"""Scores of checkpoints and the accuracies of their probes, as tables, a figure and a page."""
 
 import io
 import math
@@ -26,20 +26,20 @@ from ncscope.transfer.correlations import Correlation
 from ncscope.transfer.records import PRETRAINING, Ranking
 
 _COLUMNS = 4
-_MOST_NAMED = 12  # more names than this would cover the points
-_MOST_APART = 6  # more columns than this need the space between them
+_MOST_NAMED = 12  # with more checkpoints, their numbers would cover the points
+_MOST_APART = 6  # with more columns, there is no space left between them
 _DIGITS = 3
-_LINE = 150  # characters that fit under four panels
+_LINE = 150  # characters that fit below four panels
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def ranking_summaries(ranking: Ranking) -> list[Summary]:
-    """Summarise a ranking: checkpoints by score, and how each score goes with the accuracy.
+    """Summarise a ranking: scores of the checkpoints, and correlations with the accuracy.
 
     Args:
         ranking: Ranking on one downstream set.
     """
-    own = [key for key in ranking.scores if not key.startswith(PRETRAINING)]
+    downstream = [key for key in ranking.scores if not key.startswith(PRETRAINING)]
     source = [key for key in ranking.scores if key.startswith(PRETRAINING)]
     probed = {
         each.name: [plain(each.accuracy), plain(each.strength, 2)] for each in ranking.checkpoints
@@ -47,21 +47,21 @@ def ranking_summaries(ranking: Ranking) -> list[Summary]:
     summaries = [
         Summary(
             f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
-            "held-out samples, the best first; λ, the strength of its penalty; scores of the "
-            "samples that it is fitted to.",
-            [ranking.measure, "λ", *_names(ranking, own)],
-            _lines(ranking, own, probed),
+            "held-out samples, the best first; λ, the strength of its penalty; scores on the "
+            "samples to which the probe is fitted.",
+            [ranking.measure, "λ", *_names(ranking, downstream)],
+            _lines(ranking, downstream, probed),
         ),
-        *_correlations(ranking, own),
+        *_correlations(ranking, downstream),
     ]
     if source:
-        caption, columns = "Scores of the pretraining samples.", _names(ranking, source)
+        caption, columns = "Scores on the pretraining samples.", _names(ranking, source)
         summaries.append(Summary(caption, columns, _lines(ranking, source, {})))
     return [*summaries, *_correlations(ranking, source)]
 
 
 def ranking_tables(ranking: Ranking) -> list[Table]:
-    """Build the same tables for the terminal.
+    """Build the tables of `ranking_summaries` for the terminal.
 
     Args:
         ranking: Ranking on one downstream set.
@@ -73,7 +73,7 @@ def ranking_tables(ranking: Ranking) -> list[Table]:
 
 
 def ranking_figure(ranking: Ranking) -> Figure:
-    """Draw a panel a score: the probe's accuracy over it, a point a checkpoint.
+    """Draw the probe's accuracy over each score: one panel per score, one point per checkpoint.
 
     Args:
         ranking: Ranking on one downstream set.
@@ -100,7 +100,7 @@ def ranking_figure(ranking: Ranking) -> Figure:
 
 
 def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
-    """One self-contained HTML page: nothing is requested from the network.
+    """Render one self-contained HTML page, which requests nothing from the network.
 
     Args:
         ranking: Ranking on one downstream set.
@@ -113,7 +113,7 @@ def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
     return rendered(
         "transfer.html.j2",
         title="Which checkpoint transfers",
-        lead=f"{best.name} does best: {plain(best.accuracy)} {ranking.measure} accuracy.",
+        lead=f"{best.name} is best: {plain(best.accuracy)} {ranking.measure} accuracy.",
         facts=[_FACTS.get(name, name + " {}").format(value) for name, value in facts.items()],
         figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
         inches=figure.get_figwidth(),
@@ -124,9 +124,9 @@ def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
 
 
 _CAPTION = (
-    "The probe's accuracy on held-out samples over each score; a point is a checkpoint. A score "
-    "that foretells transfer has its points on a rising line where greater is better, and on a "
-    "falling line where smaller is."
+    "The probe's accuracy on held-out samples over each score, with one point per checkpoint. A "
+    "score that predicts transfer has its points on a rising line if greater is better, and on a "
+    "falling line if smaller is better."
 )
 
 
@@ -162,20 +162,21 @@ def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
     names = ("pearson", "spearman", "kendall")
     lines = {}
     for key, name in zip(keys, _names(ranking, keys), strict=True):
-        known = ranking.correlations.get(key)
-        cells = [_interval(known[each]) if known else "" for each in names]
+        by_name = ranking.correlations.get(key)
+        cells = [_interval(by_name[each]) if by_name else "" for each in names]
         lines[f"{name} {'↑' if ranking.scores[key].better > 0 else '↓'}"] = cells
     caption = (
-        "How each of these scores goes with the accuracy over the checkpoints, with bootstrap "
+        "Correlation of each score with the accuracy over the checkpoints, with bootstrap "
         "intervals of 95 %. ↑ greater is said to be better, ↓ smaller."
     )
     return [Summary(caption, [name.capitalize() for name in names], lines)]
 
 
-def _interval(found: Correlation) -> str:
-    if math.isnan(found.value):
+def _interval(coefficient: Correlation) -> str:
+    if math.isnan(coefficient.value):
         return "undefined"
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]".replace("-", "−")
+    value, low, high = coefficient
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
 
 
 _NARROW = {
@@ -186,7 +187,7 @@ _NARROW = {
     "H-score": "H-\nscore",
     "undefined": "unde-\nfined",
 }
-"""Words in several lines, so that ten columns fit into 80 characters."""
+"""Headings and cells broken into lines, so that ten columns fit into 80 characters."""
 
 
 def _narrow(words: str) -> str:
@@ -211,10 +212,10 @@ def _table(summary: Summary) -> Table:
 
 
 def _below(ranking: Ranking, numbered: bool) -> list[str]:
-    """Say which number is which checkpoint, and what must be known of the coefficients."""
+    """Return the lines below the panels: numbers of the checkpoints, and the first note."""
     lines = []
     if numbered:
-        # lines are broken between the checkpoints only
+        # No-break spaces, so that lines are broken between checkpoints only.
         names = [
             f"{at}: {figure_text(each.name, _LINE)}"
             for at, each in enumerate(ranking.checkpoints, start=1)
@@ -239,7 +240,7 @@ def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
 
 
 def _caption(ranking: Ranking, key: str) -> str:
-    """Say which end is better, and how the score went with the accuracy."""
+    """Return the direction that is better, and the correlation with the accuracy."""
     way = "greater is better" if ranking.scores[key].better > 0 else "smaller is better"
     if key not in ranking.correlations:
         return way

@@ -1,4 +1,4 @@
-"""A batch of labelled features, checked once at the boundary, and how it is cut for the cache."""
+"""Checks of a batch of labelled features, made once at the boundary, and chunks for the cache."""
 
 import warnings
 from collections.abc import Iterator
@@ -16,15 +16,23 @@ _CHUNK_BYTES = 2 * 2**20
 
 
 def chunk_rows(dim: int) -> int:
-    """Rows of float64 that fill 2 MB: long enough for the product, short enough for the cache."""
+    """Return the number of float64 rows in 2 MB: enough for the product, few enough for the cache.
+
+    Args:
+        dim: Length of a row.
+    """
     return max(16, _CHUNK_BYTES // (8 * dim))
 
 
 def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> None:
-    """Refuse features that are no n x d real matrix.
+    """Check that features are a real n x d matrix.
+
+    Args:
+        features: Features to check.
+        dim: Required feature dimension; None for any.
 
     Raises:
-        InputError: Naming the shape or dtype found.
+        InputError: If the shape or the dtype is another; the message names it.
     """
     if features.ndim != 2:
         fix = "flatten each sample to one row"
@@ -48,10 +56,11 @@ def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> N
 
 
 def check_labels(labels: Shaped[Tensor, "..."], samples: int) -> Int[Tensor, " n"]:
-    """Labels as int64, refused if they are not one integer a sample.
+    """Check that there is one integer label for each sample, and return the labels as int64.
 
     Raises:
-        InputError: Naming the lengths, or the first label that is not an integer.
+        InputError: If the lengths differ or a label is no integer; the message names the lengths,
+            or the first such label.
     """
     if labels.ndim != 1 or len(labels) != samples:
         found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
@@ -82,12 +91,13 @@ def check_range(
     """Refuse labels outside 0..num_classes-1.
 
     Args:
-        labels: To check.
+        labels: Labels to check.
         num_classes: Number of classes.
-        of_classifier: True if this is the number of a classifier's rows, which is not to be chosen.
+        of_classifier: True if ``num_classes`` is the number of rows of a classifier's weight, so
+            that the user cannot choose a larger one.
 
     Raises:
-        InputError: Naming the first offending label and its row.
+        InputError: If a label is out of range; the message names the first one and its row.
     """
     broken = torch.nonzero((labels < 0) | (labels >= num_classes))
     if len(broken):
@@ -100,10 +110,10 @@ def check_range(
 
 
 def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
-    """Name the rows that hold NaN or infinities.
+    """Refuse features that hold NaN or infinities.
 
     Raises:
-        InputError: If there are any.
+        InputError: If a row does; the message names the number of such rows and the first one.
     """
     broken = torch.nonzero(~torch.isfinite(features).all(1)).squeeze(1)
     if len(broken):
@@ -113,11 +123,11 @@ def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
 
 
 def refuse_magnitude(exponent: int, limit: int) -> None:
-    """Refuse features whose squares a stream cannot sum.
+    """Refuse features whose squares could overflow or underflow when a stream sums them.
 
     Args:
-        exponent: Exponent of 2 of their largest magnitude; 0 if it is within the limit.
-        limit: Largest exponent, of either sign.
+        exponent: Exponent of 2 of the features' largest magnitude; 0 if it is within the limit.
+        limit: Largest allowed exponent, of either sign.
 
     Raises:
         InputError: If the exponent is not 0.
@@ -132,9 +142,9 @@ def refuse_magnitude(exponent: int, limit: int) -> None:
 
 
 class Workspace:
-    """Buffers for one chunk of rows, written over and over.
+    """Buffers for one chunk of rows, used again for every chunk.
 
-    Fresh memory for every intermediate would cost more in page faults than the arithmetic.
+    New memory for every intermediate result would cost more in page faults than the arithmetic.
 
     Args:
         dim: Length of a row.
@@ -161,7 +171,16 @@ class Workspace:
     def minus(
         self, rows: Float[Tensor, "m d"], means: Float[Tensor, "p d"], index: Int[Tensor, " m"]
     ) -> Float[Tensor, "m d"]:
-        """Each row minus its own mean; valid until the workspace is used again."""
+        """Subtract from each row the mean of its class.
+
+        Args:
+            rows: Rows of a chunk.
+            means: Class means, one a row.
+            index: Row of ``means`` for each row of the chunk.
+
+        Returns:
+            The differences, valid until the workspace is used again.
+        """
         other = self._other[: len(rows)]
         torch.index_select(means, 0, index, out=other)
         return torch.sub(rows, other, out=other)
@@ -171,7 +190,8 @@ class Workspace:
     ) -> tuple[Float[Tensor, "m d"], Float[Tensor, " m"]]:
         """Scale rows to unit length, and return their lengths; a zero row stays zero.
 
-        The rows may be written over. Squares of what came as float32 stay in float64's range.
+        The rows may be overwritten. Rows are rescaled before they are squared if the type of the
+        features allows squares beyond the range; in float64 that excludes float32 features.
         """
         if self._wide:
             rows, length = moderated(rows)
@@ -181,14 +201,14 @@ class Workspace:
 
 
 def square_norms(rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
-    """Squared length of each row, without a temporary of the rows' size."""
+    """Return the squared length of each row, without a temporary as large as the rows."""
     return torch.linalg.vector_norm(rows, dim=1).square_()
 
 
 def compact_labels(
     labels: Int[Tensor, " n"], num_classes: int
 ) -> tuple[Int[Tensor, " p"], Int[Tensor, " p"], Int[Tensor, " n"]]:
-    """Classes present, their counts, and each label as an index into them."""
+    """Return the classes present, their counts, and each label as an index into these classes."""
     counts = torch.bincount(labels, minlength=num_classes)
     present = torch.nonzero(counts).squeeze(1)
     index = torch.empty_like(counts)
@@ -197,11 +217,11 @@ def compact_labels(
 
 
 def as_tensor(value: Any, name: str) -> Tensor:
-    """Return any numeric array-like as a plain tensor, without a copy where there need be none.
+    """Return any numeric array-like as a plain tensor, copied only where necessary.
 
     Args:
         value: Tensor on any device, NumPy array, data frame, memmap, or nested list. Quantised and
-            float8 numbers are converted, and long doubles to float64.
+            float8 numbers are converted to float32, long doubles to float64.
         name: Name of the value, for messages.
 
     Returns:
@@ -224,8 +244,8 @@ def as_tensor(value: Any, name: str) -> Tensor:
 
 
 def _readable(value: Any, name: str) -> Any:
-    """Arrays of a type, in the byte order and with the strides that torch can read."""
-    if hasattr(value, "toarray"):  # of SciPy or CuPy
+    """Convert an array to a type, byte order and strides that torch can read."""
+    if hasattr(value, "toarray"):  # a sparse matrix of SciPy or CuPy
         found, fix = f"a sparse {type(value).__name__}", f"pass {name}.toarray()"
         raise InputError(expected=f"{name} as a dense array", found=found, fix=fix)
     if isinstance(value, list | tuple) and any(isinstance(part, Tensor) for part in value):
@@ -249,7 +269,7 @@ def _readable(value: Any, name: str) -> Any:
 def _in_float64(
     array: np.ndarray[Any, np.dtype[Any]], name: str
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Long doubles in float64, refused if one is beyond its range."""
+    """Convert long doubles to float64; refuse a number beyond the range of float64."""
     with np.errstate(over="ignore", under="ignore"):
         narrow = array.astype(np.float64)
     if ((narrow == 0) != (array == 0)).any() or (np.isinf(narrow) != np.isinf(array)).any():
@@ -274,10 +294,10 @@ _PLAIN = frozenset(
 
 
 def _plain(value: Tensor, name: str) -> Tensor:
-    """Return a tensor that every operation takes.
+    """Return a dense tensor that every operation accepts.
 
     Raises:
-        InputError: If it has no values, or not one for every place.
+        InputError: If the tensor has no values, or lacks the values of some entries.
     """
     if isinstance(value, torch.masked.MaskedTensor):
         raise _masked(name, "a MaskedTensor")
@@ -292,7 +312,7 @@ def _plain(value: Tensor, name: str) -> Tensor:
         raise InputError(expected=f"{name} with values", found=found, fix=fix)
     value = value.detach().resolve_neg()
     value = value.dequantize() if value.is_quantized else value
-    named: Any = value  # as tensors could be before torch 2.15
+    named: Any = value  # before torch 2.15, tensors could have named dimensions
     if any(getattr(named, "names", ())):
         value = named.rename(None)
     value = value.to(_CONVERTED.get(value.dtype, value.dtype))

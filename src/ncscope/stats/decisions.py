@@ -1,4 +1,4 @@
-"""The second look at the features: what the nearest class mean and the classifier decide."""
+"""Second pass over the features: decisions of the nearest class mean and of the classifier."""
 
 import math
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ class DecisionCounts:
 
     Attributes:
         samples: Number of samples.
-        nearest_hits: Samples whose nearest class mean is their own.
-        head_hits: Samples that the classifier puts in their class; None without a classifier.
-        disagreements: Samples on which the two differ; None without a classifier.
+        nearest_hits: Samples whose nearest class mean is that of their class.
+        head_hits: Samples that the classifier assigns to their class; None without a classifier.
+        disagreements: Samples for which the nearest class mean and the classifier choose
+            different classes; None without a classifier.
     """
 
     samples: int
@@ -38,13 +39,13 @@ class DecisionCounts:
         )
 
     def over_all_processes(self, device: torch.device) -> "DecisionCounts":
-        """Sum the counts over all processes; alone, return these.
+        """Sum the counts over all processes; a single process returns its counts.
 
         Args:
             device: Device with which the processes can communicate.
         """
-        own = (self.samples, self.nearest_hits, self.head_hits or 0, self.disagreements or 0)
-        total = sum_across_processes(torch.tensor(own, device=device)).tolist()
+        local = (self.samples, self.nearest_hits, self.head_hits or 0, self.disagreements or 0)
+        total = sum_across_processes(torch.tensor(local, device=device)).tolist()
         if self.head_hits is None:
             return DecisionCounts(total[0], total[1], None, None)
         return DecisionCounts(*total)
@@ -56,10 +57,10 @@ class Decider:
     Args:
         classes: Labels of the class means.
         means: $\mu_c$, one a row, float64.
-        weight: $W$ of any float type, a row for every class, present or not; None for no
+        weight: $W$ of any float type, one row for every class, present or not; None without a
             classifier.
         bias: $b$, or None.
-        exponent: The unit of features and means, e: the classifier reads $2^e$ times them.
+        exponent: Unit e of features and means: the classifier takes features $2^e$ times as large.
     """
 
     def __init__(
@@ -94,20 +95,22 @@ class Decider:
 def _in_range(
     weight: Float[Tensor, "heads d"], bias: Float[Tensor, " heads"] | None, exponent: int
 ) -> tuple[Float[Tensor, "heads d"], Float[Tensor, " heads"] | None]:
-    """Weight and bias whose products and sums stay in range, both divided by one power of two.
+    """Divide weight and bias by one power of two, so that products and sums stay in range.
 
-    Which score is largest does not depend on it.
+    The common factor does not change which score is the largest.
 
     Args:
         weight: $W$.
         bias: $b$.
-        exponent: Exponent of 2 that the weight is to be multiplied by.
+        exponent: Exponent of 2 of the features' unit. The bias is divided by this unit, which
+            multiplies all scores by the same factor.
     """
     limit = GATHERED[torch.float64]
     divided = exponent_of(weight, limit)
     if bias is None:
         return times_power(weight, -divided), None
-    # Where the bias would leave the range, the logits drown in its rounding.
+    # A bias beyond the range sets the divisor of both. Digits that the weights then lose to
+    # underflow change the scores by less than the rounding of such a bias.
     largest = math.frexp(largest_magnitude(bias))[1]
     divided = max(divided, largest - exponent - limit)
     scaled = times_power(bias.to(torch.float64), -exponent - divided)

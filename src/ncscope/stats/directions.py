@@ -2,8 +2,8 @@ r"""Per-class second moments of unit vectors, and products with the joint matrix
 
 With $\hat h_i$ the unit feature of sample $i$ and $\ell_c$ the rows of a factor of the heads' Gram
 matrix, $G(Z_1)\odot G(Z_2)$ is the Gram matrix of the vectors $\ell_{y_i}\otimes\hat h_i$. Its
-non-zero spectrum is that of $J=\sum_c\ell_c\ell_c^\top\otimes S_c$, $rd\times rd$, however many
-samples there are.
+non-zero spectrum is that of $J=\sum_c\ell_c\ell_c^\top\otimes S_c$, an $rd\times rd$ matrix whose
+size does not depend on the number of samples.
 """
 
 import copy
@@ -28,13 +28,14 @@ Batches: TypeAlias = Iterable[tuple[Shaped[Tensor, "_b _d"], Int[Tensor, " _b"]]
 class DirectionMoments(Locked):
     r"""$S_c=\sum_{y_i=c}\hat h_i\hat h_i^\top$ of a stream; additive over batches.
 
-    State: ``counts`` (k), ``second`` (k x d x d). Several threads may update it, one after
-    another: a batch is summed in place, since a second k x d x d tensor would double the memory.
+    State: ``counts`` (k), ``second`` (k x d x d). Several threads may call ``update``; the updates
+    run one after another. Each batch is added in place, because a k x d x d tensor of the batch
+    would double the memory.
 
     Args:
         num_classes: Number of classes; labels are 0..k-1.
         dim: Feature dimension d.
-        centre: Taken off every feature first; None for raw features.
+        centre: Vector subtracted from every feature first; None for raw features.
         device: Device to accumulate on, in float64.
 
     Attributes:
@@ -73,8 +74,9 @@ class DirectionMoments(Locked):
             self._note_zeros(features, start)
 
     def merge(self, other: "DirectionMoments") -> None:
-        """Take in the samples another accumulator has seen; its rows are counted after these."""
-        other = copy.copy(other)  # under the other's lock alone: two merges cannot wait in a ring
+        """Add the samples of another accumulator; its rows are numbered after this one's rows."""
+        # Copied under the other's lock alone, so that two merges cannot wait for each other.
+        other = copy.copy(other)
         with self.lock:
             start = int(self.counts.sum())
             named = [start + row for row in other.zero_rows]
@@ -84,15 +86,15 @@ class DirectionMoments(Locked):
             self.zeros += other.zeros
 
     def _note_zeros(self, features: Shaped[Tensor, "n d"], start: int) -> None:
-        found = zero_rows(features, self.centre)
-        self.zeros += len(found)
-        self.zero_rows = (self.zero_rows + [start + row for row in found])[:_NAMED_ROWS]
+        rows = zero_rows(features, self.centre)
+        self.zeros += len(rows)
+        self.zero_rows = (self.zero_rows + [start + row for row in rows])[:_NAMED_ROWS]
 
 
 def unit_rows(
     features: Shaped[Tensor, "n d"], centre: Float[Tensor, " d"] | None = None
 ) -> Float[Tensor, "n d"]:
-    """Scale rows, less the centre, to unit length in float64; one without a direction is zero."""
+    """Subtract the centre and scale rows to unit length in float64; a zero row stays zero."""
     rows = features.to(torch.float64)
     if centre is not None:
         rows = rows - centre.to(rows)
@@ -116,14 +118,15 @@ def zero_rows(
 
 
 def _rounding_length(centre: Float[Tensor, " d"]) -> float:
-    """Return the length up to which a row less its centre is rounding noise."""
+    """Return the length up to which the difference of a row and the centre is rounding error."""
     return float(_ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre))
 
 
 class MomentProduct:
-    r"""$V\mapsto\sum_cS_cV\ell_c\ell_c^\top$ from the second moments.
+    r"""Product $V\mapsto\sum_cS_cV\ell_c\ell_c^\top$, computed from the second moments.
 
-    Cost: $2kd^2$ operations a vector, and one read of the $kd^2$ numbers a block of vectors.
+    Cost: $2kd^2$ operations for each vector, and one read of the $kd^2$ numbers for each block of
+    vectors.
 
     Args:
         second: $S_c$, k x d x d.
@@ -146,15 +149,15 @@ class MomentProduct:
 
 
 class RowProduct:
-    r"""The same product taken over stored features, where $kd^2$ numbers are too many.
+    r"""Product of `MomentProduct`, computed from stored features where $kd^2$ is too large.
 
-    Cost: $4nd$ operations a vector, and one read of the features a block of vectors.
+    Cost: $4nd$ operations for each vector, and one read of the features for each block of vectors.
 
     Args:
-        batches: Features and labels 0..k-1; iterated once a product.
+        batches: Features and labels 0..k-1; every product iterates over them once.
         heads: $\ell_c$, k x r.
         dim: Feature dimension d.
-        centre: Taken off every feature first; None for raw features.
+        centre: Vector subtracted from every feature first; None for raw features.
     """
 
     def __init__(
@@ -185,9 +188,9 @@ def _through_classes(
     dim: int,
     within: Callable[[Float[Tensor, "k d b"]], Float[Tensor, "k d b"]],
 ) -> Float[Tensor, "m b"]:
-    r"""$V\ell_c$ for each class, mapped within the class, and $\cdot\,\ell_c^\top$ summed up.
+    r"""Sum $f_c(V\ell_c)\,\ell_c^\top$ over the classes, where $f_c$ is the map within a class.
 
-    Vectors are stored with the r index slowest, so that both products are plain matrix products.
+    The r index of a vector varies slowest, so that both products are plain matrix products.
     """
     (k, r), width = heads.shape, block.shape[1]
     at_once = max(1, _BLOCK_BYTES // (8 * k * dim))

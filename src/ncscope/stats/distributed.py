@@ -1,4 +1,4 @@
-"""Merging of what several processes gathered, into the same whole on each of them."""
+"""Merging of the statistics of several processes, with the same result on each process."""
 
 import copy
 import json
@@ -19,33 +19,34 @@ class Mergeable(Protocol):
     """An accumulator whose state is named tensors, each also an attribute of that name."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return what was gathered."""
+        """Return the accumulated statistics."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Put it back."""
+        """Restore accumulated statistics."""
 
     def merge(self, other: Any) -> None:
-        """Take in what another one gathered."""
+        """Add the statistics of another accumulator."""
 
 
 Accumulator = TypeVar("Accumulator", bound=Mergeable)
 
 
 def several_processes() -> bool:
-    """Return whether this process is one of several that work together."""
+    """Return whether this process belongs to a process group of at least two."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 @contextmanager
 def ending_together() -> Iterator[None]:
-    """End a step on every process if the step fails on one; alone, nothing happens.
+    """Make a step fail on every process if it fails on one; do nothing in a single process.
 
-    The processes meet once, at the end of the step, so a process that fails waits for the others
-    to get there. Inside, they must not communicate: a process that fails would not take part.
+    The processes communicate once, at the end of the step, so a process that fails waits until the
+    others reach the end. The step itself must not communicate: a process that has failed would not
+    take part.
 
     Raises:
-        InputError: On each process that did not fail, with the message of the first that did. A
-            process that fails raises its own error.
+        InputError: On each process that did not fail, with the message of the first process that
+            did. A process that fails raises the error of its step.
 
     Example:
         >>> with ending_together():
@@ -54,7 +55,7 @@ def ending_together() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        with suppress(RuntimeError):  # the others may be gone; this error says why
+        with suppress(RuntimeError):  # the other processes may have ended; `error` matters more
             values_of_all_processes(_message(error))
         raise
     for rank, message in enumerate(values_of_all_processes(None)):
@@ -67,10 +68,10 @@ def ending_together() -> Iterator[None]:
 
 
 def values_of_all_processes(value: Any) -> list[Any]:
-    """Return the value of every process in order of rank; alone, this one's.
+    """Return the value of every process, in order of rank.
 
     Args:
-        value: Null, numbers, strings, lists and dictionaries, as JSON has them.
+        value: Value of this process, of the types that JSON has.
     """
     if not several_processes():
         return [value]
@@ -80,21 +81,21 @@ def values_of_all_processes(value: Any) -> list[Any]:
 
 
 def common_description(descriptions: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Return the one description that all processes with samples share; None if none has samples.
+    """Return the description that all processes with samples share; None if none has samples.
 
     Args:
-        descriptions: Description of what each rank measures, from `values_of_all_processes`; None
+        descriptions: Description of each rank's measurement, from `values_of_all_processes`; None
             for a rank without samples.
 
     Raises:
-        InputError: If two ranks differ, with the first difference.
+        InputError: If two ranks differ; the message names the first difference.
 
     Example:
         >>> common_description([None, {"classes": 3}, {"classes": 3}])
         {'classes': 3}
     """
-    known = [(rank, found) for rank, found in enumerate(descriptions) if found is not None]
-    for (first, mine), (rank, other) in ((known[0], each) for each in known[1:]):
+    given = [(rank, form) for rank, form in enumerate(descriptions) if form is not None]
+    for (first, mine), (rank, other) in ((given[0], each) for each in given[1:]):
         for key in mine:
             if mine[key] != other[key]:
                 one, another = _first_difference(mine[key], other[key])
@@ -103,18 +104,18 @@ def common_description(descriptions: Sequence[dict[str, Any] | None]) -> dict[st
                     found=f"{one} on rank {first} and {another} on rank {rank}",
                     fix="give every process the same model and options, and data of one form",
                 )
-    return known[0][1] if known else None
+    return given[0][1] if given else None
 
 
 def merge_across_processes(moments: Accumulator) -> Accumulator:
-    """Return what one process would have gathered from the samples of all.
+    """Return the moments that one process would have accumulated from the samples of all.
 
     Args:
-        moments: This process's share, class moments or the like; it is left as it is.
+        moments: Class moments, or another accumulator, of this process; not changed.
 
     Returns:
-        The merged moments, the same on every process (merged in order of rank). Outside a
-        process group, a copy. Cost: one gathering of the state from every process.
+        The merged moments, equal on every process (merged in order of rank). Outside a process
+        group, a copy. Cost: one all-gather of the state.
 
     Example:
         >>> from ncscope.stats.moments import ClassMoments
@@ -135,7 +136,7 @@ def merge_across_processes(moments: Accumulator) -> Accumulator:
 
 
 def sum_across_processes(values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """Sum values over all processes, the same on every process; alone, return the values."""
+    """Sum values over all processes, with the same result on each; one process returns them."""
     if not several_processes():
         return values
     total = values.clone()
@@ -144,11 +145,11 @@ def sum_across_processes(values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]
 
 
 def share_of_first(tensors: Iterable[Tensor], rank: int = 0) -> None:
-    """Give every process the values of the first one, in place; alone, nothing happens.
+    """Send the values of one process to every process, in place; do nothing in a single process.
 
     Args:
         tensors: Tensors of the same shapes and types in every process.
-        rank: Rank of the process that counts as the first.
+        rank: Rank of the process that sends its values.
     """
     if several_processes():
         for tensor in tensors:
@@ -171,8 +172,8 @@ def batches_of_all_processes(
     if not several_processes():
         return list(batches)
     with ending_together():
-        own = list(batches)
-        rows = [torch.cat([batch[part] for batch in own]) for part in (0, 1)] if own else None
+        local = list(batches)
+        rows = [torch.cat([batch[part] for batch in local]) for part in (0, 1)] if local else None
     form = None if rows is None else {"width": rows[0].shape[1], "type": type_name(rows[0].dtype)}
     shared = common_description(values_of_all_processes(form))
     if shared is None:
@@ -186,7 +187,7 @@ def batches_of_all_processes(
 
 
 def nothing_to_measure() -> InputError:
-    """Return the error for processes that have no samples, none of them."""
+    """Return the error to raise if no process has samples."""
     found = "none in any process" if several_processes() else "none"
     fix = "pass a loader with at least one batch"
     return InputError(expected="batches to measure", found=found, fix=fix)
@@ -203,7 +204,7 @@ def type_name(dtype: torch.dtype) -> str:
 
 
 def _gathered_rows(rows: Shaped[Tensor, "n ..."]) -> list[Tensor]:
-    """Every rank's rows, padded on the way to the length of the longest."""
+    """Gather the rows of every rank; the rows travel padded to the longest rank's length."""
     sizes = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in _ranks()]
     dist.all_gather(sizes, torch.tensor([len(rows)], device=rows.device))
     longest = max(int(size) for size in sizes)
@@ -220,12 +221,12 @@ def _ranks() -> range:
 
 def _empty_state(moments: Mergeable) -> dict[str, Tensor]:
     state = moments.state_dict()
-    state.pop("scatter_weights", None)  # fixed when the moments were made, not gathered
+    state.pop("scatter_weights", None)  # set by the constructor, not accumulated
     return {name: torch.zeros_like(value) for name, value in state.items()}
 
 
 def _gathered_states(moments: Mergeable) -> list[dict[str, Tensor]]:
-    """Every rank's state, tensor by tensor: nothing is pickled."""
+    """Gather the state of every rank, tensor by tensor, so that nothing is pickled."""
     states: list[dict[str, Tensor]] = [{} for _ in _ranks()]
     for name, value in moments.state_dict().items():
         copies = [torch.empty_like(value) for _ in states]
@@ -236,9 +237,9 @@ def _gathered_states(moments: Mergeable) -> list[dict[str, Tensor]]:
 
 
 def _meeting_device() -> torch.device:
-    """Return a device on which the processes can communicate: the CPU, unless NCCL alone is there.
+    """Return a device on which the processes can communicate: the CPU, unless NCCL is the only one.
 
-    A backend is told as pairs of device and library, such as ``cpu:gloo,cuda:nccl``.
+    The configuration of the backend is a list of device and library, as ``cpu:gloo,cuda:nccl``.
     """
     devices = [pair.partition(":")[0] for pair in dist.get_backend_config().split(",")]
     cuda = "cpu" not in devices
@@ -246,14 +247,14 @@ def _meeting_device() -> torch.device:
 
 
 def _message(error: BaseException) -> str:
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     if isinstance(error, InputError):
-        return said
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _first_difference(one: Any, other: Any) -> tuple[Any, Any]:
-    """Return where two values differ: the first different entries of two lists, or the values."""
+    """Return the first different entries of two lists of one length; else the values themselves."""
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return next((a, b) for a, b in zip(one, other, strict=True) if a != b)
     return one, other

@@ -1,4 +1,4 @@
-"""A lock on what several threads may update."""
+"""Lock of accumulators that several threads may update."""
 
 import copy
 import threading
@@ -8,9 +8,9 @@ from typing import Any
 class Locked:
     """Base of accumulators that several threads may update at once.
 
-    A method that reads or writes the state holds ``lock``, and calls no method that takes a lock
-    meanwhile: so no two threads can wait for each other. A copy, shallow or deep, and a pickle
-    are made under the lock, share nothing with the original, and have a lock of their own.
+    A method that reads or writes the state holds ``lock``. While it does, it calls no method that
+    takes a lock, so that no two threads can wait for each other. A copy (shallow or deep) and a
+    pickle are made under the lock; they share nothing with the original and have a new lock.
 
     Attributes:
         lock: Held by the thread that reads or writes the state.
@@ -38,10 +38,10 @@ class Locked:
             }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over a state, with a new lock."""
+        """Restore the state, with a new lock."""
         vars(self).update(state)
         self.lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Locked":
-        """Copy by `__getstate__`, which copies deeply already."""
+        """Return `copy.copy`, which is deep already because of `__getstate__`."""
         return copy.copy(self)

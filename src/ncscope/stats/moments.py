@@ -1,4 +1,4 @@
-"""Class moments of a stream of features: one pass, any split, any merge order."""
+"""Class moments of a stream of features, in one pass, for any batches and any order of merging."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -34,8 +34,8 @@ _POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
 class ClassMoments(Locked):
     r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
 
-    Each batch is centred by its own class means and merged by the update of Chan, Golub and
-    LeVeque (1983), so a large common offset or a nearly collapsed class costs few digits: the
+    Each batch is centred by the class means of the batch and merged by the update of Chan, Golub
+    and LeVeque (1983), so a large common offset or a nearly collapsed class costs few digits: the
     relative error of a trace is about the offset over the spread, times the rounding unit.
     Several threads may update and read the same moments.
 
@@ -44,18 +44,19 @@ class ClassMoments(Locked):
     * ``counts`` (k), ``means`` (k x d), ``traces`` (k): $\sum_i\lVert h_i-\mu_c\rVert^2$
     * with ``"scatter"``: ``scatter`` (d x d): $\sum_cv_c\sum_i(h_i-\mu_c)(h_i-\mu_c)^\top$, where
       $v_c=1$ under the empirical prior and $1/n_c$ under the uniform one
-    * with ``"directions"``: ``unit_means`` (k x d) and ``unit_traces`` (k), the same of
-      $\hat h=h/\lVert h\rVert$, and ``zero_vectors``, the number of rows without a direction
+    * with ``"directions"``: ``unit_means`` (k x d) and ``unit_traces`` (k), means and traces of
+      $\hat h=h/\lVert h\rVert$, and ``zero_vectors``, the number of zero rows
 
     Args:
         num_classes: Number of classes k; labels are 0..k-1.
         dim: Feature dimension d.
-        statistics: Statistics to gather besides counts, means and traces.
+        statistics: Statistics to accumulate besides counts, means and traces.
         prior: Class prior that the pooled scatter is weighted with.
         class_counts: Number of samples of each class, known beforehand. Needed for the uniform
             prior's scatter, whose weights depend on it.
-        device: Device to accumulate on; features are moved there.
-        dtype: Type of accumulation; float32 is for devices slow in float64, and costs digits.
+        device: Device to accumulate on; features are moved to this device.
+        dtype: Type of accumulation. float32 is for devices that are slow in float64; it is less
+            accurate.
 
     Raises:
         InputError: If the uniform prior's scatter is asked for without class counts.
@@ -99,7 +100,7 @@ class ClassMoments(Locked):
         self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
-        r"""Take in a batch of any size; nothing changes if it is refused.
+        r"""Add a batch of any size; a batch that is refused changes nothing.
 
         Args:
             features: n x d array-like, any real dtype, any device; gradients are not followed.
@@ -107,7 +108,8 @@ class ClassMoments(Locked):
 
         Raises:
             InputError: If shapes or labels do not fit, a feature is NaN or infinite, or the largest
-                magnitude is beyond $2^{\pm470}$ ($2^{\pm40}$ in float32): squares need room.
+                magnitude is beyond $2^{\pm470}$ ($2^{\pm40}$ in float32): sums of squares could
+                overflow or underflow.
 
         Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
         """
@@ -121,16 +123,16 @@ class ClassMoments(Locked):
     def take_checked(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"], limit: int
     ) -> int:
-        r"""Update, unless the features' magnitudes are out of range: then say by how much.
+        r"""Add a checked batch, or return the exponent of its magnitude if that is out of range.
 
         Args:
-            features: Features of this dimension, of a real dtype.
+            features: n x d features of a real dtype.
             labels: Classes in 0..k-1, int64, on the device of the moments.
             limit: Largest exponent of 2, of either sign, of the largest magnitude.
 
         Returns:
-            0 if the batch was taken in. Else nothing was, and this is the exponent e of 2 that the
-            largest magnitude has: features divided by $2^e$ are in range.
+            0 if the batch was added. Otherwise the moments are unchanged, and the value is the
+            exponent e of 2 of the largest magnitude: features divided by $2^e$ are in range.
 
         Raises:
             InputError: If a feature is NaN or infinite.
@@ -138,6 +140,7 @@ class ClassMoments(Locked):
         if not len(features):
             return 0
         present, counts, labels = compact_labels(labels, self.num_classes)
+        # Outside the lock, so that threads wait for each other only while one of them merges.
         batch = self._batch_moments(features.to(self.device), labels, present, counts)
         exponent = _out_of_range(features, batch, limit)
         if not exponent:
@@ -146,13 +149,13 @@ class ClassMoments(Locked):
         return exponent
 
     def merge(self, other: "ClassMoments") -> None:
-        """Take in the samples another accumulator has seen.
+        """Add the samples of another accumulator.
 
         Args:
             other: Moments of the same classes, dimension, prior and statistics.
 
         Raises:
-            InputError: If the two do not describe the same thing.
+            InputError: If classes, dimension, prior, dtype, statistics or class counts differ.
         """
         mine, theirs = self._description(), other._description()
         if mine != theirs or not _same(self.class_counts, other.class_counts):
@@ -167,7 +170,7 @@ class ClassMoments(Locked):
             self._merge_rows(present.to(self.device), moved)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the statistics as named tensors: to save, send or merge."""
+        """Return the statistics as named tensors, to save, send or merge them."""
         names = ["counts", "means", "traces"]
         names += ["unit_means", "unit_traces", "zero_vectors"] * ("directions" in self.statistics)
         with self.lock:
@@ -179,7 +182,7 @@ class ClassMoments(Locked):
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Put back what `state_dict` returned.
+        """Restore statistics that `state_dict` returned.
 
         Raises:
             InputError: If names or shapes differ from this accumulator's.
@@ -206,6 +209,8 @@ class ClassMoments(Locked):
         counts: Int[Tensor, " p"],
     ) -> dict[str, Tensor]:
         """Compute the statistics of one batch over its classes, which `labels` index."""
+        # The means come first, in a read of their own: sums of squares less the squared mean would
+        # cancel where the common offset is far larger than the spread.
         batch = {"counts": counts, **self._first_read(features, labels, counts)}
         batch["traces"] = self._zeros(len(present))
         if self.unit_means is not None:
@@ -227,7 +232,7 @@ class ClassMoments(Locked):
     def _first_read(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"], counts: Int[Tensor, " p"]
     ) -> dict[str, Tensor]:
-        """Class means of one batch, of its features and of their directions."""
+        """Compute the class means of a batch's features and of their directions."""
         first = {"means": self._zeros(len(counts), self.dim)}
         if self.unit_means is not None:
             first["unit_means"] = torch.zeros_like(first["means"])
@@ -245,7 +250,7 @@ class ClassMoments(Locked):
         return first
 
     def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
-        """Chan's update on the classes present in the other statistics."""
+        """Merge statistics of the classes present by the update of Chan, Golub and LeVeque."""
         mine, theirs = self.counts[present], other["counts"]
         share = theirs.to(self.dtype) / (mine + theirs)
         shift = other["means"] - self.means[present]
@@ -297,10 +302,10 @@ class ClassMoments(Locked):
 
 
 def checked_size(name: str, size: int) -> int:
-    """Return a size, checked to be a positive whole number.
+    """Check that a size is a positive integer, and return it.
 
     Raises:
-        InputError: If it is not.
+        InputError: If the size is not a positive integer.
     """
     if not isinstance(size, int | np.integer) or size < 1:
         raise InputError(expected=f"{name} of at least 1", found=repr(size), fix=f"correct {name}")
@@ -308,10 +313,10 @@ def checked_size(name: str, size: int) -> int:
 
 
 def checked_prior(prior: Prior) -> Prior:
-    """Return the prior, checked.
+    """Check that the prior is one of the two, and return it.
 
     Raises:
-        InputError: If it is not.
+        InputError: If the prior is neither ``"empirical"`` nor ``"uniform"``.
     """
     if prior not in ("empirical", "uniform"):
         raise InputError(
@@ -330,17 +335,17 @@ def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def _out_of_range(features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor], limit: int) -> int:
-    """Exponent of the largest magnitude if that is out of range, else 0.
+    """Return the exponent of the largest magnitude if it is out of range, else 0.
 
-    The class means and traces tell the magnitude to a factor of the square root of nd, so the
-    features are read again only where these are extreme, or all zero.
+    The class means and traces give the magnitude up to a factor of the square root of nd. The
+    features are therefore read again only if means and traces are extreme, or all zero.
 
     Raises:
         InputError: If a feature is NaN or infinite.
     """
     spread = batch["traces"].max().sqrt()
     size = float(torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread))
-    if 2.0**-limit <= size <= 2.0**limit:
+    if 2.0**-limit <= size <= 2.0**limit:  # False for NaN too, so that NaN is refused below
         return 0
     refuse_nonfinite(features)
     return exponent_of(features, limit)

@@ -1,4 +1,4 @@
-"""Statistics of the same samples in two layers: what the geodesic and relative position need."""
+"""Statistics of the same samples in two layers, for the geodesic and the relative position."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ class CrossMoments(Locked):
         last: Shaped[Tensor, "n d"],
         labels: Int[Tensor, " n"],
     ) -> None:
-        """Take in a batch: the same samples in both layers, and their labels."""
+        """Add a batch: features of the same samples in both layers, and their labels."""
         labels = labels.to(self.counts.device)
         present, counts, index = compact_labels(labels, len(self.counts))
         means, centred = zip(
@@ -54,7 +54,7 @@ class CrossMoments(Locked):
             self._merge_rows(present, counts, means[0], means[1], cross)
 
     def merge(self, other: "CrossMoments") -> None:
-        """Take in the samples another accumulator of the same shape has seen."""
+        """Add the samples of another accumulator with state of the same shapes."""
         state = other.state_dict()
         present = torch.nonzero(state["counts"]).squeeze(1)
         rows = (state[name] for name in ("counts", "first", "last", "cross"))
@@ -63,13 +63,13 @@ class CrossMoments(Locked):
             self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return what was gathered, as named tensors."""
+        """Return the accumulated statistics as named tensors."""
         names = ("counts", "first", "last", "cross")
         with self.lock:
             return {name: getattr(self, name).clone() for name in names}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Put back what `state_dict` of an accumulator of the same shape returned."""
+        """Restore statistics that `state_dict` returned for state of the same shapes."""
         with self.lock:
             for name, value in state.items():
                 getattr(self, name).copy_(value)
@@ -93,7 +93,7 @@ class CrossMoments(Locked):
 
 
 def step_length(earlier: Shaped[Tensor, "n d"], later: Shaped[Tensor, "n d"]) -> float:
-    r"""$\sum_i\lVert h_i^{j+1}-h_i^j\rVert$ over a batch, in float64; additive over batches."""
+    r"""Sum $\lVert h_i^{j+1}-h_i^j\rVert$ over a batch, in float64; additive over batches."""
     step = later.to(torch.float64) - earlier.to(torch.float64)
     return float(torch.linalg.vector_norm(step, dim=1).sum())
 
@@ -105,7 +105,7 @@ def nearest_hits_on_line(
     pair: CrossMoments,
     positions: Float[Tensor, " t"],
 ) -> Int[Tensor, " t"]:
-    r"""Count samples nearest to their own class mean at each point of a line between layers.
+    r"""Count samples nearest to the mean of their class, at points of a line between two layers.
 
     $\lVert h^{(t)}-\mu_c^{(t)}\rVert^2$ is a quadratic in $t$ whose three coefficients are products
     of the end layers, so no interpolated feature is formed.
@@ -113,8 +113,8 @@ def nearest_hits_on_line(
     Args:
         first: The first layer's features.
         last: The last layer's features of the same samples.
-        labels: Their classes.
-        pair: Cross moments of the two layers (over all the samples).
+        labels: Class of each sample.
+        pair: Cross moments of the two layers over all samples, not only this batch.
         positions: Values of $t$ in [0, 1].
 
     Returns:
@@ -139,7 +139,7 @@ def nearest_hits_on_line(
 def _centre(
     rows: Float[Tensor, "n d"], index: Int[Tensor, " n"], counts: Int[Tensor, " p"]
 ) -> tuple[Float[Tensor, "p d"], Float[Tensor, "n d"]]:
-    """Class means of a batch, and its rows without them."""
+    """Return the class means of a batch, and its rows centred by them."""
     sums = torch.zeros(len(counts), rows.shape[1], dtype=rows.dtype, device=rows.device)
     means = sums.index_add_(0, index, rows) / counts[:, None]
     return means, rows - means[index]

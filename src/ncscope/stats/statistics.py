@@ -1,4 +1,4 @@
-"""Finished statistics of the classes present, in the notation of the papers."""
+"""Statistics of the classes present, in the notation of the papers, ready for the metrics."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,21 +17,22 @@ _ROUNDING = 32.0
 
 @dataclass(frozen=True)
 class ClassStatistics:
-    r"""Statistics that the metrics are functions of: K classes present, dimension d.
+    r"""Statistics from which the metrics are computed: K classes present, dimension d.
 
     Attributes:
         classes: Labels of the classes present, ascending.
-        num_classes: Number of classes asked for, present or not.
+        num_classes: Number of classes requested, present or not.
         counts: $n_c$.
         prior: $\pi_c$: $n_c/N$, or $1/K$.
         means: Class means $\mu_c$, one a row.
         class_traces: $\operatorname{Tr}\Sigma_c$.
-        within: Pooled within-class scatter $\Sigma_W=\sum_c\pi_c\Sigma_c$; None if not gathered.
-        unit_means: $\frac1{n_c}\sum\hat h_i$; None if directions were not gathered.
-        unit_class_traces: $\frac1{n_c}\sum\lVert\hat h_i-\bar{\hat h}_c\rVert^2$; likewise.
-        zero_vectors: Number of features without a direction.
-        exponent: The unit of means, traces and scatter, e: they are those of the features divided
-            by $2^e$. It is 0 unless their magnitude is beyond $2^{\pm150}$.
+        within: Pooled within-class scatter $\Sigma_W=\sum_c\pi_c\Sigma_c$; None if not accumulated.
+        unit_means: $\frac1{n_c}\sum\hat h_i$; None if directions were not accumulated.
+        unit_class_traces: $\frac1{n_c}\sum\lVert\hat h_i-\bar{\hat h}_c\rVert^2$; None if
+            directions were not accumulated.
+        zero_vectors: Number of zero features, which have no direction.
+        exponent: Unit e of means, traces and scatter: they belong to the features divided by
+            $2^e$. It is 0 unless the magnitude of the features is beyond $2^{\pm150}$.
     """
 
     classes: Int[Tensor, " k"]
@@ -70,7 +71,7 @@ class ClassStatistics:
     def centred(self) -> Float[Tensor, "k d"]:
         r"""$\mu_c-\mu_G$, with the prior's $\mu_G$; rows no longer than rounding are zero.
 
-        Made anew at every call, as `frame` is: with many classes each would be most of the memory.
+        Not cached, and neither is `frame`: with many classes each would take most of the memory.
         """
         return self._cleaned(self.means - self.global_mean)
 
@@ -90,7 +91,7 @@ class ClassStatistics:
         return self.prior @ torch.linalg.vector_norm(self.centred, dim=1).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
-        """Return the same statistics in another unit, exactly.
+        """Convert the statistics to another unit, without rounding.
 
         Args:
             exponent: Exponent of 2 of the unit.
@@ -107,7 +108,7 @@ class ClassStatistics:
         )
 
     def in_range(self) -> "ClassStatistics":
-        """Return the same statistics in a unit in which their squares stay in range."""
+        """Convert the statistics to a unit in which their squares stay in range."""
         spread = self.class_traces.max().sqrt()
         beyond = exponent_beyond(
             float(self._longest_mean.maximum(spread)), EVALUATED[self.means.dtype]
@@ -119,22 +120,25 @@ class ClassStatistics:
         return torch.linalg.vector_norm(self.means, dim=1).max()
 
     def _cleaned(self, rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
-        """Means that differ from their centre by rounding alone coincide with it; in place."""
+        """Set to zero, in place, the rows that are no longer than the rounding error of the means.
+
+        Without this, a class mean equal to the centre would get a direction made of rounding.
+        """
         length = torch.linalg.vector_norm(rows, dim=1)
-        floor = _ROUNDING * torch.finfo(rows.dtype).eps * self._longest_mean
-        return rows.masked_fill_((length <= floor)[:, None], 0.0)
+        rounding = _ROUNDING * torch.finfo(rows.dtype).eps * self._longest_mean
+        return rows.masked_fill_((length <= rounding)[:, None], 0.0)
 
 
 def finish(moments: ClassMoments, prior: Prior | None = None) -> ClassStatistics:
     """Return the statistics of the classes present in a stream.
 
     Args:
-        moments: Moments of the stream; threads that update them wait meanwhile.
-        prior: Class prior, by default the one the moments were gathered for.
+        moments: Moments of the stream; threads that update them wait until this call returns.
+        prior: Class prior; by default the prior of the moments.
 
     Raises:
-        InputError: If fewer than two classes are present, or the scatter was pooled for another
-            prior, or class counts given beforehand turn out wrong.
+        InputError: If fewer than two classes are present, the scatter was pooled for another
+            prior, or the class counts given to the moments differ from those of the stream.
     """
     with moments.lock:
         return _finished(moments, moments.prior if prior is None else prior)

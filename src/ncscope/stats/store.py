@@ -1,4 +1,4 @@
-"""Features kept for a second look: in memory up to a budget, memory-mapped on disk beyond it."""
+"""Features kept for a second pass: in memory up to a budget, memory-mapped on disk beyond it."""
 
 import math
 import mmap
@@ -16,25 +16,25 @@ from ncscope.stats.locking import Locked
 
 DEFAULT_BUDGET = 2 * 2**30
 
-# Labels are kept as one more layer, of a name that none has. In memory while the features go to
-# disk, the few bytes of each batch would lie between the freed features of two, and the process
-# would grow as if it kept those.
+# Labels are stored as one more layer, under a name that no layer has. If they stayed in memory
+# while the features go to disk, each batch's few bytes of labels would lie between the freed
+# features of two batches, and the process would grow as if it kept the features.
 _LABELS = "."
 
 _ALIGNMENT = 64
-"""Bytes: every tensor in the file begins at a multiple of them, whatever the types before it."""
+"""Alignment in bytes of every tensor in the file."""
 
 
 class FeatureStore(Locked):
-    """Batches of named features, so that one forward pass serves both looks at them.
+    """Batches of named features, kept so that both passes over them need one forward pass.
 
-    Use as a context manager: leaving frees the disk space. The file on disk has no name, so that
-    the system frees its space also where the process is killed, by any signal. Several threads may
+    Use the store as a context manager: leaving the context frees the disk space. The file on disk
+    has no name, so the system frees its space even if the process is killed. Several threads may
     append.
 
     Args:
         budget: Bytes to hold in memory; batches beyond the budget go to one file on disk.
-        folder: Folder whose disk holds that file; by default the system's temporary folder.
+        folder: Folder for the file on disk; by default the system's temporary folder.
 
     Example:
         >>> with FeatureStore(budget=0) as store:
@@ -67,7 +67,7 @@ class FeatureStore(Locked):
     def append(
         self, features: Mapping[str, Shaped[Tensor, "n _d"]], labels: Int[Tensor, " n"]
     ) -> None:
-        """Keep one batch, in the features' own dtype, on the CPU.
+        """Store one batch on the CPU, in the dtype of the features.
 
         Raises:
             OSError: If the disk is full.
@@ -82,7 +82,7 @@ class FeatureStore(Locked):
                 self._batches.append({name: self._write(rows) for name, rows in kept.items()})
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
-        """Yield the batches in the order they came, any number of times."""
+        """Yield the batches in the order of `append`; the store can be iterated repeatedly."""
         for batch in self._batches:
             loaded = {name: _load(rows) for name, rows in batch.items()}
             labels = loaded.pop(_LABELS)
@@ -90,12 +90,12 @@ class FeatureStore(Locked):
 
     def _write(self, rows: Shaped[Tensor, "n ..."]) -> "Tensor | _OnDisk":
         if not rows.nbytes:
-            return rows.cpu()  # nothing can be mapped
+            return rows.cpu()  # mmap refuses an empty range
         if self._spill is None:
             self._spill = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115
         start = self._spill.seek(-(-self._spill.tell() // _ALIGNMENT) * _ALIGNMENT)
         left = rows.cpu().contiguous().view(torch.uint8).flatten().numpy().data
-        while left:  # NumPy's tofile does not notice that the disk is full
+        while left:  # not NumPy's tofile, which does not report that the disk is full
             left = left[self._spill.write(left) :]
         return _OnDisk(self._spill, start, tuple(rows.shape), rows.dtype)
 
@@ -110,7 +110,7 @@ class _OnDisk:
 
     def load(self) -> Tensor:
         count = math.prod(self.shape)
-        offset = self.start % mmap.ALLOCATIONGRANULARITY  # a map begins at a multiple of that
+        offset = self.start % mmap.ALLOCATIONGRANULARITY  # mmap needs a multiple of it
         length, start = offset + count * self.dtype.itemsize, self.start - offset
         mapped = mmap.mmap(self.file.fileno(), length, access=mmap.ACCESS_COPY, offset=start)
         rows = torch.frombuffer(mapped, dtype=self.dtype, count=count, offset=offset)

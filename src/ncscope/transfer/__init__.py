@@ -1,9 +1,13 @@
-"""Transfer of frozen features: probes, scores that predict them, and how well they do.
+"""Transfer of frozen features: linear probes, scores that predict their accuracy, correlations.
 
-``rank_checkpoints``: all of it, for several checkpoints on one downstream set. Its parts:
-``choose_probe`` and ``fit_logistic``: logistic regression; ``ridge_probe``: least squares from
-moments. ``log_me`` and ``h_score``: scores that need no probe. ``mean_log_odds_gain``: transfer
-over several sets. ``correlations``: of a score with transfer. ``head_features``: of a model.
+``rank_checkpoints`` does everything for several checkpoints on one downstream set. Its parts:
+
+* ``choose_probe`` and ``fit_logistic``: logistic regression
+* ``ridge_probe``: least squares from moments
+* ``log_me`` and ``h_score``: scores that need no probe
+* ``mean_log_odds_gain``: transfer over several sets
+* ``correlations``: correlation of a score with transfer
+* ``head_features``: features that a model's head reads
 """
 
 from ncscope.transfer.correlations import Correlation, correlations

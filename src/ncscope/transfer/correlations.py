@@ -13,12 +13,12 @@ Values = NDArray[np.float64]
 
 
 class Correlation(NamedTuple):
-    """A coefficient with its bootstrap interval; NaN where it is not defined.
+    """A correlation coefficient with its bootstrap interval; NaN if the coefficient is undefined.
 
     Attributes:
-        value: From -1 to 1.
+        value: Coefficient from -1 to 1.
         low: Lower end of the interval.
-        high: Upper end.
+        high: Upper end of the interval.
     """
 
     value: float
@@ -34,26 +34,27 @@ def correlations(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Correlation]:
-    r"""Pearson's, Spearman's and Kendall's coefficients of scores and transfer.
+    r"""Compute Pearson's, Spearman's and Kendall's coefficients of scores and transfer.
 
     All three are
     $\frac{\langle a-\bar a,b-\bar b\rangle}{\lVert a-\bar a\rVert\lVert b-\bar b\rVert}$:
-    of the values, of their ranks (mean ranks where values tie), and of the signs of the
-    differences of all pairs (Kendall's $\tau_b$). Source: VCI figure 7, which has Pearson's.
+    of the values (Pearson), of their ranks, with mean ranks for ties (Spearman), and of the signs
+    of the differences of all pairs (Kendall's $\tau_b$). Source: VCI figure 7, for Pearson's.
 
-    The interval has the quantiles of the coefficient over checkpoints drawn anew with
-    replacement; draws without two different values on either side have none, and are left out.
-    Few checkpoints tell little, whatever the interval: four have only 35 different resamples.
+    The ends of the interval are quantiles of the coefficient over resamples of the checkpoints with
+    replacement. Resamples in which all scores or all accuracies are equal have no coefficient and
+    are left out. With few checkpoints the interval says little: four have only 35 different
+    resamples.
 
     Args:
-        scores: One a checkpoint; array-like.
+        scores: Score of each checkpoint; array-like.
         transfer: Transfer of the same checkpoints: accuracies, or log odds; array-like.
-        resamples: Number of draws of checkpoints.
-        level: The share of the draws inside the interval.
-        seed: Seed of the draws.
+        resamples: Number of resamples of the checkpoints.
+        level: Share of the resamples inside the interval.
+        seed: Seed of the resamples.
 
     Returns:
-        By name: ``"pearson"``, ``"spearman"``, ``"kendall"``.
+        Coefficients by name: ``"pearson"``, ``"spearman"``, ``"kendall"``.
 
     Raises:
         InputError: If lengths differ, or there are fewer than two checkpoints.
@@ -66,14 +67,14 @@ def correlations(
     pairs = _checked(scores, transfer)
     draws = np.random.default_rng(seed).integers(0, pairs.shape[1], (resamples, pairs.shape[1]))
     ends = [50 - 50 * level, 50 + 50 * level]
-    found = {}
-    for name, seen in VIEWS.items():
-        drawn = _coefficient(*(seen(row[draws]) for row in pairs))
+    result = {}
+    for name, view in VIEWS.items():
+        drawn = _coefficient(*(view(row[draws]) for row in pairs))
         drawn = drawn[~np.isnan(drawn)]
         low, high = np.percentile(drawn, ends) if len(drawn) else (np.nan, np.nan)
-        value = _coefficient(*(seen(row[None]) for row in pairs))[0]
-        found[name] = Correlation(float(value), float(low), float(high))
-    return found
+        value = _coefficient(*(view(row[None]) for row in pairs))[0]
+        result[name] = Correlation(float(value), float(low), float(high))
+    return result
 
 
 def _ranks(values: Values) -> Values:
@@ -89,7 +90,7 @@ VIEWS: Mapping[str, Callable[[Values], Values]] = {
     "spearman": _ranks,
     "kendall": _signs,
 }
-"""What of the values each coefficient looks at."""
+"""Function of the values whose product-moment coefficient each coefficient is."""
 
 
 def _coefficient(a: Values, b: Values) -> Values:
@@ -103,7 +104,10 @@ def _coefficient(a: Values, b: Values) -> Values:
 
 
 def _centred(rows: Values) -> Values:
-    """Rows less their means; exactly 0 where all values are the same."""
+    """Subtract from each row its mean; a constant row becomes exactly 0.
+
+    The mean of a constant row is rounded, and rounding would give the row a correlation.
+    """
     same = (rows == rows[..., :1]).all(-1, keepdims=True)
     return np.where(same, 0.0, rows - rows.mean(-1, keepdims=True))
 

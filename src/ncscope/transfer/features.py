@@ -27,19 +27,20 @@ def head_features(
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
 ) -> tuple[Float[Tensor, "n d"], Int[Tensor, " n"]]:
-    """Features that the head reads, in float32 on the CPU, and the labels.
+    """Return the features that the head reads, in float32 on the CPU, and the labels.
 
     Args:
         model: Model, as for `probe_model`; it is left exactly as it was.
-        loader: Yields ``(inputs, labels)``, or mappings with ``labels``, one a sample.
+        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``, with one label for
+            each sample.
         has_head: False for a model without a classifier, whose outputs are the features.
-        on_batch: Called after each batch.
+        on_batch: Function called after each batch.
 
     Raises:
         InputError: If the loader holds no sample, labels do not fit the samples of a batch, or no
-            head with one row a sample is found.
+            head with one row for each sample is found.
 
-    Cost: one forward pass, and 4nd bytes twice, while the batches are put together.
+    Cost: one forward pass over the loader, and 4nd bytes twice, while the batches are concatenated.
 
     Example:
         >>> data = torch.utils.data.TensorDataset(torch.randn(10, 4), torch.arange(10) % 2)
@@ -67,17 +68,17 @@ def head_moments(
     has_head: bool = True,
     on_batch: Callable[[], None] = lambda: None,
 ) -> ClassMoments:
-    """Class moments of the features that the head reads, whatever the number of samples.
+    """Accumulate class moments of the features that the head reads, in constant memory.
 
     Args:
-        model: Model, as for `head_features`; likewise all arguments but the next.
-        loader: Loader of the samples.
-        num_classes: Labels are below it.
+        model: Model, as for `head_features`.
+        loader: Loader of the samples, as for `head_features`.
+        num_classes: Number of classes; labels are 0..num_classes-1.
         has_head: True if the model has a classifier.
-        on_batch: Called after each batch.
+        on_batch: Function called after each batch.
 
     Raises:
-        InputError: As `head_features`; or if a label is out of range, or a feature not finite.
+        InputError: As `head_features`; or if a label is out of range, or a feature is not finite.
     """
     gathered: list[ClassMoments] = []
 
@@ -92,11 +93,12 @@ def head_moments(
 
 
 def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) -> None:
-    """Hand over the features of each batch with its labels."""
+    """Call a function with the features and labels of each batch."""
     model = unwrapped(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model):
-        first, batches = peek(loader)  # inside: a loader draws its seed when it starts
+        # Inside `measuring`, because a loader that starts draws a seed from torch.
+        first, batches = peek(loader)
         if not has_head:
             for batch in batches:
                 inputs, labels = split(batch, device)

@@ -1,9 +1,10 @@
 """Principal axes of features whose scales are orders of magnitude apart.
 
-An ordinary eigen-decomposition knows every eigenvalue to a share of the largest: a direction whose
-variance is 1e-16 of the largest is lost, even if that direction alone tells the classes apart. Here
-features are first scaled to equal size, where the rank does not depend on their units. The scales
-come back in a factor, whose singular vectors Jacobi's method finds each to its own precision.
+The error of an ordinary eigen-decomposition is relative to the largest eigenvalue: a direction
+whose variance is 1e-16 of the largest is lost, even if that direction alone separates the classes.
+Here the features are first scaled to equal size, so that the rank does not depend on their units.
+The scales then multiply the rows of a factor, whose singular vectors Jacobi's method computes with
+an error relative to each singular value.
 """
 
 import math
@@ -16,8 +17,8 @@ from torch import Tensor
 
 from ncscope.math.symmetric import symmetric_eigen
 
-_SPREAD = 2.0**-32  # squares of features further apart than this are scaled first
-_LEAST = 2.0**-900  # of the largest square: below it float64 soon has no digits left
+_SPREAD = 2.0**-32  # ratio of squared sizes below which features are scaled to equal size first
+_LEAST = 2.0**-900  # share of the largest square below which float64 soon has no digits left
 
 
 class Axes(NamedTuple):
@@ -33,26 +34,26 @@ class Axes(NamedTuple):
 
 
 def power_of_two(largest: Float[Tensor, ""]) -> float:
-    """Return the power of two that brings a number between 1 and 2; for 0, return 1.
+    """Return the power of two that scales a number to the range from 1 to 2; for 0, return 1.
 
-    Scaling by the power is exact, so that what does not depend on scale keeps every digit.
+    Scaling by a power of two is exact, so that results that do not depend on scale keep all digits.
     """
     exponent = math.frexp(float(largest))[1] - 1 if largest else 0
     return math.ldexp(1.0, -min(max(exponent, -1000), 1000))
 
 
 def graded_eigen(matrix: Float[Tensor, "d d"], limit: int) -> Axes:
-    r"""Decompose a sum of squares $X^\top X$ without losing one feature to the scale of another.
+    r"""Decompose $X^\top X$ without losing small features to the scale of large ones.
 
-    The rank does not depend on the units of the features: it is cut where the matrix has been
+    The rank does not depend on the units of the features, because it is decided for the matrix
     scaled to a diagonal of ones. Features 1e135 times smaller than the largest count as 0.
 
     Args:
         matrix: $X^\top X$.
-        limit: Rank in exact arithmetic: no more pairs are kept.
+        limit: Rank in exact arithmetic; at most this many pairs are kept.
 
-    Cost: one eigen-decomposition; about nine times as much where the features' sizes lie further
-    than $2^{16}$ apart.
+    Cost: one eigen-decomposition; about nine times as much if the ratio of the features' sizes
+    exceeds $2^{16}$.
     """
     scale = power_of_two(matrix.diagonal().max().clamp(min=0).sqrt()) ** 2
     scaled = matrix * scale
@@ -73,18 +74,19 @@ def left_singular(
 ) -> tuple[Float[Tensor, "d r"], Float[Tensor, " r"]]:
     """Return left singular vectors and singular values of a matrix of full column rank.
 
-    Rows may be of any scales: Jacobi's method after pivoted QR (LAPACK's ``gejsv``) loses only what
-    the matrix with rows of equal lengths would lose. It runs on the CPU.
+    The rows may have any scales: Jacobi's method after pivoted QR (LAPACK's ``gejsv``) is as
+    accurate as for the matrix with rows of equal lengths. The computation runs on the CPU.
     """
     if not factor.numel():
         return factor, factor.new_zeros(0)
-    # joba 2: rows, too, are pivoted. jobu 0: as many vectors as columns. jobv 3: none.
+    # joba 2: pivot rows as well as columns, for rows of different scales. jobu 0: as many left
+    # vectors as columns. jobv 3: no right vectors.
     values, vectors, _, work, _, info = dgejsv(factor.cpu().numpy(), joba=2, jobu=0, jobv=3)
     assert info == 0, f"gejsv ended with {info}"
     assert work[0] == work[1], "singular values out of range"
     left = torch.from_numpy(vectors)
-    # Where a short axis crosses a long feature, its entry, far below 1, has only the rounding of 1.
-    # That the axis is orthogonal to the long ones says the rest.
+    # The entry of a short axis at a long feature is far below 1, but is computed with the rounding
+    # error of 1. Making the axes orthogonal again restores the entry.
     overlap = torch.linalg.cholesky(left.mT @ left, upper=True)
     left = torch.linalg.solve_triangular(overlap, left, upper=True, left=False)
     return left.to(factor), torch.from_numpy(values).to(factor)

@@ -1,4 +1,4 @@
-"""Labelled features as the probes take them, checked at the front door."""
+"""Labelled features for the probes, checked once at the public boundary."""
 
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ class LabelledSamples(NamedTuple):
     """Features and labels of at least two classes.
 
     Attributes:
-        features: In float64, on the device they came on.
+        features: Features in float64, on the device of the input.
         labels: Labels as given.
-        classes: The labels that occur, ascending.
+        classes: Labels that occur, ascending.
         class_indices: Index of each sample's label in `classes`.
     """
 
@@ -47,16 +47,17 @@ def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
     """Check features and labels, and return them as tensors.
 
     Raises:
-        InputError: If they do not fit each other, are not finite or of one class only.
+        InputError: If features and labels do not fit each other, a feature is not finite, or all
+            samples are of one class.
     """
     rows = as_tensor(features, "features")
     check_features(rows)
     refuse_nonfinite(rows)
-    known = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
-    if len(known) and int(known.min()) < 0:
+    checked = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
+    if len(checked) and int(checked.min()) < 0:
         fix = "number the classes from 0"
-        raise InputError(expected="labels from 0", found=f"label {int(known.min())}", fix=fix)
-    samples = _labelled(rows.double(), known)
+        raise InputError(expected="labels from 0", found=f"label {int(checked.min())}", fix=fix)
+    samples = _labelled(rows.double(), checked)
     if len(samples.classes) < 2:
         found = f"{len(samples.classes)} in {len(rows)} samples"
         fix = "pass samples of several classes"
@@ -70,10 +71,14 @@ def _labelled(features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> Labe
 
 
 def checked_strength(strength: float, *, zero: bool = False) -> float:
-    """Return a penalty's strength, checked to be positive, or zero where that is allowed.
+    """Check that the strength of a penalty is positive, or zero if allowed, and return it.
+
+    Args:
+        strength: Strength to check.
+        zero: Allow a strength of zero if True.
 
     Raises:
-        InputError: If it is not.
+        InputError: If the strength is negative, not finite, or a zero that is not allowed.
     """
     value = float(strength)
     if not 0 <= value < float("inf") or (value == 0 and not zero):

@@ -1,4 +1,4 @@
-"""Transfer as log odds of accuracies, less those of the pretraining."""
+"""Transfer as log odds of accuracies, minus the log odds of the pretraining accuracy."""
 
 import math
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from ncscope.errors import InputError
 def mean_log_odds(accuracies: Sequence[float]) -> float:
     r"""$\frac1T\sum_t\log\frac{p_t}{1-p_t}$ over downstream sets.
 
-    Source: VCI table 1, "MLO"; Kornblith, Shlens, Le 2019. Infinite where an accuracy is 0 or 1,
-    NaN where one is 0 and another 1.
+    Source: VCI table 1, "MLO"; Kornblith, Shlens, Le 2019. Infinite if an accuracy is 0 or 1, NaN
+    if one is 0 and another 1.
 
     Args:
-        accuracies: $p_t$ from 0 to 1, one a downstream set.
+        accuracies: $p_t$ from 0 to 1, one for each downstream set.
 
     Raises:
-        InputError: If there is none, or one is no share.
+        InputError: If there is no accuracy, or one is outside 0..1.
 
     Example:
         >>> round(mean_log_odds([0.5, 0.75]), 6) == round(math.log(3) / 2, 6)
@@ -31,7 +31,8 @@ def mean_log_odds(accuracies: Sequence[float]) -> float:
 def mean_log_odds_gain(accuracies: Sequence[float], pretraining_accuracy: float) -> float:
     r"""$\frac1T\sum_t\log\frac{p_t}{1-p_t}-\log\frac{p_{pre}}{1-p_{pre}}$, MLOG.
 
-    Source: VCI (6). 0: downstream as good as in pretraining. NaN where both are infinite.
+    Source: VCI (6). 0 means that the downstream accuracies are as good as the pretraining accuracy.
+    NaN if both terms are infinite.
 
     Args:
         accuracies: Accuracies, as for `mean_log_odds`.

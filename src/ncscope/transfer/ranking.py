@@ -1,4 +1,4 @@
-"""Checkpoints side by side on one downstream set: what predicts the probe, and what it came to."""
+"""Ranking of checkpoints on one downstream set: accuracy of a probe, and scores that predict it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,32 +39,32 @@ def rank_checkpoints(
     seed: int = 0,
     on_checkpoint: Callable[[str], None] = lambda name: None,
 ) -> Ranking:
-    """Rank checkpoints by how well a linear probe does on their features of a downstream set.
+    """Rank checkpoints by the accuracy of a linear probe on their features of a downstream set.
 
-    Beside the probe's accuracy stand VCI and its rivals, LogME and the H-score, and how each goes
-    with the accuracy over the checkpoints. On the downstream set itself less variability within
-    classes is better; VCI's claim is about the *pretraining* set, where more is better: pass
-    ``pretraining`` to measure that too.
+    The result also has the scores that are said to predict this accuracy (VCI and its rivals, LogME
+    and the H-score) and the correlation of each score with the accuracy over the checkpoints. On
+    the downstream set less variability within classes is better. VCI's claim is about the
+    *pretraining* set, where more variability is better; pass ``pretraining`` to measure it there.
 
-    The probe's strength is chosen on a fifth of the training samples, split class by class.
-    Scores see training samples only.
+    The strength of the probe's penalty is chosen on a fifth of the training samples, split class by
+    class. Scores use training samples only.
 
     Args:
-        features: By checkpoint, of the same samples in the same order: n x d array-likes, each
-            with a d of its own.
+        features: Features by checkpoint, n x d array-likes of the same samples in the same order;
+            d may differ by checkpoint.
         labels: Labels of the samples: n integers.
-        test_features: By checkpoint, of held-out samples; by default a fifth of the samples is
-            held out, class by class.
+        test_features: Features of held-out samples by checkpoint; by default, a fifth of the
+            samples is held out, class by class.
         test_labels: Labels of the held-out samples.
-        pretraining: By checkpoint, features and labels of its pretraining set, or their moments.
-        measure: ``"top-1"`` or ``"mean per class"`` accuracy.
+        pretraining: Features and labels of the pretraining set, or their moments, by checkpoint.
+        measure: Kind of accuracy, ``"top-1"`` or ``"mean per class"``.
         seed: Seed of the split into training, validation and held-out samples.
-        on_checkpoint: Called with each checkpoint's name before its turn.
+        on_checkpoint: Function called with the name of each checkpoint before it is ranked.
 
     Raises:
-        InputError: If something does not fit: see the fields of the message.
+        InputError: If an input does not fit; the message names it and the checkpoint.
 
-    Cost: a checkpoint takes a few fits of logistic regression; see `logistic_path`.
+    Cost: a few fits of logistic regression for each checkpoint; see `logistic_path`.
 
     Example:
         >>> labels = torch.arange(60) % 3
@@ -75,7 +75,7 @@ def rank_checkpoints(
     """
     accuracy = checked_measure(measure)
     _check_names(features, test_features, test_labels, pretraining)
-    found = []
+    results = []
     for name, rows in features.items():
         on_checkpoint(name)
         with naming_checkpoint(name):
@@ -85,8 +85,8 @@ def rank_checkpoints(
             else:
                 halves = samples, checked_labelled(test_features[name], test_labels)
             source = None if pretraining is None else _checked_moments(pretraining[name])
-            found.append(ranked(name, *halves, pretraining=source, measure=accuracy, seed=seed))
-    return ranking_of(found, accuracy, seed)
+            results.append(ranked(name, *halves, pretraining=source, measure=accuracy, seed=seed))
+    return ranking_of(results, accuracy, seed)
 
 
 @contextmanager
@@ -113,20 +113,21 @@ def ranked(
     measure: Measure = "top-1",
     seed: int = 0,
 ) -> Ranked:
-    """Return one checkpoint's probe and scores on the downstream set.
+    """Return the accuracy of one checkpoint's probe and its scores on the downstream set.
 
     Args:
         name: Name of the checkpoint.
         train: Training samples.
-        test: Samples that the probe is judged on.
-        validation: Samples that its strength is chosen on; by default a fifth of the training
-            samples, class by class. In the end it is fitted to both, and the scores see both.
-        pretraining: Moments of its pretraining set, with scatter and directions.
-        measure: The accuracy.
+        test: Samples for the accuracy of the probe.
+        validation: Samples on which the strength of the penalty is chosen; by default a fifth of
+            the training samples, class by class. The final probe and the scores use training and
+            validation samples.
+        pretraining: Moments of the checkpoint's pretraining set, with scatter and directions.
+        measure: Kind of accuracy.
         seed: Seed of the validation samples.
 
     Raises:
-        InputError: If the samples are of several dimensions, or there are too few.
+        InputError: If the dimensions of the samples differ, or there are too few samples.
     """
     _check_dim("held-out features", test.features.shape[1], train.features.shape[1])
     fitted, chosen_on = _validated(train, seed) if validation is None else (train, validation)
@@ -141,7 +142,7 @@ def ranked(
 
 
 def transfer_scores(stats: ClassStatistics) -> dict[str, float]:
-    """Compute every score of `SCORES`, from one decomposition.
+    """Compute every score of `SCORES` from one decomposition of the discriminants.
 
     Args:
         stats: Statistics with scatter and directions, under the empirical prior.
@@ -150,26 +151,26 @@ def transfer_scores(stats: ClassStatistics) -> dict[str, float]:
         InputError: If the squares of the features leave the range of float64.
     """
     check_scale(stats)
-    found = discriminants(stats)
+    decomposed = discriminants(stats)
     values = {
-        "vci": vci(stats, found),
-        "fuzziness": fuzziness(stats, found),
+        "vci": vci(stats, decomposed),
+        "fuzziness": fuzziness(stats, decomposed),
         "nc1_quotient": nc1_quotient(stats),
         "cosine_within": cosine_within(stats),
         "cdnv": cdnv(stats),
-        "h_score": h_score(stats, found),
+        "h_score": h_score(stats, decomposed),
         "log_me": log_me(stats),
     }
     return {key: float(values[key]) for key in SCORES}
 
 
 def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor:
-    """Mask a share of each class's samples, drawn by the seed; none of a single sample.
+    """Mark a random share of each class's samples; a class with one sample keeps it.
 
     Args:
         labels: Labels of all samples.
         seed: Seed of the draw.
-        share: Share of each class, rounded, but one sample at least.
+        share: Share of each class, rounded to at least one sample.
 
     Example:
         >>> hold_out(torch.tensor([0] * 5 + [1] * 10 + [2]), seed=0).sum()
@@ -201,7 +202,7 @@ def split_samples(samples: LabelledSamples, seed: int) -> tuple[LabelledSamples,
 
 
 def _validated(train: LabelledSamples, seed: int) -> tuple[LabelledSamples, LabelledSamples]:
-    """Split training samples into those to fit to and those to choose by."""
+    """Split training samples into samples to fit the probe and samples to choose its strength."""
     _check_shared(train.labels, "training samples", "some choose the strength of the probe")
     chosen_on = hold_out(train.labels, seed)
     return train.subset(~chosen_on), train.subset(chosen_on)
@@ -220,7 +221,7 @@ def _checked_moments(given: tuple[Any, Any] | ClassMoments) -> ClassMoments:
 def _moments_of(samples: LabelledSamples) -> ClassMoments:
     features = samples.features
     moments = ClassMoments(len(samples.classes), features.shape[1], device=features.device)
-    # No score depends on the scale of the features, but their squares have to be numbers.
+    # No score depends on the scale of the features, but their squares must stay in range.
     largest = torch.linalg.vector_norm(features, ord=torch.inf)
     moments.update(features * power_of_two(largest), samples.class_indices)
     return moments
@@ -246,14 +247,14 @@ def _check_names(
             raise InputError(expected=expected, found=found, fix=fix)
 
 
-def _check_dim(what: str, dim: int, known: int) -> None:
-    if dim != known:
-        expected, fix = f"{what} of dimension {known}", "take them from the same layer"
+def _check_dim(what: str, dim: int, expected_dim: int) -> None:
+    if dim != expected_dim:
+        expected, fix = f"{what} of dimension {expected_dim}", "take them from the same layer"
         raise InputError(expected=expected, found=f"dimension {dim}", fix=fix)
 
 
 def _check_shared(labels: Int[Tensor, " n"], what: str, use: str) -> None:
-    """Refuse labels of which fewer than two classes can be split."""
+    """Check that at least two classes have two samples or more, so that they can be split."""
     several = int((labels.unique(return_counts=True)[1] > 1).sum())
     if several < 2:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Checkpoints on one downstream set side by side: a plain record, and what must be known of it."""
+"""Plain record of checkpoints ranked on one downstream set, with notes for its reader."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from ncscope.transfer.probes.probe import Measure
 
 
 class Score(NamedTuple):
-    """A score that is to predict transfer.
+    """A score that is said to predict transfer.
 
     Attributes:
         name: Name in a table or on an axis.
-        better: 1 if the greater is said to transfer better, -1 if the smaller.
+        better: 1 if a greater score is said to mean better transfer, -1 if a smaller one.
     """
 
     name: str
@@ -32,23 +32,24 @@ SCORES: Mapping[str, Score] = {
     "h_score": Score("H-score", 1),
     "log_me": Score("LogME", 1),
 }
-"""Scores on downstream samples: there variation within the classes is noise."""
+"""Scores on downstream samples, where variation within the classes is noise."""
 
 PRETRAINING = "pretraining_"
 PRETRAINING_SCORES: Mapping[str, Score] = {
     PRETRAINING + key: Score(f"{SCORES[key].name}, pretraining", 1)
     for key in ("vci", "fuzziness", "nc1_quotient", "cosine_within", "cdnv")
 }
-"""Scores on pretraining samples: there variation within the classes is what may be of use."""
+"""Scores on pretraining samples, where variation within the classes may be of use downstream."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A checkpoint on the downstream set.
+    """Result of a checkpoint on the downstream set.
 
     Attributes:
         name: Name of the checkpoint.
-        scores: By key of `SCORES`, and of `PRETRAINING_SCORES` where its samples were given.
+        scores: Scores by key of `SCORES`, and of `PRETRAINING_SCORES` if samples of the pretraining
+            set were given.
         accuracy: Accuracy of the linear probe on held-out samples.
         strength: Strength of the probe's penalty, chosen on validation samples.
     """
@@ -65,8 +66,8 @@ class Ranking:
 
     Attributes:
         checkpoints: Result of each checkpoint.
-        correlations: By score, of the score with the accuracy: see `correlations`. Scores that
-            are not finite for every checkpoint have none, nor has any over two checkpoints.
+        correlations: Correlations of each score with the accuracy; see `correlations`. A score that
+            is not finite for every checkpoint has none, and two checkpoints have none at all.
         measure: Kind of accuracy.
     """
 
@@ -81,33 +82,33 @@ class Ranking:
 
     @property
     def scores(self) -> Mapping[str, Score]:
-        """The scores that were computed, by key."""
-        known = {**SCORES, **PRETRAINING_SCORES}
-        return {key: known[key] for key in self.checkpoints[0].scores}
+        """Scores that were computed, by key."""
+        scores = {**SCORES, **PRETRAINING_SCORES}
+        return {key: scores[key] for key in self.checkpoints[0].scores}
 
     @property
     def notes(self) -> list[str]:
-        """Say what a reader of the correlations must know: they are few, or why none exists."""
+        """Sentences on the limits of the correlations, for example why a score has none."""
         return [*_too_few(len(self.checkpoints)), *_undefined(self), *_saturated(self)]
 
 
 def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 0) -> Ranking:
-    """Checkpoints side by side.
+    """Sort the results of checkpoints by accuracy, and correlate scores with accuracies.
 
     Args:
-        found: Each on the same downstream set, with the same scores.
-        measure: Kind of the accuracies.
-        seed: Seed of the intervals' draws.
+        found: Results of the checkpoints on the same downstream set, with the same scores.
+        measure: Kind of accuracy.
+        seed: Seed of the resamples for the intervals.
     """
     best_first = sorted(found, key=lambda each: each.accuracy, reverse=True)
     return Ranking(best_first, _correlations(best_first, seed), measure)
 
 
-_LEAST_VCI = 1e-9  # below, it is rounding
+_LEAST_VCI = 1e-9  # a smaller VCI is rounding error
 _MOST_LISTED = 3
-"""Checkpoints that a note names at most."""
+"""Largest number of checkpoints that a note names."""
 _LEAST, _FEW = 3, 5
-"""Checkpoints from which on a correlation can tell something, and up to which it tells little."""
+"""Fewest checkpoints with correlations, and largest number for which a note warns of chance."""
 
 
 def _too_few(count: int) -> list[str]:
@@ -117,19 +118,19 @@ def _too_few(count: int) -> list[str]:
         return ["Two checkpoints: any score would have a correlation of 1 or -1, so there is none."]
     if count <= _FEW:
         once = f"once in {math.factorial(count)} times"
-        alone = f"A score that is worth nothing puts {count} checkpoints in the right order {once}"
-        return [f"{alone}, and there are several scores: the coefficients tell little."]
+        alone = f"A useless score puts {count} checkpoints in the right order {once} by chance"
+        return [f"{alone}, and there are several scores: the coefficients say little."]
     return []
 
 
 def _undefined(ranking: Ranking) -> list[str]:
-    """Scores and accuracies that nothing can be said to go with."""
+    """Return notes on scores and accuracies without a correlation."""
     checkpoints = ranking.checkpoints
     if len(checkpoints) < _LEAST:
         return []
     notes = []
     if checkpoints[0].accuracy == checkpoints[-1].accuracy:
-        notes = ["All probes have the same accuracy: nothing can go with it."]
+        notes = ["All probes have the same accuracy: no score can correlate with it."]
     for key, score in ranking.scores.items():
         lacking = [each.name for each in checkpoints if not math.isfinite(each.scores[key])]
         if lacking:
@@ -138,12 +139,12 @@ def _undefined(ranking: Ranking) -> list[str]:
 
 
 def _saturated(ranking: Ranking) -> list[str]:
-    """VCI at its end, where more dimensions than samples take it."""
+    """Return a note on checkpoints with a VCI of 0, as with more dimensions than samples."""
     least = [each.name for each in ranking.checkpoints if each.scores.get("vci", 1) < _LEAST_VCI]
     if not least:
         return []
     why = "its classes do not vary, or its features have as many dimensions as there are samples"
-    return [f"VCI is 0 for {_listed(least)}: {why}. VCI and the H-score do not tell such apart."]
+    return [f"VCI is 0 for {_listed(least)}: {why}. VCI and the H-score cannot rank these."]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from ncscope.metrics.variability import vci
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.transfer.graded import graded_eigen, power_of_two
 
-_GRID = 0.5  # of the logarithm of a ratio of precisions
+_GRID = 0.5  # grid spacing of the logarithm of the ratio of precisions
 _GOLDEN = (5**0.5 - 1) / 2
 _SECTIONS = 40
 _SMALLEST = 2.0**-480
@@ -21,14 +21,14 @@ _SMALLEST = 2.0**-480
 def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float[Tensor, ""]:
     r"""$\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$.
 
-    Source: Bao et al. 2019, definition 2. Range $[0,\min(d,K-1)]$; the larger, the better the
-    classes are told apart by a linear function. Equal to $(1-\mathrm{VCI})\min(d,K-1)$ of the same
-    samples: on downstream data the two rank checkpoints of more than $K$ features alike.
-    Invariant under every invertible linear map and shift.
+    Source: Bao et al. 2019, definition 2. Range $[0,\min(d,K-1)]$; the larger, the better a linear
+    function separates the classes. Equal to $(1-\mathrm{VCI})\min(d,K-1)$ of the same samples: on
+    downstream data H-score and VCI rank checkpoints of more than $K$ features alike. Invariant
+    under every invertible linear map and shift.
 
     Args:
         stats: Statistics of the downstream samples, with the pooled scatter.
-        found: `discriminants` of the statistics, if they are known.
+        found: `discriminants` of the statistics, if computed before.
 
     Raises:
         InputError: If the squares of the features leave the range of float64.
@@ -39,21 +39,22 @@ def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float
 
 
 def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
-    r"""Compute the log evidence of labels given features, a sample, averaged over the classes.
+    r"""Compute the log evidence of the labels given the features, per sample and class.
 
-    For each class $c$ with $y\in\{0,1\}^n$ and the features as they are, $F$:
+    The value is the mean over the classes. For each class $c$ with $y\in\{0,1\}^n$ and the
+    uncentred features $F$:
     $\frac1n\max_{\alpha,\beta}\log p(y\mid F)$ of the model $y=Fw+\beta^{-1/2}\varepsilon$,
     $w=\alpha^{-1/2}\eta$ with standard normal $\varepsilon$ and $\eta$. With
     $\rho=\alpha/\beta$, the eigenvalues $\sigma_j$ of $F^\top F$ and $u_j$ the left singular
     vectors of $F$, that is
     $-\frac12(1+\log2\pi)-\frac12\min_\rho[\log s(\rho)+\frac1n\sum_j\log(1+\frac{\sigma_j}\rho)]$,
     $s(\rho)=\frac1n(\lVert y\rVert^2-\sum_j\frac{\sigma_j}{\rho+\sigma_j}\langle u_j,y\rangle^2)$.
-    Source: You, Liu, Wang, Long 2021, section 4, whose fixed point in $\alpha$ and $\beta$ is a
-    stationary point of the same; it may approach no such point where $n\le d$, and the maximum is
-    still finite. Labels that are exactly a linear function of fewer than n features have no
-    maximum: there the part of $\lVert y\rVert^2$ that the features leave over counts as
-    $\epsilon\lVert y\rVert^2$, the rounding of float64. The larger, the better. Invariant under
-    rotation and uniform scaling, not under a shift: there is no intercept.
+    Source: You, Liu, Wang, Long 2021, section 4. Their fixed point in $\alpha$ and $\beta$ is a
+    stationary point of this evidence; for $n\le d$ their iteration may reach no such point,
+    although the maximum is finite. If the labels are exactly a linear function of fewer than n
+    features, there is no maximum; the part of $\lVert y\rVert^2$ that the features do not explain
+    then counts as $\epsilon\lVert y\rVert^2$, the rounding of float64. The larger, the better.
+    Invariant under rotation and uniform scaling, but not under a shift, as there is no intercept.
 
     Args:
         stats: Statistics of the downstream samples, under the empirical prior, with the pooled
@@ -62,8 +63,8 @@ def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
     Raises:
         InputError: If the squares of the features leave the range of float64.
 
-    Cost: one eigen-decomposition, $9d^3$ operations, about nine times as much for features whose
-    sizes lie $2^{16}$ and more apart; the features are not read again.
+    Cost: one eigen-decomposition, $9d^3$ operations, about nine times as much if the ratio of the
+    features' sizes exceeds $2^{16}$; the features are not read again.
     """
     assert stats.within is not None
     check_scale(stats)
@@ -78,7 +79,7 @@ def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
 
 
 def check_scale(stats: ClassStatistics) -> None:
-    """Refuse statistics whose squares left the range of float64.
+    """Refuse statistics of features whose squares leave the range of float64.
 
     Raises:
         InputError: If features were larger than about 1e144 or smaller than about 1e-144.
@@ -88,7 +89,7 @@ def check_scale(stats: ClassStatistics) -> None:
         raise InputError(
             expected=f"features between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e} in size",
             found=f"class means up to {largest:.3g} and a variance of {trace:.3g}",
-            fix="divide all features by their largest before moments are gathered",
+            fix="divide all features by the largest magnitude before moments are gathered",
         )
 
 
@@ -102,26 +103,28 @@ class _Profile:
         whole: Float[Tensor, " k"],
         n: Float[Tensor, ""],
     ) -> None:
-        self.values = values / values[:1]  # the largest: the ratio is measured by it
+        self.values = values / values[:1]  # in units of the largest eigenvalue
         self.seen, self.n = seen, n
+        # The difference of whole and seen can be negative or 0 by rounding; its logarithm is taken.
         rounding = torch.finfo(seen.dtype).eps * whole
         self.unseen = torch.maximum(whole - seen.sum(1), rounding)
 
     def at(self, log_ratio: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
-        """Return the profile of each class at a ratio of its own."""
+        """Return the profile of each class, each at the ratio given for the class."""
         ratio = log_ratio.exp()[:, None]
         left = self.unseen + (self.seen * (ratio / (ratio + self.values))).sum(1)
         return torch.log(left / self.n) + torch.log1p(self.values / ratio).sum(1) / self.n
 
     def least(self) -> Float[Tensor, " k"]:
-        """Return the least value, from a grid of ratios and golden sections around its best."""
-        if not len(self.values):  # features that are all 0: the same at every ratio
+        """Return the minimum, by a grid of ratios and golden sections around its best point."""
+        if not len(self.values):  # all features are 0: the profile does not depend on the ratio
             return torch.log(self.unseen / self.n)
         eps = torch.finfo(self.values.dtype).eps
-        # With no more unseen than rounding the least is at about r / n of its share.
+        # If only rounding is unexplained, the minimum lies at about r/n of this share of an
+        # eigenvalue, which is at least the lower end of the grid.
         ends = math.log(eps * float(self.values[-1] / self.n)) - _GRID, -math.log(eps)
         grid = torch.arange(ends[0], ends[1] + _GRID, _GRID).to(self.values)
-        best = torch.stack([self.at(place.expand(len(self.seen))) for place in grid]).argmin(0)
+        best = torch.stack([self.at(point.expand(len(self.seen))) for point in grid]).argmin(0)
         low, high = grid[best] - _GRID, grid[best] + _GRID
         for _ in range(_SECTIONS):
             inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)

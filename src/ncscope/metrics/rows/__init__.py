@@ -1,1 +1,1 @@
-"""The table of metrics, a file for each group."""
+"""Table of metrics, with a file for each group."""

@@ -1,4 +1,4 @@
-"""The networks of the experiments by name. A network's library is imported when it is built."""
+"""Networks of the experiments by name. The library of a network is imported when it is built."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -40,10 +40,10 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "small-resnet-no-norm",
     ),
 }
-"""Names by the module of ``ncscope.models.networks`` whose ``BUILDERS`` make them."""
+"""Names of networks by the module of ``ncscope.models.networks`` that has their ``BUILDERS``."""
 
 NAMES: Mapping[str, str] = {name: family for family, names in FAMILIES.items() for name in names}
-"""The family of each name."""
+"""Module of each name."""
 
 
 def build(
@@ -55,26 +55,26 @@ def build(
     head: HeadKind = "linear",
     bias: bool = True,
 ) -> nn.Module:
-    """Build a network of the papers, or a small one of the same kind, initialised afresh.
+    """Build a network of the papers, or a small network of the same kind, with initial weights.
 
-    Weights come from torch's global generator.
+    The weights are drawn from torch's global generator.
 
     Args:
         name: One of `NAMES`.
         num_classes: Number of classes.
         in_channels: Channels of the images.
-        image_size: Pixels a side. ResNets, VGGs and DenseNets for images below 64 pixels have
-            the stem, and VGGs the classifier, of networks for CIFAR.
+        image_size: Height and width of the images in pixels. ResNets, VGGs and DenseNets for images
+            below 64 pixels have the stem, and VGGs the classifier, of networks for CIFAR.
         head: ``"linear"``, or ``"simplex"`` for `FixedSimplexHead`, a classifier that is not
             trained.
         bias: Give a linear head a bias if True; a fixed head never has one.
 
     Returns:
-        A network that returns logits; see `tapped_layers` for what to measure in it.
+        A network that returns logits; see `tapped_layers` for its layers to measure.
 
     Raises:
-        InputError: An unknown name or head, a size below 1, images that do not divide into a
-            transformer's patches, or features too few for a simplex.
+        InputError: If the name or the head is unknown, a size is below 1, the images do not divide
+            into a transformer's patches, or the features are too few for a simplex.
 
     Example:
         >>> net = build("small-resnet", 10, in_channels=1, image_size=8, bias=False)
@@ -91,14 +91,14 @@ def build(
 
 
 def tapped_layers(model: nn.Module) -> list[str]:
-    """Return the layers to measure besides the head's input: the blocks, or the poolings.
+    """Return the layers to measure besides the head's input: the blocks or the pooling layers.
 
     Args:
         model: Any module.
 
     Returns:
-        Names as of `residual_blocks`; for a network without any, such as VGG, those of its max
-        poolings, each the end of a group of convolutions. In forward order.
+        Names of `residual_blocks`, in forward order; for a network without blocks, such as VGG, the
+        names of its max-pooling layers, each of which ends a group of convolutions.
 
     Example:
         >>> tapped_layers(build("small-vgg", 10, image_size=8))
@@ -123,11 +123,11 @@ def _check(name: str, head: str, **sizes: int) -> None:
 
 
 def _set_head(model: nn.Module, head: HeadKind, bias: bool) -> None:
-    """Every network here registers its classifier as the last of its linear layers."""
+    """Replace the classifier, which every network here registers as its last linear layer."""
     linear = [(name, module) for name, module in model.named_modules() if type(module) is nn.Linear]
     name, classifier = linear[-1]
     if head == "simplex":
-        # torch's own generator, as for every other weight
+        # torch's global generator, as for all other weights
         sizes = classifier.in_features, classifier.out_features
         fixed = FixedSimplexHead(*sizes, torch.default_generator)
         parent, _, child = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""DenseNets of Huang et al.: torchvision's with bottlenecks and compression, and the plain one."""
+"""DenseNets of Huang et al.: with bottlenecks and compression (from torchvision), and plain."""
 
 from functools import partial
 
@@ -20,19 +20,19 @@ def densenet(
     stem: int,
     saves_memory: bool = False,
 ) -> nn.Module:
-    """DenseNet-BC: bottleneck layers, and transitions that halve the channels.
+    """Build a DenseNet-BC, with bottleneck layers and transitions that halve the channels.
 
     Source: Huang, Liu, van der Maaten, Weinberger 2017, table 1 and section 3, from torchvision.
-    Small images get the stem of their CIFAR networks: one 3 x 3 convolution, nothing else. No
-    dropout (Papyan, Han and Donoho 2020). Convolutions start from He's normal distribution over
-    the fan in.
+    For small images the stem is that of their CIFAR networks: one 3 x 3 convolution, nothing else.
+    There is no dropout (Papyan, Han and Donoho 2020). Convolutions are initialised from He's normal
+    distribution over the fan in.
 
     Args:
         num_classes: Number of classes.
         in_channels: Channels of the images.
-        image_size: Pixels a side.
+        image_size: Height and width of the images in pixels.
         growth: Channels that each layer adds.
-        layers: Layers of each dense block.
+        layers: Number of layers of each dense block.
         stem: Channels after the first convolution.
         saves_memory: Compute concatenations again for the backward pass if True.
 
@@ -51,13 +51,13 @@ def densenet(
 
 
 class PlainDenseLayer(nn.Module):
-    """Appends to the channels what one convolution makes of them all, normalised and rectified.
+    """Layer that appends channels: batch norm, ReLU and one convolution of all channels before.
 
     Source: Huang et al. 2017, section 3.
 
     Args:
-        in_channels: Channels so far.
-        growth: Channels to add.
+        in_channels: Channels of the input.
+        growth: Channels to append.
     """
 
     def __init__(self, in_channels: int, growth: int) -> None:
@@ -74,7 +74,7 @@ class PlainDenseLayer(nn.Module):
 
 
 class PlainDenseBlock(nn.ModuleDict):
-    """Layers at one resolution, each reading all that came before: one unit, as in torchvision.
+    """Layers at one resolution, each of which reads the outputs of all layers before.
 
     Args:
         in_channels: Channels of the input.
@@ -121,7 +121,7 @@ class PlainDenseNet(nn.Module):
         self.apply(_initialise)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
-        """Logits of the last map, normalised, rectified and averaged over space."""
+        """Compute the logits from the last map, normalised, rectified and averaged over space."""
         maps = torch.relu(self.norm(self.features(self.stem(x))))
         logits: Tensor = self.classifier(maps.mean(dim=(2, 3)))
         return logits
@@ -140,7 +140,7 @@ def _initialise(module: nn.Module) -> None:
 
 
 def _densenet40(num_classes: int, in_channels: int, image_size: int) -> nn.Module:
-    """Depth 40: the stem, three blocks of 12, two transitions, the classifier."""
+    """Build a network of depth 40: stem, three blocks of 12, two transitions, classifier."""
     return PlainDenseNet(num_classes, in_channels, growth=12, layers=12)
 
 

@@ -1,4 +1,4 @@
-"""A classifier that is a simplex from the start and is not trained."""
+"""Classifier whose weight is a fixed simplex and is not trained."""
 
 import torch
 from jaxtyping import Float
@@ -12,18 +12,18 @@ class FixedSimplexHead(nn.Module):
 
     $WW^\top=\frac{K}{K-1}(I-\frac1K\mathbf1\mathbf1^\top)$: rows of norm 1 that sum to zero.
 
-    Source: Zhu et al. 2021, who fix the classifier at what it would collapse to and lose no
-    accuracy. The weight is a buffer: it is saved with the model and moves with it, and no
-    optimiser gets it, since it is no parameter.
+    Source: Zhu et al. 2021, who fix the classifier at its limit under collapse and lose no
+    accuracy. The weight is a buffer: it is saved and moved with the model, but optimisers do not
+    change it.
 
     Args:
         in_features: Dimension d of the features, at least K - 1.
         num_classes: Number of classes K, at least 2.
-        generator: Generator of the frame's orientation, a random rotation: without one the frame
-            would lie along the first axes, and the other features would not be read.
+        generator: Generator of the frame's orientation, a random rotation. Without a rotation the
+            frame would lie along the first K - 1 axes, and the other features would have no effect.
 
     Raises:
-        InputError: The frame does not fit into d dimensions, or K is below 2.
+        InputError: If the frame does not fit into d dimensions, or K is below 2.
 
     Example:
         >>> head = FixedSimplexHead(8, 3, torch.Generator().manual_seed(0))
@@ -41,10 +41,10 @@ class FixedSimplexHead(nn.Module):
         self.register_buffer("weight", frame.to(torch.get_default_dtype()))
 
     def forward(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b k"]:
-        """Inner products of the features with the frame's vectors."""
+        """Compute the inner products of the features with the frame's vectors."""
         return nn.functional.linear(x, self.weight)
 
     def extra_repr(self) -> str:
-        """Sizes, as ``nn.Linear`` prints them."""
+        """Return the sizes as ``nn.Linear`` prints them."""
         out_features, in_features = self.weight.shape
         return f"in_features={in_features}, out_features={out_features}"

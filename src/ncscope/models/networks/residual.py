@@ -11,8 +11,8 @@ class ResidualBlock(nn.Module):
     r"""One step of the forward dynamics, $x\mapsto x+\max(Wx+b,0)$.
 
     Source: PFC (3) with $v_l(\cdot)=\sigma(W_l\,\cdot)$, $\sigma$ the ReLU, as section III-C
-    spells out for the optimal transport regularizer. Table I names no other block for the fully
-    connected network. The bias is ours: the paper writes none.
+    specifies for the optimal transport regularizer. Table I names no other block for the fully
+    connected network. The bias is our addition; the paper has none.
 
     Args:
         width: Dimension of $x$.
@@ -36,18 +36,18 @@ class ResidualNet(nn.Module):
 
     Source: PFC table I and IV-A (MNIST: width 1000, 10 blocks), so that every layer's features
     have one dimension and PFC's path length and geodesic are defined on all of them. The
-    outputs of ``stem`` and of the blocks are the paper's $H^0,\dots,H^L$; the last is also what
-    the classifier sees.
+    outputs of ``stem`` and of the blocks are the paper's $H^0,\dots,H^L$; the last output is also
+    the input of the classifier.
 
     Args:
-        in_features: Entries of one input; inputs of any shape are flattened.
+        in_features: Number of entries of one input; inputs of any shape are flattened.
         width: Dimension of every layer's features.
         depth: Number of residual blocks.
         num_classes: Number of classes.
         bias: Give the classifier a bias if True; the other layers always have one.
 
     Raises:
-        InputError: A size below 1.
+        InputError: If a size is below 1.
 
     Example:
         >>> ResidualNet(64, 32, depth=3, num_classes=10)(torch.zeros(5, 1, 8, 8)).shape
@@ -74,6 +74,6 @@ class ResidualNet(nn.Module):
         self.classifier = nn.Linear(width, num_classes, bias=bias)
 
     def forward(self, x: Float[Tensor, "b ..."]) -> Float[Tensor, "b k"]:
-        """Logits of a batch of inputs, flattened first."""
+        """Compute the logits of a batch of inputs, which are flattened first."""
         logits: Tensor = self.classifier(self.blocks(self.stem(x.flatten(1))))
         return logits

@@ -1,4 +1,4 @@
-"""The convolutional residual networks of PFC's table I, and small ones."""
+"""Convolutional residual networks of PFC's table I, and small networks of this kind."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,17 +16,17 @@ SMALL_STAGES = ((8, 2), (16, 2), (32, 2))
 
 
 class Stage(nn.Module):
-    """An entry that sets channels and resolution, then residual blocks that keep both.
+    """Entry layer that sets channels and resolution, then residual blocks that keep both.
 
-    So the outputs of ``entry`` and of the blocks have one dimension, and PFC's path length and
-    geodesic are defined on them.
+    The outputs of ``entry`` and of the blocks therefore have one dimension, and PFC's path length
+    and geodesic are defined on them.
 
     Args:
         in_channels: Channels of the input.
         channels: Channels of the output.
         blocks: Number of residual blocks.
         stride: Stride of the entry.
-        norm: Normalise by batch if True; without, the entry has a bias.
+        norm: Use batch normalisation if True; otherwise the entry has a bias.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class ConvResidualNet(nn.Module):
     """Stages of residual blocks at one resolution each, average pooling, linear classifier.
 
     Source: PFC table I, which gives the dimensions and the number of blocks of each stage, and
-    IV-A: the last stage's blocks all have inputs of one dimension, so what changes the dimension
-    is a layer of its own. The table is silent on the rest; here the blocks are He et al.'s basic
-    ones, the layers between stages a convolution with batch norm and ReLU, the classifier reads
-    the last map averaged over space, and convolutions start from He's normal distribution over
-    the fan out. PFC's $H^0$ is ``stages[-1].entry``, $H^l$ its block $l$.
+    IV-A: the inputs of all blocks of the last stage have one dimension, so a separate layer changes
+    the dimension. The table does not specify the rest. Here the blocks are He et al.'s basic
+    blocks, the layers between stages are a convolution with batch norm and ReLU, the classifier
+    reads the last map averaged over space, and convolutions are initialised from He's normal
+    distribution over the fan out. PFC's $H^0$ is ``stages[-1].entry``, $H^l$ its block $l$.
 
-    Without batch normalisation each block starts as the identity on its rectified input, its last
-    convolution at zero (as in Zhang, Dauphin, Ma 2019), or the stream would double its variance
-    at every block.
+    Without batch normalisation the last convolution of each block is initialised to zero, so that
+    the block starts as the identity on its rectified input (as in Zhang, Dauphin, Ma 2019).
+    Otherwise the variance would double at every block.
 
     Args:
-        stages: Channels and number of blocks of each, which may be 0; every stage but the first
-            halves the resolution.
+        stages: Channels and number of blocks of each stage. The number may be 0; every stage but
+            the first halves the resolution.
         num_classes: Number of classes.
         in_channels: Channels of the images.
         first_stride: Stride of the first stage's entry.
-        norm: Normalise by batch if True.
+        norm: Use batch normalisation if True.
 
     Example:
         >>> net = ConvResidualNet([(8, 2), (16, 4)], num_classes=10, in_channels=1)
@@ -94,7 +94,7 @@ class ConvResidualNet(nn.Module):
         _initialise(self, norm)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
-        """Logits of the last map, averaged over space."""
+        """Compute the logits from the last map, averaged over space."""
         logits: Tensor = self.classifier(self.stages(x).mean(dim=(2, 3)))
         return logits
 
@@ -121,7 +121,7 @@ def _conv(
     stride: int = 1,
     norm: bool = True,
 ) -> nn.Module:
-    """Any image size will do: the last map is averaged."""
+    """Build a convolutional network; it does not depend on the image size."""
     return ConvResidualNet(stages, num_classes, in_channels, stride, norm)
 
 

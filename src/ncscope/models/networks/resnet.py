@@ -1,4 +1,4 @@
-"""ResNets of He et al., torchvision's, with a stem for small images."""
+"""ResNets of He et al. from torchvision, with a stem for small images."""
 
 from functools import partial
 
@@ -15,17 +15,17 @@ BLOCKS = {
 
 
 def resnet(num_classes: int, in_channels: int, image_size: int, *, depth: int) -> nn.Module:
-    """ResNet-18, -34 or -50.
+    """Build a ResNet-18, -34 or -50.
 
-    Source: He, Zhang, Ren, Sun 2016, table 1, in torchvision's form: bottlenecks stride in their
-    3 x 3 convolution ("v1.5"), which VCI 6.1 names. Small images get the stem of their CIFAR
-    networks: 3 x 3 at stride 1, no pooling. Convolutions start from He's normal distribution
-    over the fan out, batch norms from the identity.
+    Source: He, Zhang, Ren, Sun 2016, table 1, in torchvision's form: the stride of a bottleneck is
+    in its 3 x 3 convolution ("v1.5"), as VCI 6.1 says. For small images the stem is that of their
+    CIFAR networks: 3 x 3 at stride 1, no pooling. Convolutions are initialised from He's normal
+    distribution over the fan out, batch norms with the identity.
 
     Args:
         num_classes: Number of classes.
         in_channels: Channels of the images.
-        image_size: Pixels a side.
+        image_size: Height and width of the images in pixels.
         depth: 18, 34 or 50.
 
     Example:

@@ -9,7 +9,7 @@ from torchvision.models.vgg import cfgs, make_layers
 
 from ncscope.models.networks.stems import is_small
 
-POOLED_SIDE = 7  # of the map that the fully connected layers see, at most
+POOLED_SIDE = 7  # largest side of the map that the fully connected layers read
 SMALL_PLAN = (16, "M", 32, 32, "M")
 
 Plan = Sequence[int | str]
@@ -18,21 +18,21 @@ Plan = Sequence[int | str]
 def vgg(
     num_classes: int, in_channels: int, image_size: int, *, plan: Plan, hidden: int | None = None
 ) -> nn.Module:
-    """VGG: convolutions and poolings, then two hidden fully connected layers and the classifier.
+    """Build a VGG: convolutions and pooling, two hidden fully connected layers, the classifier.
 
-    Source: Simonyan and Zisserman 2015, table 1, with batch normalisation after every
-    convolution, and in the place of the dropout layers, as Papyan, Han and Donoho 2020 replaced
-    them, whose choices MSE A.2 follows. Small images have maps of one pixel at the end: poolings
-    that find one already are left out, and the hidden layers have 512 units, not 4096.
-    Convolutions start from He's normal distribution over the fan out, linear layers from a
-    normal distribution of deviation 0.01, as torchvision's.
+    Source: Simonyan and Zisserman 2015, table 1, with batch normalisation after every convolution
+    and in place of the dropout layers. Papyan, Han and Donoho 2020 made this replacement, and MSE
+    A.2 follows them. Small images have maps of one pixel at the end: a pooling layer whose input
+    has one pixel is left out, and the hidden layers have 512 units instead of 4096. Convolutions
+    are initialised from He's normal distribution over the fan out, linear layers from a normal
+    distribution of standard deviation 0.01, as in torchvision.
 
     Args:
         num_classes: Number of classes.
         in_channels: Channels of the images.
-        image_size: Pixels a side.
-        plan: Channels of the convolutions in order, "M" for a pooling.
-        hidden: Units of each hidden layer, if not by the image size.
+        image_size: Height and width of the images in pixels.
+        plan: Channels of the convolutions in order, "M" for a pooling layer.
+        hidden: Units of each hidden layer; None for 512 or 4096, by the image size.
 
     Example:
         >>> import torch
@@ -57,7 +57,7 @@ def vgg(
 
 
 def _fitting(plan: Plan, image_size: int) -> tuple[list[int | str], int]:
-    """Return the plan without poolings of single pixels, and the side of the last map."""
+    """Return the plan without pooling of single pixels, and the side of the last map."""
     fitting: list[int | str] = []
     side = image_size
     for step in plan:

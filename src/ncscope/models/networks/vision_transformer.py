@@ -1,4 +1,4 @@
-"""Vision transformers from timm: DeiT, and a small one."""
+"""Vision transformers from timm: DeiT, and a small network of its architecture."""
 
 from functools import partial
 
@@ -14,20 +14,21 @@ DEPTH_DROP = 0.1  # stochastic depth in DeiT's training (Touvron et al. 2021, ta
 
 
 def deit(num_classes: int, in_channels: int, image_size: int, *, size: str) -> nn.Module:
-    """DeiT-T or DeiT-S, without distillation.
+    """Build a DeiT-T or DeiT-S, without distillation.
 
     Source: Touvron et al. 2021, table 1, from timm: patches of 16 pixels, 12 blocks, width 192 or
-    384, stochastic depth up to 0.1, as VCI 6.1 keeps. Linear layers start from a truncated normal
-    distribution of deviation 0.02 with bias zero. The classifier reads the class token.
+    384, stochastic depth up to 0.1, which VCI 6.1 keeps. Linear layers are initialised from a
+    truncated normal distribution of standard deviation 0.02, with bias zero. The classifier reads
+    the class token.
 
     Args:
         num_classes: Number of classes.
         in_channels: Channels of the images.
-        image_size: Pixels a side, a multiple of 16.
+        image_size: Height and width of the images in pixels, a multiple of 16.
         size: ``"tiny"`` or ``"small"``.
 
     Raises:
-        InputError: The images do not divide into patches.
+        InputError: If the images do not divide into patches.
     """
     _require_patches(image_size, DEIT_PATCH)
     return timm.create_model(
@@ -41,15 +42,15 @@ def deit(num_classes: int, in_channels: int, image_size: int, *, size: str) -> n
 
 
 def small_vit(num_classes: int, in_channels: int, image_size: int) -> nn.Module:
-    """DeiT's architecture with patches of 2 pixels, 4 blocks, width 32; nothing is dropped.
+    """Build DeiT's architecture with patches of 2 pixels, 4 blocks, width 32, and no dropout.
 
     Args:
         num_classes: Number of classes.
         in_channels: Channels of the images.
-        image_size: Pixels a side, even.
+        image_size: Height and width of the images in pixels, an even number.
 
     Raises:
-        InputError: The images do not divide into patches.
+        InputError: If the images do not divide into patches.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Wide residual networks: the original, and the one of public semi-supervised code."""
+"""Wide residual networks: the original, and the variant of public semi-supervised code."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,16 +11,16 @@ from ncscope.errors import InputError
 
 @dataclass(frozen=True)
 class WideStyle:
-    """Differences between the two lines of wide residual networks.
+    """Differences between the two variants of wide residual networks.
 
     Attributes:
         slope: Slope of the leaky ReLU below zero; 0 for a ReLU.
         momentum: Share of the new batch in the batch norms' running statistics.
-        eps: Added to the batch norms' variance.
+        eps: Number added to the batch norms' variance.
         conv_bias: Give convolutions a bias if True.
-        bare_changes: Blocks that change the width work on the stream as it is if True, those of the
-            first stage apart, rather than normalised and rectified.
-        xavier_head: Start the classifier from Glorot's normal distribution if True.
+        bare_changes: If True, blocks that change the width read their input without batch norm and
+            ReLU, except in the first stage.
+        xavier_head: Initialise the classifier from Glorot's normal distribution if True.
     """
 
     slope: float
@@ -35,12 +35,12 @@ ORIGINAL = WideStyle(0.0, 0.1, 1e-5, conv_bias=False, bare_changes=False, xavier
 """Zagoruyko and Komodakis 2016 and their code."""
 
 SEMI_SUPERVISED = WideStyle(0.1, 0.001, 1e-3, conv_bias=True, bare_changes=True, xavier_head=True)
-"""TorchSSL (Zhang et al. 2021), ``models/nets/wrn.py`` and ``wrn_var.py``: FreeMatch's and INFO's.
-The batch norms' slow statistics are made for its million steps."""
+"""TorchSSL (Zhang et al. 2021), ``models/nets/wrn.py`` and ``wrn_var.py``: FreeMatch and INFO.
+The slow running statistics of the batch norms are meant for a million steps of training."""
 
 
 class WideBlock(nn.Module):
-    r"""Pre-activation block: $x+F(a(x))$, or $S(a(x))+F(a(x))$ where the width changes.
+    r"""Pre-activation block: $x+F(a(x))$, or $S(a(x))+F(a(x))$ if the width changes.
 
     $a$ is batch norm and ReLU, $F$ two 3 x 3 convolutions with batch norm and ReLU between them,
     $S$ a 1 x 1 convolution.
@@ -51,7 +51,7 @@ class WideBlock(nn.Module):
         in_channels: Channels of the input.
         channels: Channels of the output.
         stride: Stride of the first convolution and of $S$.
-        style: Details.
+        style: Variant of the network.
         bare: Leave $a$ out if True.
     """
 
@@ -79,21 +79,22 @@ class WideBlock(nn.Module):
 class WideResNet(nn.Module):
     """WRN-depth-width: a stem of 16 channels, stages of wide blocks, norm, pooling, classifier.
 
-    Source: Zagoruyko and Komodakis 2016, table 1. Stages have (depth - 4) / 6 blocks; the first
-    has 16 x width channels, each next one twice as many at half the resolution. Convolutions
-    start from He's normal distribution over the fan out, the classifier's bias from zero.
+    Source: Zagoruyko and Komodakis 2016, table 1. Stages have (depth - 4) / 6 blocks. The first
+    stage has 16 x width channels, each later stage twice as many at half the resolution.
+    Convolutions are initialised from He's normal distribution over the fan out, the classifier's
+    bias with zero.
 
     Args:
-        depth: 4 more than a multiple of 6; counts the layers of three stages.
+        depth: Number of layers with three stages: a multiple of 6, plus 4.
         width: Factor on the channels.
         num_classes: Number of classes.
         in_channels: Channels of the images.
         stages: Number of stages, three in the paper.
         first_stride: Stride of the first stage.
-        style: Details.
+        style: Variant of the network.
 
     Raises:
-        InputError: A depth that does not fit.
+        InputError: If the depth is not a multiple of 6, plus 4, of at least 10.
 
     Example:
         >>> import torch
@@ -130,7 +131,7 @@ class WideResNet(nn.Module):
         _initialise(self, style)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
-        """Logits of the last map, averaged over space."""
+        """Compute the logits from the last map, averaged over space."""
         maps = self.norm_relu(self.stages(self.stem(x)))
         logits: Tensor = self.fc(maps.mean(dim=(2, 3)))
         return logits
@@ -161,7 +162,7 @@ def _initialise(model: WideResNet, style: WideStyle) -> None:
 def _original(
     num_classes: int, in_channels: int, image_size: int, *, depth: int, width: int
 ) -> nn.Module:
-    """Any image size will do: the last map is averaged."""
+    """Build an original network; it does not depend on the image size."""
     return WideResNet(depth, width, num_classes, in_channels)
 
 

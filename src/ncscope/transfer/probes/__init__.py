@@ -1,1 +1,1 @@
-"""Linear classifiers on frozen features, each at its minimum."""
+"""Linear classifiers on frozen features, each fitted to the minimum of its objective."""

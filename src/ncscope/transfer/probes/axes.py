@@ -1,4 +1,4 @@
-"""Features in coordinates of their own, where the path over the penalties is short."""
+"""Features in principal coordinates, in which the path over the penalties takes few passes."""
 
 import torch
 from jaxtyping import Float
@@ -8,22 +8,22 @@ from ncscope.errors import InputError
 from ncscope.math.symmetric import factor_eigen
 from ncscope.transfer.graded import left_singular, reciprocal
 
-_LARGEST = 2.0**480  # the squares of larger numbers, summed over samples, leave float64
+_LARGEST = 2.0**480  # sums of squares of larger numbers leave the range of float64
 
 
 class PrincipalAxes:
     r"""Coordinates of centred features along their principal axes, and a 1 for the bias.
 
-    A turn leaves $\lVert W\rVert$ as it is, so that the penalty is that of the features as given.
-    Directions without variance fall away. Which these are does not depend on the units of the
+    A rotation does not change $\lVert W\rVert$, so that the penalty is that of the given features.
+    Directions without variance are dropped; the choice does not depend on the units of the
     features.
 
     Args:
         features: Finite features, in float64.
 
     Attributes:
-        columns: Coordinates, one sample a column; the last row is all 1.
-        penalised: 1 for each row of the coordinates, but 0 for the last.
+        columns: Coordinates, one sample a column; all entries of the last row are 1.
+        penalised: 1 for each row of the coordinates, but 0 for the last row, the bias.
 
     Raises:
         InputError: If features are so large that sums of their squares are not finite.
@@ -36,8 +36,9 @@ class PrincipalAxes:
             raise InputError(
                 expected=f"features of at most {_LARGEST:.0e} for a logistic probe",
                 found=f"one of size {float(largest):.3g}",
-                fix="divide all features by their largest",
+                fix="divide all features by the largest magnitude",
             )
+        # The mean of a constant feature is rounded, and the rounding would count as variation.
         self._mean = torch.where(low == high, low, features.mean(0))
         centred = features - self._mean
         self._vectors = _axes(centred, int((low < high).sum()))
@@ -49,19 +50,24 @@ class PrincipalAxes:
     def unturned(
         self, weights: Float[Tensor, "k q"]
     ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
-        """Return weight and bias for the features as they came."""
+        """Convert weights for the coordinates to weight and bias for the given features."""
         weight = weights[:, :-1] @ self._vectors.mT
         return weight, weights[:, -1] - weight @ self._mean
 
 
 def _axes(rows: Float[Tensor, "n d"], varied: int) -> Float[Tensor, "d r"]:
-    """Return orthonormal axes that span the rows, of which so many columns are not all 0."""
+    """Return orthonormal axes that span centred rows.
+
+    Args:
+        rows: Centred features.
+        varied: Number of columns that are not constant.
+    """
     limit = min(len(rows) - 1, varied)
     quick = factor_eigen(rows.mT, limit)[0]
     if quick.rank == limit:
         return quick.vectors
-    # Something fell below the rounding of the squares: look for it without squares, in features
-    # of equal size.
+    # A direction is below the rounding of the squares. Decompose without squares, in features of
+    # equal size, to find it.
     sizes = torch.linalg.vector_norm(rows, dim=0)
     triangle = torch.linalg.qr(rows * reciprocal(sizes), mode="r").R
     _, values, right = torch.linalg.svd(triangle, full_matrices=False)

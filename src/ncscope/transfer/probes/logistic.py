@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on frozen features, at one strength of the penalty or many."""
+"""Multinomial logistic regression on frozen features, for one strength of the penalty or many."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ PATH_TOLERANCE, TOLERANCE = 1e-6, 1e-12
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """A logistic probe at its minimum.
+    """A logistic probe at the minimum of its objective.
 
     Attributes:
-        probe: The classifier, in float64.
+        probe: Fitted classifier, in float64.
         strength: λ.
         objective: Value of the objective.
-        passes: Over the data, that it took; on a path, since the one before.
+        passes: Number of passes over the data for this fit; on a path, since the previous fit.
     """
 
     probe: LinearProbe
@@ -34,19 +34,20 @@ def fit_logistic(
 ) -> LogisticFit:
     r"""Fit multinomial logistic regression with a penalty on the weight.
 
-    The minimiser of $\sum_i-\log p(y_i\mid h_i)+\frac\lambda2\lVert W\rVert_F^2$ over $W$ and $b$;
-    $p(c\mid h)\propto e^{\langle w_c,h\rangle+b_c}$; the bias is not penalised. As scikit-learn's
-    ``LogisticRegression`` with $C=1/\lambda$; of two classes with $C=2/\lambda$, since it has one
-    row of weights for both, $w_1-w_0$. Source: VCI 6.3.
+    The result minimises $\sum_i-\log p(y_i\mid h_i)+\frac\lambda2\lVert W\rVert_F^2$ over $W$ and
+    $b$ with $p(c\mid h)\propto e^{\langle w_c,h\rangle+b_c}$; the bias is not penalised. It equals
+    scikit-learn's ``LogisticRegression`` with $C=1/\lambda$; for two classes with $C=2/\lambda$,
+    because scikit-learn then has one row of weights, $w_1-w_0$. Source: VCI 6.3.
 
     Args:
         features: n x d array-like.
         labels: n integers.
         strength: $\lambda>0$.
-        tolerance: Share of the objective by which it may stay above its minimum, by the estimate of
-            `Descent.minimise`, which can fall short. At the default, of 1,475 fits to unscaled,
-            correlated, separable and overlapping features of 2 to 30 classes with strengths from
-            1e-6 to 1e6, half were within 2e-13, nine in ten within 2e-12, all within 2e-10.
+        tolerance: Share of the objective by which it may exceed its minimum, according to the
+            estimate of `Descent.minimise`, which can be too small. At the default, of 1,475 fits to
+            unscaled, correlated, separable and overlapping features of 2 to 30 classes with
+            strengths from 1e-6 to 1e6, half were within 2e-13 of the minimum, nine in ten within
+            2e-12, all within 2e-10.
 
     Raises:
         InputError: If features and labels do not fit, the strength is not positive, or features are
@@ -64,28 +65,28 @@ def fit_logistic(
 def logistic_path(
     features: Any, labels: Any, strengths: Iterable[float], *, tolerance: float = PATH_TOLERANCE
 ) -> Iterator[LogisticFit]:
-    r"""Yield the fits at many strengths, from the strongest to the weakest.
+    r"""Yield the fits for many strengths, from the strongest to the weakest.
 
-    Each fit begins at the one before. The features are centred and turned to their principal axes,
-    where directions without variance fall away, whatever the units of the features. L-BFGS goes on
-    from one strength to the next with its curvature pairs, and its first step is the best in the
-    plane of its direction and of the two minima before.
+    Each fit starts from the previous one. The features are centred and rotated to their principal
+    axes; directions without variance are dropped, whatever the units of the features. L-BFGS keeps
+    its curvature pairs from one strength to the next, and its first step is the best in the plane
+    of its direction and of the line through the two previous minima.
 
     Args:
         features: n x d array-like.
         labels: n integers.
         strengths: $\lambda>0$, in any order.
-        tolerance: Share of the objective, as in `fit_logistic`. At the default, of the strengths of
-            its 1,475 fits on 59 paths, half were within 3e-7 of the minimum, 99 in a hundred
+        tolerance: Share of the objective, as in `fit_logistic`. At the default, for the same 1,475
+            strengths on 59 paths, half of the fits were within 3e-7 of the minimum, 99 in a hundred
             within 4e-5, all within 3e-4.
 
     Raises:
         InputError: As `fit_logistic`.
 
-    Cost: one product $2nd^2$ and an eigen-decomposition of the smaller side, two to four times
-    as much where features are linearly dependent or of scales far apart; then none to five
-    passes of $4ndK$ operations a strength, in float64 on the features' device. About n x (d + 4K)
-    numbers of memory.
+    Cost: one product $2nd^2$ and an eigen-decomposition of the smaller side, two to four times as
+    much if features are linearly dependent or have very different scales; then zero to five passes
+    of $4ndK$ operations for each strength, in float64 on the features' device. The memory is about
+    n x (d + 4K) numbers.
     """
     samples = checked_labelled(features, labels)
     wanted = sorted((checked_strength(each) for each in strengths), reverse=True)
@@ -95,7 +96,7 @@ def logistic_path(
 def fit_checked(
     samples: LabelledSamples, strength: float, tolerance: float = TOLERANCE
 ) -> LogisticFit:
-    """Fit at one strength, as `fit_logistic` does, to samples that have been checked.
+    """Fit for one strength, as `fit_logistic` does, to samples that have been checked.
 
     Args:
         samples: Samples to fit to.
@@ -109,7 +110,7 @@ def fit_checked(
 def path_of_checked(
     samples: LabelledSamples, strengths: Sequence[float], tolerance: float = PATH_TOLERANCE
 ) -> Iterator[LogisticFit]:
-    """Yield fits at many strengths, as `logistic_path` does, to samples that have been checked.
+    """Yield fits for many strengths, as `logistic_path` does, to samples that have been checked.
 
     Args:
         samples: Samples to fit to.

@@ -1,4 +1,4 @@
-"""A linear classifier on frozen features, and how often it is right."""
+"""Linear classifier on frozen features, and its accuracy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class LinearProbe:
     r"""$h\mapsto\arg\max_c\langle w_c,h\rangle+b_c$ over the classes that it was fitted on.
 
     Attributes:
-        classes: Their labels, ascending.
-        weight: A row for each.
-        bias: A number for each.
+        classes: Labels of the classes, ascending.
+        weight: $w_c$, a row for each class.
+        bias: $b_c$, a number for each class.
     """
 
     classes: Int[Tensor, " k"]
@@ -28,16 +28,16 @@ class LinearProbe:
     bias: Float[Tensor, " k"]
 
     def scores(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        """Each class's score of each row, in the weight's precision and on its device."""
+        """Compute the score of each class for each row, in the weight's precision and device."""
         return features.to(self.weight) @ self.weight.mT + self.bias
 
     def predict(self, features: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
-        """Return the label of the greatest score."""
+        """Return the label with the greatest score for each row."""
         return self.classes[self.scores(features).argmax(1)]
 
 
 def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
-    """Compute the share of samples that are predicted right.
+    """Compute the share of samples whose prediction is correct.
 
     Example:
         >>> top1_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
@@ -47,7 +47,7 @@ def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> fl
 
 
 def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
-    """Compute the share of each class's samples predicted right, averaged over the classes.
+    """Compute the share of correct predictions in each class, averaged over the classes.
 
     Example:
         >>> mean_per_class_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0]))
@@ -56,23 +56,23 @@ def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " 
         0.5
     """
     labels = labels.to(predicted.device)
-    places, counts = labels.unique(return_inverse=True, return_counts=True)[1:]
-    right = torch.bincount(places, weights=(predicted == labels).double())
-    return float((right / counts).mean())
+    indices, counts = labels.unique(return_inverse=True, return_counts=True)[1:]
+    correct = torch.bincount(indices, weights=(predicted == labels).double())
+    return float((correct / counts).mean())
 
 
 MEASURES: Mapping[Measure, Callable[[Tensor, Tensor], float]] = {
     "top-1": top1_accuracy,
     "mean per class": mean_per_class_accuracy,
 }
-"""The two accuracies that transfer is measured by, by name."""
+"""Kinds of accuracy by name."""
 
 
 def checked_measure(name: str) -> Measure:
-    """Return the name of an accuracy, checked.
+    """Check that an accuracy of this name exists, and return the name.
 
     Raises:
-        InputError: If there is none of that name.
+        InputError: If the name is not in `MEASURES`.
     """
     for known in get_args(Measure):
         if known == name:

@@ -17,15 +17,15 @@ def ridge_probe(stats: ClassStatistics, strength: float) -> LinearProbe:
     $\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_{y_i=c}\lVert Wh_i+b-e_c\rVert^2
     +\frac\lambda2\lVert W\rVert_F^2$ at
     $W=\operatorname{diag}(\pi)\tilde M^\top(\Sigma_T+\lambda I)^{-1}$, $b=\pi-W\mu_G$, where
-    $\tilde M$ has the columns $\mu_c-\mu_G$. Source: VCI theorem 5.1, which is $\lambda=0$: there
-    the inverse is the pseudo-inverse, and $W$ the least of the minimisers.
+    $\tilde M$ has the columns $\mu_c-\mu_G$. Source: VCI theorem 5.1, for $\lambda=0$; then the
+    inverse is the pseudo-inverse, and $W$ is the minimiser of least norm.
 
     Args:
-        stats: With the pooled scatter.
-        strength: $\lambda\ge0$; of the mean over the samples, not of their sum.
+        stats: Statistics with the pooled scatter.
+        strength: $\lambda\ge0$, relative to the mean of the squared errors, not to their sum.
 
     Raises:
-        InputError: If the strength is negative, or the scatter was not gathered.
+        InputError: If the strength is negative, or the statistics have no scatter.
 
     Example:
         >>> from ncscope.stats.moments import ClassMoments
@@ -41,7 +41,7 @@ def ridge_probe(stats: ClassStatistics, strength: float) -> LinearProbe:
 
 
 def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[LinearProbe]:
-    """Yield `ridge_probe` at many strengths, in the order given, from one decomposition.
+    """Yield `ridge_probe` for many strengths, in the order given, from one decomposition.
 
     Args:
         stats: Statistics with the pooled scatter.
@@ -59,7 +59,8 @@ def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[L
     weighted = stats.prior[:, None] * centred
     n = int(stats.counts.sum())
     scatter = stats.within + centred.mT @ weighted
-    # A constant feature keeps what its means were rounded by; in equal scales it would count.
+    # The variance of a constant feature is the rounding error of its class means. The decomposition
+    # scales features to equal size, in which this error would count as a direction.
     rounding = n * torch.finfo(scatter.dtype).eps * stats.means.abs().amax(0)
     constant = scatter.diagonal() <= rounding.square()
     scatter = scatter.masked_fill(constant | constant[:, None], 0.0)

@@ -1,4 +1,4 @@
-"""Curvature from past steps, for a penalty that changes between them."""
+"""Curvature pairs of past steps, for a penalty that changes between the steps."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,11 @@ _MOST = 24
 
 
 class Secants:
-    r"""Steps $s$ of the weights and turns $t$ of the slope that they met, the last 12 to 24.
+    r"""Last 12 to 24 steps $s$ of the weights, with the changes $t$ of the loss's gradient.
 
-    The curvature of $f+\frac\lambda2\lVert W_{pen}\rVert^2$ along a step is that of $f$ and
-    $\lambda$: $y=t+\lambda s_{pen}$. So pairs met at one λ are exact at any other.
+    The gradient of $f+\frac\lambda2\lVert W_{pen}\rVert^2$ changes along a step by
+    $y=t+\lambda s_{pen}$. Because $t$ is stored without the penalty, pairs of one λ are exact for
+    every other.
 
     Args:
         penalised: 1 for each weight that is penalised, 0 for the others.
@@ -23,7 +24,8 @@ class Secants:
         self._penalised = penalised
         self._steps = penalised.new_zeros(_MOST, len(penalised))
         self._turns = torch.zeros_like(self._steps)
-        # Inner products of each step with its own and later turns and penalised steps.
+        # Inner products of each step with the gradient changes and penalised steps of this pair
+        # and of later pairs.
         self._products = penalised.new_zeros(_MOST, _MOST)
         self._squares = torch.zeros_like(self._products)
         self._known = 0
@@ -31,7 +33,7 @@ class Secants:
     def append(self, step: Float[Tensor, " p"], turn: Float[Tensor, " p"]) -> None:
         """Store (step, gradient change); skip it if their product is not positive.
 
-        The product is not positive for a zero step, or one so short that rounding hides the
+        The product is not positive for a zero step, or a step so short that rounding hides the
         curvature.
         """
         if float(step @ turn) <= 0:
@@ -50,10 +52,10 @@ class Secants:
         strength: float,
         inverse: Callable[[Float[Tensor, " p"]], Float[Tensor, " p"]],
     ) -> Float[Tensor, " p"]:
-        r"""Multiply the gradient by the inverse Hessian, as far as BFGS knows it.
+        r"""Multiply the gradient by BFGS's approximation of the inverse Hessian.
 
         With the steps and their $y$ as rows of $S$ and $Y$, oldest first, $R$ the upper triangle of
-        $SY^\top$, $\Delta$ its diagonal and $D$ the first guess, stretched to fit the last pair:
+        $SY^\top$, $\Delta$ its diagonal and $D$ the first guess, scaled to fit the last pair:
         $h+S^\top R^{-\top}(\Delta u-Yh)$, where $u=R^{-1}Sg$ and $h=D(g-Y^\top u)$.
         Source: Byrd, Nocedal and Schnabel (1994), theorem 2.2.
 
@@ -62,7 +64,7 @@ class Secants:
             strength: λ.
             inverse: Product with a first guess of the inverse Hessian, which is symmetric.
 
-        Cost: six products with the rows.
+        Cost: six products with the stored rows.
         """
         known = self._known
         if not known:
@@ -80,7 +82,7 @@ class Secants:
         return rest + second[:, 0] @ steps
 
     def _forget(self) -> None:
-        """Forget the older half."""
+        """Drop the older half of the pairs."""
         kept = self._known = _MOST // 2
         for rows in (self._steps, self._turns):
             rows[:kept] = rows[kept:].clone()

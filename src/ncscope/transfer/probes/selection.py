@@ -1,4 +1,4 @@
-"""A probe with the strength of its penalty chosen on samples set aside."""
+"""Probe whose strength of the penalty is chosen on validation samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
 
 @dataclass(frozen=True)
 class ChosenProbe:
-    """A probe at the strength that did best on the validation samples.
+    """A probe with the strength that was best on the validation samples.
 
     Attributes:
-        probe: Fitted to training and validation samples.
+        probe: Classifier fitted to training and validation samples.
         strength: λ.
         validation: Accuracy on the validation samples by strength, strongest first.
-        passes: Over the training samples, that all strengths together took.
+        passes: Number of passes over the training samples for all strengths together.
     """
 
     probe: LinearProbe
@@ -43,25 +43,25 @@ def choose_probe(
 ) -> ChosenProbe:
     """Choose the penalty on validation samples, then fit to these and the training samples.
 
-    Of strengths with the same accuracy, the one with the least validation cross-entropy is
-    taken. Source: VCI 6.3.
+    Among strengths with the same accuracy, the strength with the least validation cross-entropy is
+    chosen. Source: VCI 6.3.
 
     Args:
         features: Features of the training samples, n x d array-like.
         labels: Labels of the training samples.
-        validation_features: m x d array-like.
+        validation_features: Features of the validation samples, m x d array-like.
         validation_labels: m integers, each of a class with training samples.
-        measure: The accuracy to choose by: ``"top-1"`` or ``"mean per class"``.
+        measure: Accuracy to choose by: ``"top-1"`` or ``"mean per class"``.
         strengths: Strengths of the penalty; see `fit_logistic`.
 
     Raises:
-        InputError: If something does not fit.
+        InputError: If an input does not fit; the message names it.
     """
-    known = checked_measure(measure)
+    checked = checked_measure(measure)
     train = checked_labelled(features, labels)
     held_out = checked_labelled(validation_features, validation_labels)
     descending = sorted((checked_strength(each) for each in strengths), reverse=True)
-    return choose_from_checked(train, held_out, known, descending)
+    return choose_from_checked(train, held_out, checked, descending)
 
 
 def choose_from_checked(
@@ -70,16 +70,16 @@ def choose_from_checked(
     measure: Measure,
     strengths: Sequence[float] = STRENGTHS[::-1],
 ) -> ChosenProbe:
-    """Choose as `choose_probe` does, of samples that have been checked one by one.
+    """Choose as `choose_probe` does, from samples whose features and labels have been checked.
 
     Args:
         train: Training samples.
         held_out: Validation samples.
-        measure: The accuracy to choose by.
+        measure: Accuracy to choose by.
         strengths: Positive strengths, in descending order.
 
     Raises:
-        InputError: If the two do not fit each other.
+        InputError: If training and validation samples do not fit each other.
     """
     _check_fit(held_out, train)
     accuracy = MEASURES[measure]
@@ -94,7 +94,7 @@ def choose_from_checked(
         passes += fit.passes
     best = max(judged, key=lambda strength: judged[strength])
     probe = fit_checked(train.joined(held_out), best).probe
-    return ChosenProbe(probe, best, {at: found for at, (found, _) in judged.items()}, passes)
+    return ChosenProbe(probe, best, {at: value for at, (value, _) in judged.items()}, passes)
 
 
 def _check_fit(held_out: LabelledSamples, train: LabelledSamples) -> None:
