@@ -107,3 +107,11 @@ def test_a_variance_of_any_share_above_its_least_has_an_axis(largest, ratio, ran
 
 def test_of_no_columns_there_are_no_singular_values():
     assert left_singular(torch.zeros(4, 0).double())[1].shape == (0,)
+
+
+def test_a_feature_too_small_beside_the_largest_counts_as_zero():
+    """Columns of size 1, 2^-200 and 2^-475, the last a multiple of the first."""
+    rows = torch.tensor([[1, 0, 2.0**-475], [0, 2.0**-200, 0]], dtype=torch.float64)
+    found = graded_eigen(rows.mT @ rows, limit=3)
+    assert found.values.tolist() == pytest.approx([1, 2.0**-400], rel=1e-12, abs=0)
+    assert found.vectors.abs().tolist() == [[1, 0], [0, 1], [0, 0]]
