@@ -1,4 +1,4 @@
-"""What the parts of a study yield: measurements, observations and heartbeats."""
+"""Events that the parts of a study yield: measurements, observations and heartbeats."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

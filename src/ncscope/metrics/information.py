@@ -95,7 +95,7 @@ class DatasetInformation:
 
 
 class _Side(NamedTuple):
-    """Entropy of a Gram matrix, and its largest eigenvalue's share of the trace; NaN of a zero one."""
+    """Entropy of a Gram matrix, and its largest eigenvalue's share; NaN of a zero matrix."""
 
     entropy: float
     largest: float
