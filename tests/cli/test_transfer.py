@@ -16,7 +16,7 @@ from ncscope.cli.transfer import repeated
 from ncscope.data.catalogue import load
 from ncscope.data.downstream_sets import seen_as
 from ncscope.data.folders import read_folder
-from ncscope.models.features import features_and_logits
+from ncscope.models.forward import features_and_logits
 from ncscope.models.networks.catalogue import build
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish

@@ -6,7 +6,7 @@ from lightning.fabric import Fabric
 from torch import nn
 
 from ncscope.lab.papers.info.unstructured_pruning import pruned
-from ncscope.models.features import classifier, features_and_logits
+from ncscope.models.forward import classifier, features_and_logits
 from ncscope.models.networks.catalogue import build
 
 SMALL = ("small-resnet", "small-vgg", "small-densenet", "small-wrn", "small-residual")

@@ -4,6 +4,8 @@ Before an array is read, the size that the file announces is compared with the s
 and with the free memory.
 """
 
+import io
+import math
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +17,6 @@ from typing import Any
 import numpy as np
 from safetensors.torch import load_file
 
-from ncscope.api.array_sizes import LONGEST_HEADER, check_array
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
 from ncscope.models.libraries import Weights, bare_weights
@@ -191,3 +192,35 @@ def _reason(path: Path, error: Exception) -> tuple[str, str]:
     if message.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
         return "pickled objects", _PLAIN
     return f"a damaged file ({message or type(error).__name__})", _AGAIN
+
+
+LONGEST_HEADER = 10_000
+"""Longest header in bytes. NumPy refuses longer ones only after reading them: up to 4 GiB."""
+
+
+def check_array(head: bytes, size: int) -> int:
+    """Return the bytes of an array's numbers, after checking that the file is large enough.
+
+    Args:
+        head: First `LONGEST_HEADER` bytes of an array in .npy format.
+        size: Bytes of header and numbers, as the file system or the archive reports them.
+
+    Raises:
+        ValueError: If the header is damaged, announces more numbers than the file can hold, or
+            announces Python objects.
+    """
+    start = io.BytesIO(head)
+    version = np.lib.format.read_magic(start)
+    first = version == (1, 0)  # later versions have a longer field for the header's length
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(start)
+    if dtype.hasobject:
+        msg = "Object arrays are pickled"
+        raise ValueError(msg)
+    # An entry of a type without bytes counts as one byte, or its shape could have any size.
+    needed, held = math.prod(shape) * max(1, dtype.itemsize), size - start.tell()
+    if min(shape, default=0) < 0 or needed > held:
+        array = f"{dtype} of shape {shape}"
+        msg = f"{array[:80]} takes {needed:,} bytes, and there are {held:,}"
+        raise ValueError(msg)
+    return needed

@@ -8,8 +8,7 @@ from ncscope.api.result import Report
 from ncscope.errors import InputError
 from ncscope.metrics.sources import Sources
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
-from ncscope.probing.compute import layer_record
-from ncscope.probing.samples import measure_samples
+from ncscope.probing.samples import layer_record, measure_samples
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 

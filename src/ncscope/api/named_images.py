@@ -16,10 +16,9 @@ from ncscope.data.catalogue import CATALOGUE, load
 from ncscope.data.folders import class_names, read_folder, splits_of
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
-from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward
 from ncscope.models.libraries import NamedModel
-from ncscope.models.measuring import measuring
+from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.probing.batches import device_of, split
 from ncscope.transfer.ranking import hold_out
 

@@ -1,9 +1,17 @@
-"""Output to the terminal, in which names are shown as text and never interpreted."""
+"""Terminal of the commands: width, colours and progress bars."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
 from rich.text import Text
 
@@ -42,3 +50,28 @@ def _printable(text: Text) -> Text:
     shown = text.copy()
     shown.plain = plain
     return shown
+
+
+@contextmanager
+def row_bar(*, silent: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a progress bar of measurements while the block runs.
+
+    Args:
+        silent: Show nothing if True, as in all processes of a run except the first.
+
+    Yields:
+        Function of a description, the number done and the total; call it after each measurement.
+    """
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Terminal(stderr=True)
+    hidden = silent or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("Starting", total=None)
+        yield lambda part, done, total: progress.update(
+            task, description=printable(part), completed=done, total=total
+        )

@@ -17,8 +17,7 @@ from ncscope.cli.options import (
     Workers,
     refuse_given,
 )
-from ncscope.cli.progress import row_bar
-from ncscope.cli.terminal import Terminal
+from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.errors import InputError, printable
 
 if TYPE_CHECKING:

@@ -5,10 +5,17 @@ the axis labels of all figures use this table.
 """
 
 from ncscope.metrics.metric import Metric
-from ncscope.metrics.rows import information, mse, nc1, nc2, nc3, nc4
+from ncscope.metrics.rows import collapse, information, mse
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information", "spectra")
 
-_ROWS = nc1.ROWS + nc2.ROWS + nc3.ROWS + nc4.ROWS + mse.ROWS + information.ROWS
+_ROWS = (
+    *collapse.NC1_ROWS,
+    *collapse.NC2_ROWS,
+    *collapse.NC3_ROWS,
+    *collapse.NC4_ROWS,
+    *mse.ROWS,
+    *information.ROWS,
+)
 
 METRICS: dict[str, Metric] = {row.key: row for row in _ROWS}

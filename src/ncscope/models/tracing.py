@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import first_tensor, forward, logits_of, tensors_in
 from ncscope.models.heads import Head, Rows, head_and_shape
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
-from ncscope.models.measuring import measuring
+from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.resizing import repeated_first_sample
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
 

@@ -19,11 +19,10 @@ from ncscope.metrics.information import (
 )
 from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
-from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
-from ncscope.models.measuring import measuring, unwrapped
+from ncscope.models.measuring import kept_buffers, measuring, unwrapped
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import trace
 from ncscope.probing.batches import (
@@ -35,7 +34,6 @@ from ncscope.probing.batches import (
     token_labels,
 )
 from ncscope.probing.by_batch import with_batch_estimate
-from ncscope.probing.compute import layer_record
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.plans import (
     LayerPlan,
@@ -47,6 +45,7 @@ from ncscope.probing.plans import (
     share_head,
 )
 from ncscope.probing.records import GeodesicRecord, ProbeRecord
+from ncscope.probing.samples import layer_record
 from ncscope.stats.batch import check_labels, check_range
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.distributed import (

@@ -1,5 +1,6 @@
 """Measurement of features that are given as one tensor."""
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -10,10 +11,10 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.powers import UNSCALED, times_power
 from ncscope.memory import check_memory
-from ncscope.metrics.evaluate import needs_of
+from ncscope.metrics.class_means import cosines
+from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
 from ncscope.metrics.information import dataset_information, takes_long
 from ncscope.metrics.sources import Sources
-from ncscope.probing.compute import layer_record
 from ncscope.probing.records import LayerRecord
 from ncscope.stats.batch import check_range
 from ncscope.stats.decisions import Decider
@@ -117,3 +118,41 @@ def _check_unit(change: int) -> None:
 def _in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n d"]:
     """Divide features by a power of two."""
     return times_power(features.to(torch.float64), -exponent) if exponent else features
+
+
+_LARGEST_PICTURE = 256
+
+
+def layer_record(
+    layer: str, sources: Sources, groups: Collection[str] | None = None
+) -> LayerRecord:
+    """Evaluate the metrics of one layer.
+
+    Args:
+        layer: Name of the layer.
+        sources: Statistics of the layer, and the classifier that reads it, if any.
+        groups: Groups of metrics; by default all whose statistics are there.
+    """
+    stats = sources.stats
+    values, notes = evaluate(sources, groups)
+    pictures = wants_spectra(groups) and stats.within is not None
+    drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}
+    if any(math.isnan(value) for line in drawn.values() for value in line):
+        notes.append("spectra: eigenvalues beyond the range of float64 are NaN")
+    small = stats.k <= _LARGEST_PICTURE
+    return LayerRecord(
+        layer=layer,
+        metrics=values,
+        notes=tuple(notes),
+        num_classes=stats.num_classes,
+        num_samples=stats.num_samples,
+        dim=stats.dim,
+        spectra=drawn,
+        gram=_without_nan(cosines(stats.frame)) if pictures and small else None,
+    )
+
+
+def _without_nan(matrix: torch.Tensor) -> list[list[float]] | None:
+    """Return a matrix as lists; None if a zero vector left NaN in it."""
+    rows: list[list[float]] = matrix.tolist()
+    return rows if all(math.isfinite(value) for row in rows for value in row) else None

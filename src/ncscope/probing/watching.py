@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.buffers import kept_buffers
 from ncscope.models.heads import Head
 from ncscope.models.linear_calls import dequantized
-from ncscope.models.measuring import unwrapped
+from ncscope.models.measuring import kept_buffers, unwrapped
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import check_next_token

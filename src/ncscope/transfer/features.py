@@ -8,9 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.buffers import kept_buffers
 from ncscope.models.forward import forward, logits_of
-from ncscope.models.measuring import measuring, unwrapped
+from ncscope.models.measuring import kept_buffers, measuring, unwrapped
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
 from ncscope.probing.batches import device_of, peek, split

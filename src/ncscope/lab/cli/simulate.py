@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ncscope.cli.app import app
-from ncscope.cli.progress import row_bar
+from ncscope.cli.terminal import row_bar
 from ncscope.lab.cli.results import show
 from ncscope.lab.cli.resuming import resumable
 from ncscope.lab.runs.resources import first_process

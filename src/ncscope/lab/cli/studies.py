@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ncscope.cli.app import app
-from ncscope.cli.progress import row_bar
-from ncscope.cli.terminal import Terminal
+from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.lab.cli.options import (
     Assignments,
     Experiment,

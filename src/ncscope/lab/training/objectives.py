@@ -15,7 +15,7 @@ from ncscope.losses import (
     WithinClassCosineLoss,
     squared_error,
 )
-from ncscope.models.features import classifier, features_and_logits
+from ncscope.models.forward import classifier, features_and_logits
 
 Term = Callable[[Float[Tensor, "b d"], Int[Tensor, " b"], Tensor], Tensor]
 """What features, labels and the classifier's weight add to the loss of a batch."""

@@ -75,7 +75,7 @@ from ncscope.lab.training.supervised import (
     probed,
 )
 from ncscope.metrics.information import pair_entropies
-from ncscope.models.features import features_and_logits
+from ncscope.models.forward import features_and_logits
 from ncscope.models.measuring import measuring
 from ncscope.probing.by_batch import estimated_by_batch
 from ncscope.report import panels

@@ -11,7 +11,7 @@ from ncscope.lab.training.objectives import feature_terms, objective
 from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.lab.training.semi_supervised.thresholds import AdaptiveThresholds, Trust
 from ncscope.losses.pseudo_labels import consistency_loss, fairness_loss
-from ncscope.models.features import classifier, features_and_logits
+from ncscope.models.forward import classifier, features_and_logits
 
 
 def few_labels_objective(
