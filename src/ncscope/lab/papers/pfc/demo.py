@@ -95,7 +95,7 @@ class DemoConfig(BaseModel):
         0.1, ge=0, lt=1, description="Share of each label spread evenly over the classes."
     )
     measurements: int = Field(
-        16, ge=2, description="About how many epochs to measure at, log-spaced."
+        16, ge=2, description="Approximate number of measured epochs, log-spaced."
     )
     seed: int = Field(0, ge=0, description="Seed of weights, data order and held-out set.")
 
