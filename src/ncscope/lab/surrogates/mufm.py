@@ -295,7 +295,7 @@ class LayeredMUFM(Problem):
         self.names = ("W", *(f"H{layer}" for layer in range(1, depth + 1)))
 
     def reduced(self) -> MUFM:
-        r"""Return the model of the last features with the same minimum; its $\lambda$ is $\lambda/L$.
+        r"""Return the equivalent model of the last features only; its $\lambda$ is $\lambda/L$.
 
         Among all paths of L steps from X to H, the straight path with equal steps has the least
         energy, $\sum_l\lVert H^{l+1}-H^l\rVert_F^2=\frac1L\lVert H-X\rVert_F^2$. PFC theorem 3
