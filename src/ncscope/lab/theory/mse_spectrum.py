@@ -44,7 +44,7 @@ def turning_point(k: int) -> float:
 
 
 def collapse_bound(least_squares_loss: float, k: int) -> float:
-    r"""$2C\mathcal L_{LS}/(1-2C\mathcal L_{LS})$: bound of variability for a loss under $1/(2C)$."""
+    r"""$2C\mathcal L_{LS}/(1-2C\mathcal L_{LS})$: variability bound for a loss under $1/(2C)$."""
     share = 2 * k * least_squares_loss
     return share / (1 - share)
 

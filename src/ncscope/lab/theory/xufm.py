@@ -43,7 +43,7 @@ def lemma_minimum(beta: float) -> float:
 
 
 def mean_value(problem: UFM) -> float:
-    r"""Gain along the mean if the bias is regularised: $\max(0,1-c\frac{1+\lambda_b}{\lambda_b})$."""
+    r"""Gain along the mean with regularised bias: $\max(0,1-c\frac{1+\lambda_b}{\lambda_b})$."""
     decay = problem.bias_decay or 0.0
     return max(0.0, 1 - problem.c * (1 + decay) / decay)
 

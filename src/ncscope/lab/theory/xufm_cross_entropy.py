@@ -39,7 +39,7 @@ def simplex_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
 
 
 def pairs_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
-    """Check that from six classes on antipodal pairs beat the simplex, and that classes collapse."""
+    """Check that antipodal pairs beat the simplex from six classes on, and that NC1 holds."""
     for k in (6, 8, 10, 12):
         kappa = magnitude(-5, -2, generator)
         simplex = _best_scaled(simplex_etf(k) @ simplex_etf(k).mT, kappa)
