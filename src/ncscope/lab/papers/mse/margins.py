@@ -30,9 +30,8 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> R
     $r(x)$ estimates the least perturbation of the network's input that changes its decision, right
     or wrong. The perturbed image may leave the range of pixels. The perturbation is 2 % longer than
     the steps to the boundary, DeepFool's usual overshoot. Source: MSE figures 9 and 11, after
-    Moosavi-Dezfooli,
-    Fawzi, Frossard 2016, algorithm 2 and (1)-(2). Range $[0,\infty)$; 0: every image is on a
-    decision boundary.
+    Moosavi-Dezfooli, Fawzi, Frossard 2016, algorithm 2 and (1)-(2). Range $[0,\infty)$; 0: every
+    image is on a decision boundary.
 
     Args:
         model: Classifier; a copy of the classifier is attacked.
