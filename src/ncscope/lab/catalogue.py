@@ -1,4 +1,4 @@
-"""Names of all studies. A study's module is imported when it is asked for, not before."""
+"""Names of all studies. The module of a study is imported only when the study is requested."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ SIMULATIONS: Mapping[str, str] = {
     "geodesic": "The straight line from data to collapsed features.",
     "central-path": "Features under the best classifier, flowing down the MSE loss.",
 }
-"""Surrogate models by name, with what each is."""
+"""Description of each surrogate model, by name."""
 
 EXPERIMENTS: Mapping[str, str] = {
     "xufm/ufm": "XUFM figures 1-2 and 6-7: collapse of unconstrained features.",
@@ -42,14 +42,14 @@ EXPERIMENTS: Mapping[str, str] = {
     "vci/imagenet": "VCI figures 1, 2 and 4-6: the same on many classes, losses and a transformer.",
     "vci/transfer": "VCI figure 7 and tables 1-2: collapse in pretraining, and transfer.",
 }
-"""The papers' experiments by name, with what each shows."""
+"""Description of each of the papers' experiments, by name."""
 
 
 def simulation(name: str) -> Study[Any]:
     """Return the study of a surrogate model.
 
     Raises:
-        InputError: If there is none of that name.
+        InputError: If no surrogate model has this name.
     """
     found = _known(name, SIMULATIONS, "surrogate models").replace("-", "_")
     return import_module(f"ncscope.lab.simulations.{found}").STUDY
@@ -59,7 +59,7 @@ def experiment(name: str) -> Recipe[Any]:
     """Return the recipe of a paper's experiment.
 
     Raises:
-        InputError: If there is none of that name.
+        InputError: If no experiment has this name.
     """
     found = _known(name, EXPERIMENTS, "experiments").replace("-", "_").replace("/", ".")
     return import_module(f"ncscope.lab.papers.{found}").RECIPE

@@ -12,22 +12,22 @@ from ncscope.probing.records import Measurement
 Value = float | int | str
 
 ITERATION = "iteration"
-"""Further number of a measurement whose step is an epoch: optimiser steps taken."""
+"""Key of the optimiser steps taken, in a measurement whose step is an epoch."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A line of a study's table: numbers of one layer, network or setting at one step.
+    """A row of a study's table: numbers of one layer, network or setting at one step.
 
-    ``observation["nc1"]`` is one of its values; the coordinates can be read by key too, as axes of
-    figures are.
+    ``observation["nc1"]`` returns a value. Keys also give access to the coordinates (step, epoch
+    and so on), for figures that have a coordinate as an axis.
 
     Attributes:
-        step: Optimiser steps, or points of a path, completed.
-        epoch: Epochs completed; equal to the step where there are no epochs.
+        step: Completed optimiser steps, or points of a path.
+        epoch: Completed epochs; equal to the step in studies without epochs.
         split: Name of the samples.
         layer: Name of the layer.
-        part: Name of the part of the study, which the run fills in.
+        part: Name of the part of the study; the run sets it.
         values: Numbers and labels, by key.
     """
 
@@ -45,7 +45,7 @@ class Observation:
         return key in _COORDINATES or key in self.values
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value or a coordinate; the default where the observation has none."""
+        """Return a value or a coordinate, or the default if the observation has no such key."""
         return self[key] if key in _COORDINATES else self.values.get(key, default)
 
     def with_values(self, values: Mapping[str, Value]) -> "Observation":
@@ -53,7 +53,7 @@ class Observation:
         return replace(self, values={**self.values, **values})
 
     def as_line(self) -> dict[str, Value]:
-        """Return the flat dictionary that stands in ``metrics.jsonl``."""
+        """Return the flat dictionary that ``metrics.jsonl`` stores."""
         line: dict[str, Value] = {"part": self.part, "step": self.step, "epoch": self.epoch}
         return line | {"split": self.split, "layer": self.layer} | dict(self.values)
 
@@ -80,18 +80,18 @@ _COORDINATES = ("part", "step", "epoch", "split", "layer")
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """Sign that a part works on; of a part that trains, the end of an epoch."""
+    """Signal that a part is still running; in a part that trains, the end of an epoch."""
 
 
 Recorded = Measurement | Observation
-"""Events that are kept."""
+"""Events that are recorded."""
 
 Event = Recorded | Heartbeat
-"""What a part yields. Values do not depend on the hardware."""
+"""Event that a part yields. Its values do not depend on the hardware."""
 
 
 class Results(Sequence[Observation]):
-    """Observations of a study in the order of its parts, and the measurements they come from.
+    """Observations of a study in the order of its parts, with the underlying measurements.
 
     Args:
         observations: Observations, in order.
@@ -116,7 +116,7 @@ class Results(Sequence[Observation]):
         return self._observations[index]
 
     def add(self, event: Recorded, part: str) -> None:
-        """Add an event of a part: a measurement counts as an observation a layer.
+        """Add an event of a part; a measurement adds one observation per layer.
 
         Args:
             event: Measurement or observation.
@@ -148,10 +148,10 @@ def together(results: Iterable[Results]) -> Results:
 
 
 def observations_of(measurement: Measurement) -> list[Observation]:
-    """Return an observation a layer, in forward order.
+    """Return one observation per layer, in forward order.
 
-    Values are the metrics of the layer, the further numbers of the measurement, and the layer's
-    relative position on the path where it has one.
+    Its values are the metrics of the layer, the further numbers of the measurement, and the
+    layer's relative position in the network if it has one.
 
     Args:
         measurement: Measurement of a part.
@@ -176,7 +176,7 @@ def observations_of(measurement: Measurement) -> list[Observation]:
 
 
 def flattened(events: Iterable[Recorded]) -> Iterator[Observation]:
-    """Yield observations, and those that measurements hold, in order.
+    """Yield the observations of all events, measurements split by layer, in order.
 
     Args:
         events: Measurements and observations.
@@ -192,13 +192,14 @@ def plain_event(event: Recorded) -> dict[str, Any]:
 
 
 def event_of(plain: Mapping[str, Any]) -> Recorded:
-    """Return the event of `plain_event`.
+    """Return the event that `plain_event` converted.
 
     Args:
-        plain: Dictionaries and lists, as a checkpoint holds them.
+        plain: Nested dictionaries and lists, from a checkpoint.
 
     Raises:
-        ValueError: If they are none; likewise TypeError and KeyError.
+        ValueError: If the input is not an event. For the same reason it can raise TypeError
+            and KeyError.
     """
     if not isinstance(plain, dict):
         msg = "no event where one should be"
@@ -223,7 +224,7 @@ def _plain(value: Any) -> Any:
 
 
 def as_read(observation: Observation) -> Observation:
-    """Return the observation as it is read back from a file: what is not finite is NaN."""
+    """Return the observation as it is read back from a file, with NaN for infinities."""
     values = {
         key: math.nan if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in observation.values.items()

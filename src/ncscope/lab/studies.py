@@ -1,4 +1,4 @@
-"""Simulate a surrogate model, re-run a paper's experiment, look at runs side by side."""
+"""Functions that simulate surrogate models, repeat papers' experiments and compare runs."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,13 +35,13 @@ def simulate(
         model: One of ``ufm``, ``ufm-cross-entropy``, ``extended``, ``perturbed``, ``mufm``,
             ``geodesic``, ``central-path``.
         out: Folder for settings, rows, claims, figures and report; None writes nothing.
-        resume: Go on with the run in that folder from where it was stopped.
-        on_row: Called after every measurement, and in between where they are far apart.
-        **given: The model's settings; the defaults for what is left out.
+        resume: Resume the run in the folder from the point at which it was stopped.
+        on_row: Function called after every measurement, and also between distant measurements.
+        **given: Settings of the model; settings that are not given have their defaults.
 
     Raises:
-        InputError: If there is no such model or setting, a value is out of bounds, or the folder
-            cannot be written, holds a run, or is written to by another process.
+        InputError: If the model or a setting does not exist, a value is out of bounds, or the
+            folder cannot be written, holds a run, or another process writes to it.
 
     Example:
         >>> run = simulate("ufm", num_classes=3, dim=4, per_class=2, steps=10)
@@ -71,21 +71,22 @@ def reproduce(
     resources: Resources | None = None,
     on_row: OnRow = lambda part, done, total: None,
 ) -> StudyRun:
-    """Re-run a paper's experiment, and put its claims to the test.
+    """Repeat a paper's experiment and test its claims.
 
     Args:
-        name: For example ``"xufm/ufm"``.
+        name: Name of the experiment, for example ``"xufm/ufm"``.
         out: Folder for config.yaml, metrics.jsonl, claims.json, figures and report.html.
-        scale: ``"paper"`` for the paper's settings, ``"small"`` for what two cores can do.
-        resume: Go on with the run in this folder from where it was stopped.
+        scale: ``"paper"`` for the paper's settings, ``"small"`` for settings for two CPU cores.
+        resume: Resume the run in the folder from the point at which it was stopped.
         overrides: Values by dotted field, for example ``{"runs.digits.seed": 1}``.
         resources: Resources of experiments that train: data folder and accelerator.
-        on_row: Called after every measurement, and in between where they are far apart.
+        on_row: Function called after every measurement, and also between distant measurements.
 
     Raises:
-        InputError: If there is no such experiment or field, a value is out of bounds, the folder
-            cannot be written or another process writes to it, it holds a run and ``resume`` is not
-            set, or that run had other settings or is damaged beyond what can be run again.
+        InputError: If the experiment or a field does not exist, a value is out of bounds, the
+            folder cannot be written, or another process writes to it. Also if the folder holds a
+            run and ``resume`` is False, or holds a run with other settings, or one with damage
+            that running parts again cannot repair.
     """
     recipe, config = configured(name, scale, overrides)
     labels = {"recipe": name, "scale": scale}
@@ -98,15 +99,15 @@ def reproduce(
 def configured(
     name: str, scale: Scale, overrides: Mapping[str, Any]
 ) -> tuple[Recipe[Any], BaseModel]:
-    """Return the recipe of an experiment, and the settings that it would run with.
+    """Return the recipe of an experiment, and the settings of a run with these arguments.
 
     Args:
-        name: Name, scale and overrides as in `reproduce`.
-        scale: Whose settings to start from.
+        name: Name of the experiment, as in `reproduce`.
+        scale: Scale whose settings to start from.
         overrides: Values by dotted field.
 
     Raises:
-        InputError: If there is no such experiment, scale or field, or a value is out of bounds.
+        InputError: If the experiment, scale or a field does not exist, or a value is out of bounds.
     """
     recipe = experiment(name)
     if scale not in recipe.scales:
@@ -119,7 +120,7 @@ def load_run(folder: str | Path) -> StudyRun:
     """Read a run of `simulate` or `reproduce` from its folder.
 
     Args:
-        folder: Folder of the run. Parts that are not finished are shown as far as they have come.
+        folder: Folder of the run. For unfinished parts the rows so far are returned.
 
     Raises:
         InputError: If the folder holds no such run, or the run is damaged; the message names the
@@ -131,8 +132,8 @@ def load_run(folder: str | Path) -> StudyRun:
         fix = "pass what --out was when it was run"
         found = f"{path} without one"
         raise InputError(expected="the folder of a run", found=found, fix=fix)
-    # Looked for before the record of finished parts is read, which is complete by the time that
-    # claims are written.
+    # Look for claims before reading the record of finished parts: a run writes its claims only
+    # after that record is complete.
     claimed = (path / "claims.json").exists()
     kept = RunFolder.kept_of(path)
     if kept is None:
@@ -174,14 +175,14 @@ _RUN_AGAIN = "run the same command with --resume to make them anew"
 
 
 def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
-    """Write a page of one run, or of several side by side: main figures, claims, then the rest.
+    """Write one HTML page of one run, or of several side by side: figures, claims, then the rest.
 
     Args:
         folders: Folders of the runs.
-        out: The page to write.
+        out: Path of the page.
 
     Raises:
-        InputError: If there is no folder, or one that holds no run, or the page cannot be written.
+        InputError: If no folder is given, a folder holds no run, or the page cannot be written.
     """
     out = Path(out)
     if not folders:

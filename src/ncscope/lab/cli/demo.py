@@ -19,7 +19,7 @@ def demo(
 ) -> None:
     """Train a small residual network and measure every layer.
 
-    A folder that holds the finished demo is shown again.
+    If the folder holds the finished demo, its results are shown again.
 
     Example: ncscope demo --out my-run
     """

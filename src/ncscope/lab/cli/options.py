@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _experiments(incomplete: str) -> list[tuple[str, str]]:
-    """Names that begin so, with what each shows, for the shell to complete."""
+    """Return the experiments whose names begin with the input, for the shell's completion."""
     from ncscope.lab.catalogue import EXPERIMENTS
 
     return [(name, shows) for name, shows in EXPERIMENTS.items() if name.startswith(incomplete)]
@@ -31,15 +31,15 @@ Scale = Annotated[
 ]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", help="FIELD=VALUE, as often as needed; see the run's config.yaml."),
+    typer.Option("--set", help="FIELD=VALUE; can be repeated. Fields: the run's config.yaml."),
 ]
 Data = Annotated[Path, typer.Option(help="Folder of the data sets.")]
 Download = Annotated[
     bool, typer.Option("--download", help="Fetch data sets that are missing there.")
 ]
 Accelerator = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
-Devices = Annotated[int, typer.Option(min=1, help="How many a machine, a process each.")]
-Nodes = Annotated[int, typer.Option(min=1, help="How many machines.")]
+Devices = Annotated[int, typer.Option(min=1, help="Devices per machine, one process each.")]
+Nodes = Annotated[int, typer.Option(min=1, help="Number of machines.")]
 
 
 def on_one_device(
@@ -105,15 +105,15 @@ def _by_name(parameter: Parameter) -> Parameter:
 
 
 def assignments(given: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
-    """FIELD=VALUE pairs, the values as they were written.
+    """Return the values of FIELD=VALUE pairs by field, as unparsed text.
 
     Args:
-        given: The pairs.
+        given: FIELD=VALUE pairs.
         option: Name of the option.
         example: Example of a pair.
 
     Raises:
-        InputError: If one has no ``=``, or a field comes twice.
+        InputError: If a pair has no ``=``, or a field occurs twice.
     """
     found: dict[str, str] = {}
     for pair in given or []:
@@ -132,7 +132,7 @@ def as_yaml(value: str) -> Any:
     """Parse a value as YAML.
 
     Raises:
-        InputError: If it is none.
+        InputError: If the value is not valid YAML.
     """
     from ncscope.files import parse_yaml
 

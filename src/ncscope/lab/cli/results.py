@@ -1,4 +1,4 @@
-"""The tables that end a run of a study."""
+"""Tables that the terminal shows after a run of a study."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def show(run: "StudyRun") -> None:
-    """Print a run's rows, its claims and where its report is; the first process alone speaks."""
+    """Print a run's rows, its claims and the path of its report, on the first process only."""
     from ncscope.lab.runs.resources import first_process
 
     if not first_process():

@@ -1,4 +1,4 @@
-"""Message of an interrupted run: how to go on."""
+"""Message of an interrupted run: the command that resumes it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @contextmanager
 def resumable(folder: Path | None) -> Iterator[None]:
-    """Give an interruption of what runs inside the words that help to go on.
+    """Add to an interruption inside the context a message that says how to resume the run.
 
     Args:
         folder: Folder of the run; None for a run that writes nothing.

@@ -1,4 +1,4 @@
-"""The command `ncscope simulate`, with a command of its own for each surrogate model."""
+"""The command `ncscope simulate`, with one subcommand for each surrogate model."""
 
 from collections.abc import Callable
 from inspect import Parameter, Signature
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Simulations(TyperGroup):
-    """A command for each surrogate model, made when it is asked for: models take time to load."""
+    """Group of one command per surrogate model, created on demand: models take time to load."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         from ncscope.lab.catalogue import SIMULATIONS
@@ -51,7 +51,7 @@ def simulate() -> None:
 
 
 def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None]:
-    """Make a function with an option for each of the study's settings, as Typer reads them."""
+    """Return a function whose signature gives Typer one option for each of the study's settings."""
 
     def command(out: Path | None, resume: bool, json: bool, **given: Any) -> None:
         from ncscope.lab.studies import simulate
@@ -63,8 +63,8 @@ def _simulation_command(study: "Study[Any]", summary: str) -> Callable[..., None
         else:
             show(run)
 
-    folder = typer.Option(help="Folder for rows, claims, figures and report; default none.")
-    go_on = typer.Option("--resume", help="Go on with the run that --out holds.")
+    folder = typer.Option(help="Folder for rows, claims, figures and report; default: no files.")
+    go_on = typer.Option("--resume", help="Resume the run in the folder --out.")
     as_json = typer.Option("--json", help="Print one JSON object only.")
     options = [
         _option(name, _typed(field.annotation), typer.Option(help=field.description), field.default)
@@ -88,6 +88,6 @@ def _option(name: str, kind: Any, option: Any, default: Any) -> Parameter:
 
 
 def _typed(annotation: Any) -> Any:
-    """Return the option's type; for a tuple of any length a list, an option for each value."""
+    """Return the option's type: for a tuple of any length a list, so the option can be repeated."""
     kinds = get_args(annotation)
     return list[kinds[0]] if get_origin(annotation) is tuple else annotation  # type: ignore[valid-type]

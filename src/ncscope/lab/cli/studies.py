@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ncscope.lab.runs.resources import Resources
 
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in the folder --out.")]
 
 
 @app.command()
@@ -36,7 +36,7 @@ def reproduce(
     scale: Scale = "small",
     resume: Resume = False,
 ) -> None:
-    """Re-run a paper's experiment, and test its claims.
+    """Repeat a paper's experiment and test its claims.
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
     """
@@ -53,7 +53,7 @@ def train(
     scale: Scale = "small",
     resume: Resume = False,
 ) -> None:
-    """Run an experiment with any of its settings changed.
+    """Run an experiment with changed settings.
 
     Example: ncscope train pfc/training --set runs.digits.optimisation.epochs=20
 
@@ -67,7 +67,7 @@ def train(
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
 ) -> None:
     """Show one run, or several side by side, as one HTML page.
 
@@ -105,7 +105,7 @@ def _experiment(
 
 @app.command(name="list")
 def list_experiments() -> None:
-    """List the papers' experiments and what they cost.
+    """List the papers' experiments and their costs.
 
     Example: ncscope list
     """

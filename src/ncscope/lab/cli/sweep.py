@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ncscope.lab.sweeps import OnChange, RunProgress
 
 _MOST_SHOWN = 12
-"""Runs that are shown at work at a time, so that the bars fit a terminal."""
+"""Number of running runs shown at a time, so that the progress bars fit a terminal."""
 
 
 @app.command()
@@ -44,11 +44,11 @@ def sweep(
     resources: "Resources",
     over: Annotated[
         list[str] | None,
-        typer.Option(help="FIELD=VALUE,VALUE,...; several make a grid."),
+        typer.Option(help="FIELD=VALUE,VALUE,...; several options make a grid."),
     ] = None,
     listed: Annotated[
         Path | None,
-        typer.Option("--list", help="A YAML file: for each run, its settings by field."),
+        typer.Option("--list", help="YAML file with the settings of each run, by field."),
     ] = None,
     override: Assignments = None,
     out: Annotated[
@@ -57,7 +57,7 @@ def sweep(
     ] = None,
     scale: Scale = "small",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the sweep that --out holds.")
+        bool, typer.Option("--resume", help="Resume the sweep in the folder --out.")
     ] = False,
     cluster: Annotated[
         str | None,
@@ -107,7 +107,7 @@ def sweep(
 
 
 def _points(over: list[str] | None, listed: Path | None) -> list[dict[str, Any]]:
-    """Return the settings of each run: every entry of the list with every point of the grid."""
+    """Return the settings of each run: each entry of the list, with each point of the grid."""
     from ncscope.lab.sweeps import grid
 
     given = assignments(over, "--over", "seed=0,1,2")
@@ -121,7 +121,7 @@ def _points(over: list[str] | None, listed: Path | None) -> list[dict[str, Any]]
 
 
 def _values(text: str) -> list[Any]:
-    """Values between commas; the brackets of YAML's list may be left out.
+    """Parse values separated by commas: a YAML list whose brackets may be left out.
 
     Example:
         >>> _values("0,1"), _values("[0, 1]"), _values("[a, b], [c]")
@@ -134,7 +134,7 @@ def _values(text: str) -> list[Any]:
 
 
 def _entries(file: Path | None) -> list[dict[str, Any]]:
-    """Read the entries of a list of settings; without a list, one entry that sets nothing."""
+    """Read the entries of a list of settings; without a list, return one empty entry."""
     if file is None:
         return [{}]
     from ncscope.files import parse_yaml
@@ -153,7 +153,7 @@ def _entries(file: Path | None) -> list[dict[str, Any]]:
 
 @contextmanager
 def _sweep_bars() -> Iterator["OnChange"]:
-    """Show a bar of the runs, and one of each run at work."""
+    """Show a progress bar of all runs, and one of each run in progress."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

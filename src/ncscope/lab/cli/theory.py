@@ -12,15 +12,15 @@ from ncscope.cli.terminal import Terminal
 @app.command()
 def theory(
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the instances; default a fresh one, printed.")
+        int | None, typer.Option(help="Seed of the instances; default a random seed, printed.")
     ] = None,
     only: Annotated[str | None, typer.Option(help="Id of the one statement to check.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
 ) -> None:
     """Check the papers' statements; exit 1 if one fails.
 
-    Each is checked on fresh random instances. Of an error, unlike of a statement that fails, there
-    is a line on standard error.
+    Each statement is checked on new random instances. An error, unlike a statement that fails,
+    prints a line on standard error.
 
     Example: ncscope theory
 

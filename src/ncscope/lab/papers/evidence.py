@@ -1,6 +1,6 @@
-"""Arithmetic of claims that any rows survive, and verdicts over several runs.
+"""Arithmetic for claims, which accepts any rows, and verdicts over several runs.
 
-What was not measured is NaN, and so is zero over zero; no comparison with NaN holds.
+Missing measurements are NaN, and so is zero over zero. No comparison with NaN holds.
 """
 
 import math
@@ -13,7 +13,7 @@ from ncscope.metrics.layerwise import order_breaks
 
 
 def ratio(above: float, below: float) -> float:
-    """Divide as floating point does: infinity or NaN where the divisor is zero.
+    """Divide as floating point does: the result is infinity or NaN if the divisor is zero.
 
     Example:
         >>> ratio(1.0, 2.0), ratio(1.0, 0.0), ratio(0.0, 0.0)
@@ -24,7 +24,7 @@ def ratio(above: float, below: float) -> float:
 
 
 def decades(start: float, end: float) -> float:
-    r"""By how many powers of ten a value falls, $\log_{10}$ of the start over the end."""
+    r"""Return the number of decades by which a value falls, $\log_{10}$ of start over end."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.log10(ratio(start, end)))
 
@@ -51,7 +51,7 @@ def average(found: Sequence[float]) -> float:
 
 
 def ordered(found: Sequence[float], falling: bool) -> bool:
-    """Return whether two or more values fall, or rise, at every step; ties break no order."""
+    """Return whether two or more values fall, or rise, at every step; ties are allowed."""
     return len(found) > 1 and all(map(math.isfinite, found)) and not order_breaks(found, falling)
 
 
@@ -62,14 +62,14 @@ def on_runs(
     enough: int | None = None,
     of: str = "runs",
 ) -> Claim:
-    """Claim something of every run, or of enough runs.
+    """Test a claim on every run, or on enough runs.
 
     Args:
-        text: The claim.
-        found: Run name to the verdict on the run and the run's numbers.
+        text: Text of the claim.
+        found: Verdict and numbers of each run, by name of the run.
         numbers: Description of the numbers.
-        enough: Runs of which it must be true; default all, of at least one.
-        of: Plural noun for what is counted, if not runs.
+        enough: Number of runs on which the claim must be true; default all, and at least one.
+        of: Plural noun for the counted items, if they are not runs.
     """
     good = sum(held for held, _ in found.values())
     words = "; ".join(f"{name}: {told}" for name, (_, told) in found.items())

@@ -34,7 +34,7 @@ def history(
         rows: Rows of a study.
         part: Name of the run.
         split: ``"train"`` or ``"test"``.
-        layer: Name of the layer; by default the last, which feeds the classifier.
+        layer: Name of the layer; default the last layer, which feeds the classifier.
     """
     own = [row for row in rows if row.part == part and row.split == split]
     wanted = own[-1].layer if own and layer is None else layer
@@ -59,7 +59,7 @@ def interpolation(path: Sequence[Observation], accuracy: float = 1.0) -> Observa
 
     Args:
         path: Rows of one layer over training, on the training set.
-        accuracy: From which on the error counts as zero.
+        accuracy: Least accuracy that counts as zero error.
     """
     return next((row for row in path if float(row.get("accuracy", 0)) >= accuracy), None)
 
@@ -71,11 +71,11 @@ def interpolation_epoch(path: Sequence[Observation], accuracy: float = 1.0) -> f
 
 
 def values(path: Sequence[Observation], key: str) -> list[float]:
-    """One metric along rows, NaN where it was not measured."""
+    """Return one metric of every row, NaN for rows without the metric."""
     return [float(row.get(key, math.nan)) for row in path]
 
 
 def ends(path: Sequence[Observation], key: str) -> tuple[float, float]:
-    """One metric in the first row and in the last; NaN if there are none."""
+    """Return one metric of the first and of the last row; NaN without rows."""
     found = values(path, key) or [math.nan]
     return found[0], found[-1]

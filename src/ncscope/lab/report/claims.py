@@ -1,4 +1,4 @@
-"""Claims and what became of them, for the terminal."""
+"""Table of claims and their verdicts, for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
     """Build a table of claims: verdict, claim, and the evidence under it.
 
     Args:
-        claims: ``claim``, ``held`` and ``evidence`` of each.
+        claims: Claims, each with ``claim``, ``held`` and ``evidence``.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Claims", title_justify="left")
     table.add_column("")

@@ -1,4 +1,4 @@
-"""A figure that goes into a report and into a file of its own."""
+"""A figure for a report and for a separate file."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A Matplotlib figure with what a reader needs to read it.
+    """A Matplotlib figure with its name and caption.
 
     Attributes:
-        name: Name of its file, without a suffix.
-        caption: Subject of the figure and what to look for, in one or two sentences.
-        figure: Drawn under `panels.STYLE`.
+        name: Name of the figure's file, without suffix.
+        caption: Subject of the figure and the expected result, in one or two sentences.
+        figure: Matplotlib figure, drawn with the style `panels.STYLE`.
     """
 
     name: str

@@ -22,15 +22,15 @@ def epochs_panel(
     colours: Sequence[Any] = panels.SERIES,
     styles: Mapping[str, Any] = {},
 ) -> None:
-    """Draw a metric against the epoch, a curve a name.
+    """Draw a metric against the epoch, one curve per name.
 
     Args:
         axes: Axes to draw on.
         curves: Rows of one layer over training, by name.
-        key: Key of the metric; drawn on a logarithmic axis if the metric falls to zero.
-        zero_error: Epoch of zero training error, a vertical line.
-        colours: Colours of the curves, in turn.
-        styles: Line styles by name, where they are not solid.
+        key: Key of the metric; the axis is logarithmic if the metric falls to zero.
+        zero_error: Epoch of zero training error, drawn as a vertical line.
+        colours: Colours of the curves, in order.
+        styles: Line styles by name; curves without an entry are solid.
     """
     label, drawn = label_of(key), list[float]()
     for index, (name, path) in enumerate(curves.items()):
@@ -59,6 +59,6 @@ def epochs_panel(
 
 
 def depth_colours(count: int) -> list[Any]:
-    """Return a colour a layer, light to dark, from the first to the last."""
+    """Return one colour per layer, from light for the first layer to dark for the last."""
     ramp = colormaps["viridis_r"]
     return [ramp(0.15 + 0.8 * index / max(1, count - 1)) for index in range(count)]

@@ -1,4 +1,4 @@
-"""Observations of an experiment: chosen, and as a table of where every part ended."""
+"""Selection of an experiment's observations, and the table of every part's last measurement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -76,10 +76,10 @@ def rows_table(rows: Sequence[Observation], columns: Sequence[str]) -> Table:
 
 
 def recipes_table(recipes: Sequence[tuple[str, str, Mapping[Any, str]]]) -> Table:
-    """Experiments by name.
+    """Build a table of experiments.
 
     Args:
-        recipes: Name, what it shows, and its cost by scale.
+        recipes: Name, description and cost by scale of each experiment.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 1, 0))
     table.add_column("experiment", no_wrap=True)
@@ -91,7 +91,7 @@ def recipes_table(recipes: Sequence[tuple[str, str, Mapping[Any, str]]]) -> Tabl
 
 
 def shown(row: Observation, key: str) -> str:
-    """One value as text; nothing where the row has none."""
+    """Return a value of a row as text; an empty string if the row lacks the value."""
     value = row.get(key)
     if isinstance(value, float):
         return plain(value)

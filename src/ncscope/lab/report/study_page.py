@@ -1,4 +1,4 @@
-"""The page of a study, or of several side by side: its main figure, its claims, then the rest."""
+"""HTML page of one or several runs: the main figure, claims, then everything else."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ class RunView:
     """Content of a page about one run.
 
     Attributes:
-        name: Name of the run, where the page shows several.
-        claims: ``claim``, ``held`` and ``evidence`` each.
-        images: The drawings, each with its SVG file.
-        rows: Observations, of which the last of each part and layer are shown, and measurements,
-            which the interactive part of the page shows.
-        columns: Keys to show of them.
+        name: Name of the run, for a page with several runs.
+        claims: Claims, each with ``claim``, ``held`` and ``evidence``.
+        images: Drawings, each with the content of its SVG file.
+        rows: Observations and measurements. The page shows the last observation of each part and
+            layer; the interactive part of the page shows the measurements.
+        columns: Keys of the observations to show.
         config: The settings.
         unit: Unit of the measurements' steps.
         ended: True if the run has ended.
@@ -49,17 +49,17 @@ def study_page(
     runs: Sequence[RunView],
     sweep: SweepTable | None = None,
 ) -> str:
-    """Build one self-contained HTML page: it requests nothing from the network.
+    """Build one self-contained HTML page, which requests nothing from the network.
 
     Args:
         title: Heading of the page.
-        lead: A sentence or two under it.
-        facts: Short phrases: source, scale.
-        runs: One, or several to be shown side by side.
-        sweep: Table of all runs, if they are a sweep's.
+        lead: One or two sentences under the heading.
+        facts: Short facts, such as source and scale.
+        runs: Runs to show; several runs are shown side by side.
+        sweep: Table of all runs, if the runs belong to a sweep.
 
     Returns:
-        The page.
+        HTML of the page.
     """
     alike, own = shared_config([run.config for run in runs])
     measured = runs[0].rows.measurements if len(runs) == 1 else []
@@ -75,7 +75,7 @@ def study_page(
 
 
 def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
-    """Return a run as the template takes it, with the settings that it does not share."""
+    """Return a run for the template, with the settings in which it differs from other runs."""
     table = {
         part: [(place_of(row), [shown(row, key) for key in run.columns]) for row in layers]
         for part, layers in last_rows(run.rows).items()
@@ -93,5 +93,5 @@ def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _inline(svg: bytes) -> str:
-    """Return an image's address that holds the image."""
+    """Return a data URL that contains the image."""
     return f"data:image/svg+xml;base64,{b64encode(svg).decode()}"

@@ -22,11 +22,11 @@ class SweptRun:
     """Content of the table about one run.
 
     Attributes:
-        name: Name of the run, and of its folder.
-        settings: Settings that differ from the other runs'.
-        claims: ``held`` of each; none of a run that has not ended.
-        rows: Every measurement.
-        error: Why it failed; empty if it did not.
+        name: Name of the run and of its folder.
+        settings: Settings in which the runs of the sweep differ.
+        claims: Claims, each with ``held``; empty if the run has not ended.
+        rows: All observations of the run.
+        error: Reason of the failure; empty if the run did not fail.
     """
 
     name: str
@@ -37,15 +37,15 @@ class SweptRun:
 
     @property
     def held(self) -> str:
-        """Return how many of the run's claims held, out of how many; or that it failed."""
+        """Return the number of claims that held out of all claims, or the failure."""
         if self.error:
             return FAILED
         return f"{sum(claim['held'] for claim in self.claims)}/{len(self.claims)}"
 
     def ends(self, columns: Sequence[str]) -> dict[str, Observation]:
-        """Return each part's last measurement, at the split with the most of these columns.
+        """Return each part's last measurement, at the layer and split with most of the columns.
 
-        Of several such places, as layers are, the last.
+        If several layers have equally many of the columns, the last such layer is taken.
         """
 
         def known(row: Observation) -> int:
@@ -60,8 +60,8 @@ class Line:
 
     Attributes:
         name: Name of a run, or of a part of the run above.
-        cells: Values; none of a run that has a line for each part, or no measurement.
-        held: Number of claims that held and of claims, or the failure; None for a part.
+        cells: Values; empty for a run without measurements or with separate lines for its parts.
+        held: Number of claims that held out of all claims, or the failure; None for a part.
     """
 
     name: str
@@ -71,13 +71,13 @@ class Line:
 
 @dataclass(frozen=True)
 class SweepTable:
-    """The runs of a sweep: a line for each, and where a run has several parts one for each part.
+    """Table of a sweep: one line per run, and one per part for runs with several parts.
 
     Attributes:
         caption: Description of the cells.
-        columns: Heads of the columns after the name and the claims.
-        lines: Lines of the runs in order.
-        failures: By run, why it failed.
+        columns: Headings of the columns after the name and the claims.
+        lines: Lines of the runs, in order.
+        failures: Reason of the failure, for each run that failed.
     """
 
     caption: str
@@ -139,14 +139,14 @@ def printed_sweep(sweep: SweepTable) -> Table:
 def _printed_name(line: Line) -> Text:
     if line.held is None:
         return Text(f"  {printable(line.name)}")
-    # A space after the comma, for the name to be broken at.
+    # The space after each comma lets the terminal break a long name into lines.
     name = Text(printable(line.name).replace(",", ", "), style="bold")
     said = line.held if line.held == FAILED else f"{line.held} held"
     return name.append(f"\n{said}", style="not bold dim")
 
 
 def sweep_csv(runs: Sequence[SweptRun], columns: Sequence[str]) -> str:
-    """Write the table for other programs: every digit, and a column for every setting.
+    """Write the table as CSV: numbers in full precision, and one column for every setting.
 
     Args:
         runs: In the order in which they are to stand.

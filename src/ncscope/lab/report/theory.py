@@ -10,8 +10,9 @@ from ncscope.lab.theory.statement import Result, Verdict
 
 _STYLES: dict[Verdict, str] = {"holds": "green", "holds-as-corrected": "yellow", "fails": "red"}
 _CAPTION = (
-    "Deviation: by how much the worst instance misses the statement. It holds where that is "
-    "rounding, {tolerance}. Beside a correction, the deviation of the printed form is in brackets."
+    "Deviation: largest error of the statement over the instances. The statement holds if the "
+    "deviation is rounding, {tolerance}. For a corrected statement, the deviation of the printed "
+    "form is in brackets."
 )
 
 

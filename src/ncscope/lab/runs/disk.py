@@ -1,4 +1,4 @@
-"""Messages of a run that cannot write to disk."""
+"""Conversion of disk errors of a run into readable messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +9,13 @@ from ncscope.errors import InputError
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a disk's refusal, for one that is full, into a sentence.
+    """Re-raise an OSError, for example from a full disk, as InputError.
 
     Args:
-        path: Path of the file written inside, whole or not at all.
+        path: Path of the file that is written atomically inside the context.
 
     Raises:
-        InputError: Instead of OSError.
+        InputError: In place of an OSError.
     """
     try:
         yield

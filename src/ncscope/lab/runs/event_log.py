@@ -1,4 +1,4 @@
-"""Observations of a run as TensorBoard shows them, where TensorBoard is installed."""
+"""Log of a run's observations for TensorBoard, if TensorBoard is installed."""
 
 import math
 import shutil
@@ -13,14 +13,14 @@ from ncscope.lab.runs.disk import writing
 
 
 class EventLog:
-    """Scalars by split, layer and key, against the step.
+    """Scalars by split, layer and key, as functions of the step.
 
-    Events are written at once, by TensorBoard's record writer. Its public `SummaryWriter` writes
-    in a thread, which prints a traceback of its own when the disk is full.
+    Each event is written immediately. TensorBoard's public `SummaryWriter` writes in a thread, which
+    prints a traceback of its own when the disk is full.
 
     Args:
-        folder: Folder of the file; an earlier log of the run in it is replaced. None, or an
-            environment without TensorBoard, logs nothing.
+        folder: Folder of the log file, which replaces an earlier log of the run. With None, or
+            without TensorBoard, nothing is logged.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -34,10 +34,10 @@ class EventLog:
         self._append([{"file_version": "brain.Event:2"}])
 
     def add(self, events: Iterable[Recorded]) -> None:
-        """Log every number of the observations, and of the measurements layer by layer.
+        """Log every number of the observations, and those of the measurements by layer.
 
         Raises:
-            InputError: If they cannot be written.
+            InputError: If the events cannot be written.
         """
         self._append(logged for each in flattened(events) for logged in _of(each))
 
@@ -54,9 +54,9 @@ class EventLog:
 
 
 def _of(observation: Observation) -> Iterator[dict[str, Any]]:
-    """Yield an event for each number; numbers that are not finite leave a gap."""
-    place = "/".join(filter(None, (observation.split, observation.layer)))
+    """Yield an event for each finite number; numbers that are not finite are left out."""
+    prefix = "/".join(filter(None, (observation.split, observation.layer)))
     for key, value in observation.values.items():
         if isinstance(value, int | float) and math.isfinite(value):
-            scalar = {"tag": f"{place}/{key}", "simple_value": float(value)}
+            scalar = {"tag": f"{prefix}/{key}", "simple_value": float(value)}
             yield {"step": observation.step, "summary": {"value": [scalar]}}

@@ -1,4 +1,4 @@
-"""The record of finished parts: their results are counted and hashed, so that damage is seen."""
+"""Record of finished parts, with counts and hashes of their results, which reveal damage."""
 
 import json
 import math
@@ -19,7 +19,7 @@ class PartMark(BaseModel):
     Attributes:
         rows: Number of observations.
         sha256: Hash of the part's lines in metrics.jsonl.
-        history: Hash of the part's lines in history.json; empty if it has none.
+        history: Hash of the part's lines in history.json; empty if the part has no such line.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -33,7 +33,7 @@ class FinishedParts(BaseModel):
     """Content of finished.json.
 
     Attributes:
-        config: Hash of config.yaml, under whose settings the parts ran.
+        config: Hash of config.yaml, which holds the settings of the parts.
         parts: Mark of every finished part, by name.
     """
 
@@ -48,9 +48,9 @@ class KeptResults:
     """Results that a run folder holds, checked against the record of finished parts.
 
     Attributes:
-        whole: Everything in the folder, also of unfinished parts.
-        parts: Results of each finished part, where they are as the run wrote them.
-        damaged: By finished part whose results are not as the run wrote them, how they differ.
+        whole: All results in the folder, including those of unfinished parts.
+        parts: Results of each finished part whose files are as the run wrote them.
+        damaged: Description of the damage, for each finished part whose files were changed.
     """
 
     whole: Results
@@ -63,7 +63,7 @@ def checked_results(
     measurements: Sequence[Measurement],
     finished: Mapping[str, PartMark],
 ) -> KeptResults:
-    """Group results by part, and tell the finished parts that are whole from the damaged ones.
+    """Group results by part, and separate undamaged from damaged finished parts.
 
     Args:
         lines: Every line of metrics.jsonl with the observation that was read from it.
@@ -72,12 +72,13 @@ def checked_results(
     """
     parts, damaged = dict[str, Results](), dict[str, str]()
     for name, mark in finished.items():
-        own = [(line, each) for line, each in lines if each.part == name]
+        of_part = [(line, each) for line, each in lines if each.part == name]
         measured = [each for each in measurements if each.run == name]
-        # The text itself, not what was read: also a file of an earlier version keeps its hash.
-        present = _mark([line for line, _ in own], measured)
+        # Hash the text of the file, not the parsed observations written again: another version of
+        # the program could write them differently, and the hash would no longer match.
+        present = _mark([line for line, _ in of_part], measured)
         if present == mark:
-            parts[name] = Results([each for _, each in own], measured)
+            parts[name] = Results([each for _, each in of_part], measured)
         elif present.rows != mark.rows:
             damaged[name] = f"{present.rows} rows in place of {mark.rows} in metrics.jsonl"
         elif present.sha256 != mark.sha256:
@@ -92,8 +93,8 @@ def mark_of(results: Results) -> PartMark:
     """Count and hash the results of a part.
 
     Args:
-        results: Results of the part, in order; NaN stands for whatever is not finite in an
-            observation.
+        results: Results of the part, in order. In observations NaN replaces every number that is
+            not finite.
     """
     return _mark(list(map(observation_line, results)), results.measurements)
 

@@ -1,4 +1,4 @@
-"""A lock on an output folder, for one process to write into it at a time."""
+"""Lock of an output folder, so that only one process writes to it at a time."""
 
 import os
 import socket
@@ -16,16 +16,16 @@ from ncscope.lab.runs.disk import writing
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing into a folder, and other runs of this process too.
+    """Lock a folder against writes by other processes and by other runs of this process.
 
-    The operating system holds the lock, and frees it also when the process is killed.
+    The operating system holds the lock, and releases it when the process is killed.
 
     Args:
-        folder: An output folder that exists. Reading it needs no lock.
+        folder: Existing output folder. Reading from a folder needs no lock.
 
     Raises:
-        InputError: If the folder is locked; it names the process that writes there. Also if the
-            lock cannot be written.
+        InputError: If the folder is locked (the message names the process that writes to it), or
+            if the lock cannot be written.
     """
     file, holder = folder / ".lock", folder / ".locked-by"
     lock = FileLock(file)
@@ -44,15 +44,18 @@ def only_writer(folder: Path) -> Iterator[None]:
         yield
     finally:
         holder.unlink(missing_ok=True)
-        # Removed while it is held: a lock on a file that has lost its name is never granted. On
-        # Windows an open file cannot be removed, and releasing the lock removes it.
+        # Remove the file while the lock is held: a process that waits for an unlinked file never
+        # gets the lock. Windows cannot remove an open file; there releasing the lock removes it.
         if sys.platform != "win32":
             file.unlink(missing_ok=True)
         lock.release()
 
 
 def _described(holder: Path) -> str:
-    """Read who holds a lock; a process that takes or frees it this moment has no description."""
+    """Describe the process that holds a lock.
+
+    While a process is taking or releasing the lock, there is no description of it.
+    """
     try:
         return holder.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Structure of an experiment: parts that yield events; claims and figures made from them."""
+"""Structure of an experiment: parts that yield events, and the claims and figures about them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Config = TypeVar("Config", bound=BaseModel)
 
 
 class Claim(TypedDict):
-    """A statement put to the test: a line of ``claims.json``."""
+    """A statement of a paper and the result of its test: an entry of ``claims.json``."""
 
     claim: str
     held: bool
@@ -25,14 +25,14 @@ class Claim(TypedDict):
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an experiment that is run, and kept, as a whole.
+    """A part of an experiment; its results are saved as finished when it has ended.
 
     Attributes:
-        name: Name in every observation as ``part``; unique within a recipe.
-        yields: Number of events, or epochs of training, for the progress bar.
+        name: Value of ``part`` in every observation of the part; unique within a recipe.
+        yields: Number of events, or of training epochs, for the progress bar.
         run: Function that yields events, whose values do not depend on the hardware. A long part
-            keeps a checkpoint, and when it is run again yields what it had yielded, and goes on.
-        trains: Every heartbeat ends an epoch if True; the bar then counts epochs alone.
+            saves checkpoints; when it is resumed, it first yields its earlier events again.
+        trains: Every heartbeat ends an epoch if True; the progress bar then counts only epochs.
     """
 
     name: str
@@ -42,24 +42,24 @@ class Part:
 
 
 def no_tables(config: Any, results: Results) -> list[Summary]:
-    """None: most studies are seen in their figures."""
+    """Return no tables: most studies show their results as figures."""
     return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study(Generic[Config]):
-    """Something to run and look at. Claims and figures follow from what the parts yield.
+    """A numerical study. Its claims and figures are computed from the results of its parts.
 
     Attributes:
-        id: Its name, for example ``"ufm"`` or ``"xufm/ufm"``.
-        title: Heading of its report.
-        lead: A sentence or two on what is shown.
+        id: Name of the study, for example ``"ufm"`` or ``"xufm/ufm"``.
+        title: Heading of the report.
+        lead: One or two sentences on the content of the report.
         source: Paper, section, figures.
-        config: Its settings: a frozen model that allows no further field, every field with a
-            description, a default and its bounds.
-        parts: The pieces of work that settings ask for, in order.
+        config: Class of the settings: a frozen model that forbids extra fields, with a description,
+            a default and bounds for every field.
+        parts: Function that returns the parts for given settings, in order.
         claims: Function that tests each statement on the results.
-        drawings: The figures, in the paper's arrangement.
+        drawings: Function that draws the figures, in the paper's arrangement.
         columns: Keys that the table of the last measurements shows.
         tables: Function that summarises the result in the paper's arrangement.
         unit: Unit of the measurements' steps.
@@ -80,11 +80,11 @@ class Study(Generic[Config]):
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Study[Config]):
-    """A paper's experiment: a study with the paper's settings, and smaller ones.
+    """A paper's experiment: a study with the paper's settings and with smaller settings.
 
     Attributes:
-        scales: By scale, the settings.
-        cost: By scale, what it takes, with the machine it was measured on.
+        scales: Settings of each scale.
+        cost: Measured cost of each scale, with the machine on which it was measured.
     """
 
     scales: Mapping[Scale, Config]

@@ -1,4 +1,4 @@
-"""Runs that give the same numbers on every machine of one kind, and leave no trace."""
+"""Context for runs with the same numbers on every machine of one kind, and no side effects."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
-    """Seed the CPU's global generator and use one thread; both are as before afterwards.
+    """Seed the CPU's global generator and use one thread; restore both afterwards.
 
-    For small networks on the CPU. With more threads, of torch or of the linear algebra under NumPy
-    and SciPy, the order of summation, and so the last digits, depend on the number of cores; and
-    matrices this small are slower shared than alone.
+    This context is for small networks on the CPU. With several threads, in torch or in the linear
+    algebra of NumPy and SciPy, the order of summation depends on the number of cores, and so do the
+    last digits. Several threads are also slower than one on matrices of this size.
 
     Args:
-        seed: Seed of draws from the global generator inside, such as initialisations.
+        seed: Seed of all draws from the global generator inside, such as initialisations.
 
     Example:
         >>> with reproducible(0):

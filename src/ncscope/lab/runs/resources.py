@@ -1,4 +1,4 @@
-"""Resources of a run: folders, accelerator, processes. The run's settings say what to compute."""
+"""Resources of a run (folders, accelerator, processes), as opposed to its settings."""
 
 import os
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Resources:
             resumes from; None saves none. No other part uses this folder.
         data: Folder of the data sets.
         download: Fetch missing data sets if True.
-        accelerator: Accelerator to train on: ``cpu``, ``cuda``, or ``auto`` for cuda if there is
-            one.
-        devices: Number of devices on each machine, each with a process of its own.
-        nodes: Number of machines; Fabric's launcher, or a cluster's, is run on each.
-        workers: Processes that read images ahead, for each device; batches are the same for any.
+        accelerator: Accelerator to train on: ``cpu``, ``cuda``, or ``auto``, which is cuda if
+            available and cpu otherwise.
+        devices: Number of devices on each machine; each device has one process.
+        nodes: Number of machines; the launcher of Fabric or of the cluster must run on each.
+        workers: Processes per device that read images ahead; the batches do not depend on them.
         checkpoint_interval: Longest time in seconds between two checkpoints of a part.
         run: Hash of the settings of the run; a checkpoint under other settings is refused.
     """
@@ -41,7 +41,7 @@ class Resources:
     run: str = ""
 
     def wait_for_all(self) -> None:
-        """Launch the processes, if there are to be several, and wait for all of them."""
+        """Launch the processes, if there are several, and wait until all have started."""
         if self.devices * self.nodes > 1:
             self.fabric.barrier()
 
@@ -52,10 +52,10 @@ class Resources:
 
 
 def first_process() -> bool:
-    """Return whether this process prints and writes files: the first one that was launched.
+    """Return whether this is the first process, the only one that prints and writes files.
 
-    Known before any process is launched: Fabric's launcher runs the same command again for the
-    others, with their numbers in the environment.
+    The answer is available before Fabric launches processes: its launcher starts the others with
+    the same command and their rank in the environment.
     """
     return all(os.environ.get(name, "0") == "0" for name in _NUMBERS)
 

@@ -1,4 +1,4 @@
-"""Files of a run, each written whole: config, metrics, history, claims."""
+"""Files of a run (config, metrics, history, claims), each written atomically."""
 
 import json
 import math
@@ -30,7 +30,7 @@ from ncscope.probing.records import Measurement
 
 _SCALARS = (str, int, float)
 _MADE_AGAIN = ("metrics.jsonl", "history.json", "finished.json")
-"""Files whose content a resumed run can make again."""
+"""Files whose content a resumed run can write again."""
 _IN_RUNS = (*_MADE_AGAIN, "config.yaml", "claims.json", "report.html")
 _IN_SWEEPS = ("sweep.yaml", "table.csv")
 
@@ -39,12 +39,12 @@ class RunFolder:
     """The folder of one run.
 
     Args:
-        path: The folder; it is made, with its parents, if it is not there.
-        writing: This process writes if True; of several that share a run one does, and what the
-            others save goes nowhere.
+        path: Path of the folder, which is created with its parents if it does not exist.
+        writing: This process writes if True. Of the processes that share a run only one writes;
+            in the others every save does nothing.
 
     Raises:
-        InputError: If it cannot be made or written to; also later, when something is saved.
+        InputError: If the folder cannot be created or written to. Later saves raise it too.
     """
 
     def __init__(self, path: str | Path, writing: bool = True) -> None:
@@ -55,7 +55,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_text(self.path / ".writable", "")
-            (self.path / ".writable").unlink(missing_ok=True)  # by another process, perhaps
+            (self.path / ".writable").unlink(missing_ok=True)  # another process may have removed it
         except OSError as error:
             fix = "pass --out with a folder that can be written"
             found = f"{self.path}: {error.strerror}"
@@ -63,10 +63,10 @@ class RunFolder:
 
     @contextmanager
     def writing_alone(self) -> Iterator[None]:
-        """Lock the folder, and remove what saves that were killed left in it.
+        """Lock the folder, and remove partial files of killed saves from it.
 
         Raises:
-            InputError: If another process writes to the folder; it names that process.
+            InputError: If another process writes to the folder; the message names the process.
         """
         if not self.writing:
             yield
@@ -85,20 +85,20 @@ class RunFolder:
 
     @staticmethod
     def config_of(path: Path) -> dict[str, Any] | None:
-        """Read config.yaml in a folder; None without one.
+        """Read config.yaml of a folder; None if there is none.
 
         Raises:
-            InputError: If it is not what a run writes.
+            InputError: If a run did not write the file in this form.
         """
         return read_yaml(path / "config.yaml")
 
     @staticmethod
     def finished_of(path: Path) -> FinishedParts | None:
-        """Read the record of finished parts in a folder; None if there is none.
+        """Read the record of finished parts of a folder; None if there is none.
 
         Raises:
-            InputError: If finished.json is not what a run writes, or config.yaml is not what the
-                rows of the finished parts were measured under.
+            InputError: If finished.json is damaged, or config.yaml does not hold the settings
+                under which the finished parts were run.
         """
         file, config = path / "finished.json", path / "config.yaml"
         finished: FinishedParts | None = _parsed(file, FinishedParts.model_validate_json)
@@ -118,29 +118,30 @@ class RunFolder:
 
     @staticmethod
     def kept_of(path: Path) -> KeptResults | None:
-        """Read the results in a folder, and check the finished parts; None without their record.
+        """Read the results of a folder and check its finished parts; None without their record.
 
         Raises:
-            InputError: If metrics.jsonl, history.json or finished.json is not what a run writes, or
-                config.yaml was changed.
+            InputError: If metrics.jsonl, history.json or finished.json is damaged, or config.yaml
+                was changed.
         """
         finished = RunFolder.finished_of(path)
         if finished is None:
             return None
-        # Read after the record, as results are written before the record says they are there.
+        # Read the results after the record: a run writes them before it records them as finished,
+        # so results that the record names are complete even while the run goes on.
         lines = _parsed(path / "metrics.jsonl", _lines) or []
         history = _parsed(path / "history.json", parsed_history)
         measurements = [] if history is None else history[0]
         return checked_results(lines, measurements, finished.parts)
 
     def save_observations(self, observations: Iterable[Observation]) -> None:
-        """Write metrics.jsonl: an observation a line, NaN and infinities as null."""
+        """Write metrics.jsonl: one observation per line, NaN and infinities as null."""
         self._save("metrics.jsonl", "".join(f"{observation_line(each)}\n" for each in observations))
 
     def save_history(self, measurements: Sequence[Measurement], unit: str, command: str) -> None:
-        """Write history.json, which `History.load` reads; no file if there is no measurement.
+        """Write history.json, which `History.load` reads, if there are measurements.
 
-        No date: a run that was stopped and resumed ends with the files of one that was not.
+        The file holds no date, so that a resumed run ends with the files of an unbroken run.
         """
         if measurements:
             origin = replace(provenance(caller=command), date="")
@@ -149,12 +150,12 @@ class RunFolder:
             self.remove("history.json")
 
     def save_finished(self, marks: Mapping[str, PartMark]) -> None:
-        """Write finished.json; the config, and the rows of these parts, must be saved first."""
+        """Write finished.json; save the config and the rows of the finished parts first."""
         parts = {name: mark.model_dump() for name, mark in marks.items()}
         self._save("finished.json", json.dumps({"config": self._config, "parts": parts}) + "\n")
 
     def remove(self, *names: str) -> None:
-        """Remove files of an earlier run, as far as they are there."""
+        """Remove files of an earlier run, if they exist."""
         if self.writing:
             for name in names:
                 (self.path / name).unlink(missing_ok=True)
@@ -192,10 +193,10 @@ def read_yaml(file: Path) -> dict[str, Any] | None:
     """Read a YAML file of a run or a sweep; None if there is none.
 
     Args:
-        file: The file, which holds a mapping.
+        file: Path of a file that holds a mapping.
 
     Raises:
-        InputError: If it does not.
+        InputError: If the file holds no mapping.
     """
     return _parsed(file, lambda content: _mapping(parse_yaml(content.decode())))
 
@@ -215,11 +216,11 @@ def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
         raise InputError(expected="a file that ncscope wrote", found=found, fix=fix) from error
 
 
-def _mapping(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
+def _mapping(parsed: Any) -> dict[str, Any]:
+    if not isinstance(parsed, dict):
         message = "no mapping"
         raise ValueError(message)
-    return found
+    return parsed
 
 
 def _lines(content: bytes) -> list[tuple[str, Observation]]:

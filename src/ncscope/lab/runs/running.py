@@ -1,4 +1,4 @@
-"""Run a study: its parts one by one, in a folder that a stopped run can be taken up in."""
+"""Execution of a study, part by part, in a folder from which a stopped run can be resumed."""
 
 import io
 import json
@@ -29,7 +29,7 @@ from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.report.summary import Summary
 
 OnRow = Callable[[str, int, int], None]
-"""Called as the work goes on: the part and its epoch, how much is done, how much there is."""
+"""Function called with the progress: description of part and epoch, amount done, total amount."""
 
 _SECONDS_BETWEEN_SAVES = 2.0
 
@@ -40,12 +40,12 @@ class StudyRun:
 
     Attributes:
         study: Study that was run.
-        labels: Names it was asked for by: model, or recipe and scale.
-        config: Its settings.
+        labels: Names of the study: model, or recipe and scale.
+        config: Settings of the run.
         rows: Observations and measurements, in order.
-        claims: Each claim, the verdict and the numbers.
-        page: Path of the report; None if nothing was to be written.
-        ended: True if all parts have ended; until then nothing is claimed or drawn.
+        claims: Claims, each with its verdict and its evidence.
+        page: Path of the report; None if the run writes no files.
+        ended: True if all parts have ended; claims and figures need all parts.
     """
 
     study: Study[Any]
@@ -58,15 +58,15 @@ class StudyRun:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as JSON and YAML can hold them."""
+        """The settings in types of JSON and YAML."""
         return self.config.model_dump(mode="json")
 
     def drawings(self) -> list[Drawing]:
-        """Draw the figures; ``drawing.figure.savefig("x.svg")`` writes one."""
+        """Draw the figures; ``drawing.figure.savefig("x.svg")`` writes a figure to a file."""
         return self.study.drawings(self.config, self.rows)
 
     def tables(self) -> list[Summary]:
-        """Return the summaries; none until all parts have ended."""
+        """Return the summary tables, or an empty list while parts have not ended."""
         return self.study.tables(self.config, self.rows) if self.ended else []
 
     @property
@@ -78,10 +78,10 @@ class StudyRun:
         return history
 
     def view(self, name: str = "") -> RunView:
-        """Return what a page shows of the run.
+        """Return the content of the run's page.
 
         Args:
-            name: Name of the run, where a page shows several.
+            name: Name of the run, for a page with several runs.
         """
         drawings = self.drawings() if self.ended else []
         images = [(drawing, rendered(drawing, "svg")) for drawing in drawings]
@@ -98,7 +98,7 @@ class StudyRun:
         )
 
     def to_json(self) -> str:
-        """Model, settings, claims and rows as one JSON object; NaN is null."""
+        """Return model, settings, claims and rows as one JSON object, with NaN as null."""
         whole = {
             "model": self.study.id,
             "settings": self.settings,
@@ -118,20 +118,20 @@ def run_study(
     resources: Resources,
     on_row: OnRow,
 ) -> StudyRun:
-    """Run all parts, and write what came of them.
+    """Run all parts of a study and write the results.
 
     Args:
         study: Study to run.
-        config: Its settings.
-        labels: Names it was asked for by; the head of config.yaml.
+        config: Settings of the study.
+        labels: Names of the study, which config.yaml states first.
         out: Folder of the run; None writes nothing.
-        resume: Go on with the run that the folder holds.
+        resume: Resume the run that the folder holds.
         resources: Resources of the parts.
         on_row: See `OnRow`.
 
     Raises:
         InputError: If the folder cannot be written, another process writes to it, or it holds a
-            run that is not to be gone on with.
+            run and ``resume`` is False or the settings differ.
     """
     record = {**labels, "settings": config.model_dump(mode="json")}
     folder = None if out is None else RunFolder(out, writing=first_process())
@@ -148,10 +148,10 @@ def run_study(
 
 
 def rendered(drawing: Drawing, suffix: str) -> bytes:
-    """Return the figure's file; the same bytes for the same figure.
+    """Render a figure to a file's bytes, which are the same for the same figure.
 
     Args:
-        drawing: The figure.
+        drawing: Figure to render.
         suffix: ``"svg"`` or ``"pdf"``.
     """
     buffer = io.BytesIO()
@@ -174,7 +174,7 @@ def _written(run: StudyRun, folder: RunFolder) -> StudyRun:
 
 
 def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None:
-    """Write the config; what an earlier run left is there only to resume."""
+    """Write the config; refuse a folder that holds a run, unless this run resumes it."""
     earlier = RunFolder.config_of(folder.path)
     if earlier is not None and not resume:
         found = f"one with a run in it, {folder.path}"
@@ -185,7 +185,7 @@ def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None
         expected = f"the settings of the run in {folder.path}"
         found = f"another {_difference(earlier, record)}"
         raise InputError(expected=expected, found=found, fix="pass another --out")
-    if earlier is None:  # what lies there is of no run that is known
+    if earlier is None:  # remaining files belong to no known run
         folder.remove(*_RESULTS, "finished.json", "metrics.jsonl", "history.json")
         rmtree(folder.path / "checkpoints", ignore_errors=True)
     folder.save_config(record)
@@ -193,7 +193,7 @@ def _prepare(folder: RunFolder, record: Mapping[str, Any], resume: bool) -> None
 
 
 _RESULTS = ("claims.json", "report.html")
-"""Files that a run writes when all of its parts have ended."""
+"""Files that a run writes after all of its parts have ended."""
 
 
 def _difference(earlier: Mapping[str, Any], record: Mapping[str, Any]) -> str:
@@ -215,12 +215,11 @@ def _results(
     resume: bool,
     keep: "Keep",
 ) -> Results:
-    """Run all parts; resumed, read back the results of a finished part in place of running it.
+    """Run all parts; when resuming, read the results of finished parts instead of running them.
 
-    Results are in the order of the parts, whichever of them are finished, and every save holds
-    those of all finished parts.
+    Results are in the order of the parts, and every save holds the results of all finished parts.
     """
-    resources.wait_for_all()  # what is read next must be there, and nobody may go on writing
+    resources.wait_for_all()  # the files read next must be complete, with no writer left
     there = RunFolder.kept_of(folder.path) if folder is not None and resume else None
     kept = {} if there is None else there.parts
     results = {part.name: kept.get(part.name, Results()) for part in parts}
@@ -248,7 +247,7 @@ def _results(
 
 
 Keep = Callable[[RunFolder, Mapping[str, Results], Mapping[str, PartMark]], None]
-"""Saves the results of all parts, and the marks of the finished ones."""
+"""Function that saves the results of all parts and the marks of the finished parts."""
 
 
 def _keep(
@@ -258,7 +257,7 @@ def _keep(
     results: Mapping[str, Results],
     marks: Mapping[str, PartMark],
 ) -> None:
-    """Save the results of all parts, then the marks of the finished ones, in the parts' order."""
+    """Save the results of all parts, then the marks of the finished parts, in the parts' order."""
     whole = together(results.values())
     finished = [each for each in whole.measurements if each.run in marks]
     folder.save_history(finished, study.unit, " ".join(labels.values()))
@@ -273,7 +272,7 @@ def _now(part: Part, done: int) -> str:
 def _saved(
     part: Part, results: Mapping[str, Results], folder: RunFolder | None, resources: Resources
 ) -> Iterator[Event]:
-    """Yield a part's events, add them to its results, and save all observations now and then."""
+    """Yield a part's events, add them to its results, and save all observations at intervals."""
     saved = time.monotonic()
     own = resources
     if folder is not None:

@@ -1,4 +1,4 @@
-"""Settings given by name, checked against what a study has."""
+"""Settings given by name, checked against the settings class of a study."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -12,14 +12,15 @@ Config = TypeVar("Config", bound=BaseModel)
 
 
 def settings(config: type[Config], given: Mapping[str, Any]) -> Config:
-    """Return a study's settings, with defaults where nothing is given.
+    """Return a study's settings, with the default for every field that is not given.
 
     Args:
-        config: The study's settings.
+        config: Class of the study's settings.
         given: Values by field.
 
     Raises:
-        InputError: If a field is unknown (it names the nearest) or a value out of bounds.
+        InputError: If a field is unknown (the message names the nearest field), or a value is
+            out of bounds.
     """
     for name in given:
         if name not in config.model_fields:
@@ -34,11 +35,12 @@ def overridden(config: Config, overrides: Mapping[str, Any]) -> Config:
     """Replace some fields of settings.
 
     Args:
-        config: The settings to start from.
-        overrides: Values by dotted name; the parts lead through settings and dictionaries.
+        config: Settings to start from.
+        overrides: Values by dotted name, for example ``runs.digits.optimisation.epochs``: each
+            part of a name is a field of settings or a key of a dictionary.
 
     Raises:
-        InputError: As `settings`.
+        InputError: As for `settings`.
     """
     whole = config.model_dump()
     places = {name: (holder, key) for name, holder, key in _leaves(whole)}
@@ -51,16 +53,16 @@ def overridden(config: Config, overrides: Mapping[str, Any]) -> Config:
 
 
 def by_dotted_name(config: BaseModel) -> dict[str, Any]:
-    """Every setting, as JSON has it, by the name that `overridden` knows it by.
+    """Return every setting in types of JSON, by the dotted name that `overridden` takes.
 
     Args:
-        config: Settings, of settings and dictionaries in turn.
+        config: Settings; they may contain further settings and dictionaries.
     """
     return {name: holder[key] for name, holder, key in _leaves(config.model_dump(mode="json"))}
 
 
 def _leaves(whole: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Every setting's dotted name, what it stands in, and under which key, which may have dots."""
+    """Yield every setting's dotted name, its mapping and its key, which may contain dots."""
     for key, value in whole.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{key}.")
@@ -86,7 +88,7 @@ def _explained(config: type[BaseModel], error: ValidationError) -> InputError:
     """Explain the first error in one sentence."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
-    if not name:  # several fields that do not fit each other
+    if not name:  # a validator of several fields together
         reason = str(first.get("ctx", {}).get("error", first["msg"]))
         return InputError(expected=reason, found=_said(first["input"]), fix="change one of them")
     meaning = config.model_fields[name].description or "see --help"

@@ -1,1 +1,1 @@
-"""Surrogate models as studies: each with settings of its own, for `ncscope simulate`."""
+"""Studies of the surrogate models, each with its settings, for `ncscope simulate`."""

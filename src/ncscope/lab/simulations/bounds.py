@@ -1,11 +1,11 @@
-"""Types of settings: finite numbers, and no size that the arithmetic cannot hold."""
+"""Types of settings: finite numbers, with bounds that exclude overflow and excessive memory."""
 
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 LARGEST = 1e6
-"""Of lengths, decays and step sizes; their products stay far from overflow."""
+"""Upper bound of lengths, decays and step sizes; their products stay far from overflow."""
 MOST_SAMPLES = 10**6
 
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
@@ -14,7 +14,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def _positive(values: tuple[float, ...]) -> tuple[float, ...]:
-    # Not `value <= LARGEST` negated: NaN must be refused too.
+    # Do not negate this to `value > LARGEST`: the comparison must refuse NaN too.
     if not all(0 < value <= LARGEST for value in values):
         msg = f"every value greater than 0 and at most {LARGEST:,.0f}"
         raise ValueError(msg)
@@ -31,6 +31,6 @@ def _different_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return sizes
 
 
-# The bounds stand around the tuple, and not in it: the command line reads the type of its values.
+# The bounds annotate the tuple and not its elements: the command line reads the elements' type.
 Positives = Annotated[tuple[float, ...], AfterValidator(_positive)]
 DifferentSizes = Annotated[tuple[int, ...], AfterValidator(_different_sizes)]

@@ -1,4 +1,4 @@
-"""Features on the central path: two flows, the algorithm behind one, and the unrestricted flow."""
+"""The central path as a study: two flows, a discrete algorithm, and the unrestricted flow."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,11 +37,11 @@ GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
 COLLAPSE = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
 PER_RUN = 8
 ROUNDING = 1e-12
-"""A metric of collapse below this is at zero, whether it fell there or started there."""
+"""A metric of collapse below this value counts as zero, at the start or in the end."""
 
 
 class CentralPathConfig(BaseModel):
-    """Settings; time is counted in units of n K^2, in which small signals grow e times."""
+    """Settings. The unit of time is n K^2, the time in which small signals grow by a factor e."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,7 +61,7 @@ class CentralPathConfig(BaseModel):
     last: float = Field(
         1e6, ge=10, le=1e8, allow_inf_nan=False, description="Last time, in units of n K^2."
     )
-    points: int = Field(33, ge=9, le=400, description="Measurements between the two.")
+    points: int = Field(33, ge=9, le=400, description="Measurements between these times.")
     descent_time: float = Field(
         8.0,
         gt=0,
@@ -102,7 +102,7 @@ class CentralPathConfig(BaseModel):
 
     @property
     def times(self) -> list[float]:
-        """When the flows are measured, 0 being the start."""
+        """Times at which the flows are measured; 0 is the start."""
         low, high = math.log10(self.first), math.log10(self.last)
         spaced = torch.logspace(low, high, self.points - 1, dtype=torch.float64)
         return [0.0, *(self.unit * spaced).tolist()]
@@ -115,7 +115,7 @@ class CentralPathConfig(BaseModel):
 
 
 def parts(config: CentralPathConfig) -> list[Part]:
-    """Both flows, the discrete algorithm at each step size, and two unrestricted flows."""
+    """Return both flows, the discrete algorithm at each step size, and two unrestricted flows."""
     sizes = config.num_classes, config.per_class
     return [
         _flow_part(config, projected_law(*sizes), projected_velocity),
@@ -221,7 +221,7 @@ def _collapse(features: Tensor, weight: Tensor, bias: Tensor) -> dict[str, float
 
 
 def claims(config: CentralPathConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """MSE theorem 3 with its corollaries, our errata to them, and assumption A1, on the rows."""
+    """Test MSE theorem 3 with its corollaries, our errata to them, and assumption A1."""
     k, n = config.num_classes, config.per_class
     found: list[Claim] = []
     for law in (projected_law(k, n), renormalised_law(k, n)):
@@ -321,7 +321,10 @@ def _descent(config: CentralPathConfig, rows: Sequence[Observation]) -> Claim:
 
 
 def _near_path(name: str, own: list[Observation]) -> Claim:
-    """MSE figure 2: negligible soon, and from then on; here: under 1 %, from a tenth on."""
+    """Test that the loss off the path becomes and stays negligible, as in MSE figure 2.
+
+    The claim asks for less than 1 % of the loss from a tenth of the time on.
+    """
     end = number(own[-1], "time")
     late = [row for row in own if number(row, "time") >= end / 10]
     worst = max(number(row, "mse_off_path") / number(row, "mse_loss") for row in late)
@@ -346,9 +349,9 @@ STUDY = Study(
     id="central-path",
     title="The central path",
     lead=(
-        "Features under the least-squares classifier of their own flow down the MSE loss, in the "
-        "coordinates in which their within-class covariance is the identity. Their signal-to-noise "
-        "matrix keeps its singular vectors, and its singular values grow alike."
+        "Features follow the gradient flow of the MSE loss under their least-squares classifier, "
+        "in coordinates in which their within-class covariance is the identity. Their "
+        "signal-to-noise matrix keeps its singular vectors, and its singular values become equal."
     ),
     source="MSE section 3 and appendix D",
     config=CentralPathConfig,

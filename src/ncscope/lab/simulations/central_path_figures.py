@@ -1,4 +1,4 @@
-"""Figures of the central path: growth, collapse, the discrete algorithm, the unrestricted flow."""
+"""Figures of the central path: growth, collapse, discrete algorithm and unrestricted flow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,19 +19,19 @@ _SIZE = (7.6, 3.1)
 
 
 def drawings(config: Any, rows: Sequence[Observation]) -> list[Drawing]:
-    """Draw the figures from the rows alone."""
+    """Draw the figures; all numbers come from the rows."""
     with mpl.rc_context(STYLE):
         return [
             Drawing(
                 "growth",
-                "Singular values of the signal-to-noise matrix: simulated features (dots) on the "
-                "closed forms (lines). Dashed: the asymptote that all come to.",
+                "Singular values of the signal-to-noise matrix: simulated features (dots) and "
+                "closed forms (lines). Dashed: the common asymptote.",
                 _growth(rows),
             ),
             Drawing(
                 "limits",
                 "The limits of MSE corollaries 1 and 2. Left: singular values become equal. Right: "
-                "features over the largest singular value come to the simplex of the first "
+                "features over the largest singular value tend to the simplex of the first "
                 "singular vectors.",
                 _limits(rows),
             ),
@@ -43,22 +43,22 @@ def drawings(config: Any, rows: Sequence[Observation]) -> list[Drawing]:
             Drawing(
                 "descent",
                 "Gradient steps, each followed by renormalisation. Left: the largest singular "
-                "value against both laws. Right: largest relative deviation at the last time; the "
-                "algorithm comes to the renormalised law, and not to the projected one.",
+                "value and both laws. Right: largest relative deviation at the last time; the "
+                "algorithm converges to the renormalised law, not to the projected law.",
                 _descent(config, rows),
             ),
             Drawing(
                 "unrestricted",
                 "Gradient flow of classifier and features together, from the least-squares "
                 "classifier and from a random one: parts of the MSE loss over time in units of "
-                "n K. Off the path little is lost.",
+                "n K. The part off the central path is small.",
                 _unrestricted(config, rows),
             ),
         ]
 
 
 def _positive(own: Sequence[Observation], key: str) -> list[float]:
-    """Return the values that a logarithmic axis can show, NaN where a value is zero."""
+    """Return the values for a logarithmic axis, with NaN in place of zero."""
     return [value if value > 0 else float("nan") for value in numbers(own, key)]
 
 

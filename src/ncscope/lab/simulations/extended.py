@@ -1,8 +1,8 @@
-"""The extended model descending, linear beside ReLU: `ncscope simulate extended`.
+"""Gradient descent on the extended model, linear and with ReLU: `ncscope simulate extended`.
 
 Source: XUFM (23), (24), theorems 4.1 and 4.2. Expected with the settings given here: both
-descents end within 1e-6 of the closed form's minimum; with seeds other than those that keep all
-samples alive, one or two samples of 200 are lost to the ReLU and the objective ends higher.
+descents end within 1e-6 of the closed form's minimum. With some other seeds one or two of the 200
+samples are lost: the ReLU sets their deep features to zero, and the objective ends higher.
 """
 
 import math
@@ -36,7 +36,7 @@ COLUMNS = (
     "lost_samples",
 )  # fmt: skip
 SEPARABLE = 1e-10
-"""Values of NC1 below this are no longer compared between levels: rounding is near."""
+"""Values of NC1 below this are not compared between levels, as rounding affects them."""
 
 
 class ExtendedConfig(BaseModel):
@@ -52,7 +52,7 @@ class ExtendedConfig(BaseModel):
     )
     feature_decay: Positive = Field(0.001, description="Decay of the first level's features.")
     activation: Literal["linear", "relu", "both"] = Field(
-        "both", description="What stands between the layers of weights."
+        "both", description="Activation between the layers of weights."
     )
     rate: Positive = Field(0.1, description="Step size of gradient descent.")
     steps: int = Field(60_000, ge=1, description="Steps of gradient descent.")
@@ -75,7 +75,7 @@ def parts(config: ExtendedConfig) -> list[Part]:
 def descent_part(
     name: str, problem: ExtendedUFM, rate: float, record: Collection[int], seed: int
 ) -> Part:
-    """Plain gradient descent from a seeded start, every level measured at the steps given."""
+    """Return plain gradient descent from a seeded start, with every level measured."""
     compact, start = problem.compact(problem.start(torch.Generator().manual_seed(seed)))
 
     def run(_: Resources) -> Iterator[Measurement]:
@@ -86,13 +86,13 @@ def descent_part(
 
 
 def measured(problem: ExtendedUFM, point: Point, step: int) -> Measurement:
-    """Measure every level, and further numbers of the whole point.
+    """Measure every level, and four numbers of the whole point.
 
-    ``minimum`` is the objective of the collapsed point, the linear model's minimum.
-    ``nuclear_ratio`` is the nuclear norm of what enters the last activation over that of what
-    leaves it, 1 in theorem 4.2 and without an activation; ``nuclear_cost`` is what the difference
-    adds to the objective with three factors. ``lost_samples`` are those that the classifier sees
-    as zero.
+    ``minimum`` is the objective of the collapsed point, which is the linear model's minimum.
+    ``nuclear_ratio`` is the nuclear norm of the last activation's input over that of its output;
+    it is 1 in theorem 4.2 and without activation. ``nuclear_cost`` is the amount that the
+    difference of these norms adds to the objective of three factors. ``lost_samples`` is the
+    number of samples whose last features are zero.
     """
     levels = list(problem.levels(point).values())
     before, after = (
@@ -110,7 +110,7 @@ def measured(problem: ExtendedUFM, point: Point, step: int) -> Measurement:
 
 
 def claims(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Theorems 4.1 and 4.2 of the descents, and what the paper says of the two side by side."""
+    """Test theorems 4.1 and 4.2 on the descents, and the paper's comparison of the two."""
     names = _activations(config)
     paths = {name: part_of(rows, name) for name in names}
     if _problem(config, "linear").collapsed_objective() == 0.5:
@@ -121,7 +121,7 @@ def claims(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
 def pair_claims(
     paths: Mapping[Activation, Sequence[Observation]], full_rank: bool = True
 ) -> list[Claim]:
-    """Claim what holds for a linear and a ReLU descent of one setting, or for one of them."""
+    """Test the claims on a linear and a ReLU descent with equal settings, or on one of them."""
     found: list[Claim] = []
     for name, path in paths.items():
         found.append(arrives(name, path))
@@ -142,7 +142,7 @@ def pair_claims(
 
 
 def arrives(name: Activation, path: Sequence[Observation]) -> Claim:
-    """Claim that the last objective is that of the collapsed point."""
+    """Test that the last objective equals that of the collapsed point."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     form = "closed form's minimum" if name == "linear" else "value of the collapsed point"
     return {
@@ -154,7 +154,7 @@ def arrives(name: Activation, path: Sequence[Observation]) -> Claim:
 
 
 def separation(path: Sequence[Observation]) -> float:
-    """Median, over the measured steps, of the decades between NC1 of the first and last level."""
+    """Return the median over the measured steps of the decades between first and last NC1."""
     shallow, deep = (
         at_level(path, level) for level in (level_names(path)[0], level_names(path)[-1])
     )
@@ -216,7 +216,7 @@ LABELS: Mapping[Activation, str] = {"linear": "Linear", "relu": "ReLU"}
 
 
 def drawings(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """Objective, NC1, NC2 and NC3 at every level, a row of panels each activation."""
+    """Draw objective, NC1, NC2 and NC3 at every level, with one row of panels per activation."""
     paths = {name: part_of(rows, name) for name in _activations(config)}
     caption = (
         f"Gradient descent on the extended model, K = {config.num_classes}, d = {config.dim}, "
@@ -229,7 +229,7 @@ def levels_figure(paths: Mapping[Activation, Sequence[Observation]]) -> Figure:
     """Draw a row of four panels for each activation, with shared scales down the columns.
 
     Args:
-        paths: By activation, the rows of its descent.
+        paths: Rows of the descent, by activation.
 
     Returns:
         The figure, logarithmic in the values.
@@ -302,9 +302,9 @@ STUDY: Study[ExtendedConfig] = Study(
     id="extended",
     title="Extended unconstrained features model",
     lead=(
-        "Several layers of weights stand on free features. Without activations all levels "
-        "collapse to orthogonal frames together; with ReLU the deepest does, and the levels "
-        "before it go their own way."
+        "Several layers of weights are applied to free features. Without activations all levels "
+        "collapse to orthogonal frames together; with ReLU the deepest level does, and the levels "
+        "before it have other structures."
     ),
     source="XUFM section 4 and figures 3-4",
     config=ExtendedConfig,

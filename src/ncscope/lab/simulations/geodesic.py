@@ -30,7 +30,7 @@ from ncscope.stats.paths import CrossMoments, nearest_hits_on_line
 
 
 class GeodesicConfig(BaseModel):
-    """Settings of the two ends and of the line."""
+    """Settings of the first and last features, and of the line between them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ class GeodesicConfig(BaseModel):
         0.0, description="Share of the first layer's within-class spread left in the last."
     )
     orientation: Literal["nearest", "random", "opposite"] = Field(
-        "nearest", description="How the last simplex lies to the first class means."
+        "nearest", description="Orientation of the last simplex to the first class means."
     )
     points: int = Field(101, ge=2, description="Points of the line to measure.")
     seed: Seed = Field(0, description="Seed of the data, and of a random simplex.")
@@ -56,14 +56,14 @@ class GeodesicConfig(BaseModel):
 
 
 def parts(config: GeodesicConfig) -> list[Part]:
-    """Return the line from data to features."""
+    """Return the measurements along the line from data to features."""
     return [Part("line", config.points, lambda _: _line(config))]
 
 
 def ends(
     config: GeodesicConfig,
 ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"], Int[Tensor, " n"]]:
-    """First and last features, a sample a row, and the classes."""
+    """Return first and last features, one row per sample, and the labels."""
     generator = torch.Generator().manual_seed(config.seed)
     k, n = config.num_classes, config.per_class
     first = gaussian_classes(k, n, config.dim, generator).mT
@@ -97,7 +97,7 @@ def _line(config: GeodesicConfig) -> Iterator[Observation]:
 
 
 def claims(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Theorems 1 and 2 on this line, and the order of the nearest-mean accuracies."""
+    """Test theorems 1 and 2 on this line, and that the nearest-mean accuracy does not fall."""
     found = [_ordered(rows)]
     if config.spread == 0:
         found = [_first_theorem(rows), _second_theorem(rows), *found]
@@ -136,10 +136,10 @@ def _ordered(rows: Sequence[Observation]) -> Claim:
 
 
 def drawings(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """PFC1-3 against the place on the line, as figure 3's predictions."""
+    """Draw PFC1-3 against the relative position on the line, as predicted in figure 3."""
     caption = (
         "PFC1 to PFC3 on the straight line from the data (0) to the last features (1). Shaded: "
-        "from where on the metric falls up to the end, by theorems 1 and 2."
+        "the part on which the metric falls up to the end, by theorems 1 and 2."
     )
     at = [number(row, "t") for row in rows]
     with mpl.rc_context(panels.STYLE):

@@ -1,8 +1,8 @@
-"""Features tied to the data: descent and true minimum, `ncscope simulate mufm`.
+"""The multilayer model, its descent and its minimum: `ncscope simulate mufm`.
 
 Source: PFC III-C and IV-B. Cost: 2 seconds on one core. Expected with the settings given here:
-descent ends 6e-4 above the minimum, whose PFC1 is 14 where the data have 25; the reduced and the
-layered model at a depth-fold transport agree.
+descent ends 6e-4 above the minimum; PFC1 is 14 at the minimum and 25 in the data. The layered model
+with transport multiplied by its depth agrees with the reduced model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ GROUPS = ("pfc",)
 COLUMNS = ("objective", "gradient_norm", "pfc1", "pfc2", "pfc3", "data_distance")
 SOLVER_STARTS = 4
 COLLAPSED = 0.01
-"""Features whose PFC1 (or PFC2) is below this count as collapsed."""
+"""Features whose PFC1 (or PFC2) is below this value count as collapsed."""
 
 
 class MUFMConfig(BaseModel):
@@ -49,12 +49,12 @@ class MUFMConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: Literal["reduced", "layered"] = Field(
-        "reduced", description="Last features alone, or those of every layer."
+        "reduced", description="Free features: of the last layer, or of every layer."
     )
     depth: int = Field(4, ge=1, description="Layers L of the layered model.")
     loss: Literal["mse", "cross-entropy"] = Field("mse", description="Loss of the outputs.")
     scaling: Literal["plain", "printed"] = Field(
-        "plain", description="Regularisers as they are, or divided by K and Kn as printed."
+        "plain", description="Regularisers undivided, or divided by K and Kn as printed."
     )
     num_classes: int = Field(5, ge=2, description="Number of classes K.")
     dim: int = Field(20, ge=1, description="Dimension d of data and features.")
@@ -68,7 +68,7 @@ class MUFMConfig(BaseModel):
 
 
 def parts(config: MUFMConfig) -> list[Part]:
-    """Return the fast solver from several starts, and descent."""
+    """Return the runs of the fast solver from several starts, and gradient descent."""
     layers = 2 if config.model == "reduced" else config.depth + 1
     record = recorded_steps(config.steps, config.every)
     return [
@@ -80,14 +80,15 @@ def parts(config: MUFMConfig) -> list[Part]:
 def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResult]:
     """Minimise the reduced model by the fast solver from a random start.
 
-    Under the squared loss the features are eliminated, and a hundred numbers are left to find.
+    Under the squared loss the features are eliminated; with the default sizes a hundred variables
+    remain.
 
     Args:
-        model: The model.
-        generator: Source of the start.
+        model: Model to minimise.
+        generator: Generator of the random start.
 
     Returns:
-        The model's point, and how the solver got there.
+        Point of the model, and the result of the solver.
     """
     if model.loss == "mse":
         classifier = ClassifierMUFM(model)
@@ -98,7 +99,7 @@ def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResul
 
 
 def measured(model: MUFM | LayeredMUFM, point: Point, step: int) -> Measurement:
-    """Measure every level, and its distance from the data's direction."""
+    """Measure every level, and its distance to the data after normalisation of both."""
     levels, measurement = model.levels(point), measured_point(model, point, step, GROUPS)
     records = []
     for record in measurement.probe.layers:
@@ -137,7 +138,7 @@ def _descent(config: MUFMConfig, record: Sequence[int]) -> Iterator[Measurement]
 
 
 def claims(config: MUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Theorems 3 and 4 of the minimum, and what descent made of it."""
+    """Test theorems 3 and 4 at the minimum, and that descent reaches the minimum."""
     solved = part_of(rows, "fast solver")
     best = _lowest(solved)
     data, last = best[0], best[-1]
@@ -148,7 +149,7 @@ def claims(config: MUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
 
 
 def more_concentrated(data: Observation, features: Observation) -> Claim:
-    """Theorem 4's second half, at one point."""
+    """Test the second half of theorem 4 at one point."""
     before, after = number(data, "pfc1"), number(features, "pfc1")
     return {
         "claim": "The minimum is more concentrated than the data: PFC1(H) < PFC1(X)",
@@ -197,17 +198,17 @@ def _descended(reached: Observation, best: Observation) -> Claim:
 
 
 def _lowest(solved: Sequence[Observation]) -> list[Observation]:
-    """Select the levels of the start that got lowest."""
+    """Select the levels of the start with the lowest objective."""
     start = min(solved, key=lambda row: number(row, "objective"))["start"]
     return [row for row in solved if row["start"] == start]
 
 
 def drawings(config: MUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """Objective and PFC1-3 along the descent, the minimum dashed."""
+    """Draw the objective and PFC1-3 along the descent, with the minimum dashed."""
     path, best = part_of(rows, "descent"), _lowest(part_of(rows, "fast solver"))
     caption = (
-        "Along gradient descent. Dashed: at the minimum, by the fast solver. Grey: the data. The "
-        "features end between the data and a collapsed simplex."
+        "Objective and metrics along gradient descent. Dashed: values at the minimum, by the fast "
+        "solver. Grey: the data. The features end between the data and a collapsed simplex."
     )
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(11, 2.7), layout="constrained")
@@ -251,7 +252,7 @@ STUDY: Study[MUFMConfig] = Study(
     title="Multilayer unconstrained features model",
     lead=(
         "Features are free, but moving them away from the data costs energy. The minimum lies "
-        "between the data and a collapsed simplex, and the price of moving decides where."
+        "between the data and a collapsed simplex; the transport cost determines its position."
     ),
     source="PFC III-C and IV-B",
     config=MUFMConfig,

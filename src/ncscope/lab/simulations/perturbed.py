@@ -1,7 +1,8 @@
 """The best classifier on perturbed collapsed features: `ncscope simulate perturbed`.
 
 Source: XUFM theorem 5.1. Cost: 2 seconds on one core. Expected with the settings given here: the
-classifier keeps 0.240 of itself, as the theorem says, with a deviation that falls like n^(-1/2).
+classifier shrinks to 0.240 of its length, as the theorem says, and the deviation falls like
+n^(-1/2).
 """
 
 import math
@@ -29,7 +30,7 @@ COLUMNS = ("per_class", "seed", "kept", "predicted", "deviation", "nc1", "nc3_al
 
 
 class PerturbedConfig(BaseModel):
-    """Settings of the model, and the sizes to compare."""
+    """Settings of the model, and the sample sizes to compare."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,12 +46,12 @@ class PerturbedConfig(BaseModel):
 
 
 def parts(config: PerturbedConfig) -> list[Part]:
-    """Return the best classifier for every n and every seed of the perturbation."""
+    """Return the fits of the best classifier for every n and every seed of the perturbation."""
     return [Part(PART, len(config.per_class) * config.seeds, lambda _: fits(config))]
 
 
 def fits(config: PerturbedConfig) -> Iterator[Observation]:
-    r"""Yield an observation a fit: metrics of the perturbed features and the classifier.
+    r"""Yield one observation per fit: metrics of the perturbed features and the classifier.
 
     ``kept`` is the multiple of $W^*$ nearest to the fit, ``predicted`` is $\alpha$, and
     ``deviation`` is $\lVert\hat W-\alpha W^*\rVert_F/\lVert\alpha W^*\rVert_F$.
@@ -77,7 +78,7 @@ def fits(config: PerturbedConfig) -> Iterator[Observation]:
 
 
 def claims(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Theorem 5.1: the limit, and that it is one."""
+    """Test theorem 5.1: the value of the limit, and the convergence to it."""
     by_size = grouped(part_of(rows, PART))
     return [_keeps(config, by_size), _rate(by_size)]
 
@@ -87,7 +88,8 @@ def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Observation]]
     kept, error = _mean_and_error([number(row, "kept") for row in by_size[n]])
     predicted = number(by_size[n][0], "predicted")
     off = first_correction(config) / n
-    # The next order, 1/n^2, is taken to be as small against this one as this against the limit.
+    # Assume that the next order, 1/n^2, is smaller than this one by the same factor as this one is
+    # smaller than the limit.
     slack = 4 * error + off**2 / predicted + 1e-9
     return {
         "claim": "The classifier keeps the share of itself that theorem 5.1 predicts",
@@ -100,12 +102,12 @@ def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Observation]]
 def first_correction(config: PerturbedConfig) -> float:
     r"""Return the 1/n coefficient of the mean share's deviation from its limit.
 
-    With $C=\frac1NYH^\top$, $G=\frac1NHH^\top+\lambda_WI$, their limits $C_0$ and $G_0$, and
-    $\Gamma$ and $\Delta$ what they are off them, the second order of $CG^{-1}$ is
+    With $C=\frac1NYH^\top$, $G=\frac1NHH^\top+\lambda_WI$, their limits $C_0$ and $G_0$, and their
+    deviations $\Gamma$ and $\Delta$ from these limits, the second order of $CG^{-1}$ is
     $$C_0G_0^{-1}\Delta G_0^{-1}\Delta G_0^{-1}-\Gamma G_0^{-1}\Delta G_0^{-1}$$
-    The first order has mean zero. On the span of the class means, of length h, $G_0$ is
-    $a=\frac{h^2}K+\sigma^2+\lambda_W$, off it $b=\sigma^2+\lambda_W$; with
-    $t=\frac Ka+\frac{d-K}b$ the means of the traces with $W^*$ are those below.
+    The first order has mean zero. The class means have length h. On their span $G_0$ is
+    $a=\frac{h^2}K+\sigma^2+\lambda_W$; on the complement it is $b=\sigma^2+\lambda_W$. With
+    $t=\frac Ka+\frac{d-K}b$, the code below states the means of the traces with $W^*$.
     """
     k, d, noise = config.num_classes, config.dim, config.noise**2
     ratio = math.sqrt(config.weight_decay / config.feature_decay)
@@ -139,7 +141,7 @@ def grouped(rows: Sequence[Observation]) -> dict[int, list[Observation]]:
 
 
 def drawings(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """Draw the share kept and the distance from the limit against n."""
+    """Draw the share of W* that is kept, and the distance from the limit, against n."""
     caption = (
         f"The best classifier on perturbed features, K = {config.num_classes}, d = {config.dim}, "
         f"noise {config.noise:g}: mean and standard deviation over {config.seeds} seeds, with the "
@@ -149,7 +151,7 @@ def drawings(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Drawi
 
 
 def attenuation_figure(rows: Sequence[Observation]) -> Figure:
-    """Two panels against n: the share kept with its limit, and the distance from the limit."""
+    """Draw two panels against n: the share kept with its limit, and the distance from it."""
     by_size = grouped(rows)
     sizes = sorted(by_size)
     with mpl.rc_context(panels.STYLE):
@@ -205,8 +207,8 @@ STUDY: Study[PerturbedConfig] = Study(
     id="perturbed",
     title="Fixed perturbed features",
     lead=(
-        "Noise on collapsed features only shortens the best classifier: with growing samples it "
-        "tends to a known multiple of the one without noise."
+        "Noise on collapsed features only shortens the best classifier: as the number of samples "
+        "grows, it tends to a known multiple of the classifier without noise."
     ),
     source="XUFM theorem 5.1",
     config=PerturbedConfig,

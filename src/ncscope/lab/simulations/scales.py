@@ -8,7 +8,7 @@ def logarithmic_values(axes: Axes) -> None:
     """Make the vertical axis logarithmic if a positive value is drawn on it.
 
     Args:
-        axes: With all of its lines.
+        axes: Axes on which all lines are already drawn.
     """
     if any((np.asarray(line.get_ydata(), dtype=float) > 0).any() for line in axes.lines):
         axes.set_yscale("log")

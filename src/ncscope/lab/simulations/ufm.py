@@ -1,4 +1,4 @@
-"""The unconstrained features model under MSE, descending: `ncscope simulate ufm`.
+"""Gradient descent on the unconstrained features model under MSE: `ncscope simulate ufm`.
 
 Source: XUFM (3), section 6. Cost: 4 seconds on one core. Expected with the settings given here:
 the objective within 2e-7 of the closed form, NC1, NC2 and NC3 at 1e-9 or less.
@@ -31,9 +31,9 @@ from ncscope.report import panels
 GROUPS = ("nc1", "nc2", "nc3")
 COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
 VANISHED = 1e-3
-"""A metric of collapse that fell below this counts as gone to zero."""
+"""A metric of collapse counts as vanished if it has fallen below this value."""
 ROUNDING = 1e-12
-"""A metric of collapse below this at the start is zero whatever the features, as NC1 with n = 1."""
+"""A metric below this value at the start is zero for all features, for example NC1 with n = 1."""
 
 
 class UFMConfig(BaseModel):
@@ -55,7 +55,7 @@ class UFMConfig(BaseModel):
 
 
 def recorded_steps(steps: int, every: int) -> list[int]:
-    """Return the steps to measure: the start, a few steps up to the first regular one, the last."""
+    """Return the steps to measure: the start, a few early steps, the regular steps, the last."""
     early = [size * 10**power for power in range(7) for size in (1, 3)]
     regular = range(0, steps, every)
     return sorted({step for step in early if step < min(every, steps)} | {*regular, steps})
@@ -64,7 +64,7 @@ def recorded_steps(steps: int, every: int) -> list[int]:
 def descent(
     problem: Problem, best: Minimiser | None, start: Point, rate: float, record: Collection[int]
 ) -> Iterator[Measurement]:
-    """Plain gradient descent with the metrics along the way, and the closed form's minimum."""
+    """Yield the metrics along plain gradient descent, with the closed form's minimum."""
     for step, point in gradient_descent(problem, start, rate, record):
         yield measured(problem, best, point, step)
 
@@ -72,8 +72,9 @@ def descent(
 def measured(problem: Problem, best: Minimiser | None, point: Point, step: int) -> Measurement:
     """Measure a point of a model with one level.
 
-    Beside them ``minimum`` (NaN if there is no closed form) and ``mean_share``, the share of the
-    global mean in the class means' energy: 0 for a simplex, 1/K for an orthogonal frame.
+    The measurement also holds ``minimum`` (NaN if there is no closed form) and ``mean_share``, the
+    share of the global mean in the class means' energy: 0 for a simplex, 1/K for an orthogonal
+    frame.
     """
     minimum = math.nan if best is None else best.objective
     values = {"minimum": minimum, "mean_share": mean_share(problem, point)}
@@ -108,7 +109,7 @@ def parts(config: UFMConfig) -> list[Part]:
 
 
 def claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Claim what the closed form says of the run."""
+    """Test the predictions of the closed form on the run."""
     problem, path = _problem(config), part_of(rows, "descent")
     found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
     if problem.c < 1:
@@ -119,7 +120,7 @@ def claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
 
 
 def predicted(problem: UFM) -> dict[str, str]:
-    """Metrics that are zero at the minimiser where c < 1, and what that says."""
+    """Return the metrics that are zero at the minimiser if c < 1, with the statement of each."""
     k, d, bias = problem.num_classes, problem.dim, problem.bias_decay
     zero = {"nc1": "NC1: features collapse to their class means"}
     if bias is None and d >= k:
@@ -130,7 +131,7 @@ def predicted(problem: UFM) -> dict[str, str]:
 
 
 def descent_arrives(path: Sequence[Observation]) -> Claim:
-    """Claim that the descent's last objective is the closed form's."""
+    """Test that the descent's last objective equals the closed form's minimum."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     return {
         "claim": "Gradient descent arrives at the closed form's minimum, to 1e-6",
@@ -141,7 +142,7 @@ def descent_arrives(path: Sequence[Observation]) -> Claim:
 
 
 def solver_agrees(row: Observation) -> Claim:
-    """Claim that the fast solver's objective is the closed form's."""
+    """Test that the fast solver's objective equals the closed form's minimum."""
     gap, slope = number(row, "objective") - number(row, "minimum"), number(row, "gradient_norm")
     return {
         "claim": "The fast solver ends at the closed form's minimum, to 1e-9",
@@ -152,11 +153,11 @@ def solver_agrees(row: Observation) -> Claim:
 
 
 def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Claim]:
-    """Claim that metrics have gone to zero; no claim of a metric that was zero at the start.
+    """Test that metrics have vanished, except those that were already zero at the start.
 
     Args:
         path: Rows along a descent.
-        said: Statement about the features if a metric has gone to zero, by metric.
+        said: Statement that holds if a metric vanishes, by metric.
     """
     found: list[Claim] = []
     for key, claim in said.items():
@@ -178,7 +179,7 @@ def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:
 
 
 def drawings(config: UFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """Objective, NC1, NC2 and NC3 along the descent."""
+    """Draw the objective, NC1, NC2 and NC3 along the descent."""
     key = "nc2_of" if config.bias == "none" else "nc2_etf"
     caption = (
         f"Gradient descent on the unconstrained features model, K = {config.num_classes}, "
@@ -193,11 +194,11 @@ _BIAS = {"none": "no bias", "free": "free bias", "regularised": "regularised bia
 
 
 def descent_figure(path: Sequence[Observation], nc2: str) -> Figure:
-    """Four panels in a row: the objective, and one metric each of NC1, NC2 and NC3.
+    """Draw four panels in a row: the objective, and one metric each of NC1, NC2 and NC3.
 
     Args:
         path: Rows along the descent.
-        nc2: Key of the metric of NC2: which frame the class means are compared with.
+        nc2: Key of the metric of NC2, which determines the frame to compare the class means with.
 
     Returns:
         The figure, logarithmic in the values.
@@ -248,9 +249,9 @@ STUDY: Study[UFMConfig] = Study(
     id="ufm",
     title="Unconstrained features model, MSE loss",
     lead=(
-        "Features and classifier are free. Gradient descent takes them to a minimiser that is "
-        "known in closed form: collapsed on an orthogonal frame without a bias, on a simplex "
-        "ETF with a free one, in between with a regularised one."
+        "Features and classifier are free. Gradient descent converges to a minimiser that is "
+        "known in closed form. Its class means are an orthogonal frame without a bias, a simplex "
+        "ETF with a free bias, and a frame between the two with a regularised bias."
     ),
     source="XUFM section 3 and figures 1-2",
     config=UFMConfig,

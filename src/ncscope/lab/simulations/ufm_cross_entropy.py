@@ -1,4 +1,4 @@
-"""The same model under cross-entropy, descending: `ncscope simulate ufm-cross-entropy`.
+"""Descent on the features model under cross-entropy: `ncscope simulate ufm-cross-entropy`.
 
 Source: PFC (2). Cost: 6 seconds on one core. Expected with the settings given here: the objective
 within 1e-6 of the closed form, NC1, NC2 and NC3 at 1e-3 or far less.
@@ -54,7 +54,7 @@ def parts(config: CrossEntropyConfig) -> list[Part]:
 
 
 def claims(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Claim what the closed form says of the run; without one, that both solvers agree."""
+    """Test the closed form's predictions; without a closed form, that both solvers agree."""
     path, fast = part_of(rows, "descent"), part_of(rows, "fast solver")[-1]
     if math.isnan(number(fast, "minimum")):
         return [_both_agree(path[-1], fast)]
@@ -82,7 +82,7 @@ def _both_agree(last: Observation, fast: Observation) -> Claim:
 
 
 def drawings(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """Objective, NC1, NC2 and NC3 along the descent."""
+    """Draw the objective, NC1, NC2 and NC3 along the descent."""
     caption = (
         "Gradient descent on the unconstrained features model under cross-entropy, "
         f"K = {config.num_classes}. NC2 is the distance to the simplex ETF."
@@ -111,7 +111,7 @@ STUDY: Study[CrossEntropyConfig] = Study(
     id="ufm-cross-entropy",
     title="Unconstrained features model, cross-entropy",
     lead=(
-        "Features and classifier are free. Gradient descent takes them to a simplex ETF whose "
+        "Features and classifier are free. Gradient descent converges to a simplex ETF whose "
         "size is known in closed form."
     ),
     source="PFC (2)",

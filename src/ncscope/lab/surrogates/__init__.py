@@ -1,7 +1,7 @@
 """Surrogate models of collapse: objectives over free matrices, with minimisers in closed form.
 
-``solvers``: the papers' plain descent and a fast solver. ``dynamics``: flows on the central path
-and their laws. ``geodesic``: the line from data to collapse.
+``solvers`` holds the papers' plain gradient descent and a fast solver; ``dynamics`` the flows on
+the central path and their laws of growth; ``geodesic`` the line from data to collapsed features.
 """
 
 from ncscope.lab.surrogates.extended import ExtendedUFM

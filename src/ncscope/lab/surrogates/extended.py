@@ -15,30 +15,30 @@ Activation = Literal["linear", "relu"]
 
 
 class ExtendedUFM(Problem):
-    r"""Features free at the first of several layers, mean squared error, no bias.
+    r"""Model with free features at the first of several layers, squared error and no bias.
 
     $$\frac1{2N}\lVert W_{m-1}H_{m-1}-Y\rVert_F^2
     +\sum_{l=1}^{m-1}\frac{\lambda_l}2\lVert W_l\rVert_F^2+\frac{\lambda_H}2\lVert H_1\rVert_F^2,
     \quad H_{l+1}=\phi(W_lH_l),$$
-    $Y=I_K\otimes\mathbf 1_n^\top$ and $\phi$ the identity or ReLU. There is a ReLU between any
-    two layers of weights, none on $H_1$ and none after $W_{m-1}$. With m = 2 factors it is the
-    plain model without bias (5), with three it is (23) or (24).
+    with $Y=I_K\otimes\mathbf 1_n^\top$, and $\phi$ the identity or ReLU. A ReLU is between any two
+    layers of weights, but not on $H_1$ and not after $W_{m-1}$. With m = 2 factors this is the
+    plain model without bias (5), with three factors the model (23) or (24).
 
     Source: XUFM (5), (23), (24); more than three factors are ours.
 
     Args:
         num_classes: K.
-        dim: d, of the features at every level.
+        dim: Dimension d of the features at every level.
         per_class: n.
-        weight_decays: $\lambda_{m-1},\dots,\lambda_1$: the classifier's first.
+        weight_decays: $\lambda_{m-1},\dots,\lambda_1$, the classifier's decay first.
         feature_decay: $\lambda_H$.
         activation: $\phi$.
-        deviations: Standard deviations of the normal entries of a start, one a factor in the order
-            of `names`; 0.1 where not given, as in XUFM section 6.
+        deviations: Standard deviations of the normal entries of a start, one per factor in the
+            order of `names`; default 0.1 for all, as in XUFM section 6.
 
     Raises:
-        InputError: If a size is below 1, a number is not positive, there is no layer of weights,
-            or the deviations are not one a factor.
+        InputError: If a size is below 1, a decay or deviation is not positive, there is no layer of
+            weights, or the number of deviations is not that of the factors.
 
     Example:
         >>> model = ExtendedUFM(4, 20, 50, weight_decays=(0.005, 0.0025), feature_decay=0.001)
@@ -66,7 +66,7 @@ class ExtendedUFM(Problem):
         _check(self)
         self.names = (*(f"W{layer}" for layer in range(len(weight_decays), 0, -1)), "H1")
         self._targets = torch.eye(num_classes, dtype=torch.float64).repeat_interleave(per_class, 1)
-        # Buffers for a gradient: to allocate them anew takes longer than to fill them.
+        # Keep the gradient's buffers: allocating them in every step takes longer than filling them.
         buffers = torch.empty(len(self.decays), dim, num_classes * per_class, dtype=torch.float64)
         self._buffers, self._back = list(buffers[:-2]), list(buffers[-2:])
 
@@ -74,7 +74,7 @@ class ExtendedUFM(Problem):
     def load(self) -> float:
         r"""$K\kappa$ with $\kappa=(n\lambda_{m-1}\cdots\lambda_1\lambda_H)^{1/m}$.
 
-        The one number that decides the minimum; see `best_product`.
+        The minimum depends on the decays only through this number; see `best_product`.
         """
         product = self.per_class * math.prod(self.decays)
         return float(self.num_classes * product ** (1 / len(self.decays)))
@@ -95,7 +95,7 @@ class ExtendedUFM(Problem):
         return self._relu_gradient(point)
 
     def start(self, generator: torch.Generator) -> Point:
-        """Draw normal entries of the deviations given."""
+        """Draw normal entries with the standard deviations of the model."""
         k, d, layers = self.num_classes, self.dim, len(self.decays) - 1
         shapes = [(k, d), *[(d, d)] * (layers - 1), (d, k * self.per_class)]
         return tuple(
@@ -104,7 +104,7 @@ class ExtendedUFM(Problem):
         )
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """``H1``, ``H2`` and so on; under ReLU also what enters it, ``W1 H1``, before ``H2``."""
+        """Return ``H1``, ``H2`` and so on; with ReLU also its input ``W1 H1`` before ``H2``."""
         *weights, features = point
         found = {"H1": features}
         for layer, weight in enumerate(weights[:0:-1], start=1):
@@ -116,17 +116,17 @@ class ExtendedUFM(Problem):
         return found
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return the last layer's weight; there is no bias."""
+        """Return the last layer's weight, and None for the bias."""
         return point[0], None
 
     def minimiser(self) -> Minimiser:
         """Return the global minimiser of the linear model, for any number of factors and any d.
 
-        Source: XUFM theorem 4.1, which leaves the constants out; proof in docs/models/extended.md.
+        Source: XUFM theorem 4.1, which omits the constants; proof in docs/models/extended.md.
 
         Raises:
-            InputError: Under ReLU, where `collapsed_point` has the same objective but need not be
-                the minimum.
+            InputError: If the model has a ReLU. `collapsed_point` then has the same objective, but
+                need not be the minimum.
         """
         if self.activation == "relu" and len(self.decays) > 2:
             raise InputError(
@@ -137,12 +137,12 @@ class ExtendedUFM(Problem):
         return Minimiser(self.collapsed_point(), self.collapsed_objective())
 
     def collapsed_point(self) -> Point:
-        r"""All factors diagonal and non-negative: orthogonal frames at every level.
+        r"""Return diagonal non-negative factors, with an orthogonal frame at every level.
 
         $$W_{m-1}=s_{m-1}\,I,\quad\dots,\quad H_1=s_H\,I\otimes\mathbf 1_n^\top,\quad
         \lambda_ls_l^2=n\lambda_Hs_H^2=\kappa\,p^{2/m},$$
-        p by `best_product`. With d < K only d classes are told apart. Having no negative entry it
-        passes any ReLU unchanged, so that its objective does not depend on the activation.
+        with p from `best_product`. If d < K, only d classes are separated. No entry is negative, so
+        a ReLU changes nothing and the objective does not depend on the activation.
         """
         factors, k, d = len(self.decays), self.num_classes, self.dim
         share = self.load / k * self._product() ** (2 / factors)
@@ -155,7 +155,7 @@ class ExtendedUFM(Problem):
         return (*weights, features)
 
     def collapsed_objective(self) -> float:
-        r"""$\frac1K\left[q\,g(p)+\frac{K-q}2\right]$, q the smaller of d and K.
+        r"""$\frac1K\left[q\,g(p)+\frac{K-q}2\right]$ with $q=\min(d,K)$.
 
         $$g(p)=\tfrac12(1-p)^2+\tfrac m2p(1-p)$$
         """
@@ -167,18 +167,18 @@ class ExtendedUFM(Problem):
         return (told_apart * each + (k - told_apart) / 2) / k
 
     def compact(self, start: Point) -> tuple["ExtendedUFM", Point]:
-        r"""Return the same descent from a start on $K+d$ columns in place of N; linear only.
+        r"""Return an equivalent descent on $K+d$ columns instead of N, for the linear model.
 
-        The linear model does not change when H and Y are turned together in sample space, and
-        the descent leaves H in the span of its first value and of the class indicators. In an
-        orthonormal basis B of that span, $H=FB$, descent on F is descent on H.
+        The linear model is invariant under joint rotations of H and Y in sample space, and
+        descent keeps the rows of H in the span of their initial values and the class indicators.
+        With an orthonormal basis B of this span, $H=FB$, and descent on F is descent on H.
 
         Args:
             start: Initial point of the descent.
 
         Returns:
-            The problem on F and its start; this problem and the start under ReLU, or if nothing
-            is saved.
+            Problem on F and its start. With ReLU, or if the number of columns would not shrink,
+            this problem and the given start.
         """
         samples = self.num_classes * self.per_class
         if self.activation == "relu" or self.num_classes + self.dim >= samples:
@@ -195,7 +195,7 @@ class ExtendedUFM(Problem):
         return before.clamp(min=0) if self.activation == "relu" else before
 
     def _linear_gradient(self, point: Point) -> Point:
-        # Only products with K rows: those of the weights come before the features.
+        # Multiply the weights before the features, so that every product has only K rows.
         products = [point[0]]
         for weight in point[1:-1]:
             products.append(products[-1] @ weight)
@@ -229,7 +229,7 @@ class ExtendedUFM(Problem):
 
 
 class _CompactExtendedUFM(ExtendedUFM):
-    """A linear model on coordinates of its features in sample space."""
+    """A linear model whose features are coordinates in a basis of a subspace of sample space."""
 
     def __init__(self, whole: ExtendedUFM, basis: Float[Tensor, "c n"]) -> None:
         *weight_decays, feature_decay = whole.decays
@@ -242,7 +242,7 @@ class _CompactExtendedUFM(ExtendedUFM):
 
 
 def _diagonal(rows: int, columns: int, ones: int) -> Float[Tensor, "r c"]:
-    """Zero but for the first ones on the diagonal."""
+    """Return a matrix of zeros with ones in the first diagonal entries."""
     filled = torch.zeros(rows, columns, dtype=torch.float64)
     filled[:ones, :ones] = torch.eye(ones, dtype=torch.float64)
     return filled
@@ -252,8 +252,8 @@ def best_product(factors: int, load: float) -> float:
     r"""Return the gain p of the whole model at the minimum, from the load $c=K\kappa$.
 
     $$p=\arg\min_{p\ge0}\ \tfrac12(1-p)^2+\tfrac m2c\,p^{2/m}$$
-    For c below `nonzero_limit` it is the larger root of $p^{1-2/m}(1-p)=c$, and is above
-    $(m-2)/(m-1)$; from there on it is 0. (At the limit itself both attain the minimum.)
+    For c below `nonzero_limit`, p is the larger root of $p^{1-2/m}(1-p)=c$ and above
+    $(m-2)/(m-1)$. For c above the limit p is 0; at the limit both values attain the minimum.
 
     Source: ours; proof in docs/models/extended.md.
 
@@ -276,10 +276,10 @@ def best_product(factors: int, load: float) -> float:
 
 
 def nonzero_limit(factors: int) -> float:
-    r"""Return the load from which on the minimiser is zero.
+    r"""Return the smallest load at which zero is a minimiser.
 
     $$\frac1{m-1}\left(\frac{m-2}{m-1}\right)^{(m-2)/m}$$
-    1 for two factors, 0.397 for three, and falling like $1/(e\,m)$.
+    This is 1 for two factors, 0.397 for three factors, and falls like $1/(e\,m)$.
 
     Args:
         factors: m, at least 2.

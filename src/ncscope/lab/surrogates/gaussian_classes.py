@@ -1,4 +1,4 @@
-"""Data for the models whose features come from data."""
+"""Gaussian data for the models whose features are tied to data."""
 
 import torch
 from jaxtyping import Float
@@ -14,10 +14,10 @@ def gaussian_classes(
         num_classes: K.
         per_class: n.
         dim: d.
-        generator: Source of the means and of the noise.
+        generator: Generator of the means and of the noise.
 
     Returns:
-        A sample a column, class by class.
+        Matrix with one sample per column, ordered by class.
     """
     means = torch.randn(num_classes, dim, dtype=torch.float64, generator=generator)
     means = means / torch.linalg.vector_norm(means, dim=1, keepdim=True)

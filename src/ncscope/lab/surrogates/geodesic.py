@@ -1,8 +1,8 @@
 r"""Part of the straight line between two layers on which the class structure keeps collapsing.
 
-`Geodesic` has the metrics at a point of the line $h^{(t)}=(1-t)h^{(0)}+th^{(1)}$. Here is the
-smallest $t_0$ from which each of them keeps falling up to $t=1$: in closed form, but for the roots
-of a polynomial. Below, $u=1-t$, so that u = 0 is the last layer. Source: PFC III-B.
+`Geodesic` computes the metrics at a point of the line $h^{(t)}=(1-t)h^{(0)}+th^{(1)}$. This module
+computes the smallest $t_0$ from which a metric falls up to $t=1$, in closed form except for the
+roots of a polynomial. Below, $u=1-t$, so that u = 0 is the last layer. Source: PFC III-B.
 """
 
 import torch
@@ -25,9 +25,9 @@ def line_between(
     """Draw the straight line from one layer's features to another's.
 
     Args:
-        first: Features at $t=0$, a sample a row.
+        first: Features at $t=0$, one row per sample.
         last: Features of the same samples at $t=1$.
-        labels: Their classes, from 0.
+        labels: Integer class of each sample, 0..K-1.
 
     Raises:
         InputError: If fewer than two classes are present.
@@ -49,12 +49,13 @@ def pfc1_falls_from(line: Geodesic) -> float:
     r"""Return the smallest $t_0$ such that PFC1 does not rise on $[t_0,1]$.
 
     $v=\operatorname{Tr}\Sigma_W$ and $b=\operatorname{Tr}\Sigma_B$ are quadratics in $u$, and PFC1
-    falls towards the last layer where $v'b-vb'\ge0$, again a quadratic. At a collapsed last layer
-    it leaves $t_0=\max(0,\frac{-c}{b(0)-c})$ with $c$ the inner product of both ends' centred class
-    means, weighted as $\Sigma_B$ is: theorem 1's premise $c\ge0$ is enough, and needed.
+    falls towards the last layer where $v'b-vb'\ge0$, which is again a quadratic. If the last layer
+    is collapsed, $t_0=\max(0,\frac{-c}{b(0)-c})$, where $c$ is the inner product of the centred
+    class means of both ends, weighted as in $\Sigma_B$. The premise $c\ge0$ of theorem 1 is
+    therefore sufficient and necessary.
 
     Returns:
-        $t_0$ in $[0,1]$; 0 also where PFC1 is constant.
+        $t_0$ in $[0,1]$; 0 also if PFC1 is constant.
     """
     within, between = _within(line), _between(line)
     return 1 - _holds_until(within.deriv() * between, within * between.deriv())
@@ -63,14 +64,15 @@ def pfc1_falls_from(line: Geodesic) -> float:
 def pfc2_falls_from(line: Geodesic) -> float:
     r"""Return the smallest $t_0$ such that PFC2 does not rise on $[t_0,1]$.
 
-    Let $Z(u)$ be the part of the Gram matrix of the centred class means orthogonal to the
-    simplex's, and $q(u)=\lVert\tilde H\rVert_F^2$. The two matrices enclose an angle of tangent
-    $\sqrt{K-1}\,\lVert Z\rVert_F/q$, and PFC2 grows with it. So PFC2 falls towards the last layer
-    where $z'q-2zq'\ge0$, $z=\lVert Z\rVert_F^2$: a quartic in $u$, and a cubic times $u$ if the
-    last layer's means are a simplex.
+    Let $Z(u)$ be the part of the Gram matrix of the centred class means that is orthogonal to the
+    Gram matrix of the simplex, and $q(u)=\lVert\tilde H\rVert_F^2$. The tangent of the angle
+    between the two Gram matrices is $\sqrt{K-1}\,\lVert Z\rVert_F/q$, and PFC2 increases with the
+    angle. So PFC2 falls towards the last layer where $z'q-2zq'\ge0$ with $z=\lVert Z\rVert_F^2$.
+    The left side is a quartic in $u$, and $u$ times a cubic if the last layer's means are a
+    simplex.
 
     Returns:
-        $t_0$ in $[0,1]$; 0 also where PFC2 is constant.
+        $t_0$ in $[0,1]$; 0 also if PFC2 is constant.
     """
     last = _centred(line.last.means)
     step = _centred(line.first.frame - line.last.frame)
@@ -89,7 +91,7 @@ def _statistics(
 
 
 def _within(line: Geodesic) -> Polynomial:
-    """Return the within-class trace; its quadratic part alone if the last layer has collapsed."""
+    """Return the within-class trace; only its quadratic term if the last layer is collapsed."""
     first, last = float(line.first.within_trace), float(line.last.within_trace)
     cross = float(line.first.prior @ line.cross_traces)
     if last <= _ROUNDING**2 * first:
@@ -113,7 +115,7 @@ def _centred(means: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
 
 
 def _off_simplex(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Tensor:
-    """Products of centred rows, less the simplex's share of them; zero if that is rounding."""
+    """Return the Gram matrix of centred rows minus its simplex part; zero if it is rounding."""
     k, gram = len(first), first @ second.mT
     basis = simplex_basis(k)
     rest = gram - gram.trace() / (k - 1) * (basis @ basis.mT)
@@ -137,7 +139,7 @@ def _dot(first: Tensor, second: Tensor) -> float:
 def _holds_until(first: Polynomial, second: Polynomial) -> float:
     """Return the largest u in [0, 1] such that the first is not below the second on [0, u].
 
-    Where the two are the same, their difference is rounding: it counts against their own size.
+    If the two are equal, their difference is rounding; it is compared with their size.
     """
     slope, size = first - second, Polynomial(abs(first.coef)) + Polynomial(abs(second.coef))
     places = sorted(root for root in slope.roots().real if 0 < root < 1)

@@ -1,7 +1,7 @@
-r"""The multilayer unconstrained features model: features tied to the data they come from.
+r"""The multilayer unconstrained features model, whose features are tied to the data.
 
-Between the data $X$ and the classifier every layer's features are free, and moving them from layer
-to layer costs energy. Source: PFC III-C.
+The features of every layer between the data $X$ and the classifier are free, but their change from
+layer to layer costs energy. Source: PFC III-C.
 """
 
 from typing import Literal
@@ -17,7 +17,7 @@ Loss = Literal["mse", "cross-entropy"]
 
 
 class MUFM(Problem):
-    r"""Classifier and last features, held near the data.
+    r"""Model of classifier and last features, with a penalty on the distance to the data.
 
     $\mathcal L(W,H)+\frac\omega2\lVert W\rVert_F^2+\frac\tau2\lVert H-X\rVert_F^2$, with
     $\mathcal L=\frac1{2N}\lVert WH-Y\rVert_F^2$ or the mean cross-entropy of $WH$. As printed,
@@ -27,7 +27,7 @@ class MUFM(Problem):
     Source: PFC (13).
 
     Attributes:
-        data: $X$, a sample a column, class by class.
+        data: $X$, one sample per column, ordered by class.
         loss: ``"mse"`` or ``"cross-entropy"``.
         weight_decay: $\lambda_W$.
         transport: $\lambda$.
@@ -82,7 +82,7 @@ class MUFM(Problem):
         return self._fit(weight, features) + self.omega / 2 * weight.square().sum() + cost
 
     def gradient(self, point: Point) -> Point:
-        """Compute the gradient: three products of a K x d and a d x N matrix."""
+        """Compute the gradient. Cost: three products of a K x d and a d x N matrix."""
         weight, features = point
         pull = self._pull(weight, features)
         of_weight = torch.addmm(weight, pull, features.mT, beta=self.omega)
@@ -121,8 +121,8 @@ class MUFM(Problem):
     def best_features(self, weight: Float[Tensor, "k d"]) -> Float[Tensor, "d n"]:
         r"""Return the squared loss's minimiser in $H$, $(W^\top W+N\tau I)^{-1}(W^\top Y+N\tau X)$.
 
-        An affine map of every sample, the same one in a class: it is invertible, so features of
-        a class coincide only where the data do.
+        This is an affine map of each sample, and the same map for all samples of a class. The map
+        is invertible, so features of a class coincide only if their data coincide.
 
         Args:
             weight: W.
@@ -136,17 +136,19 @@ class MUFM(Problem):
         return torch.linalg.solve(inner, weight.mT @ self.targets + hold * self.data)
 
     def compact(self, start: Point) -> tuple["MUFM", Point]:
-        r"""Return the same descent from a start on $K+2d$ columns in place of N.
+        r"""Return an equivalent descent on $K+2d$ columns instead of N.
 
-        Descent on the squared loss leaves H in the span of its first value, the data and the class
-        indicators. In an orthonormal basis B of that span, $H=FB$, descent on F is descent on H,
-        with $XB^\top$ and $YB^\top$ for X and Y; `levels` undoes the change of basis.
+        Descent on the squared loss keeps the rows of H in the span of their initial values, the
+        data and the class indicators. With an orthonormal basis B of this span, $H=FB$, and descent
+        on F is descent on H, with $XB^\top$ and $YB^\top$ for X and Y. `levels` reverses the change
+        of basis.
 
         Args:
             start: Initial point of the descent.
 
         Returns:
-            The problem on F and its start; this problem and the start if that saves nothing.
+            Problem on F and its start; this problem and the given start if the number of columns
+            would not shrink.
 
         Raises:
             InputError: If the loss is not the squared error.
@@ -166,7 +168,7 @@ class MUFM(Problem):
         return (outputs.logsumexp(0).sum() - (outputs * self.targets).sum()) / n
 
     def _pull(self, weight: Float[Tensor, "k d"], features: Float[Tensor, "d n"]) -> Tensor:
-        """Gradient of the loss in the outputs WH, a K x N matrix."""
+        """Return the gradient of the loss in the outputs WH, a K x N matrix."""
         share = 1 / self.num_samples
         if self.loss == "mse":
             return torch.addmm(self.targets, weight, features, beta=-share, alpha=share)
@@ -182,7 +184,7 @@ class MUFM(Problem):
 
 
 class _CompactMUFM(MUFM):
-    """The model in an orthonormal basis, a row each, of a subspace of sample space."""
+    """The model in an orthonormal basis (one row per vector) of a subspace of sample space."""
 
     def __init__(self, model: MUFM, basis: Float[Tensor, "m n"]) -> None:
         strengths = (model.weight_decay, model.transport)
@@ -196,19 +198,19 @@ class _CompactMUFM(MUFM):
 
 
 class ClassifierMUFM(Problem):
-    r"""The squared-loss model as a function of the classifier alone, features at their best.
+    r"""The squared-loss model as a function of the classifier, minimised over the features.
 
     With $R=Y-WX$ and $Q=(NI+\frac1\tau WW^\top)^{-1}$,
     $\min_H=\frac12\operatorname{tr}(QRR^\top)+\frac\omega2\lVert W\rVert_F^2$ and
-    $H^*(W)=X+\frac1\tau W^\top QR$. A minimum of it is a minimum of the model, and the other way
-    round; its gradient is the model's at $(W,H^*(W))$. Only $XX^\top$ and the class means enter,
-    so an evaluation costs $Kd^2$ operations whatever n is.
+    $H^*(W)=X+\frac1\tau W^\top QR$. The minima of this function are those of the model, and its
+    gradient is the model's gradient in W at $(W,H^*(W))$. Only $XX^\top$ and the class means enter,
+    so the cost of an evaluation, $Kd^2$ operations, does not depend on n.
 
     Args:
-        model: With the squared loss.
+        model: Model with the squared loss.
 
     Raises:
-        InputError: If the model's loss is another.
+        InputError: If the model has another loss.
     """
 
     names = ("W",)
@@ -264,7 +266,7 @@ class ClassifierMUFM(Problem):
 
 
 class LayeredMUFM(Problem):
-    r"""Classifier and the features of every layer, moved from layer to layer.
+    r"""Model of the classifier and the features of every layer.
 
     $\mathcal L(W,H^L)+\frac\omega2\lVert W\rVert_F^2+
     \frac\tau2\sum_{l<L}\lVert H^{l+1}-H^l\rVert_F^2$ with $H^0=X$, the rest as in `MUFM`.
@@ -293,11 +295,11 @@ class LayeredMUFM(Problem):
         self.names = ("W", *(f"H{layer}" for layer in range(1, depth + 1)))
 
     def reduced(self) -> MUFM:
-        r"""Return the model of the last features with the same minimum: $\lambda/L$ for $\lambda$.
+        r"""Return the equivalent model of the last features only; its $\lambda$ is $\lambda/L$.
 
-        Of all paths of L steps from X to H the straight one in equal steps has the least energy,
-        $\sum_l\lVert H^{l+1}-H^l\rVert_F^2=\frac1L\lVert H-X\rVert_F^2$. PFC theorem 3 has lost
-        the $\frac1L$.
+        Among all paths of L steps from X to H, the straight path with equal steps has the least
+        energy, $\sum_l\lVert H^{l+1}-H^l\rVert_F^2=\frac1L\lVert H-X\rVert_F^2$. PFC theorem 3
+        omits the factor $\frac1L$.
         """
         last = self._last
         strengths = (last.weight_decay, last.transport / self.depth)
@@ -325,7 +327,7 @@ class LayeredMUFM(Problem):
         return self._last._fit(weight, features[-1]) + decay + self._tau / 2 * path.square().sum()
 
     def gradient(self, point: Point) -> Point:
-        """Compute the gradient: that of the last layer's model, and the steps' differences."""
+        """Compute the gradient: the loss's, and the differences between successive layers."""
         weight, *features = point
         path = torch.stack([self.data, *features]).diff(dim=0)
         of_features = [self._tau * slope for slope in (path[:-1] - path[1:])]

@@ -1,4 +1,4 @@
-"""Features fixed at a perturbation of the collapsed ones: only the classifier is free."""
+"""The model with features fixed at perturbed collapsed features, and a free classifier."""
 
 import math
 
@@ -12,12 +12,12 @@ from ncscope.math.frames import orthogonal_frame
 
 
 class PerturbedUFM(Problem):
-    r"""The plain model without bias, its features fixed at $H^*+E$.
+    r"""The plain model without bias, with its features fixed at $H^*+E$.
 
     $$\min_W\frac1{2N}\lVert W(H^*+E)-Y\rVert_F^2+\frac{\lambda_W}2\lVert W\rVert_F^2$$
-    $(W^*,H^*)$ minimises the plain model (5) with $\lambda_H=\tilde\lambda_H/n$, which keeps the
-    length of a feature as n grows; the entries of E are independent, normal, of variance
-    $\sigma^2$.
+    $(W^*,H^*)$ minimises the plain model (5) with $\lambda_H=\tilde\lambda_H/n$, so that the
+    length of a feature does not depend on n. The entries of E are independent and normal with
+    variance $\sigma^2$.
 
     Source: XUFM (25), theorem 5.1.
 
@@ -87,7 +87,7 @@ class PerturbedUFM(Problem):
         return (error @ self.features.mT / error.shape[1] + self.weight_decay * weight,)
 
     def start(self, generator: torch.Generator) -> Point:
-        """Draw standard normal entries; the problem is strongly convex: any start will do."""
+        """Draw standard normal entries; the problem is strongly convex, so any start works."""
         shape = (self.num_classes, self.dim)
         return (torch.randn(shape, dtype=torch.float64, generator=generator),)
 
@@ -96,7 +96,7 @@ class PerturbedUFM(Problem):
         return {"H": self.features}
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """Return the weight; there is no bias."""
+        """Return the weight, and None for the bias."""
         return point[0], None
 
     def minimiser(self) -> Minimiser:
@@ -109,12 +109,12 @@ class PerturbedUFM(Problem):
         ridge = gram + self.weight_decay * torch.eye(self.dim, dtype=torch.float64)
         cross = self._targets @ self.features.mT / samples
         weight = torch.linalg.solve(ridge, cross, left=False)
-        # Stationarity turns the quadratic part into half of the linear one; ||Y||^2 = N.
+        # At the minimiser the quadratic terms equal half of the linear term; also ||Y||^2 = N.
         return Minimiser((weight,), (1 - float((weight * cross).sum())) / 2)
 
 
 def attenuation(num_classes: int, weight_decay: float, feature_decay: float, noise: float) -> float:
-    r"""Return the share of the classifier that noise on the features leaves as n grows.
+    r"""Return the factor by which noise on the features shortens the classifier as n grows.
 
     $$\alpha=\left(1+\sigma^2K\sqrt{\tilde\lambda_H/\lambda_W}\right)^{-1}$$
 

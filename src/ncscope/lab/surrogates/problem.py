@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Point = tuple[Float[Tensor, "..."], ...]
-"""One matrix for each of a problem's names, float64. Features are d x N, a sample a column."""
+"""One float64 matrix for each of a problem's names. Features are d x N, one sample per column."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Minimiser:
     """A global minimiser in closed form.
 
     Attributes:
-        point: One of them; all others differ by the problem's symmetries.
-        objective: The minimum, from its formula and not from the point.
+        point: One minimiser; all others differ from it by the problem's symmetries.
+        objective: The minimum, computed from its formula and not from the point.
     """
 
     point: Point
@@ -27,7 +27,7 @@ class Minimiser:
 class Problem(ABC):
     """An objective to be minimised over a few matrices.
 
-    Samples come class by class, n of each of K classes, N = Kn.
+    Samples are ordered by class, with n samples of each of K classes, N = Kn.
 
     Attributes:
         names: Names of the matrices of a point, in order.
@@ -45,7 +45,7 @@ class Problem(ABC):
 
     @abstractmethod
     def gradient(self, point: Point) -> Point:
-        """Compute autograd's gradient of `objective`, at the cost of the products alone."""
+        """Compute the gradient of `objective` from its formula, by matrix products only."""
 
     @abstractmethod
     def start(self, generator: torch.Generator) -> Point:
@@ -53,11 +53,11 @@ class Problem(ABC):
 
     @abstractmethod
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """Features by the name of their level, shallow to deep; the last feed `head`."""
+        """Return features by name of the level, from shallow to deep; the last enter `head`."""
 
     @abstractmethod
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
-        """Return the classifier on the last level: weight, and bias if there is one."""
+        """Return the classifier on the last level: weight, and bias or None."""
 
     @property
     def labels(self) -> Int[Tensor, " n"]:

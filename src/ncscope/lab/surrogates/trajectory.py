@@ -1,4 +1,4 @@
-"""A surrogate model measured as it descends: one measurement at every step asked for."""
+"""Measurements of a surrogate model along gradient descent."""
 
 from collections.abc import Collection, Iterator
 
@@ -19,17 +19,17 @@ def trajectory(
     record: Collection[int],
     groups: Collection[str] = GROUPS,
 ) -> Iterator[Measurement]:
-    """Descend by plain gradient descent, and measure along the way.
+    """Take steps of plain gradient descent, and measure at chosen steps.
 
     Args:
-        problem: The model.
+        problem: Surrogate model.
         start: Initial point.
         rate: Step size.
-        record: Steps at which to measure, 0 being the start; the last one ends the descent.
+        record: Steps at which to measure; 0 is the start, and the last one ends the descent.
         groups: Groups of metrics.
 
     Yields:
-        Measurements as `measured_point` makes them, in order of their steps.
+        Measurements of `measured_point`, in order of the steps.
     """
     for step, point in gradient_descent(problem, start, rate, record):
         yield measured_point(problem, point, step, groups)
@@ -38,16 +38,17 @@ def trajectory(
 def measured_point(
     problem: Problem, point: Point, step: int, groups: Collection[str] = GROUPS
 ) -> Measurement:
-    """Measure every level at one point, shallow to deep.
+    """Measure every level at one point, from shallow to deep.
 
     Args:
-        problem: The model.
+        problem: Surrogate model.
         point: Point to measure.
-        step: Steps taken; with all samples in every step, an epoch is a step.
-        groups: Groups of metrics. Those of a classifier are there at the last level only.
+        step: Steps taken. Every step uses all samples, so a step is an epoch.
+        groups: Groups of metrics; metrics of a classifier are measured only at the last level.
 
     Returns:
-        A record a level, and the ``objective`` and the ``gradient_norm`` of the point.
+        Measurement with one record per level, and ``objective`` and ``gradient_norm`` of the
+        point.
     """
     weight, bias = problem.head(point)
     levels, labels = problem.levels(point), problem.labels

@@ -12,13 +12,13 @@ from ncscope.math.frames import simplex_basis
 
 
 class UFM(Problem):
-    r"""Features and classifier, both free, under the regularised MSE loss.
+    r"""Model of free features and a free classifier under the regularised MSE loss.
 
     $$\frac1{2N}\lVert WH+b\mathbf 1^\top-Y\rVert_F^2+\frac{\lambda_W}2\lVert W\rVert_F^2
     +\frac{\lambda_H}2\lVert H\rVert_F^2+\frac{\lambda_b}2\lVert b\rVert^2,\quad
     Y=I_K\otimes\mathbf 1_n^\top$$
 
-    Source: XUFM (3); without a bias (5), with a free one (14).
+    Source: XUFM (3); without a bias (5), with a free bias (14).
 
     Args:
         num_classes: $K\ge2$.
@@ -71,7 +71,7 @@ class UFM(Problem):
 
     @property
     def c(self) -> float:
-        r"""$c=K\sqrt{n\lambda_H\lambda_W}$: from 1 on, the minimiser is zero."""
+        r"""$c=K\sqrt{n\lambda_H\lambda_W}$; the minimiser is zero if $c\ge1$."""
         return collapse_threshold(
             self.num_classes, self.per_class, self.weight_decay, self.feature_decay
         )
@@ -84,7 +84,7 @@ class UFM(Problem):
         return fit + sum(decay / 2 * part.square().sum() for decay, part in parts)
 
     def gradient(self, point: Point) -> Point:
-        """Three products of K x d and d x N; the cost of a step of descent."""
+        """Compute the gradient. Cost: three products of a K x d and a d x N matrix."""
         weight, features, share = point[0], point[1], 1 / self.num_samples
         error = self._error(point)
         slopes = (
@@ -110,33 +110,33 @@ class UFM(Problem):
         return {"H": point[1]}
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
-        """W, and b if there is one."""
+        """Return W, and b or None."""
         return point[0], None if self.bias_decay is None else point[2]
 
     def minimiser(self, generator: torch.Generator | None = None) -> Minimiser:
         r"""Return a global minimiser in closed form, for any sizes and decays.
 
-        With $P=W\bar H$ and the best $b=\frac1{K(1+\lambda_b)}(I-P)\mathbf 1$, K times the
+        With $P=W\bar H$ and the optimal $b=\frac1{K(1+\lambda_b)}(I-P)\mathbf 1$, K times the
         objective is
 
         $$\tfrac12\lVert(P-I)J\rVert_F^2+\tfrac\omega2\lVert(P-I)u\rVert^2+c\lVert P\rVert_*,\quad
         J=I-uu^\top,\quad u=\tfrac1{\sqrt K}\mathbf 1,\quad\omega=\frac{\lambda_b}{1+\lambda_b}.$$
 
-        It is least at $P=V\operatorname{diag}(p)V^\top$: $p=1-c$ on up to d orthonormal directions
-        that sum to zero, and $p=1-\frac c\omega$ on u if $d\ge K$ and $\omega>c$. Then
+        Its minimum is at $P=V\operatorname{diag}(p)V^\top$ with $p=1-c$ on up to d orthonormal
+        directions that sum to zero, and $p=1-\frac c\omega$ on u if $d\ge K$ and $\omega>c$. Then
         $\bar H=\tau^{-1/2}R\operatorname{diag}(p)^{1/2}V^\top$ and $W=\tau\bar H^\top$ with
         $\tau=\sqrt{n\lambda_H/\lambda_W}$ and any R with orthonormal columns. Without a bias
-        $\omega=1$ and all directions are alike.
+        $\omega=1$ and all directions are equivalent.
 
         Source: XUFM theorems 3.1 and 3.2; the regularised bias and $d<K$ are derived in the
         documentation of this model.
 
         Args:
-            generator: If given, R is drawn from it, and so are the directions where they are
-                free: where d is too small for all of them.
+            generator: Generator of a random R, and of random directions if d is too small for all
+                directions; None takes a fixed choice.
 
         Returns:
-            The minimiser; zero (but for b) if $c\ge1$.
+            Minimiser; if $c\ge1$, W and H are zero.
         """
         basis, values = self._directions(generator)
         kept = values > 0
@@ -151,18 +151,19 @@ class UFM(Problem):
         return Minimiser(point, self._minimum())
 
     def compact(self, start: Point) -> tuple["UFM", Point]:
-        r"""Return the same descent from a start on $K+d$ columns in place of N.
+        r"""Return an equivalent descent on $K+d$ columns instead of N.
 
-        The objective does not change when H and Y are turned together in sample space, and the
-        descent leaves H in the span of its first value, the class indicators among it. In an
-        orthonormal basis B of that span, $H=FB$, descent on F is descent on H. Metrics and
-        objective are as before; `levels` undoes the change of basis.
+        The objective is invariant under joint rotations of H and Y in sample space, and descent
+        keeps the rows of H in the span of their initial values and the class indicators. With an
+        orthonormal basis B of this span, $H=FB$, and descent on F is descent on H. Metrics and
+        objective do not change; `levels` reverses the change of basis.
 
         Args:
             start: Initial point of the descent.
 
         Returns:
-            The problem on F and its start; this problem and the start if that saves nothing.
+            Problem on F and its start; this problem and the given start if the number of columns
+            would not shrink.
         """
         if self.num_classes + self.dim >= self.num_samples:
             return self, start
@@ -179,13 +180,13 @@ class UFM(Problem):
         return torch.addmm(offset, point[0], point[1])
 
     def _bias_share(self) -> float:
-        r"""$\omega=\lambda_b/(1+\lambda_b)$: 0 with a free bias, 1 without one."""
+        r"""$\omega=\lambda_b/(1+\lambda_b)$: 0 with a free bias, 1 without a bias."""
         return 1.0 if self.bias_decay is None else self.bias_decay / (1 + self.bias_decay)
 
     def _directions(
         self, generator: torch.Generator | None
     ) -> tuple[Float[Tensor, "k k"], Float[Tensor, " k"]]:
-        """Return the orthonormal directions of P, the most valuable first, and P's values."""
+        """Return the orthonormal directions of P, ordered by gain, and the values of P."""
         k = self.num_classes
         values = torch.full((k,), 1 - self.c, dtype=torch.float64)
         if self.bias_decay is None:
@@ -207,7 +208,7 @@ class UFM(Problem):
 
 
 class _CompactUFM(UFM):
-    """A UFM whose features are coordinates in a basis of sample space, one vector a row."""
+    """A UFM whose features are coordinates in a basis of sample space, one basis vector per row."""
 
     def __init__(self, whole: UFM, basis: Float[Tensor, "m n"]) -> None:
         super().__init__(
@@ -223,7 +224,7 @@ class _CompactUFM(UFM):
         self._offset = -self._targets
 
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
-        """One: H, back from its coordinates."""
+        """Return the single level: H, computed from its coordinates."""
         return {"H": point[1] @ self._basis}
 
 
@@ -237,10 +238,10 @@ def collapse_threshold(
 def check_parameters(
     num_classes: int, dim: int, per_class: int, weight_decay: float, feature_decay: float
 ) -> None:
-    """Two or more classes, a dimension, a sample; positive decays, else there is no minimiser.
+    """Check that sizes are large enough and decays positive; else there is no minimiser.
 
     Raises:
-        InputError: Naming what is out of range.
+        InputError: If a parameter is out of range; the message names the parameter.
     """
     for name, value, least in (
         ("num_classes", num_classes, 2),

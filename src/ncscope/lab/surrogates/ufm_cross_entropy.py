@@ -13,7 +13,7 @@ from ncscope.math.frames import simplex_etf
 
 
 class CrossEntropyUFM(Problem):
-    r"""Features and classifier, both free, under the regularised cross-entropy.
+    r"""Model of free features and a free classifier under the regularised cross-entropy.
 
     $$\frac1N\sum_{k,i}CE(Wh_{k,i},y_k)+\frac{\lambda_W}2\lVert W\rVert_F^2
     +\frac{\lambda_H}2\lVert H\rVert_F^2$$
@@ -56,7 +56,7 @@ class CrossEntropyUFM(Problem):
 
     @property
     def c(self) -> float:
-        r"""$c=K\sqrt{n\lambda_H\lambda_W}$: from 1 on, the minimiser is zero."""
+        r"""$c=K\sqrt{n\lambda_H\lambda_W}$; the minimiser is zero if $c\ge1$."""
         return collapse_threshold(
             self.num_classes, self.per_class, self.weight_decay, self.feature_decay
         )
@@ -70,7 +70,7 @@ class CrossEntropyUFM(Problem):
         return loss + decay / 2 + self.feature_decay / 2 * features.square().sum()
 
     def gradient(self, point: Point) -> Point:
-        """Three products of K x d and d x N, and a softmax."""
+        """Compute the gradient. Cost: three products of K x d and d x N, and a softmax."""
         weight, features = point
         share = 1 / self._targets.shape[1]
         error = torch.softmax(weight @ features, 0) - self._targets
@@ -92,7 +92,7 @@ class CrossEntropyUFM(Problem):
         return {"H": point[1]}
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
-        """W; there is no bias."""
+        """Return W, and None for the bias."""
         return point[0], None
 
     def minimiser(self, generator: torch.Generator | None = None) -> Minimiser:
@@ -104,14 +104,14 @@ class CrossEntropyUFM(Problem):
         with $R^\top R=I-\frac1K\mathbf 1\mathbf 1^\top$. The minimum is
         $-\log(1-x)+\alpha x$ with $x=\frac{K-1}Kc$; $\log K$ if $c\ge1$.
 
-        Source: derived in the documentation of this model; that the minimiser is a simplex ETF:
-        Zhu et al. 2021, theorem 3.1.
+        Source: the constants are derived in the documentation of this model. Zhu et al. 2021,
+        theorem 3.1, prove that the minimiser is a simplex ETF.
 
         Args:
-            generator: If given, the frame is turned by a random rotation drawn from it.
+            generator: Generator of a random rotation of the frame; None takes a fixed frame.
 
         Returns:
-            The minimiser; zero if $c\ge1$.
+            Minimiser; zero if $c\ge1$.
 
         Raises:
             InputError: If $d<K-1$ and $c<1$: no simplex fits, and no closed form is known.

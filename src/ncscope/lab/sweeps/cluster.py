@@ -1,7 +1,7 @@
-"""The runs of a sweep on a Ray cluster, from this side.
+"""Execution of a sweep's runs on a Ray cluster: the side of the calling process.
 
-Ray is driven by a program of its own (`ncscope.lab.sweeps.ray_driver`): what it prints, its
-threads and its settings stay there, and whatever becomes of it can be ended from here.
+A separate program (`ncscope.lab.sweeps.ray_driver`) uses Ray. So Ray's output, threads and settings
+do not affect this process, and this process can end the driver in any state.
 """
 
 import json
@@ -26,13 +26,13 @@ _PROGRAM = "from ncscope.lab.sweeps.ray_driver import main; main()"
 _SECONDS_TO_ANSWER = 10.0
 _SECONDS_TO_END = 20.0
 _LAST_WORDS = 400
-"""Characters of what the driver printed last that are told when it has died."""
+"""Number of characters of the driver's last output that are reported when it has died."""
 
 
 def run_on_cluster(
     address: str, requests: Sequence[RunRequest], folder: Path, progress: SweepProgress
 ) -> dict[str, str]:
-    """Carry out every request, as many at a time as the cluster has resources for.
+    """Carry out all requests, as many at a time as the cluster has resources for.
 
     Args:
         address: ``"local"``, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"``.
@@ -41,16 +41,16 @@ def run_on_cluster(
         progress: Progress of the runs, updated about once a second.
 
     Returns:
-        Of the runs that failed, why.
+        Reason of the failure, for each run that failed.
 
     Raises:
-        InputError: If Ray is not installed, there is no such cluster, no machine of it has room
-            for a run, or one of them lacks ncscope or does not see the folder.
+        InputError: If Ray is not installed, there is no cluster at the address, no machine has
+            the resources for a run, or a machine lacks ncscope or does not see the folder.
     """
     if find_spec("ray") is None:
         raise missing_library(name="ray")
     _answers(address)
-    for left in folder.glob(".shared-*"):  # where a sweep and its driver were both killed
+    for left in folder.glob(".shared-*"):  # left if sweep and driver were killed
         left.unlink()
     token = write_text(folder / f".shared-{uuid4().hex}", "")
     message = {
@@ -65,10 +65,10 @@ def run_on_cluster(
 
 
 def _answers(address: str) -> None:
-    """See whether somebody listens there: Ray would try for minutes.
+    """Check that a server listens at the address: Ray would try to connect for minutes.
 
     Raises:
-        InputError: If nobody does.
+        InputError: If no server answers.
     """
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
@@ -85,11 +85,11 @@ def _answers(address: str) -> None:
 
 
 def _followed(message: Mapping[str, Any], progress: SweepProgress) -> dict[str, str]:
-    """Tell of everything that the driver says, until it has ended.
+    """Follow the driver's messages until it ends: update the progress, collect failures.
 
     Raises:
-        InputError: If it refuses the request.
-        RuntimeError: If it ends before its time.
+        InputError: If the driver refuses the request.
+        RuntimeError: If the driver ends before the runs do.
     """
     with TemporaryFile() as log, _driver(log) as driver:
         failures, over = dict[str, str](), False
@@ -116,7 +116,7 @@ def _events(driver: "subprocess.Popen[str]", message: Mapping[str, Any]) -> Iter
     """Yield the driver's answers to the request, a line of JSON each, until it has ended."""
     assert driver.stdin is not None
     assert driver.stdout is not None
-    with suppress(BrokenPipeError), driver.stdin:  # of a death, its status and its log tell more
+    with suppress(BrokenPipeError), driver.stdin:  # exit status and log say more about a death
         json.dump(message, driver.stdin)
     yield from map(json.loads, driver.stdout)
     driver.wait()
@@ -135,12 +135,12 @@ def _death(status: int, log: IO[bytes]) -> str:
 
 @contextmanager
 def _driver(log: IO[bytes]) -> Iterator["subprocess.Popen[str]"]:
-    """Start the driver, and end it with the block."""
-    # -P: no file of the folder we stand in takes the place of a library.
+    """Start the driver, and end it when the context ends."""
+    # -P: a file in the current folder must not shadow a library.
     command = [sys.executable, "-P", "-c", _PROGRAM]
     environment = {"RAY_USAGE_STATS_ENABLED": "0"} | os.environ
     pipe = subprocess.PIPE
-    # In a session of its own, so that Control-C reaches this program alone.
+    # A separate session: Control-C then reaches only this process, which ends the driver in order.
     with subprocess.Popen(
         command,
         stdin=pipe,
@@ -157,7 +157,7 @@ def _driver(log: IO[bytes]) -> Iterator["subprocess.Popen[str]"]:
 
 
 def _end(driver: "subprocess.Popen[str]") -> None:
-    """Let it leave the cluster in order; Ray then stops what it has been running."""
+    """End the driver, with time to leave the cluster in order, so that Ray stops its tasks."""
     if driver.poll() is None:
         driver.terminate()
     try:

@@ -1,4 +1,4 @@
-"""The runs of a sweep one after another in this process."""
+"""Execution of a sweep's runs one after another in this process."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from ncscope.lab.sweeps.run_request import RunRequest, carry_out
 
 
 def run_here(requests: Sequence[RunRequest], progress: SweepProgress) -> dict[str, str]:
-    """Carry out every request.
+    """Carry out all requests.
 
     Args:
         requests: Runs to carry out, in order.
         progress: Progress of the runs, updated at every measurement.
 
     Returns:
-        Of the runs that failed, why.
+        Reason of the failure, for each run that failed.
     """
     failures = {}
     for request in requests:

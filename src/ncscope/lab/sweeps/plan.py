@@ -18,11 +18,11 @@ from ncscope.lab.runs.settings import by_dotted_name
 from ncscope.lab.studies import configured
 
 _LONGEST_NAME = 150
-"""Characters; file systems allow 255 bytes, and a file that is being written has a longer name."""
+"""Longest name in characters: file systems allow 255 bytes, and partial files have longer names."""
 
 
 def grid(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every combination of values, the last field running fastest.
+    """Return every combination of values; the last field varies fastest.
 
     Args:
         over: The values of each field, by its dotted name.
@@ -46,10 +46,10 @@ class Run:
     """A run of a sweep.
 
     Attributes:
-        name: Readable, and a name for a folder.
+        name: Readable name of the run, which is also the name of its folder.
         varied: Settings that the sweep varies, by dotted name.
-        overrides: These, and those that are the same for all.
-        config: All settings, as the run's config.yaml says them.
+        overrides: Varied settings, and the fixed settings of all runs.
+        config: All settings, as in the run's config.yaml.
     """
 
     name: str
@@ -64,10 +64,10 @@ class SweepPlan:
 
     Attributes:
         recipe: Name of the experiment.
-        scale: Whose settings the runs start from.
+        scale: Scale whose settings the runs start from.
         fixed: Settings of all runs.
-        runs: In order.
-        folder: Each run has a folder in it.
+        runs: Runs, in order.
+        folder: Folder of the sweep, with one folder for each run.
     """
 
     recipe: str
@@ -78,7 +78,7 @@ class SweepPlan:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return what was asked for; the content of sweep.yaml."""
+        """Return the request, which is the content of sweep.yaml."""
         runs = {run.name: dict(run.varied) for run in self.runs}
         return {
             "recipe": self.recipe,
@@ -107,15 +107,15 @@ def planned(
 
     Args:
         recipe: Name of the experiment.
-        scale: Whose settings to start from.
+        scale: Scale whose settings to start from.
         fixed: Values by dotted field, for all runs.
-        points: Settings of each run by dotted field; a field that another run sets and this one
-            does not is as in ``fixed``, or as the scale has it.
+        points: Settings of each run by dotted field. A field that only other runs set has its
+            value in ``fixed``, or else the scale's value.
         folder: Folder of the sweep.
 
     Raises:
-        InputError: If nothing is swept, a value for all runs would be that of none, two runs are
-            the same, or `configured` refuses one.
+        InputError: If no field is varied, every run overrides a value of ``fixed``, two runs are
+            equal, or `configured` refuses a run.
     """
     fields = list(dict.fromkeys(name for point in points for name in point))
     if not fields:
@@ -141,7 +141,7 @@ def _check_used(fixed: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -
 
 
 def _values(config: BaseModel, fields: Sequence[str]) -> dict[str, Any]:
-    """Return settings by dotted name, checked and in types of JSON."""
+    """Return checked settings by dotted name, in types of JSON."""
     known = by_dotted_name(config)
     return {name: known[name] for name in fields}
 
@@ -180,7 +180,7 @@ def _shortened(fields: Sequence[str]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """Write a value within a name: letters, digits and ``_.-~``, others as ``%`` and a code."""
+    """Write a value for a name: letters, digits and ``_.-~``; other characters as ``%`` codes."""
     if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
         return "+".join(map(_text, value))
     return quote(value if isinstance(value, str) else json.dumps(value), safe="")

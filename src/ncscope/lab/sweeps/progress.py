@@ -10,10 +10,10 @@ class RunProgress:
     """Progress of a run.
 
     Attributes:
-        state: Waiting, running, ended or failed.
-        part: Part that the run works at.
-        done: Amount done.
-        total: Total amount; 0 while unknown.
+        state: State of the run: waiting, running, ended or failed.
+        part: Current part of the run.
+        done: Amount of work done.
+        total: Total amount of work; 0 while unknown.
     """
 
     state: Literal["waiting", "running", "ended", "failed"] = "waiting"
@@ -23,7 +23,7 @@ class RunProgress:
 
 
 OnChange = Callable[[Mapping[str, RunProgress]], None]
-"""Called as the runs go on, with the progress of every run by name."""
+"""Function called with the progress of every run by name, whenever it changes."""
 
 
 class SweepProgress:
@@ -31,7 +31,7 @@ class SweepProgress:
 
     Args:
         names: Names of the runs, in order.
-        on_change: Called at every change with the progress of every run.
+        on_change: Function called at every change with the progress of every run.
     """
 
     def __init__(self, names: Sequence[str], on_change: OnChange) -> None:

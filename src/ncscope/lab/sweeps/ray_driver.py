@@ -1,7 +1,7 @@
-"""The program that has Ray carry out the runs of a sweep.
+"""The program that carries out the runs of a sweep with Ray.
 
-It reads one request from standard input, as JSON, and says on standard output, a line of JSON
-each time, where the runs are. What Ray prints goes to standard error.
+It reads one request from standard input, as JSON, and reports the progress of the runs on standard
+output, one line of JSON per report. The output of Ray goes to standard error.
 """
 
 import json
@@ -22,17 +22,17 @@ from ncscope.errors import InputError
 from ncscope.lab.sweeps.run_request import RunRequest, carry_out, one_line
 
 _RETRIES = 5
-"""How often a run is taken up again after its process, or its machine, has died."""
+"""Number of times that a run is resumed after its process or its machine has died."""
 _SECONDS = 1.0
-"""From one word on where the runs are to the next."""
+"""Seconds between two reports of the runs' progress."""
 _OBJECT_STORE = 100_000_000
-"""Bytes; the runs hand each other nothing."""
+"""Bytes of Ray's object store; it can be small, because runs exchange no data."""
 
 Say = Callable[[Mapping[str, Any]], None]
 
 
 def main() -> None:
-    """Carry out the request; leave the cluster whatever happens."""
+    """Carry out the request, and leave the cluster in any case."""
     output = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -50,15 +50,15 @@ def main() -> None:
         say({"refused": fields})
     finally:
         ray.shutdown()
-        # Whoever started this program may have been killed, and cannot remove the file.
+        # The process that started this program may have been killed before removing the file.
         Path(message["token"]).unlink(missing_ok=True)
 
 
 def _join(address: str) -> None:
-    """Start Ray here, or join a cluster.
+    """Start Ray on this machine, or join a cluster.
 
     Raises:
-        InputError: If there is none that can be joined.
+        InputError: If Ray cannot start or the cluster cannot be joined.
     """
     here = {
         "num_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
@@ -68,7 +68,7 @@ def _join(address: str) -> None:
     own = here if address == "local" else {}
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
-    except Exception as error:  # of many kinds, and all of them say why it cannot be joined
+    except Exception as error:  # Ray raises many types, each with a reason in its message
         fix = (
             "see that it runs, with the same Python and Ray; if it was started with a token, set "
             "RAY_AUTH_MODE=token"
@@ -78,7 +78,7 @@ def _join(address: str) -> None:
 
 
 def _carry_out_all(requests: Sequence[RunRequest], token: str, say: Say) -> None:
-    """Hand every request to the cluster, and say how they come along."""
+    """Submit all requests to the cluster, and report their progress."""
     required = _required(requests[0])
     _check_machines(required, token)
     accelerator = "cuda" if required["num_gpus"] else "cpu"
@@ -103,7 +103,7 @@ def _carry_out_all(requests: Sequence[RunRequest], token: str, say: Say) -> None
 
 
 def _failure(task: Any) -> str:
-    """Return a task's result, or the failure of a process that died too often."""
+    """Return the failure that a task reports, or that of a process that died too often."""
     try:
         return str(ray.get(task))
     except RayError as error:
@@ -111,10 +111,10 @@ def _failure(task: Any) -> str:
 
 
 def _required(request: RunRequest) -> dict[str, int]:
-    """Return the resources that a run takes: cores, and a GPU if it trains on one.
+    """Return the resources of a run: cores, and a GPU if the run trains on one.
 
     Raises:
-        InputError: If no machine has as much.
+        InputError: If no machine has these resources.
     """
     wanted = request.resources.accelerator
     there = [node["Resources"] for node in _machines()]
@@ -141,17 +141,17 @@ def _fits(required: Mapping[str, float], resources: Mapping[str, float]) -> bool
 
 
 def _check_machines(required: Mapping[str, float], token: str) -> None:
-    """See that every machine that may get a run has ncscope and sees the folder.
+    """Check that every machine that may get a run has ncscope and sees the folder.
 
     Raises:
-        InputError: If one does not; the first is named.
+        InputError: If a machine does not; the message names the first.
     """
     asked = []
     for node in _machines():
         if _fits(required, node["Resources"]):
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = ray.remote(_version_and_view).options(num_cpus=0, scheduling_strategy=there)
-            # Several may go by one host name, as containers do.
+            # The address distinguishes containers, several of which may share one host name.
             host = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
             asked.append((host, task.remote(token)))
     for host, answer in asked:
@@ -181,8 +181,8 @@ def _version_and_view(token: str) -> tuple[str, bool]:
 
 
 def _carry_out(request: dict[str, Any], token: str, progress: Any) -> str:
-    """Carry out a request on a machine of the cluster; report its progress now and then."""
-    if not Path(token).exists():  # a machine that came later
+    """Carry out a request on a machine of the cluster, and report its progress at intervals."""
+    if not Path(token).exists():  # a machine that joined after the check
         return str(_unseen(token, os.uname().nodename))
     known = RunRequest.from_json(request)
     said = -_SECONDS
@@ -197,7 +197,7 @@ def _carry_out(request: dict[str, Any], token: str, progress: Any) -> str:
 
 
 class _ProgressActor:
-    """Progress of the runs, kept by the cluster."""
+    """Ray actor that stores the progress of the runs."""
 
     def __init__(self) -> None:
         self._positions: dict[str, tuple[str, int, int]] = {}

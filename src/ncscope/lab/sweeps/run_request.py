@@ -1,4 +1,4 @@
-"""Request for one run of a sweep: what to run, with which settings, where."""
+"""Request for one run of a sweep: experiment, settings, folder and resources."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,15 +15,15 @@ from ncscope.lab.studies import reproduce
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Request for one run of a sweep; the same on every machine.
+    """Request for one run of a sweep, valid on every machine.
 
     Attributes:
         name: Name of the run.
         recipe: Name of the experiment.
-        scale: Whose settings it starts from.
+        scale: Scale whose settings the run starts from.
         overrides: Settings of the run by dotted name.
-        folder: Absolute folder of the run.
-        resources: Resources of the run; their data folder is absolute.
+        folder: Absolute path of the run's folder.
+        resources: Resources of the run, with an absolute path of the data folder.
     """
 
     name: str
@@ -50,14 +50,14 @@ class RunRequest:
 
 
 def carry_out(request: RunRequest, on_row: OnRow) -> str:
-    """Run what is requested, resuming from the folder if the run was begun there.
+    """Carry out a request; resume if its folder already holds the run.
 
     Args:
         request: Run to carry out.
-        on_row: Called as the work goes on.
+        on_row: Function called with the progress.
 
     Returns:
-        Why it failed, in one line; nothing if it did not. The other runs go on either way.
+        Reason of the failure in one line, or an empty string. A failure does not stop other runs.
     """
     try:
         reproduce(
@@ -75,6 +75,6 @@ def carry_out(request: RunRequest, on_row: OnRow) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Write an error in one line; an unexpected error with its type."""
+    """Write an error in one line, with its type if it is unexpected."""
     said = " ".join(str(error).split())
     return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"

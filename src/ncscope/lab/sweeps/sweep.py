@@ -1,4 +1,4 @@
-"""The sweep itself: check, run what is not finished, and write one table and one report."""
+"""The sweep: check the plan, carry out unfinished runs, and write one table and one report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,11 +28,10 @@ class Sweep:
     """Result of a sweep.
 
     Attributes:
-        folder: With a folder for each run, ``sweep.yaml``, ``table.csv`` and ``report.html``.
-        runs: By name, those that have left something; a run that failed is in it as far as it
-            came.
-        failures: By name, why a run failed, in one line.
-        table: A line for each run, and for each of its parts if it has several.
+        folder: Folder with ``sweep.yaml``, ``table.csv``, ``report.html`` and one folder per run.
+        runs: Runs that have results, by name; a failed run has the results up to its failure.
+        failures: Reason of each failed run in one line, by name of the run.
+        table: Table with a line for each run, or for each part of a run with several parts.
     """
 
     folder: Path
@@ -60,29 +59,30 @@ def sweep(
 ) -> Sweep:
     """Run an experiment with each of several settings.
 
-    Every run is as `reproduce` makes it, in a folder of its own, and writes the same
-    ``metrics.jsonl`` by itself, one after another, or on a cluster of machines of one kind.
+    Every run is made as by `reproduce`, in a separate folder. Its ``metrics.jsonl`` is the same
+    whether the run is made alone, in a sequence, or on a cluster of machines of one kind.
 
     Args:
-        name: For example ``"xufm/ufm"``.
-        runs: Values by dotted field, of each run; `grid` makes all combinations.
-        out: Folder of the sweep; on a cluster, one that all machines see.
-        scale: Whose settings to start from.
-        resume: Go on with the sweep in this folder: what has ended is kept, what has not goes on
-            where it was stopped, and what failed is tried again.
+        name: Name of the experiment, for example ``"xufm/ufm"``.
+        runs: Values by dotted field, for each run; `grid` makes all combinations.
+        out: Folder of the sweep; on a cluster, all machines must see it.
+        scale: Scale whose settings to start from.
+        resume: Resume the sweep in this folder: keep the runs that have ended, resume the runs that
+            were stopped, and repeat the runs that failed.
         overrides: Values by dotted field, for all runs.
-        cluster: Cluster that runs as many at a time as it has resources for: ``"local"`` starts Ray
-            on this machine, ``"auto"``, ``"HOST:PORT"`` or ``"ray://HOST:PORT"`` join a cluster. A
-            run takes one core, one more for each of ``resources.workers``, and a GPU if it trains
-            on one. None runs one after another, here.
-        resources: Resources of a run: data folder and accelerator; one process for each run.
-        on_change: Called as the work goes on.
+        cluster: Cluster that carries out as many runs at a time as it has resources for:
+            ``"local"`` starts Ray on this machine; ``"auto"``, ``"HOST:PORT"`` or
+            ``"ray://HOST:PORT"`` join a cluster. A run takes one core, one more for each of
+            ``resources.workers``, and a GPU if it trains on one. None carries out one run after
+            another in this process.
+        resources: Resources of a run: data folder and accelerator. Each run has one process.
+        on_change: Function called with the progress of the runs.
 
     Raises:
-        InputError: Before anything runs, if there is no such experiment or field, a value is out
-            of bounds, the folder cannot be written, is written to by another process or holds
-            another sweep, or there is no such cluster. What goes wrong in a run is in
-            ``failures``, and the others go on.
+        InputError: Before any run starts, if the experiment or a field does not exist, a value is
+            out of bounds, the folder cannot be written, another process writes to it, it holds
+            another sweep, or there is no such cluster. The failure of a run is recorded in
+            ``failures``, and the other runs continue.
     """
     resources = _absolute(resources or Resources())
     plan = planned(name, scale, overrides, runs, Path(out).absolute())
@@ -113,7 +113,7 @@ def _absolute(resources: Resources) -> Resources:
 
 
 def _prepare(plan: SweepPlan, resume: bool) -> None:
-    """Write sweep.yaml; what an earlier sweep left is there only to resume."""
+    """Write sweep.yaml; refuse a folder that holds runs, unless this sweep resumes them."""
     if RunFolder.config_of(plan.folder) is not None:
         found = f"one of a single run, {plan.folder}"
         raise InputError(expected="the folder of a sweep", found=found, fix="pass another --out")
@@ -149,7 +149,7 @@ def _ended(plan: SweepPlan, run: Run) -> bool:
     try:
         return (folder / "report.html").exists() and load_run(folder).ended
     except InputError:
-        return False  # run again, which mends the damage or says what it is
+        return False  # run it again, which repairs the damage or reports it
 
 
 def _written(plan: SweepPlan, failures: Mapping[str, str]) -> Sweep:
@@ -163,7 +163,7 @@ def _written(plan: SweepPlan, failures: Mapping[str, str]) -> Sweep:
         try:
             runs[run.name] = load_run(folder)
         except InputError:
-            if run.name not in failures:  # else the failure says what is wrong with the folder
+            if run.name not in failures:  # else the failure already describes the damage
                 raise
     swept = [_swept(run, runs.get(run.name), failures.get(run.name, "")) for run in plan.runs]
     table = sweep_table(swept, recipe.columns)

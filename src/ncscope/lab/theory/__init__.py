@@ -1,1 +1,1 @@
-"""Checks of the papers' statements: one module of statements for each topic, one table."""
+"""Numerical checks of the papers' statements: one module per topic, and one table of all."""

@@ -1,4 +1,4 @@
-"""Check the statements of the five papers on fresh random instances."""
+"""Function that checks the statements of the five papers on random instances."""
 
 import json
 import secrets
@@ -14,16 +14,16 @@ def check_theory(seed: int | None = None, only: str | None = None) -> list[Resul
     """Check every statement of the five papers on random instances.
 
     Args:
-        seed: Decides the instances; None draws a fresh seed, which every result reports. The
-            same seed gives the same results, of one statement or of all.
+        seed: Seed of the instances; None draws a seed, which every result reports. The results
+            of a seed are the same whether one statement or all are checked.
         only: Id of the one statement to check, for example ``"info/theorem-4.2"``.
 
     Returns:
-        A result a statement, in the order of the table: ``verdict`` is ``"holds"``,
+        One result per statement, in the order of the table. Its ``verdict`` is ``"holds"``,
         ``"holds-as-corrected"`` or ``"fails"``.
 
     Raises:
-        InputError: If no statement has the id; it names the nearest.
+        InputError: If no statement has the id; the message names the nearest id.
 
     Example:
         >>> (result,) = check_theory(seed=0, only="info/theorem-4.2")
@@ -34,7 +34,7 @@ def check_theory(seed: int | None = None, only: str | None = None) -> list[Resul
 
 
 def theory_json(results: Iterable[Result]) -> str:
-    """Write the results as one JSON list, an object a statement.
+    """Write the results as one JSON list with one object per statement.
 
     Example:
         >>> theory_json([])

@@ -17,25 +17,26 @@ _CLASSES = (3, 4, 5, 7, 10, 20, 50)
 
 
 def off_collapse(seen: Entropies, num_classes: int) -> float:
-    """Distance of (MIR, HDR) from the values at collapse; NaN where either is undefined."""
+    """Return the distance of (MIR, HDR) from the values at collapse; NaN if one is undefined."""
     return abs(seen.mir - collapse_mir(num_classes)) + seen.hdr
 
 
 def outside_unit_interval(seen: Entropies, size: int) -> float:
     r"""Measure how far MI leaves $[0,\min\{H(K_1),H(K_2)\}]$, in units of $\log m$.
 
-    That is MIR in [0, 1] without its division, which an entropy near 0 would blow up.
+    This tests that MIR is in [0, 1] without its division, which amplifies rounding if an entropy
+    is near 0.
     """
     above = seen.mutual_information - min(seen.first, seen.second)
     return max(above, -seen.mutual_information) / math.log(size)
 
 
 def class_means(generator: torch.Generator) -> Iterator[Float[Tensor, "k d"]]:
-    r"""Theorem 4.2: $G(W^\top)$ against $G(\tilde M)$ under (NC2) and (NC3).
+    r"""Yield class means under (NC2) and (NC3) for theorem 4.2, $G(W^\top)$ and $G(\tilde M)$.
 
-    (NC2) is a statement of angles. The one linear relation among simplex vectors is that they sum
-    to zero, so $\sum_cn_c\tilde\mu_c=0$ makes the length of $\tilde\mu_c$ proportional to
-    $1/n_c$: classes of unequal size are among the instances. So are $\mu_G\ne0$ and any scales.
+    (NC2) is a statement about angles. The only linear relation among simplex vectors is that they
+    sum to zero, so $\sum_cn_c\tilde\mu_c=0$ makes the length of $\tilde\mu_c$ proportional to
+    $1/n_c$. The instances include classes of unequal size, $\mu_G\ne0$ and any scales.
     """
     for k in _CLASSES:
         for _ in range(4):
@@ -55,7 +56,7 @@ def means_at_collapse(generator: torch.Generator) -> Iterator[float]:
 
 
 def samples_at_collapse(generator: torch.Generator) -> Iterator[float]:
-    r"""INFO corollary 4.3: the same for n x n matrices, balanced classes and $\mu_G=0$."""
+    r"""INFO corollary 4.3: theorem 4.2 for n x n matrices, balanced classes and $\mu_G=0$."""
     for k in _CLASSES[:-1]:
         for _ in range(3):
             means = simplex_etf(k, k - 1 + integer(0, 5, generator), generator)
@@ -66,13 +67,13 @@ def samples_at_collapse(generator: torch.Generator) -> Iterator[float]:
 
 
 def relu_samples(generator: torch.Generator) -> Iterator[float]:
-    r"""Corollary 4.3 read for non-negative features, whose mean is not 0."""
+    r"""Corollary 4.3 applied to non-negative features, whose mean is not 0."""
     for k, features, heads in _relu_collapse(generator):
         yield off_collapse(pair_entropies(features, heads), k)
 
 
 def centred_relu_samples(generator: torch.Generator) -> Iterator[float]:
-    r"""Check the same statement with $h(x_i)-\mu_G$ for $h(x_i)$."""
+    r"""Check the statement of `relu_samples` with $h(x_i)-\mu_G$ for $h(x_i)$."""
     for k, features, heads in _relu_collapse(generator):
         yield off_collapse(pair_entropies(features - features.mean(0), heads), k)
 
@@ -90,7 +91,7 @@ def _relu_collapse(
 
 
 def _non_negative_frame(k: int, block: int, generator: torch.Generator) -> Float[Tensor, "k d"]:
-    """Orthonormal rows without a negative entry: each lives on coordinates of its own."""
+    """Return orthonormal rows without negative entries; their supports are disjoint."""
     pattern = torch.rand(k, block, dtype=torch.float64, generator=generator) + 0.1
     unit = pattern / torch.linalg.vector_norm(pattern, dim=1, keepdim=True)
     frame = torch.zeros(k, k, block, dtype=torch.float64)
@@ -104,10 +105,10 @@ def _shuffled_labels(k: int, per_class: int, generator: torch.Generator) -> Int[
 
 
 def unit_interval(generator: torch.Generator) -> Iterator[float]:
-    r"""INFO remark after corollary 4.3: MIR and HDR in [0, 1], climbing from random instances.
+    r"""INFO remark after corollary 4.3: MIR and HDR in [0, 1], with a search for violations.
 
-    Instances are pairs of random rows of any rank, spectrum and scale, with one or all
-    directions repeated, opposite pairs, and one representation against itself.
+    Instances are pairs of random matrices of any rank, spectrum and scale; matrices with one or
+    all directions repeated; opposite pairs; and pairs of equal representations.
     """
 
     def violation(instance: Instance) -> float:
@@ -144,7 +145,7 @@ def below_collapse_value(generator: torch.Generator) -> Iterator[float]:
 
 
 def below_one(generator: torch.Generator) -> Iterator[float]:
-    r"""Check that MIR is at most 1, reached by collapsed features on an orthogonal frame."""
+    r"""Check that MIR is at most 1, with equality for features collapsed to an orthogonal frame."""
     for frame, weight in _frames(generator):
         yield max(outside_unit_interval(pair_entropies(frame, weight), len(frame)), 0.0)
     for k in _CLASSES:
@@ -157,7 +158,7 @@ def below_one(generator: torch.Generator) -> Iterator[float]:
 def _frames(
     generator: torch.Generator,
 ) -> Iterator[tuple[Float[Tensor, "k d"], Float[Tensor, "k d"]]]:
-    """Class means and heads: aligned simplex and orthogonal frames, exact, noisy or unrelated."""
+    """Yield class means and heads: simplex and orthogonal frames, exact, noisy or unrelated."""
     for k in _CLASSES:
         d = k + integer(0, 5, generator)
         for frame in (simplex_etf(k, d, generator), orthogonal_frame(k, d, generator)):

@@ -1,6 +1,6 @@
 """Regression between two representations, their ranks and entropies (INFO section 4.2).
 
-Representations are d x N here as in the paper, one sample a column.
+Representations are d x N as in the paper, with one sample per column.
 """
 
 import math
@@ -24,8 +24,9 @@ def affine_fit(
 ) -> tuple[Float[Tensor, "m d"], Float[Tensor, ""]]:
     r"""$\arg\min_{W,b}\lVert Y-(WZ+b\mathbf 1)\rVert_F$ of least norm, and the minimum.
 
-    The best $b$ centres both sides, so $W=\tilde Y\tilde Z^\dagger$, from singular values above
-    $\epsilon\,\max(d,N)\,\lVert Z\rVert_F$: of the raw Z, whose size sets the rounding.
+    The optimal $b$ centres both sides, so $W=\tilde Y\tilde Z^\dagger$. The pseudoinverse keeps
+    singular values above $\epsilon\,\max(d,N)\,\lVert Z\rVert_F$, with the norm of the uncentred Z,
+    because its size determines the rounding error.
     """
     y = target - target.mean(1, keepdim=True)
     left, values, right = torch.linalg.svd(
@@ -58,7 +59,7 @@ def largest_entropy(error: float, first_rank: int, second_rank: int) -> float:
     r"""Return the largest $H(G(Z_1))$ that a mean squared error allows (a Fano inequality).
 
     $h(e)+(1-e)\log(r_2+1)+e\log(r_1-r_2-1)$ with $h$ the binary entropy and
-    $e=\min(error,1-(r_2+1)/r_1)$, past which it does not grow.
+    $e=\min(error,1-(r_2+1)/r_1)$; for larger errors the bound does not increase.
     """
     head, tail = second_rank + 1, first_rank - second_rank - 1
     e = min(error, tail / first_rank)
@@ -69,8 +70,8 @@ def largest_entropy(error: float, first_rank: int, second_rank: int) -> float:
 def transferred_error(generator: torch.Generator) -> Iterator[float]:
     r"""INFO lemma 4.4, relative to $\lVert\tilde Y\rVert_F$.
 
-    At the minimiser of least norm, which makes the right side smallest; equality where $Z_1$ is
-    one row and $Y$ a multiple of it.
+    The check uses the minimiser of least norm, which minimises the right side. Equality holds if
+    $Z_1$ has one row and $Y$ is a multiple of it.
     """
 
     def violation(instance: Instance) -> float:
@@ -119,10 +120,10 @@ def tail_by_rank(generator: torch.Generator) -> Iterator[float]:
 
 
 def tail_by_entropy(generator: torch.Generator) -> Iterator[float]:
-    r"""INFO remark after theorem 4.6, as a bound: $e^{H(G(Z))}$ put for the rank.
+    r"""INFO remark after theorem 4.6 as a bound, with $e^{H(G(Z))}$ in place of the rank.
 
-    The last instance is one that fails: Z1 of full rank with nearly all its weight on one
-    direction, Z2 of rank two with its weight on both.
+    The bound fails on the last instance: Z1 has full rank and nearly all its weight on one
+    direction, and Z2 has rank two with weight on both directions.
     """
     pairs = [_random_pair(generator) for _ in range(40)]
     skewed = torch.diag(torch.tensor([1.0, 0.01, 0.01], dtype=torch.float64))
@@ -158,7 +159,7 @@ def _any_rank(n: int, generator: torch.Generator) -> Instance:
 
 
 def _ranked_pairs(generator: torch.Generator) -> Iterator[Instance]:
-    """Factors of Z1 and Z2, rank(Z1) > rank(Z2); random ones, and ones that leave no slack."""
+    """Yield factors of Z1 and Z2 with rank(Z1) > rank(Z2): random, and with equality."""
     for start in range(_STARTS):
         yield _random_pair(generator)
         head, tail = integer(0, 3, generator), integer(2, 4, generator)
@@ -176,10 +177,11 @@ def _random_pair(generator: torch.Generator) -> Instance:
 def _tight_pair(head: int, tail: int, repeats: int, generator: torch.Generator) -> Instance:
     r"""Build unit columns whose spectrum has two levels, and the best regressors of rank ``head``.
 
-    Columns are $(\cos\theta,\pm\sin\theta\,e_j)$, $j$ among ``head`` vectors shown ``repeats``
-    times each and ``tail`` vectors shown once, both signs. The first row is constant, which the
-    intercept spans; with $\tan^2\theta=N/(2\,repeats)$ it has the weight of the head's rows. So
-    the error is the tail, the spectrum is flat on head and tail, and all is equal.
+    Columns are $(\cos\theta,\pm\sin\theta\,e_j)$ with both signs, where $j$ runs over ``head``
+    vectors that occur ``repeats`` times each and ``tail`` vectors that occur once. The first row is
+    constant, so the intercept spans it; with $\tan^2\theta=N/(2\,repeats)$ its weight is that of a
+    row of the head. So the error is the tail mass, the spectrum is flat on the head and on the
+    tail, and equality holds.
     """
     shown = [j for j in range(head) for _ in range(repeats)] + list(range(head, head + tail))
     half = torch.eye(head + tail, dtype=torch.float64)[:, shown]

@@ -1,7 +1,7 @@
-"""Features in motion on the central path (MSE section 3.3 and D.3 to D.6).
+"""Motion of features on the central path (MSE section 3.3 and D.3 to D.6).
 
-Where the paper speaks of the projection onto the tangent space, the printed form is checked with
-the one of its proposition 4. Names of sizes as in `mse_manifold`.
+For "the projection onto the tangent space", the printed forms are checked with the projection of
+MSE proposition 4. The names of sizes are those of `mse_manifold`.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def singular_value_form(
 
 
 def flows(point: ManifoldPoint) -> tuple[tuple[Law, Tensor], tuple[Law, Tensor]]:
-    """Both laws, each with the motion that is its flow."""
+    """Return both laws, each with the motion of its flow."""
     slope = least_squares_gradient(point.features, point.k)
     return (
         (projected_law(point.k, point.n), -orthogonal_projection(point.features, slope, point.k)),
@@ -63,7 +63,7 @@ def _printed_flow(point: ManifoldPoint) -> Tensor:
 
 
 def singular_value_derivative(generator: torch.Generator) -> Iterator[float]:
-    r"""MSE lemma 3, on what the projection of proposition 4 leaves of random directions."""
+    r"""MSE lemma 3, on random directions after the projection of proposition 4."""
     for point in points(generator):
         z = normal(*point.features.shape, generator=generator)
         motion = oblique_projection(point.features, z, point.k)
@@ -83,7 +83,7 @@ def printed_rows(generator: torch.Generator) -> Iterator[float]:
 
 
 def corrected_rows(generator: torch.Generator) -> Iterator[float]:
-    """Class means move, samples in their class do not; lemma 4 has minus the gradient itself."""
+    """Check that only class means move; lemma 4 prints minus the unprojected gradient."""
     for point in points(generator):
         for law, flow in flows(point):
             yield far(flow, point.moving(law.rate(point.snr.values)))
@@ -98,21 +98,21 @@ def printed_rates(generator: torch.Generator) -> Iterator[float]:
 
 
 def corrected_rates(generator: torch.Generator) -> Iterator[float]:
-    """Each flow has its own rate."""
+    """Check the rate of each of the two flows."""
     for point in points(generator):
         for law, flow in flows(point):
             yield float((point.rates(flow) / law.rate(point.snr.values) - 1).abs().max())
 
 
 def printed_form(generator: torch.Generator) -> Iterator[float]:
-    """MSE proposition 2: along the flow the left side of (9) grows by one in a unit of time."""
+    """MSE proposition 2: along the flow the left side of (9) has time derivative 1."""
     for point in points(generator):
         law = projected_law(point.k, point.n)
         yield float((_clock(law, point, _printed_flow(point)) - 1).abs().max())
 
 
 def corrected_form(generator: torch.Generator) -> Iterator[float]:
-    """Each flow has its own closed form, and `singular_values` inverts it."""
+    """Check the closed form of each flow, and that `singular_values` inverts it."""
     for point in points(generator):
         for law, flow in flows(point):
             yield float((_clock(law, point, flow) - 1).abs().max())
@@ -124,14 +124,14 @@ def corrected_form(generator: torch.Generator) -> Iterator[float]:
 
 
 def _clock(law: Law, point: ManifoldPoint, flow: Tensor) -> Tensor:
-    """Return the speed at which the closed form says that time passes."""
+    """Return the time derivative of the closed form's left side, which should be 1."""
     values = point.snr.values.clone().requires_grad_()
     (slopes,) = torch.autograd.grad(law.potential(values).sum(), values)
     return slopes * point.rates(flow)
 
 
 def growth_on_nine(generator: torch.Generator) -> Iterator[float]:
-    """MSE corollary 1, of (9) at times at which what the limit leaves out is below rounding."""
+    """MSE corollary 1, for (9) at times so late that lower-order terms are below rounding."""
     for point in points(generator):
         law = projected_law(point.k, point.n)
         times = torch.tensor([magnitude(28, 40, generator)], dtype=torch.float64)
@@ -141,14 +141,14 @@ def growth_on_nine(generator: torch.Generator) -> Iterator[float]:
 
 
 def printed_algorithm(generator: torch.Generator) -> Iterator[float]:
-    """MSE D.3: gradient steps, each renormalised, come to the flow whose rates are (27)."""
+    """MSE D.3: renormalised gradient steps tend to the flow with the rates (27)."""
     for point in points(generator):
         law = projected_law(point.k, point.n)
         yield far(_algorithm(point), law.rate(point.snr.values))
 
 
 def corrected_algorithm(generator: torch.Generator) -> Iterator[float]:
-    """They come to the second law, and singular values grow like a square root."""
+    """Check that they tend to the renormalised law, with growth like a square root."""
     for point in points(generator):
         law = renormalised_law(point.k, point.n)
         yield far(_algorithm(point), law.rate(point.snr.values))
@@ -158,7 +158,7 @@ def corrected_algorithm(generator: torch.Generator) -> Iterator[float]:
 
 
 def _algorithm(point: ManifoldPoint) -> Tensor:
-    """Rates of the singular values under the algorithm, as its step goes to 0."""
+    """Return the rates of the singular values under the algorithm, as its step size goes to 0."""
     slope = least_squares_gradient(point.features, point.k)
     size = 0.05 / float(slope.abs().max())
 
@@ -170,7 +170,7 @@ def _algorithm(point: ManifoldPoint) -> Tensor:
 
 
 def singular_vectors_stay(generator: torch.Generator) -> Iterator[float]:
-    """MSE lemma 6, under either projection, and under the motion that lemma 4 prints."""
+    """MSE lemma 6, under both projections, and under the motion printed in lemma 4."""
     for point in points(generator):
         for motion in (*(flow for _, flow in flows(point)), printed_motion(point)):
             moved = split(motion, point.k).classes

@@ -1,6 +1,6 @@
 r"""Coordinates on the central path: centred, renormalised, aligned (MSE 3, D.1-D.2).
 
-Without weight decay, and with $\Sigma_W$ of full rank, as in the paper's section 3.
+There is no weight decay, and $\Sigma_W$ has full rank, as in section 3 of the paper.
 """
 
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ def classifier_and_bias(classes: Classes) -> tuple[Float[Tensor, "k p"], Float[T
 
 
 def gram_predictions(classes: Classes, prefactor: float) -> Float[Tensor, "k m"]:
-    r"""(7): $\bar M^\top(\bar H\bar H^\top)^{-1}\bar H$, times a number."""
+    r"""(7): $\bar M^\top(\bar H\bar H^\top)^{-1}\bar H$, times the prefactor."""
     gram = classes.centred @ classes.centred.mT
     return prefactor * torch.linalg.solve(gram, classes.centred_means).mT @ classes.centred
 
 
 def gram_prefactor(classes: Classes) -> float:
-    r"""N: what stands in (7) where $\Sigma_T=\frac1{CN}\bar H\bar H^\top$ is put in (6)."""
+    r"""N: the prefactor of (7) that (6) implies, with $\Sigma_T=\frac1{CN}\bar H\bar H^\top$."""
     return float(classes.per_class)
 
 
@@ -98,7 +98,7 @@ def _noisy(generator: torch.Generator, spare: int = 4) -> Iterator[Classes]:
 def unextended(generator: torch.Generator) -> Iterator[float]:
     r"""MSE (6) against the least-squares fit, and the error of predictions on any $(h,y)$.
 
-    Relative to the targets, and to the sum of the terms of the error.
+    Deviations are relative to the targets, and to the sum of the terms of the error.
     """
     for classes in _noisy(generator):
         weight, bias = classifier_and_bias(classes)
@@ -121,7 +121,7 @@ def gram_form(generator: torch.Generator) -> Iterator[float]:
 
 
 def gram_form_corrected(generator: torch.Generator) -> Iterator[float]:
-    r"""Check with N for $\frac1C$, and with $A\bar H$ for $\bar H$, A symmetric of full rank."""
+    r"""Check (7) with N for $\frac1C$, also for $A\bar H$ with A symmetric of full rank."""
     for classes in _noisy(generator):
         yield _off_predictions(classes, gram_predictions(classes, gram_prefactor(classes)))
         matrix = _full_rank(classes.features.shape[0], generator)
@@ -130,13 +130,13 @@ def gram_form_corrected(generator: torch.Generator) -> Iterator[float]:
 
 
 def _off_predictions(classes: Classes, predictions: Float[Tensor, "k m"]) -> float:
-    """Distance from the least-squares fit less the targets' mean, relative to it."""
+    """Return the relative distance from the least-squares fit minus the targets' mean."""
     fitted = best_classifier(classes) @ classes.extended.features - 1 / classes.k
     return float((predictions - fitted).norm() / fitted.norm())
 
 
 def _full_rank(size: int, generator: torch.Generator) -> Float[Tensor, "p p"]:
-    """Neither symmetric nor definite, with singular values within a factor of 10 or so."""
+    """Draw a matrix, not symmetric, with singular values within a factor of about 10."""
     skew = normal(size, size, generator=generator)
     signs = torch.tensor([choice((-1.0, 1.0), generator) for _ in range(size)]).double()
     return torch.diag(3 * signs) + (skew - skew.mT) / size + 0.2 * skew / size**0.5
@@ -145,7 +145,7 @@ def _full_rank(size: int, generator: torch.Generator) -> Float[Tensor, "p p"]:
 def linear_maps(generator: torch.Generator) -> Iterator[float]:
     r"""MSE 3.1, D.1: $W_{LS}(A\bar H)A\bar H=W_{LS}(\bar H)\bar H$ for every invertible A.
 
-    And the loss, by brute force; each relative to itself.
+    The loss is compared as well, by summation over the samples. Deviations are relative.
     """
     for classes in _noisy(generator):
         linear = _full_rank(classes.features.shape[0], generator)
@@ -176,7 +176,7 @@ def printed_fibre(generator: torch.Generator) -> Iterator[float]:
 
 
 def corrected_fibre(generator: torch.Generator) -> Iterator[float]:
-    r"""Check the same statement with $A=\Sigma_W^{1/2}$."""
+    r"""Check the statement of `printed_fibre` with $A=\Sigma_W^{1/2}$."""
     for classes in _noisy(generator):
         yield _off_sphere(classes, fibre_map(classes.within))
 
@@ -195,7 +195,7 @@ def aligned_predictions(generator: torch.Generator) -> Iterator[float]:
 
 
 def rotated_predictions(generator: torch.Generator) -> Iterator[float]:
-    r"""Predictions are $V^\top P(V\otimes I_N)$; the loss is kept with targets turned like them."""
+    r"""Check predictions $V^\top P(V\otimes I_N)$, and the loss with targets rotated likewise."""
     for classes in _noisy(generator):
         features, _, turn = aligned(classes)
         predictions = rotated_back(_fitted(features, classes.k), turn, classes.per_class)

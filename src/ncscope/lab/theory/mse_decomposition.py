@@ -64,8 +64,8 @@ def project_parts(classes: Classes, classifier: Float[Tensor, "k e"], decay: flo
 def least_squares(generator: torch.Generator) -> Iterator[float]:
     r"""MSE proposition 1 against a minimiser found without normal equations.
 
-    In the norm $(2\mathcal L_{LS}^\perp)^{1/2}$ of predictions and decayed weights, in which the
-    targets have length 1.
+    The distance is measured in the norm $(2\mathcal L_{LS}^\perp)^{1/2}$ of predictions and decayed
+    weights, in which the targets have length 1.
     """
     for classes, decay in any_classes(generator):
         formula = least_squares_classifier(classes.extended, decay)
@@ -75,7 +75,7 @@ def least_squares(generator: torch.Generator) -> Iterator[float]:
 
 
 def loss_split(generator: torch.Generator) -> Iterator[float]:
-    """MSE theorem 1, by its formula and by the package's, relative to the loss."""
+    """MSE theorem 1, by the paper's and by the package's formula, relative to the loss."""
     for classes, decay in any_classes(generator):
         best = best_classifier(classes, decay)
         classifier = _near(best, generator)
@@ -92,7 +92,7 @@ def loss_split(generator: torch.Generator) -> Iterator[float]:
 
 
 def _decayed(generator: torch.Generator) -> Iterator[tuple[Classes, float]]:
-    r"""Classes of moderate condition, with and without weight decay."""
+    r"""Yield classes of moderate condition number, with and without weight decay."""
     for ratios in signal_to_noise(generator):
         classes = separated(ratios, len(ratios) + integer(0, 4, generator), generator)
         size = float(classes.extended.features.square().mean())
@@ -108,8 +108,8 @@ def off_path_is_definite(generator: torch.Generator) -> Iterator[float]:
     r"""MSE footnote 7 with $\lambda>0$.
 
     $\mathcal L_{LS}^\perp\ge\frac\lambda2\lVert\tilde W-\tilde W_{LS}\rVert_F^2$, relative to the
-    right side, climbing over $\tilde W$. No slack where the difference is orthogonal to all
-    features, as it can be when they do not span.
+    right side, with a search over $\tilde W$. Equality holds if the difference is orthogonal to all
+    features, which is possible if the features do not span the space.
     """
     for classes, _ in any_classes(generator):
         extended, inputs = classes.extended, classes.extended.features
@@ -129,7 +129,7 @@ def off_path_is_definite(generator: torch.Generator) -> Iterator[float]:
 
 
 def least_squares_split(generator: torch.Generator) -> Iterator[float]:
-    """MSE theorem 2, by its formulas and by the package's, relative to the least-squares loss."""
+    """MSE theorem 2, by the paper's and the package's formulas, relative to the loss of W_LS."""
     for classes, decay in any_classes(generator):
         extended, best = classes.extended, best_classifier(classes, decay)
         parts = variability_part(extended, best, decay) + means_part(extended, best)
@@ -158,7 +158,7 @@ def _apart(formula: Float[Tensor, ""], value: Float[Tensor, ""]) -> float:
 
 
 def unextended_parts(classes: Classes) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    r"""(17) and (18): the parts without bias and decay, the simplex $\Phi$ in the place of $I$."""
+    r"""(17) and (18): the parts without bias and decay, with the simplex $\Phi$ instead of $I$."""
     weight = torch.linalg.solve(classes.total, classes.centred_means).mT / classes.k
     simplex = torch.eye(classes.k, dtype=torch.float64) - 1 / classes.k
     missed = weight @ classes.centred_means - simplex

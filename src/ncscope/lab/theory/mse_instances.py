@@ -1,6 +1,6 @@
-"""Balanced classes in the notation of the MSE paper, and its loss by brute force.
+"""Balanced classes in the notation of the MSE paper, and its loss as a sum over samples.
 
-Features are P x CN, one sample a column, those of the first class first.
+Features are P x CN, with one sample per column, ordered by class.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from ncscope.stats.statistics import ClassStatistics, finish
 
 @dataclass(frozen=True)
 class Classes:
-    r"""Features $H$ of C balanced classes of N samples, and what the paper derives from them.
+    r"""Features $H$ of C balanced classes of N samples, and the paper's derived quantities.
 
     Attributes:
         features: $H$.
@@ -47,7 +47,7 @@ class Classes:
 
     @cached_property
     def centred(self) -> Float[Tensor, "p m"]:
-        r"""$\bar H$: the global mean taken off."""
+        r"""$\bar H$: features minus the global mean."""
         return self.features - self.features.mean(1, keepdim=True)
 
     @cached_property
@@ -72,15 +72,15 @@ class Classes:
 
     @cached_property
     def extended(self) -> "Classes":
-        r"""The same with $[h;1]$ for $h$."""
+        r"""Return the classes with extended features $[h;1]$ for $h$."""
         return Classes(torch.cat([self.features, torch.ones_like(self.features[:1])]), self.k)
 
     def with_noise(self, scale: float) -> "Classes":
-        r"""Return the same means with $s^2\Sigma_W$ for $\Sigma_W$."""
+        r"""Return classes with the same means and $s^2\Sigma_W$ for $\Sigma_W$."""
         return Classes(self.features + (scale - 1) * self.noise, self.k)
 
     def statistics(self) -> ClassStatistics:
-        """Return the statistics that the package's metrics are functions of."""
+        """Return the statistics from which the package computes its metrics."""
         moments = ClassMoments(self.k, self.features.shape[0], statistics=("scatter",))
         moments.update(self.features.mT, torch.arange(self.k).repeat_interleave(self.per_class))
         return finish(moments)
@@ -95,7 +95,7 @@ def loss(
 
 
 def best_classifier(classes: Classes, decay: float = 0.0) -> Float[Tensor, "k e"]:
-    """Return the minimiser of least norm, by singular values and not by normal equations."""
+    """Return the minimiser of least norm, by an SVD instead of normal equations."""
     inputs, targets = classes.extended.features.mT, classes.targets.mT
     samples, size = inputs.shape
     ridge = (decay * samples) ** 0.5 * torch.eye(size, dtype=torch.float64)
@@ -105,7 +105,7 @@ def best_classifier(classes: Classes, decay: float = 0.0) -> Float[Tensor, "k e"
 
 
 def symmetric_power(matrix: Float[Tensor, "p p"], power: float) -> Float[Tensor, "p p"]:
-    """Power of a positive definite matrix."""
+    """Compute a power of a positive definite matrix."""
     values, vectors = torch.linalg.eigh(matrix)
     return vectors * values**power @ vectors.mT
 
@@ -113,13 +113,13 @@ def symmetric_power(matrix: Float[Tensor, "p p"], power: float) -> Float[Tensor,
 def separated(
     ratios: Float[Tensor, " _r"], dim: int, generator: torch.Generator, *, plain: bool = False
 ) -> Classes:
-    r"""Classes whose SNR matrix $\Sigma_W^{-1/2}\bar M$ has the singular values.
+    r"""Draw classes whose SNR matrix $\Sigma_W^{-1/2}\bar M$ has given singular values.
 
     Args:
-        ratios: One for each class but one.
-        dim: P, at least the number of values.
-        generator: Decides N, the directions, a linear map of condition up to 10, and the mean.
-        plain: Renormalised features with mean 0, without map and shift.
+        ratios: The C - 1 singular values.
+        dim: P, at least the number of singular values.
+        generator: Generator of N, the directions, a linear map of condition up to 10, and the mean.
+        plain: Return renormalised features with mean 0, without map and shift, if True.
     """
     k = len(ratios) + 1
     per_class = 1 + -(-dim // k) + integer(0, 3, generator)
@@ -141,7 +141,7 @@ def separated(
 def signal_to_noise(
     generator: torch.Generator, low: float = 0.05, high: float = 10.0
 ) -> Iterator[Float[Tensor, " _r"]]:
-    """Singular values of SNR matrices of 2 to 8 classes: equal, random, or ends of the range."""
+    """Yield singular values of SNR matrices of 2 to 8 classes: equal, random, or extreme."""
     for k in (2, 2, 3, 4, 5, 8):
         flat = torch.full((k - 1,), 1.0, dtype=torch.float64)
         yield flat * low
@@ -155,10 +155,10 @@ def signal_to_noise(
 
 
 def any_classes(generator: torch.Generator) -> Iterator[tuple[Classes, float]]:
-    r"""Features and weight decays $\lambda$ for which $\tilde W_{LS}$ is defined.
+    r"""Yield features and weight decays $\lambda$ for which $\tilde W_{LS}$ is defined.
 
-    With $\lambda>0$ any shape: fewer samples than dimensions, one sample a class, collapsed or
-    coinciding classes. With $\lambda=0$ extended features that span.
+    With $\lambda>0$ the instances include fewer samples than dimensions, one sample per class, and
+    collapsed or coinciding classes. With $\lambda=0$ the extended features span the space.
     """
     for k in (2, 3, 5, 8):
         for _ in range(4):

@@ -1,6 +1,6 @@
 """Limits of the central path (MSE section 3.3 and D.5, D.6): frames, limits, NC1 to NC4.
 
-Names of sizes as in `mse_manifold`.
+The names of sizes are those of `mse_manifold`.
 """
 
 from collections.abc import Iterator
@@ -40,10 +40,10 @@ def trace_bound(values: Float[Tensor, " m"], num_classes: int) -> Float[Tensor, 
 
 
 def frames_by_spectrum(generator: torch.Generator) -> Iterator[float]:
-    r"""MSE lemma 7: the distance of a Gram matrix from that of a frame, by singular values.
+    r"""MSE lemma 7: the distance between the Gram matrices of E and a frame, by singular values.
 
-    $\lVert E^\top E-\overline{s^2}(I-\frac1K\mathbf{11}^\top)\rVert_F^2$ of matrices whose columns
-    sum to zero, far from a frame and near it; and the spectrum of frames.
+    $\lVert E^\top E-\overline{s^2}(I-\frac1K\mathbf{11}^\top)\rVert_F^2$ is computed for matrices
+    whose columns sum to zero, near a frame and far from it. The spectrum of frames is also checked.
     """
     for point in points(generator):
         k = point.k
@@ -91,7 +91,7 @@ def _trace(features: Tensor, k: int) -> Tensor:
 
 
 def limits(generator: torch.Generator) -> Iterator[float]:
-    """MSE corollary 2, (10) and (11), under both laws, at times too late for float64 to tell."""
+    """MSE corollary 2, (10) and (11), under both laws, at times at which the gap is rounding."""
     for point in points(generator):
         limit = spread_over_samples(point.snr.left @ point.snr.right.mT, point.n)
         for law, values in _late(point, 1e13):
@@ -103,7 +103,7 @@ def limits(generator: torch.Generator) -> Iterator[float]:
 
 
 def collapse_of_any(generator: torch.Generator) -> Iterator[float]:
-    """MSE theorem 3 as printed, which lets class means lie on a line, or two be the same."""
+    """MSE theorem 3 as printed, which admits class means on a line or two equal class means."""
     yield from collapse(generator)
     for point in points(generator, 4):
         if point.k > 2:
@@ -113,9 +113,9 @@ def collapse_of_any(generator: torch.Generator) -> Iterator[float]:
 
 
 def collapse(generator: torch.Generator) -> Iterator[float]:
-    """NC1 to NC4 late on both flows, from affinely independent class means.
+    """Check NC1 to NC4 late on both flows, from affinely independent class means.
 
-    And a singular value that is zero stays so: the motion adds no direction.
+    Also check that a singular value of zero stays zero: the motion adds no direction.
     """
     for point in points(generator, 4):
         yield from _collapse_from(point)
@@ -130,7 +130,7 @@ def collapse(generator: torch.Generator) -> Iterator[float]:
 
 
 def _collapse_from(point: ManifoldPoint) -> Iterator[float]:
-    """Measure how far NC1 to NC4 are from collapse, by this package's metrics."""
+    """Yield the deviations of NC1 to NC4 from collapse, by the package's metrics."""
     labels = torch.arange(point.k).repeat_interleave(point.n)
     for _, values in _late(point, 1e7):
         here = point.at(values)
@@ -142,7 +142,7 @@ def _collapse_from(point: ManifoldPoint) -> Iterator[float]:
 
 
 def _late(point: ManifoldPoint, size: float) -> Iterator[tuple[Law, Tensor]]:
-    """Singular values at the time at which they have come to a size."""
+    """Yield each law with the singular values at the time at which they reach a given size."""
     for law in (projected_law(point.k, point.n), renormalised_law(point.k, point.n)):
         power = max(law.coefficients)
         times = torch.tensor([law.coefficients[power] * size**power / power], dtype=torch.float64)

@@ -1,7 +1,7 @@
 """The manifold of renormalised features, and steps on it (MSE D.2 and D.3).
 
-Features are d x N, n samples of each of K classes, class by class. The paper writes C for K, N for
-n and P for d.
+Features are d x N, ordered by class, with n samples of each of K classes. The paper writes C for K,
+N for n and P for d.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ _INSTANCES = 12
 
 @dataclass(frozen=True)
 class ManifoldPoint:
-    """Renormalised features, and their signal-to-noise matrix decomposed."""
+    """Renormalised features, with the singular value decomposition of their SNR matrix."""
 
     k: int
     n: int
@@ -43,7 +43,7 @@ class ManifoldPoint:
 
     @property
     def modes(self) -> Float[Tensor, "m n"]:
-        """A direction of the features for each singular value: rows of V^T Y."""
+        """Return a direction of the features for each singular value: rows of V^T Y."""
         return spread_over_samples(self.snr.right.mT, self.n)
 
     def moving(self, rates: Float[Tensor, " m"]) -> Float[Tensor, "d n"]:
@@ -61,7 +61,7 @@ class ManifoldPoint:
 
 
 def points(generator: torch.Generator, count: int = _INSTANCES) -> Iterator[ManifoldPoint]:
-    """Points of the manifold; singular values from 0.03 to 30, two classes to six."""
+    """Yield points of the manifold, with singular values from 0.03 to 30 and 2 to 6 classes."""
     for _ in range(count):
         k = integer(2, 6, generator)
         d = k + integer(0, 3, generator)
@@ -79,7 +79,7 @@ def points(generator: torch.Generator, count: int = _INSTANCES) -> Iterator[Mani
 def raw_features(
     point: ManifoldPoint, generator: torch.Generator, *, symmetric: bool = False
 ) -> Float[Tensor, "d n"]:
-    """Return the point in other coordinates, of condition 100 at most, off its global mean."""
+    """Return the features in other coordinates, of condition at most 100, with a global mean."""
     return coordinates(len(point.features), generator, symmetric) @ point.features + normal(
         len(point.features), 1, generator=generator
     )
@@ -106,7 +106,7 @@ def slope_at_zero(function: Callable[[float], Tensor]) -> Tensor:
 
 
 def far(found: Tensor, expected: Tensor) -> float:
-    """Distance, relative to what is expected."""
+    """Return the distance relative to the norm of the expected tensor."""
     return float((found - expected).norm() / expected.norm())
 
 
@@ -125,7 +125,7 @@ def tangent_space(generator: torch.Generator) -> Iterator[float]:
 
 
 def projects(generator: torch.Generator) -> Iterator[float]:
-    """MSE proposition 4: into the tangent space, where it leaves all as it is."""
+    """MSE proposition 4: the map goes into the tangent space, and is the identity on it."""
     for point in points(generator):
         direction = normal(*point.features.shape, generator=generator)
         image = oblique_projection(point.features, direction, point.k)
@@ -135,7 +135,7 @@ def projects(generator: torch.Generator) -> Iterator[float]:
 
 
 def self_adjoint(generator: torch.Generator) -> Iterator[float]:
-    r"""$\langleΠ Z,W\rangle=\langle Z,Π W\rangle$, as the proof of MSE lemma 4 has it."""
+    r"""$\langleΠ Z,W\rangle=\langle Z,Π W\rangle$, as the proof of MSE lemma 4 assumes."""
     for point in points(generator):
         z = normal(*point.features.shape, generator=generator)
         w = oblique_projection(point.features, z, point.k)

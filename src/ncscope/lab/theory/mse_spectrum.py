@@ -1,6 +1,6 @@
 r"""The loss on the central path as a function of the SNR matrix (MSE section 2, C.2, D.2, D.6).
 
-$\omega_j$ are the singular values of $\Sigma_W^{-1/2}\bar M$, without weight decay.
+$\omega_j$ are the singular values of $\Sigma_W^{-1/2}\bar M$. There is no weight decay.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from ncscope.metrics.discriminants import discriminants, snr_singular_values
 
 TOLERANCE = 1e-9
 _VANISHED = 1e-9
-"""A part of the loss this far below its greatest value counts as gone to 0."""
+"""A part of the loss counts as 0 if its ratio to its greatest value is below this number."""
 
 
 def spectral_parts(
@@ -44,19 +44,19 @@ def turning_point(k: int) -> float:
 
 
 def collapse_bound(least_squares_loss: float, k: int) -> float:
-    r"""$2C\mathcal L_{LS}/(1-2C\mathcal L_{LS})$: variability that a loss below $1/(2C)$ allows."""
+    r"""$2C\mathcal L_{LS}/(1-2C\mathcal L_{LS})$: variability bound for a loss under $1/(2C)$."""
     share = 2 * k * least_squares_loss
     return share / (1 - share)
 
 
 def means_part_range(smallest: float, k: int) -> tuple[float, float]:
-    r"""$\frac C2(C+\omega_{min}^2)^{-2}$ and $C-1$ times as much, around $\mathcal L_{NC2/3}$."""
+    r"""$\frac C2(C+\omega_{min}^2)^{-2}$ and $C-1$ times this: bounds of $\mathcal L_{NC2/3}$."""
     least = k / 2 / (k + smallest**2) ** 2
     return least, (k - 1) * least
 
 
 def affine_dimension(means: Float[Tensor, "p k"]) -> int:
-    """Dimension of the affine hull of the class means."""
+    """Compute the dimension of the affine hull of the class means."""
     return int(torch.linalg.matrix_rank(means[:, 1:] - means[:, :1], rtol=1e-7))
 
 
@@ -71,7 +71,7 @@ def _apart(formula: Float[Tensor, ""], value: Float[Tensor, ""]) -> float:
 
 
 def spectral_loss(generator: torch.Generator) -> Iterator[float]:
-    r"""MSE lemma 1 with the package's $\omega_j$ and with those drawn, relative to each part."""
+    r"""MSE lemma 1 with the package's and with the prescribed $\omega_j$, relative to each part."""
     for ratios in signal_to_noise(generator):
         drawn = ratios.clone()
         drawn[0] = 0.0 if len(drawn) > 2 else drawn[0]
@@ -89,13 +89,13 @@ def spectral_loss(generator: torch.Generator) -> Iterator[float]:
 
 
 def less_noise(generator: torch.Generator) -> Iterator[float]:
-    r"""Section 2: $\mathcal L_{NC1}$ falls when $\Sigma_W$ is scaled down; by how much it grows."""
+    r"""Section 2: $\mathcal L_{NC1}$ falls when $\Sigma_W$ is scaled down; reports its growth."""
     for ratios in signal_to_noise(generator):
         yield from _growth_under_less_noise(ratios, generator)
 
 
 def less_noise_when_separated(generator: torch.Generator) -> Iterator[float]:
-    r"""Check it for every $\omega_j\ge\sqrt C$, and $\mathcal L_{LS}$ for every $\omega_j$."""
+    r"""Check `less_noise` if all $\omega_j\ge\sqrt C$, and for $\mathcal L_{LS}$ in any case."""
     for ratios in signal_to_noise(generator):
         least = turning_point(len(ratios) + 1)
         yield from _growth_under_less_noise(ratios * least / ratios.min(), generator)
@@ -119,8 +119,8 @@ def _growth_under_less_noise(
 def vanishing_variability(generator: torch.Generator) -> Iterator[float]:
     r"""C.2: $\mathcal L_{NC1}\to0$ with fixed means only if $\Sigma_W\to0$.
 
-    The size of $\Sigma_W$, relative to where it started and at most 1, where $\mathcal L_{NC1}$
-    has vanished: under noise that grows, and under noise that shrinks in the span of the means.
+    The deviation is the size of $\Sigma_W$ at which $\mathcal L_{NC1}$ has vanished, relative to
+    its initial size and at most 1. The noise grows, or it shrinks in the span of the means.
     """
     for ratios in signal_to_noise(generator, 0.5, 10.0):
         classes = separated(ratios, len(ratios) + 2, generator, plain=True)
@@ -137,7 +137,7 @@ def vanishing_variability(generator: torch.Generator) -> Iterator[float]:
 def variability_within_bound(generator: torch.Generator) -> Iterator[float]:
     r"""$\operatorname{tr}(\Sigma_B^\dagger\Sigma_W)\le$ `collapse_bound`, renormalised features.
 
-    Relative to the bound, which leaves no slack for two classes.
+    The deviation is relative to the bound; equality holds for two classes.
     """
     for ratios in signal_to_noise(generator, 0.5):
         k = len(ratios) + 1
@@ -158,8 +158,9 @@ def _fuzziness(classes: Classes) -> float:
 def semimetric(generator: torch.Generator) -> Iterator[float]:
     r"""C.2: $\mathcal L_{NC2/3}$ vanishes at (NC2) and (NC3), and nowhere else.
 
-    The distance of the class means from a simplex (PFC (8)) where the part has vanished, and the
-    part, relative to its greatest value, where means and classifier are aligned simplexes.
+    The deviations are the distance of the class means from a simplex (PFC (8)) when the part has
+    vanished, and the part relative to its greatest value when means and classifier are aligned
+    simplices.
     """
     for k in (2, 3, 4, 6):
         crowd = separated(torch.rand(k - 1, generator=generator).double() + 1, k, generator)
@@ -174,9 +175,9 @@ def semimetric(generator: torch.Generator) -> Iterator[float]:
 
 
 def means_part_by_smallest_ratio(generator: torch.Generator) -> Iterator[float]:
-    r"""$\mathcal L_{NC2/3}$ within `means_part_range`, relative to the end it leaves by.
+    r"""$\mathcal L_{NC2/3}$ within `means_part_range`, relative to the bound that is violated.
 
-    No slack below where one $\omega_j$ is small and the rest are not, none above where all agree.
+    The lower bound is attained as all $\omega_j$ but one grow; the upper one if all are equal.
     """
     for ratios in signal_to_noise(generator):
         classes = separated(ratios, len(ratios) + integer(0, 3, generator), generator)
@@ -203,7 +204,7 @@ def _snr_rank(classes: Classes) -> int:
 
 
 def _flat_means(generator: torch.Generator) -> Iterator[Classes]:
-    """Class means in general position, on a line, in a plane, with two that coincide."""
+    """Yield class means in general position, on a line, in a plane, and with two equal means."""
     for k in (3, 4, 5, 8):
         for rank in {1, 2, k - 2, k - 1}:
             dim = k + integer(1, 4, generator)
@@ -215,9 +216,10 @@ def _flat_means(generator: torch.Generator) -> Iterator[Classes]:
 
 
 def small_eigenvalues(generator: torch.Generator) -> Iterator[float]:
-    r"""MSE D.6: $\Sigma_B^\dagger\Sigma_W\to0$ where its eigenvalues go to 0.
+    r"""MSE D.6: $\Sigma_B^\dagger\Sigma_W\to0$ if its eigenvalues go to 0.
 
-    The norm of the matrix, at most 1, where its trace, a sum of eigenvalues $\ge0$, is 1e-10.
+    The deviation is the norm of the matrix, at most 1, when its trace is 1e-10. The trace is the
+    sum of the eigenvalues, which are $\ge0$.
     """
     for _ in range(5):
         size, small = integer(2, 8, generator), 1e-10
@@ -229,9 +231,10 @@ def small_eigenvalues(generator: torch.Generator) -> Iterator[float]:
 
 
 def matrix_by_trace(generator: torch.Generator) -> Iterator[float]:
-    r"""$\lVert\Sigma_B^\dagger\Sigma_W\rVert_F\le$ `matrix_bound`, relative to it, climbing.
+    r"""$\lVert\Sigma_B^\dagger\Sigma_W\rVert_F\le$ `matrix_bound`, with a search for violations.
 
-    No slack where $\Sigma_B$ has rank one, along a leading eigenvector of $\Sigma_W$.
+    Deviations are relative to the bound. Equality holds if $\Sigma_B$ has rank one, along a leading
+    eigenvector of $\Sigma_W$.
     """
 
     def violation(instance: Instance) -> float:

@@ -25,11 +25,12 @@ def alignment(first: Float[Tensor, "k d"], last: Float[Tensor, "k d"]) -> Float[
 
 
 def first_order_gap(line: Geodesic) -> float:
-    r"""$\sigma(a-e)-6ae$: not negative where PFC2 falls on the whole line.
+    r"""$\sigma(a-e)-6ae$: if it is not negative, PFC2 falls on the whole line.
 
-    With $M$ the last centred class means and $M+P$ the first, $a=\lVert M\rVert_F^2$,
-    $e=\lVert P\rVert_F^2$, and $\sigma$ the norm of the part of $M^\top P+P^\top M$ orthogonal to
-    the simplex: how fast the Gram matrix leaves the simplex's at first order.
+    The last centred class means are $M$ and the first $M+P$. Then $a=\lVert M\rVert_F^2$,
+    $e=\lVert P\rVert_F^2$, and $\sigma$ is the norm of the part of $M^\top P+P^\top M$ that is
+    orthogonal to the simplex: the first-order rate at which the Gram matrix leaves that of the
+    simplex.
     """
     last = line.last.frame
     cross = last @ (line.first.frame - last).mT
@@ -39,7 +40,7 @@ def first_order_gap(line: Geodesic) -> float:
 
 
 def equivalent_transport(transport: float, depth: int) -> float:
-    r"""$\lambda/L$: the reduced model's coefficient for that of L layers."""
+    r"""$\lambda/L$: the coefficient of the reduced model that is equivalent to L layers."""
     return transport / depth
 
 
@@ -51,8 +52,8 @@ def classifier_of(model: MUFM, features: Float[Tensor, "d n"]) -> Float[Tensor, 
 def least_spread(model: MUFM, weight: Float[Tensor, "k d"]) -> float:
     r"""Return the least $\lVert h_i-h_j\rVert/\lVert x_i-x_j\rVert$ in a class, if stationary.
 
-    $(1+\frac s\lambda\lVert W\rVert_2^2)^{-1}$, s the largest slope of the loss's gradient in the
-    outputs: 1 for the squared loss, 1/2 for cross-entropy.
+    $(1+\frac s\lambda\lVert W\rVert_2^2)^{-1}$, where s is the Lipschitz constant of the loss's
+    gradient in the outputs: 1 for the squared loss, 1/2 for cross-entropy.
     """
     slope = 1.0 if model.loss == "mse" else 0.5
     stretch = float(torch.linalg.matrix_norm(weight, 2)) ** 2
@@ -93,8 +94,8 @@ def falls_if_aligned(generator: torch.Generator) -> Iterator[float]:
 def falls_for_a_small_cost(generator: torch.Generator) -> Iterator[float]:
     r"""PFC theorem 2: the rise of PFC2 on $[0,1]$, relative to its largest value.
 
-    The class means start as the simplex in another orientation, and the less it is turned the
-    smaller is the cost.
+    The first class means are the simplex in another orientation; a smaller rotation has a smaller
+    cost.
     """
     for angle in (1e-1, 1e-2, 1e-3):
         last = _simplex(generator, least=3)
@@ -157,13 +158,13 @@ def classifier_is_stationary(generator: torch.Generator) -> Iterator[float]:
 
 
 def flow_direction(model: MUFM, features: Float[Tensor, "d n"]) -> Float[Tensor, "d n"]:
-    r"""Flow (21): $-Kn\nabla\mathcal L(H)$, the classifier at its best."""
+    r"""Flow (21): $-Kn\nabla\mathcal L(H)$ with the optimal classifier."""
     weight = model.best_classifier(features)
     return weight.mT @ (model.targets - weight @ features)
 
 
 def flow_collapses(generator: torch.Generator) -> Iterator[float]:
-    """PFC lemma 1: the traces' rates of change, relative to Cauchy and Schwarz's bound."""
+    """PFC lemma 1: the rates of change of the traces, relative to the Cauchy-Schwarz bound."""
 
     def violation(instance: Instance) -> float:
         (features,) = instance
@@ -223,7 +224,7 @@ def _first_order_step(
 def _line(
     means: Float[Tensor, "k d"], noise: Float[Tensor, "n k d"], last: Float[Tensor, "k d"]
 ) -> Geodesic:
-    """From class means with noise around them to collapsed features."""
+    """Return the line from class means with noise to collapsed features."""
     labels = torch.arange(len(means)).repeat(len(noise))
     first = means + noise - noise.mean(0)
     return line_between(first.flatten(0, 1), last.repeat(len(noise), 1), labels)
@@ -255,7 +256,7 @@ def _reduction_errors(
 def _cheapest_path(
     first: Float[Tensor, "d n"], last: Float[Tensor, "d n"], depth: int
 ) -> list[Float[Tensor, "d n"]]:
-    """Return the layers between at which the sum of squared steps is stationary."""
+    """Return the intermediate layers at which the sum of squared steps is stationary."""
     if depth == 1:
         return []
     inner = depth - 1
@@ -268,7 +269,7 @@ def _cheapest_path(
 
 
 def _data(generator: torch.Generator, dims: int = 6) -> tuple[Float[Tensor, "d n"], int]:
-    """Classes of Gaussian samples in up to ``dims`` dimensions, and their number."""
+    """Draw classes of Gaussian samples in up to ``dims`` dimensions, and their number."""
     k, n, d = integer(2, 5, generator), integer(2, 5, generator), integer(1, dims, generator)
     means = magnitude(-1, 1, generator) * normal(d, k, generator=generator)
     noise = magnitude(-2, 1, generator) * normal(d, k * n, generator=generator)
@@ -285,7 +286,7 @@ def _within(features: Float[Tensor, "d n"], k: int) -> Float[Tensor, "d n"]:
 
 
 def _distances(features: Float[Tensor, "d n"], k: int) -> Float[Tensor, " p"]:
-    """Between all pairs of samples of one class."""
+    """Compute the distances between all pairs of samples of one class."""
     classes = features.unflatten(1, (k, -1))
     first, second = torch.triu_indices(classes.shape[2], classes.shape[2], 1)
     return torch.linalg.vector_norm(classes[..., first] - classes[..., second], dim=0).flatten()

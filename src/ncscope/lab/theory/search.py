@@ -1,4 +1,4 @@
-"""Instances to test an inequality on: matrices of prescribed spectrum, and a climb to the worst."""
+"""Instances for tests of inequalities: matrices of prescribed spectrum, and a random search."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ Instance = tuple[Tensor, ...]
 
 
 def normal(*shape: int, generator: torch.Generator) -> Tensor:
-    """Independent standard normal entries, float64."""
+    """Draw independent standard normal entries in float64."""
     return torch.randn(shape, dtype=torch.float64, generator=generator)
 
 
@@ -22,7 +22,7 @@ def integer(low: int, high: int, generator: torch.Generator) -> int:
 
 
 def choice(options: Sequence[Choice], generator: torch.Generator) -> Choice:
-    """One of the options, uniformly."""
+    """Draw one of the options uniformly."""
     return options[integer(0, len(options) - 1, generator)]
 
 
@@ -35,16 +35,16 @@ def magnitude(low: float, high: float, generator: torch.Generator) -> float:
 def factors(
     rows: int, columns: int, rank: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "m r"], Float[Tensor, "r n"]]:
-    """Two factors whose product has the rank: the spectrum flat, near ties, spread or random.
+    """Draw two factors whose product has a given rank; the spectrum is flat, tied, wide or random.
 
     Args:
         rows: Number of rows of the product.
-        columns: Number of its columns.
-        rank: At most the smaller of the two.
-        generator: Decides the kind of spectrum, the scale (1e-8 to 1e8) and the directions.
+        columns: Number of columns of the product.
+        rank: Rank of the product, at most the number of rows and of columns.
+        generator: Generator of the kind of spectrum, the scale (1e-8 to 1e8) and the directions.
 
     Returns:
-        The factors; both have full rank, and moving either keeps the product's.
+        Factors of full rank. Small changes of the factors do not change the rank of the product.
     """
     spectrum = choice(
         (
@@ -66,19 +66,20 @@ def climb(
     generator: torch.Generator,
     steps: int,
 ) -> Iterator[float]:
-    """Deviations at an instance and on a random walk from it towards the worst one.
+    """Yield deviations at an instance and along a random search for larger violations.
 
-    Each step moves every tensor by noise of 0.1 % to 100 % of its root mean square, and stays
-    where the violation grew.
+    Each step changes every tensor by noise of 0.1 % to 100 % of its root mean square. The change
+    is kept if the violation grows.
 
     Args:
-        violation: By how much an instance breaks the inequality; negative: by how much it holds.
-        start: Initial point.
-        generator: Source of the moves.
+        violation: Function that returns the amount by which an instance violates the inequality;
+            a negative amount is the margin by which the inequality holds.
+        start: Initial instance.
+        generator: Generator of the changes.
         steps: Number of steps to try.
 
     Yields:
-        The positive part of the violation at each instance looked at.
+        The positive part of the violation at each instance that was tried.
     """
     here, worst = start, violation(start)
     yield max(worst, 0.0)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 Check = Callable[[torch.Generator], Iterable[float]]
-"""Draws instances, and says of each by how much it misses the statement (0: not at all)."""
+"""Function that draws instances and yields the deviation of each from the statement (0: none)."""
 
 Verdict = Literal["holds", "holds-as-corrected", "fails"]
 
@@ -19,17 +19,17 @@ class Result:
     """Verdict on one statement, and the evidence.
 
     Attributes:
-        id: The statement's name.
+        id: Name of the statement.
         statement: Text of the statement.
         source: Paper and number.
-        instances: Number of instances that the reported form was checked on.
-        deviation: By how much the worst of them missed it; of the corrected form, if there is one
-            and the printed form was seen failing.
-        tolerance: The largest deviation that counts as rounding.
+        instances: Number of instances on which the reported form was checked.
+        deviation: Largest deviation over the instances. The reported form is the corrected form if
+            there is one and the printed form failed, else the printed form.
+        tolerance: Largest deviation that counts as rounding.
         verdict: ``"holds"``, ``"holds-as-corrected"`` or ``"fails"``.
         seed: Seed of the instances.
-        printed_deviation: By how much the worst instance missed the printed form; None unless
-            that form was seen failing and the statement has a corrected one.
+        printed_deviation: Largest deviation of the printed form; None unless the printed form
+            failed and the statement has a corrected form.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Result:
     printed_deviation: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return the result as JSON can hold it: infinities are null, the seed is left out."""
+        """Return the result in types of JSON, without the seed and with infinities as null."""
         record = {
             "id": self.id,
             "statement": self.statement,
@@ -66,9 +66,9 @@ class Statement:
         id: Name by which ``--only`` selects it.
         statement: One sentence with the equation or inequality, in plain text.
         source: Paper and number.
-        tolerance: The largest deviation that counts as rounding.
-        printed: The check of what the paper prints, under the assumptions it prints.
-        corrected: The check of the corrected form, where the printed one is false.
+        tolerance: Largest deviation that counts as rounding.
+        printed: Check of the printed form, under the printed assumptions.
+        corrected: Check of the corrected form, if the printed form is false.
     """
 
     id: str
@@ -79,13 +79,15 @@ class Statement:
     corrected: Check | None = None
 
     def check(self, seed: int) -> Result:
-        """Check the statement on fresh instances.
+        """Check the statement on random instances.
 
-        ``holds`` if the printed form holds on every instance; ``holds-as-corrected`` if it was
-        seen failing and the corrected form holds on every instance; ``fails`` otherwise.
+        The verdict is ``holds`` if the printed form holds on every instance,
+        ``holds-as-corrected`` if the printed form failed and the corrected form holds on every
+        instance, and ``fails`` otherwise.
 
         Args:
-            seed: With the id, decides the instances: the same alone as among all statements.
+            seed: Seed of the instances, combined with the id. So the instances do not depend on
+                whether other statements are checked.
 
         Raises:
             ValueError: If a check draws no instance.

@@ -1,4 +1,4 @@
-"""The table of statements, and the check of all or one of them."""
+"""Table of all statements, and a function that checks all of them or one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,14 +50,14 @@ STATEMENTS: tuple[Statement, ...] = (
 
 
 def check_all(seed: int, only: str | None = None) -> list[Result]:
-    """Check every statement, or one, in the order of the table.
+    """Check every statement, or one statement, in the order of the table.
 
     Args:
-        seed: Decides the instances. A statement sees the same ones alone as among all.
+        seed: Seed of the instances, which do not depend on whether one or all are checked.
         only: Id of the one statement to check.
 
     Raises:
-        InputError: If no statement has that id.
+        InputError: If no statement has this id.
     """
     chosen = STATEMENTS if only is None else (_statement(only),)
     with _one_thread():
@@ -66,7 +66,11 @@ def check_all(seed: int, only: str | None = None) -> list[Result]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Thousands of tiny matrices: a second thread costs more than it does, and sums otherwise."""
+    """Use one thread inside the context.
+
+    The checks compute with thousands of tiny matrices, for which a second thread costs more than it
+    saves. It also changes the order of summation, and so the last digits.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-r"""Covariances within and between classes, and how free they are (VCI 3.1, 4.1 and 4.3)."""
+r"""Covariances within and between classes, their ranges and ranks (VCI 3.1, 4.1 and 4.3)."""
 
 import math
 from collections.abc import Iterator
@@ -39,10 +39,10 @@ def weighted_total(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> Fl
 def shifted_within(
     labelled: LabelledFeatures, direction: Float[Tensor, " d"], step: float
 ) -> Float[Tensor, "d d"]:
-    r"""$\Sigma_W$ after every $h_{k,1}$ has moved by $\lambda v$ (VCI A.1).
+    r"""$\Sigma_W$ after a shift of every $h_{k,1}$ by $\lambda v$ (VCI A.1).
 
     $\Sigma_W+\frac\lambda{KN}(vs^\top+sv^\top)+\lambda^2\frac{N-1}{N^2}vv^\top$,
-    $s=\sum_k(h_{k,1}-\mu_k)$.
+    with $s=\sum_k(h_{k,1}-\mu_k)$.
     """
     k, size = labelled.k, len(labelled.labels) // labelled.k
     lean = (labelled.features[::size] - class_means(labelled)).sum(0)
@@ -102,8 +102,7 @@ def split(generator: torch.Generator) -> Iterator[float]:
 def unbounded_within(generator: torch.Generator) -> Iterator[float]:
     r"""VCI proposition 4.1, by the H' of its proof.
 
-    With $v\cdot s\ge0$ the step $\lambda=N\sqrt{C/(N-1)}$ is enough, and it is just enough where
-    C is large.
+    With $v\cdot s\ge0$ the step $\lambda=N\sqrt{C/(N-1)}$ suffices, and it is tight for large C.
     """
     for _ in range(30):
         k, size = integer(2, 6, generator), integer(2, 5, generator)
@@ -140,7 +139,7 @@ def _moved_loss(
     weight: Float[Tensor, "k d"],
     bias: Float[Tensor, " k"],
 ) -> float:
-    """Relative change of two losses. Weight decay does not see the features."""
+    """Return the relative change of two losses; weight decay does not depend on the features."""
     scores = [one.features @ weight.mT + bias for one in (labelled, moved)]
     entropy = [cross_entropy(score, labelled.labels) for score in scores]
     square = [mse_loss(score, indicator(labelled)) for score in scores]

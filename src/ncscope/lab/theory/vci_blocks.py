@@ -29,7 +29,7 @@ def block_inverse(
     c: Float[Tensor, "q p"],
     d: Float[Tensor, "q q"],
 ) -> Float[Tensor, "r r"]:
-    r"""VCI (12), with $S=A-BD^{-1}C$: the inverse of $[A,B;C,D]$ where D has one."""
+    r"""VCI (12), with $S=A-BD^{-1}C$: the inverse of $[A,B;C,D]$ for invertible D."""
     inner, corner = torch.linalg.inv(schur_complement(a, b, c, d)), torch.linalg.inv(d)
     right, below = -inner @ b @ corner, -corner @ c @ inner
     last = corner - below @ b @ corner
@@ -51,7 +51,7 @@ def inverted(generator: torch.Generator) -> Iterator[float]:
 
 
 def positive_complement(generator: torch.Generator) -> Iterator[float]:
-    r"""VCI lemma A.2, relative to $\lVert A\rVert_F$; matrices next to singular among them."""
+    r"""VCI lemma A.2, relative to $\lVert A\rVert_F$; the instances include near-singular ones."""
     for start in range(40):
         p, q = integer(1, 4, generator), integer(1, 4, generator)
         whole = _positive(p + q, generator)
@@ -64,7 +64,7 @@ def positive_complement(generator: torch.Generator) -> Iterator[float]:
 
 
 def trace_as_printed(generator: torch.Generator) -> Iterator[float]:
-    r"""A.3: $V_1-V_2^\top V_3^{-1}V_2$, which has a meaning where $r=2r_1$ only."""
+    r"""A.3: $V_1-V_2^\top V_3^{-1}V_2$, which is defined only if $r=2r_1$."""
     for _ in range(20):
         p = integer(2, 4, generator)
         whole, spectrum = _dominating(p, p, generator)
@@ -86,7 +86,7 @@ def trace_as_meant(generator: torch.Generator) -> Iterator[float]:
 def _trace_gap(
     whole: Float[Tensor, "r r"], spectrum: Float[Tensor, " p"], inner: Float[Tensor, "p p"]
 ) -> float:
-    """Distance of Tr[inv(V) diag(Sigma_1, 0)] from Tr[inv(inner) Sigma_1], relative to r1."""
+    """Return |Tr[inv(V) diag(Sigma_1, 0)] - Tr[inv(inner) Sigma_1]| relative to r1."""
     r1 = len(spectrum)
     left = torch.linalg.inv(whole).diagonal()[:r1] @ spectrum
     return float((left - torch.linalg.inv(inner).diagonal() @ spectrum).abs()) / r1
@@ -95,7 +95,7 @@ def _trace_gap(
 def _dominating(
     p: int, q: int, generator: torch.Generator
 ) -> tuple[Float[Tensor, "r r"], Float[Tensor, " p"]]:
-    r"""$V=\operatorname{diag}(\Sigma_1,0)+R$; R of least rank, where $S=\Sigma_1$, or of larger."""
+    r"""$V=\operatorname{diag}(\Sigma_1,0)+R$; R of least rank, with $S=\Sigma_1$, or of larger."""
     spectrum = 10 ** (2 * torch.rand(p, dtype=torch.float64, generator=generator) - 1)
     more = integer(0, p, generator)
     upper = normal(p, q + more, generator=generator)

@@ -1,8 +1,9 @@
-r"""Labelled features of prescribed covariances, and the paper's definitions, taken literally.
+r"""Labelled features of prescribed covariances, and literal implementations of the definitions.
 
-Any two covariances are diagonal in one basis: $\Sigma_B=G\operatorname{diag}(\beta)G^\top$,
-$\Sigma_W=G\operatorname{diag}(\omega)G^\top$ with $G$ of full column rank. So features drawn with
-$\beta$, $\omega$ and $G$ are general, and $\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$ is known.
+Any two covariances can be diagonalised together: $\Sigma_B=G\operatorname{diag}(\beta)G^\top$ and
+$\Sigma_W=G\operatorname{diag}(\omega)G^\top$ with $G$ of full column rank. So features drawn from
+$\beta$, $\omega$ and $G$ lose no generality, and $\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$ is
+known.
 """
 
 from collections.abc import Iterator
@@ -25,8 +26,8 @@ class LabelledFeatures:
     r"""Features of K classes, every class present.
 
     Attributes:
-        features: One sample a row.
-        labels: Their classes, 0..K-1.
+        features: Features, one sample per row.
+        labels: Integer class of each sample, 0..K-1.
         between: $\beta$, in the basis $G$; empty if not prescribed.
         within: $\omega$, in the same basis.
     """
@@ -52,19 +53,19 @@ class LabelledFeatures:
         return int((self.between > 0).sum())
 
     def with_features(self, features: Float[Tensor, "n e"]) -> "LabelledFeatures":
-        """Return the same labels and spectra with other features."""
+        """Return other features with the same labels and spectra."""
         return LabelledFeatures(features, self.labels, self.between, self.within)
 
 
 def balanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
-    """Classes of one size, N >= 2."""
+    """Draw classes of equal size N >= 2."""
     for _ in range(count):
         k, size = integer(2, 6, generator), integer(2, 5, generator)
         yield _draw_any(torch.full((k,), size), generator)
 
 
 def imbalanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
-    """Three to six classes of 2 to 20 samples, the first one larger than the second by 20 to 40."""
+    """Draw 3 to 6 classes of 2 to 20 samples; the first has 20 to 40 more than the second."""
     for _ in range(count):
         counts = torch.randint(2, 21, (integer(3, 6, generator),), generator=generator)
         counts[0] = counts[1] + integer(20, 40, generator)
@@ -72,7 +73,7 @@ def imbalanced(generator: torch.Generator, count: int) -> Iterator[LabelledFeatu
 
 
 def unstructured(generator: torch.Generator, count: int) -> Iterator[LabelledFeatures]:
-    """Draw normal features with class means of the same size, classes of one size N >= 2."""
+    """Draw normal features with class means of comparable size, in classes of size N >= 2."""
     for _ in range(count):
         k, size, d = integer(2, 6, generator), integer(2, 5, generator), integer(1, 8, generator)
         yield unstructured_of(k, size, d, generator)
@@ -89,7 +90,7 @@ def unstructured_of(k: int, size: int, d: int, generator: torch.Generator) -> La
 def labelled_by_counts(
     features: Float[Tensor, "n d"], counts: Int[Tensor, " k"]
 ) -> LabelledFeatures:
-    """Features sorted by class, their spectra not known."""
+    """Return features sorted by class, without prescribed spectra."""
     labels = torch.repeat_interleave(torch.arange(len(counts)), counts)
     unknown = features.new_zeros(0)
     return LabelledFeatures(features, labels, unknown, unknown)
@@ -101,13 +102,13 @@ def draw(
     within: Float[Tensor, " m"],
     generator: torch.Generator,
 ) -> LabelledFeatures:
-    r"""Features whose covariances under the prior $n_c/n$ are diagonal in one random basis.
+    r"""Draw features whose covariances under the prior $n_c/n$ are diagonal in a random basis.
 
     Args:
         counts: Class sizes.
         between: $\beta\ge0$, at most K - 1 of them positive.
         within: $\omega\ge0$, at most n - K of them positive.
-        generator: Decides directions, basis (of condition 10), dimension, offset and scale.
+        generator: Generator of directions, basis (of condition 10), dimension, offset and scale.
     """
     k, n, m = len(counts), int(counts.sum()), len(between)
     labels = torch.repeat_interleave(torch.arange(k), counts)
@@ -137,7 +138,7 @@ def mixing(rows: int, columns: int, generator: torch.Generator) -> Float[Tensor,
 def measured(
     labelled: LabelledFeatures, prior: Prior = "empirical"
 ) -> tuple[ClassStatistics, Discriminants]:
-    """Return the statistics that the project's metrics are functions of."""
+    """Return the statistics from which the project computes its metrics."""
     moments = ClassMoments(
         labelled.k,
         labelled.features.shape[1],
@@ -151,7 +152,7 @@ def measured(
 
 
 def measured_directions(labelled: LabelledFeatures) -> ClassStatistics:
-    """Return the statistics that the project's cosine metrics are functions of."""
+    """Return the statistics from which the project computes its cosine metrics."""
     moments = ClassMoments(labelled.k, labelled.features.shape[1], statistics={"directions"})
     moments.update(labelled.features, labelled.labels)
     return finish(moments)
@@ -188,8 +189,9 @@ def total_covariance(labelled: LabelledFeatures) -> Float[Tensor, "d d"]:
 def captured(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
     r"""Compute the terms $\pi_c(\mu_c-\mu_G)^\top\Sigma_T^\dagger(\mu_c-\mu_G)$ of the trace.
 
-    They are $\lVert U^\top z_c\rVert^2$, U the left singular vectors of the weighted samples and
-    $z_c$ the unit vector of class c: exact whatever the condition, and not the metrics' way.
+    They are $\lVert U^\top z_c\rVert^2$, where U holds the left singular vectors of the weighted
+    samples and $z_c$ is the unit vector of class c. This form is accurate for any condition number
+    and independent of the implementation of the metrics.
     """
     weight = (prior / labelled.counts)[labelled.labels]
     root = weight.sqrt()[:, None]
@@ -216,7 +218,7 @@ def probe_minimum(labelled: LabelledFeatures, prior: Float[Tensor, " k"]) -> flo
 
 
 def _draw_any(counts: Int[Tensor, " k"], generator: torch.Generator) -> LabelledFeatures:
-    """Any ranks: directions that only the means, only the noise, or both move in."""
+    """Draw features of any ranks, with directions of the means, of the noise, or of both."""
     rank, noise = len(counts) - 1, min(int(counts.sum()) - len(counts), 6)
     signal = integer(1, rank, generator)
     shared = integer(0, min(signal, noise), generator)
@@ -234,6 +236,6 @@ def _spectrum(size: int, generator: torch.Generator) -> Float[Tensor, " m"]:
 def _orthonormal_beside(
     given: Float[Tensor, "n k"], columns: int, generator: torch.Generator
 ) -> Float[Tensor, "n s"]:
-    """Random orthonormal columns, orthogonal to the given ones."""
+    """Draw random orthonormal columns, orthogonal to the given columns."""
     noise = normal(len(given), columns, generator=generator)
     return torch.linalg.qr(torch.cat([given, noise], 1))[0][:, given.shape[1] :]

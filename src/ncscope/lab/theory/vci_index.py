@@ -29,7 +29,7 @@ _STEPS = 20
 
 
 def loss_of_vci(index: float, k: int, rank: int) -> float:
-    r"""Theorem 5.1 in terms of definition 5.3: $\frac1{2K}(K-1-r+r\,VCI)$, $r=rank\Sigma_B$."""
+    r"""Theorem 5.1 by definition 5.3: $\frac1{2K}(K-1-r+r\,VCI)$ with $r=rank\Sigma_B$."""
     return (k - 1 - rank + rank * index) / (2 * k)
 
 
@@ -71,9 +71,9 @@ def rank_bound(generator: torch.Generator) -> Iterator[float]:
 
 
 def equality_case(generator: torch.Generator) -> Iterator[float]:
-    r"""Check that theorem 5.2 is an equality for $V_B\cap V_W=\{0\}$ and nowhere else.
+    r"""Check that theorem 5.2 is an equality if and only if $V_B\cap V_W=\{0\}$.
 
-    The last instances have more dimensions than samples, and nothing collapsed.
+    The last instances have more dimensions than samples, and are not collapsed.
     """
     for labelled in [*balanced(generator, 40), *imbalanced(generator, 20)]:
         missing = labelled.rank - captured_trace(labelled)
@@ -87,7 +87,8 @@ def equality_case(generator: torch.Generator) -> Iterator[float]:
 def more_collapsed(generator: torch.Generator) -> Iterator[float]:
     r"""VCI 5: with $\Sigma_B$ kept, $\Sigma_W\succeq\Sigma_W'$ lowers the probing loss.
 
-    T with $\lVert T\rVert\le1$, applied to the samples' spread, gives every such $\Sigma_W'$.
+    A contraction $\lVert T\rVert\le1$ of the within-class deviations yields every such
+    $\Sigma_W'$.
     """
 
     def violation(instance: Instance) -> float:
@@ -118,7 +119,7 @@ def index_and_loss(generator: torch.Generator) -> Iterator[float]:
 
 
 def rank_as_printed(generator: torch.Generator) -> Iterator[float]:
-    r"""VCI 5: with $\min\{p,K-1\}$ for the rank the index is that of definition 5.3."""
+    r"""VCI 5: with $\min\{p,K-1\}$ for the rank the index equals that of definition 5.3."""
     for labelled in balanced(generator, 20):
         index = index_with_rank(captured_trace(labelled), labelled.rank)
         yield abs(float(vci(*measured(labelled))) - index)
@@ -134,7 +135,7 @@ def rank_diluted(generator: torch.Generator) -> Iterator[float]:
 
 
 def index_invariance(generator: torch.Generator) -> Iterator[float]:
-    r"""VCI corollary 5.4, shifts too; and the value itself where the spectra are known."""
+    r"""VCI corollary 5.4, also for shifts; and the value itself, for prescribed spectra."""
     for labelled in [*balanced(generator, 12), *imbalanced(generator, 6)]:
         d = labelled.features.shape[1]
         shift = normal(1, d, generator=generator) * labelled.features.norm()
@@ -150,7 +151,7 @@ def index_invariance(generator: torch.Generator) -> Iterator[float]:
 
 
 def _of_norm(size: float, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Means and noise have to be of comparable size, or their sum loses the smaller one."""
+    """Scale means and noise to comparable size, else rounding removes the smaller from the sum."""
     return size / pair[0].norm() * pair[0], pair[1]
 
 
@@ -159,7 +160,7 @@ def _of_factors(instance: Instance) -> LabelledFeatures:
 
 
 def _with_means(means: Float[Tensor, "k d"], noise: Float[Tensor, "n d"]) -> LabelledFeatures:
-    """Features in classes of one size whose means are exactly those given."""
+    """Return features in classes of equal size with exactly the given class means."""
     k, size = len(means), len(noise) // len(means)
     features = means.repeat_interleave(size, 0) + _centred(noise, k)
     return labelled_by_counts(features, torch.full((k,), size))

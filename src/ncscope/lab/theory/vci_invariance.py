@@ -155,12 +155,12 @@ def _cosine_invariance(generator: torch.Generator, positive: bool) -> Iterator[f
 
 
 def _under(labelled: LabelledFeatures, matrix: Float[Tensor, "d d"]) -> LabelledFeatures:
-    """Every feature multiplied by the matrix."""
+    """Multiply every feature by the matrix."""
     return labelled.with_features(labelled.features @ matrix.mT)
 
 
 def _separate(labelled: LabelledFeatures, generator: torch.Generator) -> Float[Tensor, "d d"]:
-    r"""Draw a random invertible matrix that keeps $V_B$ and keeps its complement."""
+    r"""Draw a random invertible matrix that maps $V_B$ to itself and its complement to itself."""
     spread = class_means(labelled) - labelled.features.mean(0)
     basis, rank = torch.linalg.svd(spread)[2], labelled.rank
     sizes = rank, len(basis) - rank
@@ -169,7 +169,7 @@ def _separate(labelled: LabelledFeatures, generator: torch.Generator) -> Float[T
 
 
 def _mapped(labelled: LabelledFeatures, generator: torch.Generator) -> LabelledFeatures:
-    """Every feature multiplied by a random invertible matrix of size 1 to 100."""
+    """Multiply every feature by a random invertible matrix of norm 1 to 100."""
     d = labelled.features.shape[1]
     return _under(labelled, magnitude(0, 1, generator) * mixing(d, d, generator))
 
@@ -180,7 +180,7 @@ def _rotation(labelled: LabelledFeatures, generator: torch.Generator) -> Float[T
 
 
 def _inseparable(generator: torch.Generator) -> LabelledFeatures:
-    """Every feature in every class, and a few more: cross-entropy has a finite minimiser."""
+    """Draw classes that share features, so that cross-entropy has a finite minimiser."""
     k, d = integer(2, 3, generator), integer(1, 3, generator)
     shared = normal(8, d, generator=generator)
     own = normal(6 * k, d, generator=generator).chunk(k)

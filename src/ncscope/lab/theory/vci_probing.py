@@ -63,14 +63,14 @@ def probing_loss(generator: torch.Generator) -> Iterator[float]:
 
 
 def probing_loss_as_printed(generator: torch.Generator) -> Iterator[float]:
-    r"""Theorem 5.1's formula where classes differ in size, covariances weighted by size."""
+    r"""Theorem 5.1's formula for classes of different size, with covariances weighted by size."""
     for labelled in imbalanced(generator, 20):
         least = probe_minimum(labelled, labelled.counts / len(labelled.labels))
         yield 2 * abs(least - optimal_loss(labelled.k, captured_trace(labelled)))
 
 
 def probing_loss_of_prior(generator: torch.Generator) -> Iterator[float]:
-    r"""Check the formula for any prior; at $\pi_c=1/K$ it is the printed one."""
+    r"""Check the formula for any prior; at $\pi_c=1/K$ it is the printed formula."""
     for labelled in imbalanced(generator, 12):
         for name in _PRIORS:
             stats, found = measured(labelled, name)
@@ -96,7 +96,7 @@ def minimiser(generator: torch.Generator) -> Iterator[float]:
 def eigenvectors_past_classes(generator: torch.Generator) -> Iterator[float]:
     r"""A.2: eigenvectors $u_i$ of $\Sigma_T$, descending, with $i>K$ against the centred means.
 
-    The eigenvalues are distinct, so that there is no other choice.
+    The eigenvalues are distinct, so the eigenvectors are unique up to sign.
     """
     for _ in range(20):
         k = integer(2, 4, generator)
@@ -105,15 +105,15 @@ def eigenvectors_past_classes(generator: torch.Generator) -> Iterator[float]:
 
 
 def eigenvectors_past_rank(generator: torch.Generator) -> Iterator[float]:
-    r"""Check the statement with $i>rank\Sigma_T$."""
+    r"""Check the statement of `eigenvectors_past_classes` for $i>rank\Sigma_T$."""
     for labelled in balanced(generator, 40):
         yield _lean_past(labelled, rank_of_total(labelled))
 
 
 def nothing_captured(generator: torch.Generator) -> Iterator[float]:
-    r"""VCI 5: $Tr[\Sigma_T^\dagger\Sigma_B]\ge0$, and 0 exactly where $\Sigma_B=0$.
+    r"""VCI 5: $Tr[\Sigma_T^\dagger\Sigma_B]\ge0$, and 0 if and only if $\Sigma_B=0$.
 
-    It is at least $Tr\Sigma_B/\lambda_{max}(\Sigma_T)$, without slack in one dimension.
+    The trace is at least $Tr\Sigma_B/\lambda_{max}(\Sigma_T)$, with equality in one dimension.
     """
     for labelled in [*unstructured(generator, 15), *_on_a_line(generator)]:
         stats, _ = measured(labelled)
@@ -126,7 +126,7 @@ def nothing_captured(generator: torch.Generator) -> Iterator[float]:
 
 
 def _lean_past(labelled: LabelledFeatures, index: int) -> float:
-    """Largest cosine of a centred class mean with the eigenvectors past the index."""
+    """Return the largest cosine of a centred class mean with the eigenvectors past the index."""
     spread = labelled.features - labelled.features.mean(0)
     means = class_means(labelled) - labelled.features.mean(0)
     past = torch.linalg.svd(spread)[2][index:]

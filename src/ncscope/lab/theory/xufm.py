@@ -23,7 +23,7 @@ def energy(problem: UFM) -> float:
 
 
 def weight_ratio(problem: UFM) -> float:
-    r"""$\sqrt{n\lambda_H/\lambda_W}$: what (9) and (20) multiply a class mean with."""
+    r"""$\sqrt{n\lambda_H/\lambda_W}$: the factor of the class mean in (9) and (20)."""
     return math.sqrt(problem.per_class * problem.feature_decay / problem.weight_decay)
 
 
@@ -33,42 +33,42 @@ def frame_minimum(problem: UFM) -> float:
 
 
 def simplex_minimum(problem: UFM) -> float:
-    r"""With a free bias: $\frac{K-1}K$ of the same."""
+    r"""Return the minimum with a free bias: $\frac{K-1}K$ times `frame_minimum`."""
     return (1 - 1 / problem.num_classes) * lemma_minimum(problem.c)
 
 
 def lemma_minimum(beta: float) -> float:
-    r"""$\beta-\frac12\beta^2$ up to $\beta=1$, and $\frac12$ from there on (lemma A.1)."""
+    r"""$\beta-\frac12\beta^2$ for $\beta\le1$, and $\frac12$ for $\beta\ge1$ (lemma A.1)."""
     return beta - beta**2 / 2 if beta < 1 else 0.5
 
 
 def mean_value(problem: UFM) -> float:
-    r"""With a regularised bias: $\max(0,1-c\frac{1+\lambda_b}{\lambda_b})$, next to $1-c$."""
+    r"""Gain along the mean with regularised bias: $\max(0,1-c\frac{1+\lambda_b}{\lambda_b})$."""
     decay = problem.bias_decay or 0.0
     return max(0.0, 1 - problem.c * (1 + decay) / decay)
 
 
 def regularised_minimum(problem: UFM) -> float:
-    r"""With a regularised bias, $\omega=\lambda_b/(1+\lambda_b)$, for $c<1$."""
+    r"""Return the minimum with a regularised bias, $\omega=\lambda_b/(1+\lambda_b)$, for $c<1$."""
     k, decay, c = problem.num_classes, problem.bias_decay or 0.0, problem.c
     share = decay / (1 + decay)
     return ((k - 1) * c * (2 - c) + (c * (2 - c / share) if share > c else share)) / (2 * k)
 
 
 def saddle_curvature(problem: UFM) -> float:
-    r"""$-\frac2K(1-c)$: along an unused direction, by the scale of `_escape`."""
+    r"""$-\frac2K(1-c)$: second derivative along an unused direction, as scaled in `_escape`."""
     return -2 / problem.num_classes * (1 - problem.c)
 
 
 def orthogonal_frames(generator: torch.Generator) -> Iterator[float]:
-    """XUFM theorem 3.1 with (10)-(13), at minimisers found from random starts."""
+    """XUFM theorem 3.1 with (10)-(13), at minimisers that a solver reaches from random starts."""
     for problem in _problems(generator, lambda k: k, lambda: None):
         gram = energy(problem) * torch.eye(problem.num_classes, dtype=torch.float64)
         yield from _minimisers(problem, gram, frame_minimum(problem), generator)
 
 
 def simplices(generator: torch.Generator) -> Iterator[float]:
-    """XUFM theorem 3.2 with (21)-(22), from K-1 dimensions on."""
+    """XUFM theorem 3.2 with (21)-(22), in K-1 or more dimensions."""
     for problem in _problems(generator, lambda k: k - 1, lambda: 0.0):
         gram = energy(problem) * _centring(problem.num_classes)
         yield from _minimisers(problem, gram, simplex_minimum(problem), generator)
@@ -83,9 +83,9 @@ def regularised_biases(generator: torch.Generator) -> Iterator[float]:
 
 
 def strict_saddles(generator: torch.Generator) -> Iterator[float]:
-    """XUFM section 3: no critical point but the global minimisers is without a way down.
+    """XUFM section 3: every critical point other than a global minimiser is a strict saddle.
 
-    At every kind of critical point: a frame on r directions, r below K and d.
+    The check covers every kind of critical point: a frame on r directions, r below K and d.
     """
     for problem in _problems(generator, lambda k: max(k - 1, 1), lambda: None, most=0.9):
         for rank in range(min(problem.num_classes, problem.dim)):
@@ -141,7 +141,7 @@ def _problems(
     bias_decay: Callable[[], float | None],
     most: float = 3.0,
 ) -> Iterator[UFM]:
-    """Four sizes each of few and many dimensions, the last of each with c up to ``most``."""
+    """Yield four sizes each with few and with many dimensions, the last with c up to ``most``."""
     for k in _CLASSES:
         for extra, low, high in ((0, 0.02, 0.3), (1, 0.3, 0.9), (5, 0.7 * most, most)):
             c = low + (high - low) * float(torch.rand((), generator=generator))
@@ -155,10 +155,10 @@ def _minimisers(
     minimum: float,
     generator: torch.Generator,
 ) -> Iterator[float]:
-    """Distances of a minimiser found from the one stated; then a climb for a lower objective.
+    """Yield distances of a computed minimiser from the stated one; then search a lower objective.
 
-    Each is relative: of features to their length, of weights to theirs, or, where the stated
-    minimiser is zero, to the start's.
+    Distances of features and of weights are relative to their lengths or, if the stated minimiser
+    is zero, to those of the start.
     """
     start = problem.start(generator)
     found = quasi_newton(problem, start)
@@ -183,7 +183,7 @@ def _minimisers(
 
 
 def _bias_misses(problem: UFM, point: Point, logits: Float[Tensor, "k k"]) -> Iterator[float]:
-    r"""(15), or its like with a decay: $b=\frac1{K(1+\lambda_b)}(I-W\bar H)\mathbf 1$."""
+    r"""(15), generalised to a decay of the bias: $b=\frac1{K(1+\lambda_b)}(I-W\bar H)\mathbf 1$."""
     if problem.bias_decay is not None:
         k = problem.num_classes
         stated = (1 - logits.sum(1)) / (k * (1 + problem.bias_decay))

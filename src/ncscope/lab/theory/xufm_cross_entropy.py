@@ -1,4 +1,4 @@
-"""The linear extended model with cross-entropy for the squared error (XUFM section 4.1)."""
+"""The linear extended model with cross-entropy instead of squared error (XUFM section 4.1)."""
 
 import math
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ _STEPS = 20
 
 
 def antipodal_pairs(k: int) -> Float[Tensor, "k k"]:
-    """Cosines of K even vectors on K/2 axes, two to an axis, opposite to each other."""
+    """Return the cosines of K vectors, K even, that form K/2 orthogonal pairs of opposites."""
     pair = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
     return torch.block_diag(*[pair] * (k // 2))
 
 
 def three_factor_penalty(product: Float[Tensor, "k k"], kappa: float) -> Float[Tensor, ""]:
-    r"""$\frac32\kappa\sum_js_j^{2/3}$, what the three decays cost at least for this product."""
+    r"""$\frac32\kappa\sum_js_j^{2/3}$, the least cost of the three decays for this product."""
     return 1.5 * kappa * torch.linalg.svdvals(product).pow(2 / 3).sum()
 
 
@@ -39,7 +39,7 @@ def simplex_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
 
 
 def pairs_under_cross_entropy(generator: torch.Generator) -> Iterator[float]:
-    """From six classes on antipodal pairs beat the simplex; and every class is at its mean."""
+    """Check that antipodal pairs beat the simplex from six classes on, and that NC1 holds."""
     for k in (6, 8, 10, 12):
         kappa = magnitude(-5, -2, generator)
         simplex = _best_scaled(simplex_etf(k) @ simplex_etf(k).mT, kappa)
@@ -63,7 +63,7 @@ def _cross_entropy(logits: Float[Tensor, "k n"], per_class: int) -> Float[Tensor
 
 
 def _cross_entropy_model(point: Instance, per_class: int) -> Float[Tensor, ""]:
-    """(23) with cross-entropy for the squared error, all decays 0.02."""
+    """Compute (23) with cross-entropy instead of squared error, and all decays 0.02."""
     last, first, features = point
     decay = sum(part.square().sum() for part in point)
     return _cross_entropy(last @ first @ features, per_class) + 0.01 * decay
@@ -84,7 +84,7 @@ def _best_scaled(shape: Float[Tensor, "k k"], kappa: float) -> float:
 
 
 def _penalty_attained(product: Float[Tensor, "k k"], generator: torch.Generator) -> float:
-    """Balanced factors of a product against `three_factor_penalty`."""
+    """Compare the penalty of balanced factors of a product with `three_factor_penalty`."""
     decays = [magnitude(-3, 0, generator) for _ in range(3)]
     kappa = math.prod(decays) ** (1 / 3)
     left, values, right = torch.linalg.svd(product)

@@ -37,7 +37,7 @@ def orthogonal_columns_norm(columns: Float[Tensor, "d k"]) -> Float[Tensor, ""]:
 
 
 def frames_below_limit(generator: torch.Generator) -> Iterator[float]:
-    """Theorem 4.1 at minimisers, all that there are but for the choice of two frames."""
+    """Theorem 4.1 at minimisers; all of them are covered, up to the choice of two frames."""
     for _ in range(_STARTS):
         model = loaded_model(generator, 1 - magnitude(-6, -0.01, generator), "linear")
         yield from _collapsed_minimiser(
@@ -56,7 +56,7 @@ def frames_at_any_load(generator: torch.Generator) -> Iterator[float]:
 
 
 def relu_frames_below_limit(generator: torch.Generator) -> Iterator[float]:
-    """Theorem 4.2 at points that meet its assumption and attain the bound behind it."""
+    """Theorem 4.2 at points that satisfy its assumption and attain the bound in its proof."""
     for _ in range(_STARTS):
         model = loaded_model(generator, 1 - magnitude(-6, -0.01, generator), "relu")
         yield from _collapsed_relu(model, _relu_minimiser(model, model.num_classes, generator))
@@ -71,10 +71,10 @@ def relu_frames_at_any_load(generator: torch.Generator) -> Iterator[float]:
 
 
 def nuclear_norms_agree(generator: torch.Generator) -> Iterator[float]:
-    r"""Check the conjecture where a point is known that beats all points of equal nuclear norms.
+    r"""Check the conjecture at points that beat all points with equal nuclear norms.
 
-    With equality the objective is that of (23) at $(W_2,\phi(W_1H_1))$, hence at least `minimum`.
-    Reported is by how much the norms differ, relative to that of $W_1H_1$.
+    If the norms are equal, the objective is that of (23) at $(W_2,\phi(W_1H_1))$ and hence at least
+    `minimum`. The deviation is the difference of the norms, relative to that of $W_1H_1$.
     """
     for model, point in _unequal(generator):
         before = point[1] @ point[2]
@@ -84,9 +84,9 @@ def nuclear_norms_agree(generator: torch.Generator) -> Iterator[float]:
 
 
 def frames_keep_the_norm(generator: torch.Generator) -> Iterator[float]:
-    r"""$\lVert Z\rVert_*\ge\lVert\phi(Z)\rVert_*$ where the columns of $\phi(Z)$ are orthogonal.
+    r"""$\lVert Z\rVert_*\ge\lVert\phi(Z)\rVert_*$ if the columns of $\phi(Z)$ are orthogonal.
 
-    And points where they are not beat every point where they are.
+    Also check that points with other columns beat every point with orthogonal columns.
     """
     for model, point in _unequal(generator):
         yield max(float(model.objective(point)) / minimum(model.load) - 1, 0.0)
@@ -103,17 +103,18 @@ def frames_keep_the_norm(generator: torch.Generator) -> Iterator[float]:
         yield from climb(
             violation, (normal(*columns.shape, generator=generator),), generator, _STEPS
         )
-        # No slack: the pattern times a positive semidefinite matrix with such off-diagonals.
+        # Equality case: the pattern times a positive semidefinite matrix without positive
+        # off-diagonal entries.
         completed = pattern @ _completion(k, generator)
         norm = orthogonal_columns_norm(pattern)
         yield float((torch.linalg.svdvals(completed).sum() - norm).abs() / norm)
 
 
 def cycle_of_five() -> Float[Tensor, "5 5"]:
-    """Five classes on a cycle: a unit for each pair of neighbours.
+    """Return five classes on a cycle, with one unit for each pair of neighbours.
 
-    It has 1 on the two, and just so much less than 0 on the class opposite that two of the five
-    singular values vanish.
+    A unit has the value 1 on its two classes. Its negative value on the opposite class is such that
+    two of the five singular values vanish.
     """
     row = torch.tensor([1.0, 1.0, 0.0, -_GOLDEN, 0.0], dtype=torch.float64)
     return torch.stack([row.roll(shift) for shift in range(5)])
@@ -122,7 +123,8 @@ def cycle_of_five() -> Float[Tensor, "5 5"]:
 def triples_of_six() -> Float[Tensor, "20 15"]:
     """Return pairs of six points as classes and triples as units.
 
-    A unit has 1 on pairs inside its triple, -1 on pairs outside, 0 on the others: rank 5.
+    A unit has the value 1 on pairs inside its triple, -1 on pairs outside, and 0 on the other
+    pairs. The matrix has rank 5.
     """
     pairs, triples = (list(combinations(range(6), size)) for size in (2, 3))
     inside = [[len({*pair} & {*triple}) - 1.0 for pair in pairs] for triple in triples]
@@ -130,17 +132,18 @@ def triples_of_six() -> Float[Tensor, "20 15"]:
 
 
 def cheapest(model: ExtendedUFM, shape: Float[Tensor, "u k"]) -> Point:
-    """Return the best point whose pre-activations are a multiple, on a grid, of the shape given."""
-    last, first, own = model.decays
-    # The multiple grows as the decays on W1 and H1 fall against that on W2.
-    unit = (last**2 / (first * own * model.per_class)) ** (1 / 6)
+    """Return the best point whose pre-activations are a multiple of the shape, from a grid."""
+    last, first, features = model.decays
+    # Scale the grid by the decays: the best multiple grows as the decays of W1 and H1 fall
+    # relative to that of W2.
+    unit = (last**2 / (first * features * model.per_class)) ** (1 / 6)
     multiples = [unit * 10 ** (index / 20 - 1) for index in range(41)]
     points = [_with_preactivations(model, multiple * shape) for multiple in multiples]
     return min(points, key=lambda point: float(model.objective(point)))
 
 
 def _with_preactivations(model: ExtendedUFM, shape: Float[Tensor, "u k"]) -> Point:
-    """Balanced W1 and H1 whose product is the shape, rows of zeros below; the best W2 for it."""
+    """Return balanced W1 and H1 whose product is the shape, padded by zeros, and the best W2."""
     last, first, own = model.decays
     d, k = model.dim, model.num_classes
     before = torch.zeros(d, k, dtype=torch.float64)
@@ -157,7 +160,7 @@ def _with_preactivations(model: ExtendedUFM, shape: Float[Tensor, "u k"]) -> Poi
 
 
 def _unequal(generator: torch.Generator) -> Iterator[tuple[ExtendedUFM, Point]]:
-    """Points that beat all those with equal nuclear norms, in models of five and 15 classes."""
+    """Yield points that beat all points of equal nuclear norms, for 5 and 15 classes."""
     for share in (0.95, 0.97, 0.99, 0.999):
         d = 5 + integer(0, 3, generator)
         model = _model(5, d, share * nonzero_limit(3), "relu", generator)
@@ -171,7 +174,7 @@ def _unequal(generator: torch.Generator) -> Iterator[tuple[ExtendedUFM, Point]]:
 def _model(
     k: int, d: int, load: float, activation: Activation, generator: torch.Generator
 ) -> ExtendedUFM:
-    """Build a model of three factors with any decays that give the load."""
+    """Build a model of three factors with random decays that have the given load."""
     n = integer(1, 3, generator)
     last, first = magnitude(-4, 1, generator), magnitude(-4, 1, generator)
     own = (load / k) ** 3 / (n * last * first)
@@ -179,14 +182,14 @@ def _model(
 
 
 def loaded_model(generator: torch.Generator, share: float, activation: Activation) -> ExtendedUFM:
-    """Draw a model of three factors whose load is the share given of the limit."""
+    """Draw a model of three factors whose load is a given share of the limit."""
     k = integer(2, 6, generator)
     return _model(k, k + integer(0, 5, generator), share * nonzero_limit(3), activation, generator)
 
 
 def _scales(model: ExtendedUFM) -> list[float]:
-    """Singular values of the factors: the gain of theorem 4.1, balanced by the decays."""
-    # At the limit itself the larger root is not what `best_product` returns; it is 1/2 there.
+    """Return the singular values of the factors: theorem 4.1's gain, balanced by the decays."""
+    # At the limit `best_product` returns 0; the larger root, which is needed here, is 1/2.
     p = best_product(3, model.load) if model.load < nonzero_limit(3) * (1 - 1e-12) else 0.5
     share = model.load / model.num_classes * p ** (2 / 3)
     last, first, own = (math.sqrt(share / decay) for decay in model.decays)
@@ -194,7 +197,7 @@ def _scales(model: ExtendedUFM) -> list[float]:
 
 
 def linear_minimiser(model: ExtendedUFM, rank: int, generator: torch.Generator) -> Point:
-    """Two random frames and, at rank K, the only minimisers up to those."""
+    """Return a minimiser with two random frames; at rank K all minimisers have this form."""
     k, d = model.num_classes, model.dim
     last, first, own = _scales(model)
     shallow, deep = (orthogonal_frame(k, d, generator) for _ in range(2))
@@ -205,7 +208,7 @@ def linear_minimiser(model: ExtendedUFM, rank: int, generator: torch.Generator) 
 
 
 def _relu_minimiser(model: ExtendedUFM, rank: int, generator: torch.Generator) -> Point:
-    r"""Non-negative deep features, and $W_1H_1$ any completion of the same nuclear norm."""
+    r"""Return non-negative deep features and a $W_1H_1$ of the same nuclear norm."""
     k, d, n = model.num_classes, model.dim, model.per_class
     last, first, own = _scales(model)
     pattern = _non_negative_frame(k, d, generator)
@@ -221,7 +224,7 @@ def _relu_minimiser(model: ExtendedUFM, rank: int, generator: torch.Generator) -
 
 
 def _non_negative_frame(k: int, d: int, generator: torch.Generator) -> Float[Tensor, "d k"]:
-    """Orthonormal columns without a negative entry: each coordinate belongs to one class."""
+    """Return orthonormal columns without negative entries; their supports are disjoint."""
     owner = torch.cat([torch.arange(k), torch.randint(k, (d - k,), generator=generator)])
     columns = torch.zeros(d, k, dtype=torch.float64)
     columns[torch.arange(d), owner] = torch.rand(d, dtype=torch.float64, generator=generator) + 0.1
@@ -229,7 +232,7 @@ def _non_negative_frame(k: int, d: int, generator: torch.Generator) -> Float[Ten
 
 
 def _completion(k: int, generator: torch.Generator) -> Float[Tensor, "k k"]:
-    """Positive semidefinite, ones on the diagonal, nothing positive off it: I, a simplex, any."""
+    """Draw a PSD matrix with unit diagonal and no positive off-diagonal: I, simplex or random."""
     weights = torch.rand(k, k, dtype=torch.float64, generator=generator)
     weights = choice((weights + weights.mT, torch.ones(k, k, dtype=torch.float64)), generator)
     weights = weights - torch.diag(weights.diagonal())
@@ -238,7 +241,7 @@ def _completion(k: int, generator: torch.Generator) -> Float[Tensor, "k k"]:
 
 
 def _collapsed_minimiser(model: ExtendedUFM, point: Point) -> Iterator[float]:
-    """Measure how far a point is from theorem 4.1's statement, and from a minimum."""
+    """Yield the deviations of a point from theorem 4.1's statement, and from a minimum."""
     last, first, features = point
     yield from _at_minimum(model, point)
     yield _off_frame(features, last @ first, model)
@@ -246,7 +249,7 @@ def _collapsed_minimiser(model: ExtendedUFM, point: Point) -> Iterator[float]:
 
 
 def _collapsed_relu(model: ExtendedUFM, point: Point) -> Iterator[float]:
-    """Measure how far a point is from theorem 4.2: assumption, conclusion and minimum."""
+    """Yield the deviations of a point from theorem 4.2's assumption, conclusion and minimum."""
     last, first, features = point
     before = first @ features
     after = before.clamp(min=0)
@@ -264,7 +267,7 @@ def _at_minimum(model: ExtendedUFM, point: Point) -> Iterator[float]:
 
 
 def _off_frame(features: Tensor, weight: Tensor, model: ExtendedUFM) -> float:
-    """Distance from collapse to an orthogonal frame with the weight along it."""
+    """Return the distance from collapse to an orthogonal frame with an aligned weight."""
     means = features.unflatten(1, (model.num_classes, -1)).mean(2)
     within = (features - means.repeat_interleave(model.per_class, 1)).norm() / features.norm()
     gram = means.mT @ means
@@ -274,7 +277,7 @@ def _off_frame(features: Tensor, weight: Tensor, model: ExtendedUFM) -> float:
 
 
 def _none_lower(model: ExtendedUFM, generator: torch.Generator) -> Iterator[float]:
-    """Points near the minimiser and far from it, climbing towards a lower objective."""
+    """Search points near the minimiser and far from it for a lower objective."""
     value = minimum(model.load)
     start = linear_minimiser(model, model.num_classes, generator)
     yield from climb(

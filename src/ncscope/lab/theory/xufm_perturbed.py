@@ -19,12 +19,12 @@ _STARTS = 8
 
 
 def extended_attenuation(num_classes: int, length: float, noise: float) -> float:
-    r"""$(1+\sigma^2K/\lVert h\rVert^2)^{-1}$ for features of that length."""
+    r"""$(1+\sigma^2K/\lVert h\rVert^2)^{-1}$ for features of a given length."""
     return 1 / (1 + noise**2 * num_classes / length**2)
 
 
 def attenuated(generator: torch.Generator) -> Iterator[float]:
-    r"""Theorem 5.1: noise whose moments are those of the limit, and much independent noise."""
+    r"""Theorem 5.1, with noise that has the limit's moments, and with many independent samples."""
     for _ in range(_STARTS):
         k, d = integer(2, 5, generator), integer(5, 8, generator)
         decay, own = magnitude(-4, -1, generator), magnitude(-4, -1.5, generator)
@@ -42,9 +42,10 @@ def attenuated(generator: torch.Generator) -> Iterator[float]:
 
 
 def extended_attenuated(generator: torch.Generator) -> Iterator[float]:
-    r"""Appendix F.1: the gradient of (92) at the scaled minimiser, noise as in the limit.
+    r"""Appendix F.1: the gradient of (92) at the scaled minimiser, with the limit's moments.
 
-    The problem is convex in $W_2W_1$, and the two factors are balanced: a zero is a minimum.
+    The problem is convex in $W_2W_1$ and the two factors are balanced, so a point with gradient
+    zero is a minimum.
     """
     for _ in range(_STARTS):
         model = loaded_model(generator, 1 - magnitude(-3, -0.01, generator), "linear")
@@ -71,7 +72,7 @@ def nc1_through_a_layer(generator: torch.Generator) -> Iterator[float]:
 
 
 def shares_through_a_layer(generator: torch.Generator) -> Iterator[float]:
-    """Check the shares that pass any layer which loses no direction of the features."""
+    """Check that the share is invariant under every layer that is injective on the features."""
     for _ in range(_STARTS):
         k, n, d = integer(2, 5, generator), integer(2, 6, generator), integer(5, 10, generator)
         weight = normal(d + integer(0, 2, generator), d, generator=generator)
@@ -88,21 +89,21 @@ def shares_through_a_layer(generator: torch.Generator) -> Iterator[float]:
 
 
 def _ideal_noise(k: int, d: int, n: int, generator: torch.Generator) -> Float[Tensor, "d kn"]:
-    """Noise with the second moments of the limit: orthogonal rows, mean zero in every class."""
+    """Draw noise with the limit's second moments: orthogonal rows, mean zero in every class."""
     each = [normal(n, d, generator=generator) for _ in range(k)]
     rows = [torch.linalg.qr(part - part.mean(0))[0].mT for part in each]
     return math.sqrt(n) * torch.cat(rows, dim=1)
 
 
 def _heavy_noise(d: int, count: int, generator: torch.Generator) -> Float[Tensor, "d n"]:
-    """Independent entries of variance 1 that are not normal: a product of two normal numbers."""
+    """Draw independent entries of variance 1, each the product of two normal numbers."""
     return normal(d, count, generator=generator) * normal(d, count, generator=generator)
 
 
 def _ridge(
     means: Float[Tensor, "d k"], noise: Float[Tensor, "d n"], decay: float
 ) -> Float[Tensor, "k d"]:
-    """XUFM (82) at the means with noise, a class after the other."""
+    """Compute XUFM (82) at the means with noise, ordered by class."""
     d, k = means.shape
     count = noise.shape[1]
     features = means.repeat_interleave(count // k, 1) + noise
@@ -118,7 +119,7 @@ def nc1(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, ""]:
 
 
 def between_share(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, ""]:
-    r"""$\operatorname{tr}(\Sigma_T^\dagger\Sigma_B)$, the part of VCI that the features decide."""
+    r"""$\operatorname{tr}(\Sigma_T^\dagger\Sigma_B)$, the part of VCI that features determine."""
     means, _ = _scatter(features, num_classes)
     centred = features - features.mean(1, keepdim=True)
     share = (torch.linalg.pinv(centred, rtol=1e-9) @ means).square().sum()

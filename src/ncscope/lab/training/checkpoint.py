@@ -1,4 +1,4 @@
-"""A run's place on disk: written whole, read without unpickling."""
+"""Checkpoint of a run on disk: written atomically, read without unpickling."""
 
 import io
 import shutil
@@ -16,10 +16,10 @@ from ncscope.tensor_files import load_tensors
 
 
 class Checkpoints:
-    """The one checkpoint of a part of a run; a newer one takes the older one's place.
+    """Checkpoint file of a part of a run; a newer checkpoint replaces the older one.
 
     Args:
-        path: The file.
+        path: Path of the checkpoint file.
         interval: Least time in seconds between two checkpoints within an epoch.
     """
 
@@ -29,14 +29,15 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Return whether the last checkpoint is older than the wait."""
+        """Return whether the last checkpoint is older than ``interval``."""
         return time.monotonic() - self._saved >= self.interval
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write a state: a crash at any moment leaves the older one or this one, whole.
+        """Write a state atomically: after a crash the file is the older or the newer checkpoint.
 
         Raises:
-            InputError: If it cannot be written, on a full disk for one; the older one stays.
+            InputError: If the file cannot be written, for example on a full disk; the older
+                checkpoint then remains.
         """
         with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,13 +48,13 @@ class Checkpoints:
         """Read the state onto the CPU; None without a checkpoint.
 
         Raises:
-            InputError: If the file is no checkpoint of tensors and plain values, or was changed.
+            InputError: If the file is not a checkpoint of tensors and plain values, or was changed.
         """
         if not self.path.exists():
             return None
         try:
-            # The sizes first, so that a bomb is refused before it is unpacked; then the checksums,
-            # which torch does not check: it would read numbers that the disk has changed.
+            # Check the sizes first, so that a zip bomb is refused before it is unpacked. Then check
+            # the checksums: torch does not, and would read numbers that the disk has corrupted.
             state = load_tensors(self.path, mapped=False)
             with ZipFile(self.path) as archive:
                 changed = archive.testzip()
@@ -66,10 +67,10 @@ class Checkpoints:
         return state
 
     def refused(self, reason: str) -> InputError:
-        """Return the error that says why the file is no checkpoint.
+        """Return the error for a file that is not a usable checkpoint.
 
         Args:
-            reason: A few words.
+            reason: Short reason for the refusal.
         """
         return InputError(
             expected="a checkpoint that ncscope wrote",
@@ -78,26 +79,27 @@ class Checkpoints:
         )
 
     def clean(self) -> None:
-        """Remove what a save that was killed left behind; nobody else may be saving."""
+        """Remove partial files of a killed save; no other process may be saving."""
         for stale in self.path.parent.glob(f"{self.path.name}*.part"):
             stale.unlink()
 
     def check_space(self, state: dict[str, Any], to_come: int = 0) -> None:
-        """Refuse to start where two checkpoints, an older and a newer, do not fit on the disk.
+        """Check that the disk has space for two checkpoints, the older and the newer.
 
-        Each with a tenth more for the rows that are to come.
+        Each checkpoint is counted with a tenth more, for the rows of later epochs.
 
         Args:
-            state: State as it is now.
-            to_come: Bytes by which it will grow.
+            state: Current state.
+            to_come: Bytes by which the state will grow.
 
         Raises:
-            InputError: With the bytes needed, beside what is there already, and free.
+            InputError: If the space does not suffice. The message states the free bytes, and the
+                bytes needed beyond an existing checkpoint.
         """
         with writing(self.path.parent):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        there = self.path.stat().st_size if self.path.exists() else 0
-        needed = 11 * (len(_packed(state)) + to_come) // 5 - there
+        present = self.path.stat().st_size if self.path.exists() else 0
+        needed = 11 * (len(_packed(state)) + to_come) // 5 - present
         free = shutil.disk_usage(self.path.parent).free
         if free < needed:
             raise InputError(

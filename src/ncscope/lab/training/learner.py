@@ -1,4 +1,4 @@
-"""Learner: everything that a checkpoint must hold for a run to go on as if never stopped."""
+"""Learner: the state that a checkpoint saves, so that a resumed run equals an unbroken one."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,12 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 class Learner:
     """A model in training.
 
-    What is drawn at random in a step depends on the seed and on where the step stands, so no
-    random state is part of this.
+    The random draws of a step depend only on the seed and on the position of the step, so the
+    learner holds no random state.
 
     Attributes:
         model: The network.
-        optimiser: Over its parameters.
+        optimiser: Optimiser of the network's parameters.
         schedule: Schedule of the learning rate, advanced after every epoch.
         average: The moving average of the model's weights, or None.
         memory: Buffers that the objective carries from step to step, or None.
@@ -26,7 +26,7 @@ class Learner:
         batch: Batches of the next epoch completed.
         step: Optimiser steps taken.
         loss: Sum of the training loss over the epoch's samples so far.
-        samples: Number of these samples.
+        samples: Number of samples in this sum.
     """
 
     model: nn.Module
@@ -42,11 +42,11 @@ class Learner:
 
     @property
     def evaluated(self) -> nn.Module:
-        """The model to measure: the average where there is one."""
+        """The model to measure: the moving average if there is one, else the network."""
         return self.model if self.average is None else self.average.module
 
     def state(self) -> dict[str, Any]:
-        """Everything, as `load_state` takes it: tensors and plain values only."""
+        """Return the whole state for `load_state`: tensors and plain values only."""
         return {
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
@@ -57,7 +57,7 @@ class Learner:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Become what was saved; the model and the optimiser are of the same kind and shape."""
+        """Restore a saved state, of a model and an optimiser of the same kind and shapes."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
@@ -76,7 +76,7 @@ def moving_average(model: nn.Module, decay: float) -> AveragedModel:
     r"""Average weights and buffers exponentially: $m$ times old plus $1-m$ times new.
 
     Args:
-        model: Whose.
+        model: Model whose weights and buffers are averaged.
         decay: $m$, below 1.
     """
     return AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)

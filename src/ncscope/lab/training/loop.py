@@ -1,4 +1,4 @@
-"""One plain training loop, on whatever devices Fabric was given."""
+"""The training loop, on the devices that Fabric was given."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from ncscope.lab.training.learner import Learner
 from ncscope.stats.distributed import share_of_first, sum_across_processes
 
 Batches = Callable[[int, int], Iterable[Any]]
-"""The batches of an epoch from the one with a given number on, both counted from 0.
+"""Function of an epoch and a first batch, both counted from 0, that iterates over the batches.
 
-Each is a tuple whose last tensor has an entry a sample. With several processes, each sees its
-own share, and all of them equally many batches.
+Each batch is a tuple whose last tensor has one entry per sample. With several processes, each
+process sees its share of every batch, and all processes see equally many batches.
 """
 Objective = Callable[[nn.Module, Any], Tensor]
 """The mean loss of a model, in training mode, over this process's share of a batch."""
@@ -49,32 +49,33 @@ def train(
     seed: int | None = None,
     after_step: Callable[[], None] = lambda: None,
 ) -> Iterator[EpochEnd]:
-    """Train from where the learner is, handing over after every epoch.
+    """Train from the learner's current position; yield after every epoch.
 
-    The caller measures, saves and stops as it likes in between: the loop holds no hooks.
+    The caller can measure, save and stop between epochs, so the loop has no hooks for these.
 
     Args:
         fabric: A launched Fabric.
-        learner: Learner; after the last batch of an epoch it stands at the next epoch's start.
+        learner: Learner to train; after the last batch of an epoch its position is the start of
+            the next epoch.
         batches: Batches of every epoch.
         objective: The loss.
-        epochs: Number of epochs in all.
+        epochs: Total number of epochs, including those already completed.
         accumulate: Batches whose gradients make one step; an epoch's last step may have fewer.
         seed: Seed of dropout and similar draws, combined with step and rank; None leaves torch's
             generator alone.
-        after_step: Called after every step that does not end an epoch.
+        after_step: Function that is called after every step that does not end an epoch.
 
     Yields:
-        Where the learner stands at the start, if that is the end of an epoch or before the
-        first, and the state after each epoch.
+        First the learner's state, unless the learner is within an epoch; then the state after
+        each epoch.
     """
     model, optimiser = fabric.setup(learner.model, learner.optimiser)
     if learner.batch == 0:
         yield EpochEnd(learner.epoch, learner.step, float("nan"))
     while learner.epoch < epochs:
         model.train()
-        here = batches(learner.epoch, learner.batch)
-        for batch, following in pairwise(chain(here, (None,))):
+        remaining = batches(learner.epoch, learner.batch)
+        for batch, following in pairwise(chain(remaining, (None,))):
             last = following is None
             if seed is not None:
                 position = learner.epoch, learner.batch, fabric.global_rank
@@ -95,13 +96,14 @@ def train(
 
 
 def normalising_together(model: nn.Module, device: torch.device, processes: int) -> nn.Module:
-    """Return the model with batch norms that use the statistics of the whole batch.
+    """Return the model with synchronised batch norms, which use statistics of the global batch.
 
-    As they do with one process. On the CPU, where torch has no such norm, each of several
-    processes normalises by its share of the batch.
+    Torch has no synchronised batch norm for the CPU: there each of several processes normalises
+    by the statistics of its share of the batch.
 
     Args:
-        model: To be changed, before anything keeps a copy of it; its parameters stay the same.
+        model: Model to change. Call this function before an optimiser or a moving average copies
+            references to it; its parameters stay the same.
         device: Device to train on.
         processes: Number of processes that share a batch.
 
@@ -117,7 +119,7 @@ def normalising_together(model: nn.Module, device: torch.device, processes: int)
 
 
 def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
-    """Return the objective of batches (inputs, labels) under a loss of logits and labels."""
+    """Return the objective of batches (inputs, labels) for a loss of logits and labels."""
     return lambda model, batch: criterion(model(batch[0]), batch[1])
 
 
@@ -130,7 +132,7 @@ def _step(learner: Learner, optimiser: Any) -> None:
 
 
 def _rescale(learner: Learner, accumulate: int) -> None:
-    """Make the gradients of an epoch's last, smaller group of batches their mean."""
+    """Rescale the gradients of an epoch's last, smaller group of batches to their mean."""
     group = learner.batch % accumulate
     if group:
         for parameter in learner.model.parameters():
@@ -139,10 +141,10 @@ def _rescale(learner: Learner, accumulate: int) -> None:
 
 
 def _finished(fabric: Fabric, learner: Learner) -> EpochEnd:
-    """Close the epoch: the learner stands at the start of the next, the same on every process.
+    """End the epoch: move the learner to the start of the next epoch, equal on every process.
 
-    Batch norms that work with one process's share, as on the CPU, keep statistics of their own,
-    and so does the average; they become the first one's.
+    On the CPU each process has its own running statistics of the batch norms, in the network and
+    in the moving average. All processes take over those of the first process.
     """
     seen = [float(learner.loss), float(learner.samples)]
     totals = torch.tensor(seen, dtype=torch.float64, device=fabric.device)

@@ -1,4 +1,4 @@
-"""MixUp and CutMix, which the vision transformers' recipe applies to whole batches."""
+"""MixUp and CutMix of whole batches, as in the training recipe of the vision transformers."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ _MIXUP_ALPHA, _CUTMIX_ALPHA = 0.8, 1.0
 
 
 class Mixed(NamedTuple):
-    """Mixed images, and for each its share of every class."""
+    """Mixed images, and the class shares of each image."""
 
     images: Float[Tensor, "b c h w"]
     shares: Float[Tensor, "b k"]
@@ -25,16 +25,17 @@ def mixed(
     seed: int,
     step: int,
 ) -> Mixed:
-    """Mix each image with its neighbour in the batch, by MixUp or CutMix, each half of the time.
+    """Mix each image with its neighbour in the batch, by MixUp or CutMix with probability 1/2 each.
 
-    Source: VCI 6.1 refers to DeiT's recipe: parameters 0.8 and 1.0 of the Beta distributions.
+    Source: VCI 6.1, which refers to the recipe of DeiT; the parameters of the Beta distributions
+    are 0.8 for MixUp and 1.0 for CutMix.
 
     Args:
-        images: A batch, on any device.
+        images: Batch of images, on any device.
         labels: Labels of the images.
         num_classes: $K$.
         seed: Seed of the run.
-        step: Step of the run; with the seed it fixes the mixture.
+        step: Step of the run; seed and step determine the mixture.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""The losses that settings ask for, as the loop takes them."""
+"""Objectives for the training loop, built from the settings."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,13 +18,13 @@ from ncscope.losses import (
 from ncscope.models.forward import classifier, features_and_logits
 
 Term = Callable[[Float[Tensor, "b d"], Int[Tensor, " b"], Tensor], Tensor]
-"""What features, labels and the classifier's weight add to the loss of a batch."""
+"""Loss term that is computed from features, labels and the classifier's weight of a batch."""
 
 
 def objective(settings: Training, num_classes: int, device: torch.device) -> Objective:
-    """Return the loss that the settings ask for, of batches (images, labels).
+    """Return the objective of the settings for batches (images, labels).
 
-    With several processes the terms of the features are those of each one's share of the batch.
+    With several processes, each process computes the feature terms from its share of the batch.
 
     Args:
         settings: Settings of the run.
@@ -37,7 +37,7 @@ def objective(settings: Training, num_classes: int, device: torch.device) -> Obj
     def loss(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
         images, targets = batch
         if settings.mixing:
-            # The loop has seeded torch for this batch alone.
+            # The loop seeds torch's generator before every batch, so this draw can be repeated.
             draw = settings.steps_seed, torch.initial_seed()
             images, targets = mixed(images, targets, num_classes, *draw)
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
@@ -51,9 +51,9 @@ def objective(settings: Training, num_classes: int, device: torch.device) -> Obj
 
 
 def feature_terms(settings: Training) -> list[Term]:
-    r"""Return the terms of the settings: $-\lambda_{mi}MI$, $\lambda_{id}|H-H'|$, $\lambda R$.
+    r"""Return the feature terms of the loss: $-\lambda_{mi}MI$, $\lambda_{id}|H-H'|$, $\lambda R$.
 
-    Source: INFO 6.2, VCI 6.3. None for weights of 0.
+    A term of weight 0 is left out. Source: INFO 6.2, VCI 6.3.
     """
     terms: list[Term] = []
     if settings.mutual_information:

@@ -1,4 +1,4 @@
-"""From settings to a learner: optimiser, schedule of the learning rate, moving average."""
+"""Optimiser, learning-rate schedule and moving average, built from settings."""
 
 import math
 from collections.abc import Mapping
@@ -16,35 +16,36 @@ from ncscope.lab.training.learner import Learner, moving_average
 class Optimisation(BaseModel):
     """Optimiser, learning rate, batch size and length of a training run.
 
-    Epochs count from 0: the learning rate of epoch e is ``learning_rate * rate_factor(e)``.
+    Epochs are counted from 0. The learning rate of epoch e is ``learning_rate`` times
+    ``rate_factor(settings, e)``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     epochs: int = Field(350, ge=1, description="Passes over the training set.")
-    batch_size: int = Field(128, ge=1, description="Samples a batch, over all processes.")
+    batch_size: int = Field(128, ge=1, description="Samples per batch, over all processes.")
     accumulate: int = Field(1, ge=1, description="Batches whose gradients make one step.")
     optimiser: Literal["sgd", "nesterov", "adamw"] = Field("sgd", description="Update rule.")
     learning_rate: float = Field(0.1, gt=0, description="Highest learning rate.")
-    momentum: float = Field(0.9, ge=0, lt=1, description="Of sgd and nesterov.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="Momentum of sgd and nesterov.")
     weight_decay: float = Field(
-        5e-4, ge=0, description="On all weights; adamw's is decoupled and spares vectors, tokens."
+        5e-4, ge=0, description="Weight decay; adamw's is decoupled and exempts vectors, tokens."
     )
     schedule: Literal["constant", "cosine", "cosine-7/16", "steps", "exponential"] = Field(
         "constant", description="Shape of the learning rate after warm-up."
     )
     milestones: tuple[float, ...] = Field(
-        (1 / 3, 2 / 3), description="Of steps: shares of the epochs at which the rate falls."
+        (1 / 3, 2 / 3), description="For steps: shares of the epochs at which the rate falls."
     )
     decay: float = Field(
-        0.1, gt=0, le=1, description="Factor at a milestone, or of exponential a factor an epoch."
+        0.1, gt=0, le=1, description="Factor at each milestone; for exponential, per epoch."
     )
     warmup_epochs: int = Field(0, ge=0, description="Epochs over which the rate rises linearly.")
-    warmup_rate: float = Field(0.0, ge=0, description="Learning rate of the first of them.")
+    warmup_rate: float = Field(0.0, ge=0, description="Learning rate of the first warm-up epoch.")
     average: float = Field(
-        0.0, ge=0, lt=1, description="Decay a step of the moving average to measure; 0 for none."
+        0.0, ge=0, lt=1, description="Decay per step of the averaged weights; 0 for no average."
     )
-    precision: Literal["32-true", "bf16-mixed"] = Field("32-true", description="Of the products.")
+    precision: Literal["32-true", "bf16-mixed"] = Field("32-true", description="Matrix products.")
 
     @model_validator(mode="after")
     def _warms_up_in_time(self) -> "Optimisation":
@@ -55,19 +56,20 @@ class Optimisation(BaseModel):
 
     @property
     def decay_of_loss(self) -> float:
-        r"""$\lambda$ of $\frac\lambda2\lVert w\rVert^2$ in the loss: adamw's is no part of it."""
+        r"""$\lambda$ of $\frac\lambda2\lVert w\rVert^2$ in the loss; 0 for adamw (decoupled)."""
         return 0.0 if self.optimiser == "adamw" else self.weight_decay
 
 
 def rate_factor(settings: Optimisation, epoch: int) -> float:
     r"""Return the learning rate of an epoch as a share of the highest.
 
-    A cosine is $\frac12(1+\cos\pi\frac{e-w}{E-w})$ after w epochs of warm-up, and cosine-7/16
-    $\cos\frac{7\pi}{16}\frac{e-w}{E-w}$, as of FixMatch and FreeMatch, which ends at 0.195.
+    After w epochs of warm-up, ``cosine`` is $\frac12(1+\cos\pi\frac{e-w}{E-w})$ and
+    ``cosine-7/16`` is $\cos\frac{7\pi}{16}\frac{e-w}{E-w}$. The latter is the schedule of FixMatch
+    and FreeMatch, and ends at 0.195.
 
     Args:
-        settings: The schedule.
-        epoch: Counted from 0.
+        settings: Settings that define the schedule.
+        epoch: Epoch, counted from 0.
 
     Example:
         >>> steps = Optimisation(epochs=9, schedule="steps")
@@ -97,7 +99,7 @@ def learner(model: nn.Module, settings: Optimisation) -> Learner:
     """Set up a model for training.
 
     Args:
-        model: Its parameters that require gradients are trained.
+        model: Model whose parameters with ``requires_grad`` are trained.
         settings: Settings of the optimisation.
     """
     optimiser = _optimiser(model, settings)
@@ -119,9 +121,10 @@ def _optimiser(model: nn.Module, settings: Optimisation) -> Optimizer:
 
 
 def _by_decay(model: nn.Module, settings: Optimisation) -> list[dict[str, Any]]:
-    """Matrices decay; biases and gains, which are vectors, and what timm exempts do not.
+    """Group the parameters into those with weight decay and those without.
 
-    timm's transformers name their position embeddings and class token so.
+    Vectors (biases and gains) have no weight decay, and neither do the parameters that a timm
+    model exempts: transformers exempt their position embeddings and class token.
     """
     exempt: set[str] = getattr(model, "no_weight_decay", set)()
     groups: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
@@ -136,9 +139,9 @@ def _by_decay(model: nn.Module, settings: Optimisation) -> list[dict[str, Any]]:
 
 
 def bytes_to_come(optimiser: Optimizer) -> int:
-    """Return the bytes that the optimiser will keep of parameters it has not stepped yet.
+    """Return the bytes of optimiser state that the first step will allocate.
 
-    A copy of each where there is momentum, two for the moments of Adam and its like.
+    Momentum keeps one copy of each parameter; the moments of Adam and its variants keep two.
     """
     return sum(
         _copies(group) * parameter.nbytes

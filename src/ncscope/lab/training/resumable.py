@@ -1,4 +1,4 @@
-"""A training run that can be stopped at any moment and taken up again."""
+"""Training that can be interrupted at any moment and resumed from its last checkpoint."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from ncscope.lab.training.optimisation import bytes_to_come
 from ncscope.stats.distributed import share_of_first, sum_across_processes
 
 AfterStep = Callable[[], None]
-"""What the loop is to call after every step that does not end an epoch."""
+"""Function that the loop calls after every step that does not end an epoch."""
 
 
 def resumable_events(
@@ -27,21 +27,22 @@ def resumable_events(
     last: int,
     resources: Resources,
 ) -> Iterator[Event]:
-    """Train, measuring as asked, and keep the place now and then.
+    """Train, measure at the epochs that are due, and save checkpoints at intervals.
 
     Args:
         learner: Learner to train.
-        epochs: Trains it from where it stands, as `train` does.
-        measured: Measures at the end of an epoch, where that is due; leaves the learner as it is.
-        last: The last epoch.
-        resources: Resources of the run. With a checkpoint folder, a run that was stopped goes on
-            from its last checkpoint, and first yields again what it had yielded.
+        epochs: Function that trains the learner from its current position, as `train` does.
+        measured: Function that measures at the end of an epoch if a measurement is due, and does
+            not change the learner.
+        last: Number of the last epoch.
+        resources: Resources of the run. With a checkpoint folder, a run that was stopped resumes
+            from its last checkpoint, and first yields its earlier events again.
 
     Yields:
-        What was measured, and a heartbeat after every epoch.
+        Measurements and observations, and a heartbeat after every epoch.
 
     Raises:
-        InputError: If the disk has no room for checkpoints, or the one there is of another run.
+        InputError: If the disk has no space for checkpoints, or the checkpoint is of another run.
     """
     keeper = _Keeper(learner, resources)
     restored = keeper.restored()
@@ -50,7 +51,7 @@ def resumable_events(
     yield from (Heartbeat() for _ in range(learner.epoch))
     ends = epochs(lambda: keeper.save_if_due(events))
     if restored is not None and learner.batch == 0:
-        next(ends)  # what there was to measure has been restored
+        next(ends)  # the events of this epoch were restored from the checkpoint
     for end in ends:
         fresh = measured(end)
         events += fresh
@@ -62,9 +63,10 @@ def resumable_events(
 
 
 class _Keeper:
-    """The checkpoint of a run: everything that it has yielded, and its learner.
+    """The checkpoint of a run: its learner and all events that it has yielded.
 
-    Of several processes the first reads the clock, and writes; where it cannot, all stop.
+    Of several processes only the first reads the clock and writes. If its write fails, all
+    processes stop.
     """
 
     def __init__(self, learner: Learner, resources: Resources) -> None:
@@ -77,7 +79,7 @@ class _Keeper:
             self.checkpoints = Checkpoints(
                 resources.checkpoints / "checkpoint.pt", resources.checkpoint_interval
             )
-            # Two folders, as runs within a part may be named alike in several parts.
+            # One level for the part and one for the run: several parts may have runs of one name.
             part = "/".join(resources.checkpoints.absolute().parts[-2:])
             self.owner = {"run": resources.run, "part": part}
 
@@ -106,15 +108,16 @@ class _Keeper:
         return bool(self._of_first(int(asked or self._due)))
 
     def save_if_due(self, events: list[Recorded]) -> None:
-        """Save the place in the middle of an epoch, now and then, if there is one process.
+        """Save a checkpoint within an epoch when one is due, if there is only one process.
 
-        Several have a sum of the loss each, and meet at the end of an epoch only.
+        Each of several processes has its own partial sum of the loss, and the sums are combined
+        only at the end of an epoch.
         """
         if self.alone and self._due:
             self.save(events)
 
     def save(self, events: list[Recorded], fresh: Sequence[Recorded] = ()) -> None:
-        """Save the place, and log the events that are new."""
+        """Save a checkpoint, and log the new events."""
         if self.checkpoints is not None:
             self._by_first(partial(self._write, self.checkpoints, events, fresh))
 
@@ -129,10 +132,10 @@ class _Keeper:
             raise checkpoints.refused(reason="events that cannot be read") from error
 
     def _restore(self, state: dict[str, Any]) -> None:
-        """Put the learner back.
+        """Load the checkpoint's state into the learner.
 
         Raises:
-            InputError: If the checkpoint is of something else.
+            InputError: If the checkpoint is of another part, other settings or another network.
         """
         assert self.checkpoints is not None
         if not isinstance(state.get("learner"), dict) or not isinstance(state.get("events"), list):
@@ -154,13 +157,14 @@ class _Keeper:
             )
         self.learner.load_state(state["learner"])
         if not self.first:
-            self.learner.loss, self.learner.samples = 0.0, 0  # the first has them, for all
+            self.learner.loss, self.learner.samples = 0.0, 0  # the first process holds the totals
 
     def _agree(self, step: int, failure: InputError | None) -> None:
-        """Go on only if all processes stand at the same step, and none has failed.
+        """Check that all processes are at the same step and that none has failed.
 
         Raises:
-            InputError: On all of them; where one has failed, on that one its failure.
+            InputError: On all processes, if one differs or has failed; the failed process raises
+                its own failure.
         """
         apart = step != self._of_first(step) or failure is not None
         if sum_across_processes(torch.tensor(int(apart), device=self.device)):
@@ -184,10 +188,10 @@ class _Keeper:
         self.log.add(fresh)
 
     def _by_first(self, act: Callable[[], None]) -> None:
-        """Let the first process do what all depend on.
+        """Run an action on the first process, on whose success all processes depend.
 
         Raises:
-            InputError: On all of them, if the first cannot.
+            InputError: On all processes, if the action fails.
         """
         failure = None
         if self.first:
@@ -212,7 +216,7 @@ class _Keeper:
 
 
 def _layout(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what must agree for a state to be loaded: names, and shapes of tensors."""
+    """Return the names and tensor shapes that must agree for a state to be loaded."""
     held = {name: part for name, part in state.items() if isinstance(part, Mapping)}
     tensors = {
         f"{part}'s {name}": tuple(getattr(value, "shape", ()))

@@ -10,50 +10,50 @@ from ncscope.lab.training.optimisation import Optimisation
 
 
 class Training(BaseModel):
-    """One training run, and what is measured of it."""
+    """One training run and its measurements."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: str = Field(description="Data set, by its name in the catalogue.")
     network: str = Field(description="Network, by its name in the catalogue.")
-    augmentation: Augmentation = Field("none", description="Of the training images.")
-    normalisation: Literal["own", "imagenet"] = Field("own", description="Of the pixels.")
-    image_size: int | None = Field(None, ge=1, description="Pixels a side; default the set's.")
-    loss: Literal["cross-entropy", "mse"] = Field("cross-entropy", description="Of the logits.")
-    mixing: bool = Field(False, description="MixUp or CutMix of batches; for cross-entropy.")
+    augmentation: Augmentation = Field("none", description="Augmentation of training images.")
+    normalisation: Literal["own", "imagenet"] = Field("own", description="Pixel normalisation.")
+    image_size: int | None = Field(None, ge=1, description="Pixels per side; default the set's.")
+    loss: Literal["cross-entropy", "mse"] = Field("cross-entropy", description="Loss.")
+    mixing: bool = Field(False, description="MixUp or CutMix; for cross-entropy only.")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="Of cross-entropy.")
-    temperature: float = Field(1.0, gt=0, description="Of cross-entropy's softmax.")
+    temperature: float = Field(1.0, gt=0, description="Softmax temperature.")
     mutual_information: float = Field(
-        0.0, ge=0, description="Weight, in the loss, of minus MI of features and heads."
+        0.0, ge=0, description="Loss weight of minus the MI of features and classifier rows."
     )
     entropy_difference: float = Field(
-        0.0, ge=0, description="Weight, in the loss, of features' and heads' entropy difference."
+        0.0, ge=0, description="Loss weight of features' and classifier rows' entropy difference."
     )
     within_class_cosine: float = Field(
-        0.0, ge=0, description="Weight, in the loss, of the cosine similarity within classes."
+        0.0, ge=0, description="Loss weight of the cosine similarity within classes."
     )
     head: Literal["linear", "simplex"] = Field(
-        "linear", description="Trained, or fixed to a simplex."
+        "linear", description="Classifier: trained, or fixed to a simplex."
     )
     bias: bool = Field(True, description="Whether the classifier has a bias.")
-    optimisation: Optimisation = Field(Optimisation(), description="How to train.")
+    optimisation: Optimisation = Field(Optimisation(), description="Optimiser and length.")
     seed: int = Field(
-        0, ge=0, lt=2**63, description="Of generated data, weights, order, augmentation, dropout."
+        0, ge=0, lt=2**63, description="Seed of generated data, weights, order and random steps."
     )
     order_seed: int | None = Field(
-        None, ge=0, lt=2**63, description="Of order, augmentation and dropout; default the seed."
+        None, ge=0, lt=2**63, description="Seed of order, augmentation and dropout; default: seed."
     )
     measurements: int = Field(
-        12, ge=2, description="About how many epochs to measure at, log-spaced."
+        12, ge=2, description="Approximate number of measured epochs, log-spaced."
     )
     every: int | None = Field(
-        None, ge=1, description="Measure after each so many epochs; default log-spaced."
+        None, ge=1, description="Epochs between measurements; default log-spaced epochs."
     )
     balanced: int | None = Field(
-        None, ge=2, description="Training images in all, equally many of each class; default all."
+        None, ge=2, description="Total training images, equally many per class; default all."
     )
     measured: int | None = Field(
-        None, ge=2, description="Training images to measure, as many of each class; default all."
+        None, ge=2, description="Training images to measure, equally many per class; default all."
     )
     layers: tuple[str, ...] | None = Field(
         None, description="Layers to measure besides the last, by name or pattern; default blocks."
@@ -61,7 +61,7 @@ class Training(BaseModel):
     groups: tuple[str, ...] = Field(
         ("nc1", "nc2", "nc3", "nc4", "pfc"), description="Groups of metrics of the last layer."
     )
-    layer_groups: tuple[str, ...] = Field(("pfc",), description="Of the other layers.")
+    layer_groups: tuple[str, ...] = Field(("pfc",), description="Groups for other layers.")
 
     @model_validator(mode="after")
     def _labels_are_there(self) -> "Training":
@@ -75,7 +75,7 @@ class Training(BaseModel):
 
     @property
     def adds_to_loss(self) -> bool:
-        """Return whether the loss has terms of the features."""
+        """Return whether the loss has feature terms."""
         return any((self.mutual_information, self.entropy_difference, self.within_class_cosine))
 
     @property
@@ -85,7 +85,7 @@ class Training(BaseModel):
 
     @property
     def due(self) -> list[int]:
-        """Epochs to measure at, the first and the last among them."""
+        """Return the epochs to measure at, including the first and the last."""
         epochs = self.optimisation.epochs
         if self.every is not None:
             return [*range(0, epochs, self.every), epochs]

@@ -1,4 +1,4 @@
-"""Train a network on a labelled data set, and measure its collapse along the way."""
+"""Training of a network on a labelled data set, with measurements of its collapse."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ from ncscope.probing.model import Probed, ProbeOptions, probe_model
 from ncscope.probing.records import Measurement, ProbeRecord
 
 INFORMATION_BATCH = 64
-"""Samples a batch of INFO's estimates, which stand in the rows beside the exact values."""
+"""Batch size of INFO's batch estimates, which the rows hold beside the exact values."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A run laid out: data, learner, processes.
+    """A prepared run: data, learner and processes.
 
     Attributes:
         settings: Settings of the run.
-        fabric: Its processes.
+        fabric: Processes of the run.
         data: The data set.
         learner: The network in training.
         workers: Processes that read ahead.
@@ -51,7 +51,7 @@ class Bench:
 
 
 Extra = Callable[[Bench, EpochEnd], Sequence[Observation]]
-"""Observes more at a measured epoch; whatever it does leaves the learner as it was."""
+"""Function that measures more at a measured epoch; it must not change the learner."""
 
 
 def _nothing(bench: Bench, end: EpochEnd) -> list[Observation]:
@@ -59,15 +59,15 @@ def _nothing(bench: Bench, end: EpochEnd) -> list[Observation]:
 
 
 def prepared(settings: Training, resources: Resources) -> Bench:
-    """Load data and build the network; train nothing.
+    """Load data and build the network, without training.
 
     Args:
         settings: Settings of the run.
         resources: Resources of the run: data folder and accelerator.
 
     Raises:
-        InputError: If data are missing, or fewer than asked for or than there are processes, or
-            a name is not in its catalogue.
+        InputError: If data are missing, there are fewer samples than requested or than processes,
+            or a name is not in its catalogue.
     """
     with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
         data = load(
@@ -113,24 +113,24 @@ def training_events(
         A measurement for every split and measured epoch, and a heartbeat after every epoch.
 
     Raises:
-        InputError: As `prepared`, or if the disk has no room for checkpoints.
+        InputError: As for `prepared`, or if the disk has no space for checkpoints.
     """
     return bench_events(prepared(settings, resources), resources, extra)
 
 
 def bench_events(bench: Bench, resources: Resources, extra: Extra = _nothing) -> Iterator[Event]:
-    """`training_events` of a run that is laid out; afterwards its learner has learnt.
+    """Yield `training_events` of a prepared run; afterwards its learner is trained.
 
     Args:
-        bench: The run, nothing of it done.
+        bench: Prepared run, not yet trained.
         resources: Resources of the run, with the checkpoint folder.
         extra: Function that measures more, as in `training_events`.
 
     Yields:
-        As `training_events`.
+        The same events as `training_events`.
 
     Raises:
-        InputError: If the disk has no room for checkpoints.
+        InputError: If the disk has no space for checkpoints.
     """
     settings = bench.settings
 
@@ -164,7 +164,7 @@ def measured(bench: Bench, end: EpochEnd) -> list[Measurement]:
 def measurement_at(
     end: EpochEnd, record: ProbeRecord, split: str, values: Mapping[str, float] = {}
 ) -> Measurement:
-    """Return a measurement at the end of an epoch, which also tells the optimiser steps taken.
+    """Return a measurement at the end of an epoch, with the number of optimiser steps.
 
     Args:
         end: State of training at the end of the epoch.
@@ -178,14 +178,14 @@ def measurement_at(
 def probed(
     bench: Bench, model: nn.Module, images: Images, reference: Probed | None = None
 ) -> Probed:
-    """Measure a model of the run's kind as the run's settings say.
+    """Measure a model with the layers and metric groups of the run's settings.
 
     Args:
         bench: The run.
-        model: Its network, or one made from it.
-        images: To measure on.
-        reference: Statistics of the training set, whose class means decide; by default the images'
-            own.
+        model: Network of the run, or one made from it.
+        images: Images to measure on.
+        reference: Statistics of the training set, whose class means the classification by nearest
+            class mean uses; default the statistics of the images.
     """
     settings, fabric = bench.settings, bench.fabric
     options = ProbeOptions(

@@ -2,24 +2,24 @@
 
 Source: INFO section 5.2, figures 3 and 4. Command: ``ncscope reproduce info/connectivity``.
 
-Two networks start from the same weights and see the data in another order, augmented otherwise.
-Between them lie the networks of `interpolated`, with the statistics of their batch norms
-interpolated as they are, and once more with `reestimated` ones: averages over the training images,
-not augmented, in mixed batches of training's size.
+Two networks start from the same weights and are trained with different data orders and
+augmentations. The networks between them are those of `interpolated`, once with interpolated
+batch-norm statistics and once with `reestimated` statistics: averages over the training images,
+without augmentation, in shuffled batches of the training's size.
 
-At the paper's scale as `paper_training` says, at learning rates 0.03, 0.003 and 0.0003 on CIFAR-10,
-and 0.03 on CIFAR-100.
+The paper's scale uses `paper_training`, with learning rates 0.03, 0.003 and 0.0003 on CIFAR-10, and
+0.03 on CIFAR-100.
 
-At the small scale on handwritten digits, three pairs at each rate. There are 700 steps, not 2^20:
-the rates are ten times higher, 0.3, 0.03 and 0.003, of batches of 32, for 16 epochs. Cost: 5
-minutes on one core of a shared machine.
+The small scale uses handwritten digits, with three pairs at each rate. There are 700 steps instead
+of 2^20, so the rates are ten times higher: 0.3, 0.03 and 0.003, for 16 epochs of batches of 32.
+Cost: 5 minutes on one core of a shared machine.
 
-What came out (means over pairs): in the middle accuracy falls from .99 to .10 at rate 0.3, from .99
-to .72 at 0.03, and not at 0.003, where it is .94; MIR and HDR vary less at every lower rate, as the
-paper says. Where accuracy falls to chance, MIR falls and HDR rises, all the way to the middle: the
-paper's opposite anomalies were not seen, neither exactly nor by batch. Most of it is the statistics
-of the batch norms: re-estimated, accuracy in the middle is .85 at 0.3 and .98 at 0.03, and HDR
-below 0.09.
+Results (means over pairs): in the middle accuracy falls from .99 to .10 at rate 0.3 and from .99 to
+.72 at 0.03. At 0.003 it does not fall; it is .94. MIR and HDR vary less at every lower rate, as the
+paper says. If accuracy falls to chance, MIR falls and HDR rises all the way to the middle. The
+paper's opposite anomalies did not occur, neither exactly nor by batch. Most of the fall comes from
+the batch-norm statistics: with re-estimated statistics, accuracy in the middle is .85 at 0.3 and
+.98 at 0.03, and HDR is below 0.09.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,12 +63,12 @@ AS_THEY_ARE, REESTIMATED = "as they are", "re-estimated"
 COLOURS = {AS_THEY_ARE: panels.ACCENT, REESTIMATED: panels.SECOND}
 
 CHANCE = 1.5
-"""An accuracy of no more than so many times that of guessing is random guessing."""
+"""An accuracy counts as random guessing if it is at most this multiple of chance."""
 CONNECTED = 0.02
-"""Runs are connected if the accuracy between them falls no more than this below its mean at the
-ends (Frankle et al. 2020 say 2 %)."""
+"""Two runs are connected if the accuracy between them falls at most this far below its mean at the
+ends (Frankle et al. 2020 take 2 %)."""
 UNCHANGED = 0.05
-"""A ratio remains almost unchanged if it varies by no more than this."""
+"""A ratio counts as almost unchanged if it varies by at most this."""
 
 
 class InfoConnectivity(BaseModel):
@@ -108,7 +108,7 @@ def parts(config: InfoConnectivity) -> list[Part]:
 
 
 def _events(intervals: int, training: Training, resources: Resources) -> Iterator[Event]:
-    """Yield the events of both runs, told apart by split, and of the networks between."""
+    """Yield the events of both runs, distinguished by split, and of the networks between."""
     order_seed = stream_seed(training.steps_seed, 1)
     second = training.model_copy(update={"order_seed": order_seed})
     benches: list[Bench] = []
@@ -126,12 +126,12 @@ def _events(intervals: int, training: Training, resources: Resources) -> Iterato
 
 
 def _between(benches: Sequence[Bench], intervals: int) -> Iterator[Observation]:
-    """Held-out images in the networks from one run to the other."""
+    """Yield measurements on held-out images of the networks from one run to the other."""
     first, second = benches
     ends = first.learner.evaluated, second.learner.evaluated
     size = first.settings.optimisation.batch_size
-    # All images on every process, so that all find the same statistics; in an order of training,
-    # since a set may be stored class by class.
+    # Every process reads all images, so that all compute the same statistics. The images are in
+    # an order of training, because a set may be stored class by class.
     order = epoch_order(len(first.data.train), first.settings.seed, 0)
     images = measuring_loader(first.data.train.subset(order), size, workers=first.workers)
     for step in range(intervals + 1):
@@ -166,14 +166,14 @@ def between(
 
     Args:
         rows: Rows of the study.
-        part: The pair.
+        part: Name of the pair.
         statistics: Statistics of the batch norms: ``"interpolated"`` or ``"reestimated"``.
     """
     return [row for row in rows if row.part == part and row.get("statistics") == statistics]
 
 
 def by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
-    """Names of pairs that differ in the seed alone, by data and rate, the highest rate first."""
+    """Group pairs that differ only in the seed, by data and rate, with the highest rate first."""
     found: dict[str, dict[float, list[str]]] = {}
     for name, training in sorted(
         config.runs.items(), key=lambda pair: -pair[1].optimisation.learning_rate
@@ -184,7 +184,7 @@ def by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
 
 
 def claims(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Claim]:
-    """Section 5.2: where runs are apart and where connected, and how that follows the rate."""
+    """Test section 5.2: which runs are connected, and the dependence on the learning rate."""
     found = []
     for data, rates in by_rate(config).items():
         highest, lowest = max(rates), min(rates)
@@ -213,7 +213,7 @@ def _paths(rows: Sequence[Observation], names: Sequence[str]) -> Paths:
 
 
 def _apart(paths: Paths, where: str) -> list[Claim]:
-    """Claim what the paper sees where runs are not connected."""
+    """Test the paper's observations on runs that are not connected."""
     found = [
         on_runs(
             f"{where}: accuracy falls to random guessing for omega from 0.4 to 0.6, in every pair",
@@ -266,7 +266,7 @@ def _calming(
     key: str,
     name: str,
 ) -> Claim:
-    """Claim that a quantity varies less between the runs the lower the learning rate."""
+    """Test that a quantity varies less between the runs at every lower learning rate."""
     found = {
         rate: average([_variation(path, key) for path in _paths(rows, names).values()])
         for rate, names in rates.items()
@@ -280,7 +280,7 @@ def _calming(
 
 
 def _connected(paths: Paths, where: str) -> list[Claim]:
-    """Claim what the paper sees where runs are connected."""
+    """Test the paper's observations on connected runs."""
     barriers = {name: _barrier(path) for name, path in paths.items()}
     connected = {name: (fall <= CONNECTED, f"{fall:.4f}") for name, fall in barriers.items()}
     text = f"accuracy falls by no more than {CONNECTED} between the runs"
@@ -294,7 +294,7 @@ def _connected(paths: Paths, where: str) -> list[Claim]:
 
 
 def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
-    """Not in the paper: whether statistics found anew bring the runs nearer, at every rate."""
+    """Test whether re-estimated statistics reduce the fall at every rate; not in the paper."""
     held, told = [], []
     for rate, names in rates.items():
         plain, anew = (
@@ -311,7 +311,7 @@ def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], d
 
 
 def _barrier(path: Sequence[Observation]) -> float:
-    """By how much the least accuracy on the path is below the mean of its ends."""
+    """Return the mean accuracy at the ends minus the least accuracy on the path."""
     start, end = ends(path, "accuracy")
     return (start + end) / 2 - least(values(path, "accuracy"))
 
@@ -321,12 +321,12 @@ def _variation(path: Sequence[Observation], key: str) -> float:
 
 
 def drawings(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figures 3 and 4 of the paper: a row for each data set and rate."""
+    """Draw figures 3 and 4 of the paper, with one row for each data set and rate."""
     caption = (
         "INFO figures 3 and 4: held-out accuracy, MIR and HDR of the networks between two runs; "
-        "lines are means over pairs, bands go from the least to the largest. Solid: of the whole "
-        "set; dashed: the mean over batches of 64. Batch norms' statistics are interpolated as "
-        "they are, or re-estimated."
+        "lines are means over pairs, bands show their range. Solid: exact values of the whole "
+        "set; dashed: means over batches of 64. Batch-norm statistics are interpolated or "
+        "re-estimated."
     )
     return [Drawing("fig-3-4", caption, _figure(config, rows))]
 
@@ -351,7 +351,7 @@ def _figure(config: InfoConnectivity, rows: Sequence[Observation]) -> Figure:
 
 
 def _panels(line: Sequence[Axes], rows: Sequence[Observation], names: Sequence[str]) -> None:
-    """Accuracy, MIR and HDR of the pairs at one rate."""
+    """Draw accuracy, MIR and HDR of the pairs at one rate."""
     accuracy, mir, hdr = line
     for statistics, colour in COLOURS.items():
         own = [row for name in names for row in between(rows, name, statistics)]

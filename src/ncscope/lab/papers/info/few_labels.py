@@ -17,7 +17,7 @@ METHODS: Mapping[str, Mapping[str, str | float]] = {
     "FreeMatch + MI": {"method": "freematch", "mutual_information": 0.1},
     "FreeMatch + ED": {"method": "freematch", "entropy_difference": 0.1},
 }
-"""What is compared: without unlabelled images, the baselines, and with each information loss."""
+"""Compared methods, as fields of `FewLabels`: supervised, baselines, and information losses."""
 
 
 class SemiSupervised(BaseModel):
@@ -56,20 +56,20 @@ def by_setting(config: SemiSupervised) -> dict[Setting, dict[str, list[str]]]:
 
 
 def errors(rows: Sequence[Observation], names: Sequence[str]) -> list[float]:
-    """Return each run's last error on held-out images in per cent; NaN where there is none."""
+    """Return each run's last error on held-out images in per cent; NaN for a run without one."""
     last = {row.part: row.get("error", math.nan) for row in rows if row.split == "test"}
     return [100 * float(last.get(name, math.nan)) for name in names]
 
 
 def summary(found: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard error of the mean; that of a single value is NaN."""
+    """Return the mean and its standard error, which is NaN for a single value."""
     if not found or not all(map(math.isfinite, found)):
         return math.nan, math.nan
     return mean(found), stdev(found) / math.sqrt(len(found)) if len(found) > 1 else math.nan
 
 
 def shown(found: tuple[float, float]) -> str:
-    """Mean and standard error as text."""
+    """Write mean and standard error as text."""
     middle, error = found
     if not math.isfinite(middle):
         return "unknown"

@@ -1,4 +1,4 @@
-"""The figures of `info/semi-supervised`: errors, pseudo-labels and information over training."""
+"""Figures of `info/semi-supervised`: errors, pseudo-labels and information over training."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ COLOURS = dict(zip(METHODS, ("#7a8288", "#a8761a", "#0b6a70", "#c2570c", "#44398
 
 
 def drawings(config: SemiSupervised, rows: Sequence[Observation]) -> list[Drawing]:
-    """Table 1 as a figure, and over training the pseudo-labels and the features' information."""
+    """Draw table 1 as a figure, and pseudo-labels and information of features over training."""
     ends = (
         "INFO table 1: error of the averaged network on held-out images at the end, by number of "
         "labels. Bars are standard errors of the mean over seeds; dots are the seeds."
     )
     pseudo = (
-        "The pseudo-labels over training, means over seeds: the global threshold, and as thin "
-        "lines FreeMatch's of each class; the share of unlabelled images that are trusted; how "
-        "many of these are right (true labels are read for this picture alone); how FreeMatch's "
-        "trusted ones spread over the classes, where 1 is an equal share."
+        "Pseudo-labels over training, means over seeds: the global threshold, with FreeMatch's "
+        "class thresholds as thin lines; the share of pseudo-labels that are trusted; the accuracy "
+        "of the trusted pseudo-labels (true labels are read only for this figure); and FreeMatch's "
+        "trusted pseudo-labels by class, where 1 is an equal share."
     )
     information = (
         "MIR and HDR of held-out features against the classifier over training, means over seeds."
@@ -127,7 +127,7 @@ def _information(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
 
 
 def _finish(figure: Figure, grid: Sequence[Sequence[Axes]]) -> None:
-    """One legend for all, and the epochs named below the last line alone."""
+    """Add one legend for all panels, and label the epochs only below the last row."""
     for line in grid[:-1]:
         for axes in line:
             axes.set_xlabel("")
@@ -168,7 +168,7 @@ def _curves(
 
 
 def _numbered(rows: Sequence[Observation], key: str) -> Iterator[str]:
-    """Yield the keys of a quantity that each class has one of."""
+    """Yield the keys of a quantity that is measured for each class."""
     row = next((row for row in rows if f"{key}_0" in row), None)
     return (name for name in (row.values if row else ()) if name.startswith(f"{key}_"))
 
@@ -181,7 +181,7 @@ def _class_thresholds(axes: Axes, rows: Sequence[Observation], names: Sequence[s
 
 
 def _classes(figure: Figure, axes: Axes, rows: Sequence[Observation], names: Sequence[str]) -> None:
-    """Draw a line a class: its share of the trusted pseudo-labels times the number of classes."""
+    """Draw each class's share of the trusted pseudo-labels, times the number of classes."""
     paths = [averaged(rows, names, "unlabelled", key) for key in _numbered(rows, "histogram")]
     epochs = sorted({epoch for path in paths for epoch in path})
     axes.grid(visible=False)

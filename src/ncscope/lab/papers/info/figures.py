@@ -1,4 +1,4 @@
-"""Panels of the experiments on matrix information: ratios exactly and by batch, and collapse."""
+"""Panels of the experiments on matrix information: exact and batch ratios, and reference lines."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def band(
     Args:
         axes: Axes to draw on.
         points: Values by coordinate.
-        label: In the legend.
+        label: Label in the legend.
         colour: Colour of the line and the band.
         style: Style of the line.
     """
@@ -73,13 +73,13 @@ def collapse_line(
 
 
 def reference_line(axes: Axes, value: float, name: str, style: Any = ":") -> None:
-    """Draw a thin line at a value and name it in the legend; nothing for NaN."""
+    """Draw a thin line at a value, with an entry in the legend; draw nothing for NaN."""
     if math.isfinite(value):
         axes.axhline(value, color=panels.SOFT, linestyle=style, linewidth=1.1, label=name)
 
 
 def legend_beside(figure: Figure, axes: Axes) -> None:
-    """Move the legend of one panel, which serves all panels, to the right of the figure."""
+    """Place the legend of one panel, which is valid for all, to the right of the figure."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right center")
 
 

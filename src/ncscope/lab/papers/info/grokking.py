@@ -2,28 +2,32 @@
 
 Source: INFO section 5.5, figure 7. Command: ``ncscope reproduce info/grokking``.
 
-At the paper's scale p = 113: a transformer of one layer without normalisation, width 128, 4 heads,
-512 hidden ReLU units, on ``a b =``; AdamW, rate 1e-3, decay 1 on all parameters, every step on all
-training pairs, which are 30 % of all. The paper gives neither the betas nor the steps nor the
-initialisation: here 0.9 and 0.98 as Nanda et al. have them, 20,000 steps, and weights of variance
-1/width. Cost: 45 ms a step and 11 s a measurement of information on one core of a shared EPYC.
+The paper's scale is p = 113: a transformer of one layer without normalisation, width 128, 4 heads
+and 512 hidden ReLU units, on the input ``a b =``. It is trained by AdamW with rate 1e-3 and decay 1
+on all parameters; every step uses all training pairs, which are 30 % of all pairs. The paper states
+neither the betas nor the number of steps nor the initialisation. Here the betas are 0.9 and 0.98 as
+in Nanda et al., there are 20,000 steps, and weights have variance 1/width. Cost: 45 ms per step and
+11 s per measurement of information on one core of a shared EPYC.
 
-At the small scale p = 53, the larger of two primes at which both phases were seen, half of all
-pairs, 5,000 steps. With 30 % no rule was found at p = 47 by step 4,579 nor at p = 59 by step 5,165,
-where held-out accuracy was .02 and .04. Nothing else was changed.
+The small scale is p = 53, the larger of two primes at which both phases occurred, with half of all
+pairs and 5,000 steps. With 30 % of the pairs, held-out accuracy was .02 at p = 47 by step 4,579 and
+.04 at p = 59 by step 5,165. All other settings are the paper's.
 
-Expected at the small scale, over three seeds: 6 of 15 claims hold. All training pairs are known by
-heart at step 101, .99 of the held-out ones at steps 2,611, 1,956 and 1,466, and all in the end. In
-batches of 64 MIR is .69 at the start, .77 by heart and .44 to .51 at the end, its lowest, as the
-paper says, and HDR falls from .83 to .1. What fails: HDR is above that just before the rule in one
-run of three, and ends at half of its highest in one, since it rises again behind the rule in the
-two others; held-out accuracy is .25 to .34 and no guess when all is known by heart, though 0 but
-for training pairs in the other order; and on all pairs together MIR comes to its highest near the
-rule, .33 to .40, and is nowhere as low again as at the start, .11.
+Expected at the small scale, over three seeds: 6 of 15 claims hold. Training accuracy is 1 at step
+101. Held-out accuracy is .99 at steps 2,611, 1,956 and 1,466, and 1 at the end. In batches of 64
+MIR is .69 at the start, .77 when training accuracy reaches 1, and .44 to .51 at the end, its lowest
+value, as the paper says; HDR falls from .83 to .1. These claims fail:
 
-At the paper's scale 9 of 15 held, among them all six on batches of 64: all training pairs known by
-heart at step 149, all held-out ones right from step 5,434 on, MIR in batches .80, .85 and .46, of
-all held-out pairs .04, .10 and .30.
+* HDR rises just before generalisation in only one run of three, and ends at half of its maximum in
+  only one, since it rises again after generalisation in the other two.
+* When training accuracy reaches 1, held-out accuracy is not at chance but .25 to .34. It is 0
+  without the held-out pairs that are training pairs in the other order.
+* On all pairs together MIR has its maximum, .33 to .40, near generalisation, and never returns to
+  its initial value, .11.
+
+At the paper's scale 9 of 15 claims held, among them all six on batches of 64. Training accuracy is
+1 at step 149, and held-out accuracy is 1 from step 5,434 on. MIR is .80, .85 and .46 in batches,
+and .04, .10 and .30 on all held-out pairs.
 """
 
 import math
@@ -46,19 +50,19 @@ from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
 
 NEAR_CHANCE = 0.05
-"""How far above 1/p an accuracy still counts as a guess; the paper says nearly."""
+"""Largest excess over 1/p of an accuracy that counts as chance; the paper only says "nearly"."""
 LEARNT = 0.99
-"""The accuracy from which on a split counts as learnt, where steps are compared."""
+"""Accuracy from which on a split counts as learnt, for the comparison of steps."""
 LONG_AFTER = 10
-"""How many times the steps of learning by heart are long; the paper names no number."""
+"""Multiple of the memorisation steps that counts as long after; the paper states no number."""
 HALF = 0.5
-"""HDR has declined if it halves; the paper names no number."""
+"""HDR counts as declined if it halves; the paper states no number."""
 SPLITS: Mapping[str, str] = {"train": "training pairs", "test": "held-out pairs"}
 ESTIMATES: Mapping[str, str] = {"": "all {}", "_batch": "batches of {}"}
-"""By suffix of the keys, what the information is of."""
+"""Samples from which the information is computed, by suffix of the keys."""
 COLOURS: Mapping[str, str] = {"train": panels.ACCENT, "test": panels.SECOND}
 NEW = panels.SERIES[2]
-"""Of held-out pairs that are no training pair in the other order either."""
+"""Key of the accuracy on held-out pairs that are not training pairs in the other order."""
 
 
 class InfoGrokking(BaseModel):
@@ -66,8 +70,8 @@ class InfoGrokking(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    training: Grokking = Field(Grokking(), description="Of every run.")
-    seeds: tuple[int, ...] = Field((0,), min_length=1, description="A run each.")
+    training: Grokking = Field(Grokking(), description="Settings of every run.")
+    seeds: tuple[int, ...] = Field((0,), min_length=1, description="Seeds of the runs.")
 
 
 def _paper() -> InfoGrokking:
@@ -96,12 +100,12 @@ def _runs(config: InfoGrokking) -> dict[str, int]:
 
 
 class Course(NamedTuple):
-    """A run's information over training, and when it knew what.
+    """Information of a run over training, and the steps at which it memorised and generalised.
 
     Attributes:
-        steps: Measured.
-        mir: At each.
-        hdr: At each.
+        steps: Measured steps.
+        mir: MIR at each step.
+        hdr: HDR at each step.
         by_heart: First step of training accuracy 1; None if there is none.
         as_a_rule: First step of held-out accuracy 0.99; None if there is none.
     """
@@ -113,7 +117,7 @@ class Course(NamedTuple):
     as_a_rule: float | None
 
     def index_at(self, step: float | None) -> int | None:
-        """Return the index of the first measurement at or after a step; None without one."""
+        """Return the index of the first measurement at or after a step; None if there is none."""
         after = (index for index, at in enumerate(self.steps) if step is not None and at >= step)
         return next(after, None)
 
@@ -139,7 +143,7 @@ Verdict = tuple[bool, str]
 
 
 def claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
-    """Claim what section 5.5 says of the accuracies, and of MIR and HDR in two phases."""
+    """Test section 5.5 on the accuracies, and on MIR and HDR in the two phases."""
     runs, chance = list(_runs(config)), 1 / config.training.modulus
     accuracies: dict[str, Callable[[Sequence[Observation], str], Verdict]] = {
         "when all training pairs are known by heart, held-out accuracy is near chance": partial(
@@ -230,16 +234,16 @@ def _with_the_rule(own: Course) -> Verdict:
 
 
 def drawings(config: InfoGrokking, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figure 7 of the paper, from batches as printed, and from all pairs."""
+    """Draw figure 7 of the paper, from batches as in the paper, and from all pairs."""
     caption = (
-        "INFO figure 7: accuracy, MIR and HDR over training{}; a curve a seed. Of pairs held out "
-        "both ways the other order, too, is no training pair. Dashed lines are the first measured "
+        "INFO figure 7: accuracy, MIR and HDR over training{}; one curve per seed. Pairs held out "
+        "both ways are not training pairs in either order. Dashed lines are the first measured "
         f"steps of training accuracy 1 and of held-out accuracy {LEARNT}; dotted, MIR at collapse "
         "to a simplex."
     )
     size = config.training.batch_size
     estimates = {
-        "fig-7": ("_batch", f", MIR and HDR as means over batches of {size}, as the paper has it"),
+        "fig-7": ("_batch", f", MIR and HDR as means over batches of {size}, as in the paper"),
         "fig-7-exact": ("", ", MIR and HDR of all pairs of a split"),
     }
     return [
@@ -269,7 +273,7 @@ def _figure(config: InfoGrokking, rows: Sequence[Observation], estimate: str) ->
 
 
 def _curves(axes: Axes, rows: Sequence[Observation], run: str, key: str) -> None:
-    """Both splits of one run, and its two moments."""
+    """Draw both splits of one run, with the steps of memorisation and generalisation."""
     for split, name in SPLITS.items():
         path = [row for row in history(rows, run, split) if key in row]
         axes.plot(values(path, "step"), values(path, key), color=COLOURS[split], label=name)
@@ -287,8 +291,8 @@ RECIPE: Recipe[InfoGrokking] = Recipe(
     id="info/grokking",
     title="Matrix information while a transformer groks addition modulo p",
     lead=(
-        "A transformer of one layer learns its training pairs by heart, and long after that the "
-        "rule. INFO says that MIR and HDR of representation and unembedding show both phases."
+        "A transformer of one layer memorises its training pairs, and generalises long after "
+        "that. INFO says that MIR and HDR of representation and unembedding show both phases."
     ),
     source="INFO section 5.5, figure 7",
     config=InfoGrokking,

@@ -1,4 +1,4 @@
-"""Grokking: a transformer learns addition modulo p by heart, and long after that as a rule."""
+"""Training of a transformer on addition modulo p, which memorises and much later generalises."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,26 +26,26 @@ from ncscope.probing.samples import measure_samples
 
 
 class Grokking(BaseModel):
-    """One run of full-batch training on addition modulo p, and what is measured of it."""
+    """One run of full-batch training on addition modulo p, and its measurements."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     modulus: int = Field(113, ge=3, description="p: numbers are 0 to p - 1.")
-    train_share: float = Field(0.3, gt=0, lt=1, description="Of all pairs, to train on.")
-    width: int = Field(128, ge=1, description="Of the stream.")
-    heads: int = Field(4, ge=1, description="Of attention, of width / heads each.")
+    train_share: float = Field(0.3, gt=0, lt=1, description="Share of pairs to train on.")
+    width: int = Field(128, ge=1, description="Width of the residual stream.")
+    heads: int = Field(4, ge=1, description="Attention heads, each of width / heads.")
     hidden: int = Field(512, ge=1, description="Units of the ReLU network.")
-    steps: int = Field(20_000, ge=1, description="Of AdamW, each on all training pairs.")
+    steps: int = Field(20_000, ge=1, description="AdamW steps, each on all training pairs.")
     learning_rate: float = Field(1e-3, gt=0, description="Constant.")
     betas: tuple[float, float] = Field((0.9, 0.98), description="Of AdamW.")
-    weight_decay: float = Field(1.0, ge=0, description="Decoupled, on all parameters.")
+    weight_decay: float = Field(1.0, ge=0, description="Decoupled decay of all parameters.")
     measurements: int = Field(
-        40, ge=2, description="About how often to measure information, log-spaced."
+        40, ge=2, description="Approximate number of information measurements, log-spaced."
     )
     accuracy_measurements: int = Field(
-        200, ge=2, description="About how often to measure accuracy, log-spaced."
+        200, ge=2, description="Approximate number of accuracy measurements, log-spaced."
     )
-    batch_size: int = Field(64, ge=2, description="Of the batch estimate of MIR and HDR.")
+    batch_size: int = Field(64, ge=2, description="Batch size of batch MIR and HDR.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Grokking":
@@ -59,22 +59,22 @@ class Grokking(BaseModel):
 
     @property
     def informed(self) -> list[int]:
-        """Steps at which information is measured, the first and the last among them."""
+        """Steps at which information is measured, including the first and the last."""
         return log_spaced_epochs(self.steps, self.measurements)
 
     @property
     def accuracy_steps(self) -> list[int]:
-        """Steps at which accuracy is measured; those of information are among them."""
+        """Steps at which accuracy is measured, including those of information."""
         return sorted({*self.informed, *log_spaced_epochs(self.steps, self.accuracy_measurements)})
 
 
 @dataclass(frozen=True)
 class GrokkingBench:
-    """A run laid out.
+    """A prepared run.
 
     Attributes:
         settings: Settings of the run.
-        fabric: Its processes.
+        fabric: Processes of the run.
         data: All pairs, on the device.
         learner: The transformer in training.
     """
@@ -88,9 +88,9 @@ class GrokkingBench:
 def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iterator[Event]:
     """Train, measuring training and held-out pairs at the steps that are due.
 
-    An epoch is a step. Cost of a step: twice that of the products of the ReLU network's second
-    matrix and of the unembedding, forward and backward; of a measurement of information, two
-    eigenproblems of up to 4,096 rows a split.
+    An epoch is a step. The products of the ReLU network's second matrix and of the unembedding,
+    forward and backward, are half the cost of a step. A measurement of information solves two
+    eigenproblems of up to 4,096 rows per split.
 
     Args:
         settings: Settings of the run.
@@ -101,7 +101,7 @@ def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iter
         An event for every split and step that is due, and a heartbeat after every step.
 
     Raises:
-        InputError: If the disk has no room for checkpoints.
+        InputError: If the disk has no space for checkpoints.
     """
     bench = prepared(settings, seed, resources.fabric)
     informed, accuracy_steps = set(settings.informed), set(settings.accuracy_steps)
@@ -118,7 +118,7 @@ def grokking_events(settings: Grokking, seed: int, resources: Resources) -> Iter
 
 
 def prepared(settings: Grokking, seed: int, fabric: Fabric) -> GrokkingBench:
-    """Pairs chosen, weights drawn, nothing trained.
+    """Choose the pairs and draw the weights, without training.
 
     Args:
         settings: Settings of the run.
@@ -148,11 +148,11 @@ def prepared(settings: Grokking, seed: int, fabric: Fabric) -> GrokkingBench:
 def full_batch_steps(
     bench: GrokkingBench, after_step: AfterStep = lambda: None
 ) -> Iterator[EpochEnd]:
-    """Train on all training pairs at every step, which is an epoch: see `train`.
+    """Train on all training pairs at every step, which is an epoch; see `train`.
 
     Args:
-        bench: The run; its transformer is trained from where it stands.
-        after_step: See `train`; no step but an epoch's last is ever taken.
+        bench: The run; its transformer is trained from its current state.
+        after_step: See `train`; never called, as every step ends an epoch.
     """
 
     def batches(epoch: int, first: int) -> Iterable[Sums]:
@@ -167,8 +167,8 @@ def full_batch_steps(
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Compute the mean cross-entropy in float64.
 
-    In float32 the loss of a pair that is known by heart rounds to 0, and so does its gradient;
-    AdamW, which divides by its size, then takes steps made of rounding errors.
+    In float32 the loss of a memorised pair rounds to 0, and so does its gradient. AdamW divides by
+    the gradient's size, so its steps would then consist of rounding errors.
     """
     return functional.cross_entropy(logits.double(), labels)
 
@@ -178,12 +178,12 @@ def measured(
 ) -> list[Recorded]:
     """Measure accuracy and loss on both splits, and the information between stream and unembedding.
 
-    Of held-out pairs the accuracy also by whether the pair is a training pair in the other order.
+    Held-out accuracy is also measured without the pairs that are training pairs in the other order.
 
     Args:
         settings: Settings of the run.
-        learner: Its transformer.
-        data: Its pairs.
+        learner: Learner of the transformer.
+        data: Pairs of the run.
         end: State of training at the end of the epoch.
         informed: Measure information too if True.
     """
@@ -213,10 +213,10 @@ def measured(
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep the memory of activations from step to step.
+    """Make glibc keep the memory of activations from step to step.
 
-    It hands large blocks back to the system, which fills each with zeros before it lends it
-    again: a seventh of a step. It keeps blocks smaller than the largest, up to 32 MiB, that it
-    has seen freed.
+    By default glibc returns large blocks to the system, which fills each with zeros before lending
+    it again; this takes a seventh of a step. glibc keeps blocks that are smaller than the largest
+    block, up to 32 MiB, that was freed before.
     """
     torch.empty(2**25 - 2**16, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Networks between two of one kind, and the statistics of their batch norms found anew."""
+"""Networks interpolated between two networks, and re-estimation of batch-norm statistics."""
 
 import copy
 from collections.abc import Iterable
@@ -13,15 +13,16 @@ from ncscope.models.measuring import measuring
 def interpolated(first: nn.Module, second: nn.Module, omega: float) -> nn.Module:
     r"""Return the network with weights $(1-\omega)\theta_1+\omega\theta_2$, real buffers likewise.
 
-    So running means and variances are interpolated as they are; see `reestimated`. Buffers of
-    integers, such as counts, are the first one's. At 0 and 1 the two networks themselves.
+    Running means and variances are thus interpolated too; see `reestimated` for the alternative.
+    Integer buffers, such as counts, are taken from the first network. The values 0 and 1 return the
+    two networks themselves.
 
     Source: INFO section 5.2, after Frankle et al. 2020.
 
     Args:
         first: The network at 0.
         second: The network at 1, of the same kind.
-        omega: From 0 to 1.
+        omega: Position between the networks, from 0 to 1.
 
     Example:
         >>> ends = [nn.Linear(1, 1, bias=False) for _ in range(2)]
@@ -41,13 +42,13 @@ def interpolated(first: nn.Module, second: nn.Module, omega: float) -> nn.Module
 
 
 def reestimated(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
-    """Return the network with batch-norm statistics estimated anew, by torch's `update_bn`.
+    """Return the network with re-estimated batch-norm statistics, by torch's `update_bn`.
 
-    Running means and variances become the averages over the batches, of the network in training
-    mode. Anything random in it draws from torch's global generators, which are left as they were.
+    Running means and variances become averages over the batches, with the network in training
+    mode. Random layers draw from torch's global generators, whose states are restored.
 
     Args:
-        model: The network; it stays as it is.
+        model: The network, which is not changed.
         loader: Batches of images, or of tuples with the images first.
 
     Example:
@@ -58,6 +59,6 @@ def reestimated(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
     """
     found = copy.deepcopy(model)
     parameter = next(found.parameters(), None)
-    with measuring(found):  # keeps the random states; `update_bn` switches the modes itself
+    with measuring(found):  # restores the random states; `update_bn` sets the modes itself
         update_bn(loader, found, None if parameter is None else parameter.device)
     return found

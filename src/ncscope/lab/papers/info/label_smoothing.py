@@ -2,17 +2,17 @@ r"""Label smoothing: accuracy, MIR and HDR after training under several smoothne
 
 Source: INFO section 5.3, figure 5. Command: ``ncscope reproduce info/label-smoothing``.
 
-The targets are $(1-\epsilon)e_y+\frac\epsilon C$. The paper's text does not say which $\epsilon$ it
-takes; here they are 0, 0.1, 0.2, 0.4, 0.6 and 0.8.
+The targets are $(1-\epsilon)e_y+\frac\epsilon C$. The paper's text does not state the values of
+$\epsilon$; here they are 0, 0.1, 0.2, 0.4, 0.6 and 0.8.
 
-At the paper's scale WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100, as `paper_training` says.
+The paper's scale trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 with `paper_training`.
 
-At the small scale a wide residual network of 64 features on handwritten digits, from three seeds,
-for 20 epochs of batches of 64 at rate 0.1. Cost: 4 minutes on one core of a shared machine.
+The small scale trains a wide residual network of 64 features on handwritten digits, from three
+seeds, for 20 epochs of batches of 64 at rate 0.1. Cost: 4 minutes on one core of a shared machine.
 
-What came out (means over seeds): accuracy varies by 0.018 over the levels, MIR by 0.167 (by batch
-0.114) and HDR by 0.182 (0.193). HDR is 0.007 without smoothing and 0.101 at 0.1 already; MIR is
-highest at 0.1, and lowest at 0.8. So accuracy varies little and the ratios do not, unlike in the
+Results (means over seeds): accuracy varies by 0.018 over the levels, MIR by 0.167 (by batch 0.114)
+and HDR by 0.182 (0.193). HDR is 0.007 without smoothing and 0.101 already at level 0.1. MIR is
+highest at 0.1 and lowest at 0.8. So accuracy varies little, but the ratios vary much, unlike in the
 paper.
 """
 
@@ -54,7 +54,7 @@ from ncscope.report import panels
 LEVELS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 MINIMAL = 0.05
-"""A variation of no more than this is minimal, of accuracies and ratios alike."""
+"""A variation of at most this counts as minimal, for accuracies and for ratios."""
 
 
 class InfoLabelSmoothing(BaseModel):
@@ -83,10 +83,10 @@ def parts(config: InfoLabelSmoothing) -> list[Part]:
 def ended(
     runs: Mapping[str, Training], data: str, rows: Sequence[Observation]
 ) -> list[Observation]:
-    """Held-out images at the end of every run on a data set, each with its smoothness.
+    """Select the last held-out rows of every run on a data set, with the smoothness of each.
 
     Args:
-        runs: By name.
+        runs: Settings of the runs, by name.
         data: Name of the set.
         rows: Rows of the study.
     """
@@ -98,7 +98,7 @@ def ended(
 
 
 def claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Claim]:
-    """Section 5.3: the variation of all three is minimal."""
+    """Test section 5.3: accuracy, MIR and HDR vary minimally."""
     keys = {"accuracy": "accuracy"} | {
         f"{key}{ending}": f"{key.upper()} ({estimate})"
         for key in ("mir", "hdr")
@@ -127,11 +127,11 @@ def _minimal(rows: Sequence[Observation], data: str, key: str, name: str) -> Cla
 
 
 def drawings(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figure 5 of the paper: a row for each data set."""
+    """Draw figure 5 of the paper, with one row for each data set."""
     caption = (
         "INFO figure 5: accuracy, MIR and HDR on held-out images at the end of training under "
-        "several smoothness levels; lines are means over seeds, bands go from the least to the "
-        "largest. Solid: of the whole set; dashed: the mean over batches of 64."
+        "several smoothness levels; lines are means over seeds, bands show their range. Solid: "
+        "exact values of the whole set; dashed: means over batches of 64."
     )
     return [Drawing("fig-5", caption, _figure(config, rows))]
 

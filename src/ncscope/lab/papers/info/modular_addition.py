@@ -1,4 +1,4 @@
-"""Addition modulo p, every pair of numbers once: a data set that is known in full."""
+"""Addition modulo p: a data set with every pair of numbers once."""
 
 from typing import NamedTuple
 
@@ -22,16 +22,16 @@ class Sums(NamedTuple):
 
 
 class SumSplit(NamedTuple):
-    """The pairs to learn from, and all others."""
+    """Training pairs, and all other pairs as held-out pairs."""
 
     train: Sums
     test: Sums
 
 
 def modular_addition(modulus: int, train_share: float = 0.3, seed: int = 0) -> SumSplit:
-    """All pairs of residues, a random share of them for training.
+    """Split all pairs of residues at random into training pairs and held-out pairs.
 
-    (a, b) and (b, a) are two pairs. Source: INFO section 5.5.
+    (a, b) and (b, a) are different pairs. Source: INFO section 5.5.
 
     Args:
         modulus: p.
@@ -55,7 +55,7 @@ def modular_addition(modulus: int, train_share: float = 0.3, seed: int = 0) -> S
 def mirrored(split: SumSplit) -> Bool[Tensor, " n"]:
     """Mark the held-out pairs that are training pairs in the other order.
 
-    Their sums are known to whoever has found out that the order does not matter.
+    A network that has learnt that addition commutes knows their sums from the training pairs.
 
     Example:
         >>> split = modular_addition(5, 0.4)

@@ -1,10 +1,10 @@
 r"""The one-layer transformer of the grokking experiment, computed at its last position only.
 
-It reads the three tokens ``a b =`` and answers at ``=``. A causal transformer of one layer needs
-no more than the last position's output, and that position always holds the same token. So its
-query is one vector a head, scores, keys and values are tables with a row for each number in each
-place, and what attention adds to the stream is, in every head, a sum of two rows with weights.
-Nothing is left out: logits and gradients are those of the whole causal transformer.
+The transformer reads the three tokens ``a b =`` and answers at ``=``. In a causal transformer of
+one layer only the output at the last position matters, and this position always holds the same
+token. So the query is one vector per head. Scores, keys and values are tables with one row for each
+number at each position, and every head adds a weighted sum of table rows to the stream. The
+computation is exact: logits and gradients are those of the full causal transformer.
 """
 
 import math
@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-_POSITIONS = 3  # of a, of b and of the equals sign
+_POSITIONS = 3  # those of a, b and the equals sign
 
 
 class ModularTransformer(nn.Module):
@@ -31,10 +31,10 @@ class ModularTransformer(nn.Module):
         width: Width of the residual stream.
         heads: Number of attention heads, which share the width.
         hidden: Units of the ReLU network.
-        generator: Draws the weights.
+        generator: Generator of the initial weights.
 
     Attributes:
-        head: The unembedding, a row a residue, without a bias.
+        head: Unembedding without bias, with one row per residue.
 
     Example:
         >>> model = ModularTransformer(5, width=8, heads=2, hidden=16)
@@ -68,7 +68,7 @@ class ModularTransformer(nn.Module):
                 nn.init.normal_(parameter, std=1 / math.sqrt(width), generator=generator)
 
     def forward(self, pairs: Int[Tensor, "n 2"]) -> Float[Tensor, "n p"]:
-        """Logits of ``a b =`` at the equals sign.
+        """Compute the logits of ``a b =`` at the equals sign.
 
         Args:
             pairs: a and b.
@@ -78,8 +78,8 @@ class ModularTransformer(nn.Module):
     def features(self, pairs: Int[Tensor, "n 2"]) -> Float[Tensor, "n d"]:
         r"""Return the residual stream at the equals sign, which the unembedding reads.
 
-        Cost: $2n\,d\,d_{hidden}$ operations for the second matrix of the ReLU network; the first
-        is applied to the tables, and takes a sum of $2\,heads$ rows of them a sample.
+        Cost: $2n\,d\,d_{hidden}$ operations for the second matrix of the ReLU network. The first
+        matrix is applied to the tables, and then costs a sum of $2\,heads$ table rows per sample.
 
         Args:
             pairs: a and b.
@@ -87,7 +87,8 @@ class ModularTransformer(nn.Module):
         numbers, equals = self._inputs()
         weights = self._attention(numbers, equals, pairs).flatten(1)
         uses = _uses(pairs, self.modulus, self.heads)
-        # Weights sum to one: a weight on a number is taken from the equals sign.
+        # The attention weights sum to one, so a weight on a number reduces that of the equals
+        # sign. Subtracting the sign's row from each number's row accounts for this.
         start = equals + self.mix(self.value(equals))
         written = self.value(numbers - equals).unflatten(1, (self.heads, -1))
         stream = start + _weighted_rows(_tables(written, self.mix.weight), weights, uses)
@@ -98,7 +99,7 @@ class ModularTransformer(nn.Module):
     def _attention(
         self, numbers: Float[Tensor, "r d"], equals: Float[Tensor, " d"], pairs: Int[Tensor, "n 2"]
     ) -> Float[Tensor, "n h 2"]:
-        """Weights of the last position's heads on a and on b; the equals sign has the rest."""
+        """Return each head's attention weights on a and b; the equals sign has the rest."""
         query = self.query(equals).unflatten(0, (self.heads, -1))
         keys = self.key(torch.cat([numbers, equals[None]])).unflatten(1, (self.heads, -1))
         scores = (keys * query).sum(-1) / math.sqrt(query.shape[1])
@@ -108,14 +109,14 @@ class ModularTransformer(nn.Module):
         return torch.stack([*seen, end]).softmax(0)[:2].permute(1, 2, 0)
 
     def _inputs(self) -> tuple[Float[Tensor, "r d"], Float[Tensor, " d"]]:
-        """Embeddings of every number in the first place, then in the second, and of the sign."""
+        """Return the embeddings of every number at the first and second position, and of ``=``."""
         tokens, places = self.tokens.weight, self.positions.weight
         numbers = (places[:2, None] + tokens[:-1]).flatten(0, 1)
         return numbers, tokens[-1] + places[-1]
 
 
 def _tables(written: Float[Tensor, "r h c"], matrix: Float[Tensor, "o d"]) -> Float[Tensor, "hr o"]:
-    """Apply a matrix that reads all heads to each head's rows: a row a head, place and number."""
+    """Apply a matrix over all heads to each head's rows: one row per head, position and number."""
     by_head = matrix.unflatten(1, (written.shape[1], -1))
     return torch.einsum("rhc,ohc->hro", written, by_head).flatten(0, 1)
 
@@ -124,10 +125,10 @@ class _Uses(NamedTuple):
     """Index from samples to the table rows that they use, and back.
 
     Attributes:
-        rows: Observation of each sample, in the order of the sample's weights.
-        users: Samples, row by row of the table.
-        slots: Their weights' places among all weights.
-        starts: Position at which the users of a row begin.
+        rows: Table rows of each sample, in the order of the sample's weights.
+        users: Samples that use each row, row by row of the table.
+        slots: Index of each use's weight among all weights.
+        starts: Index at which the users of each row begin.
     """
 
     rows: Int[Tensor, "n u"]
@@ -137,7 +138,7 @@ class _Uses(NamedTuple):
 
 
 def _uses(pairs: Int[Tensor, "n 2"], modulus: int, heads: int) -> _Uses:
-    """Index the uses of a table with a row for each head, place and number."""
+    """Index the uses of a table with one row for each head, position and number."""
     device = pairs.device
     place = torch.arange(2 * heads, device=device)
     rows = pairs.repeat(1, heads) + modulus * place
@@ -152,7 +153,7 @@ def _uses(pairs: Int[Tensor, "n 2"], modulus: int, heads: int) -> _Uses:
 def _weighted_rows(
     table: Float[Tensor, "r c"], weights: Float[Tensor, "n u"], uses: _Uses
 ) -> Float[Tensor, "n c"]:
-    """Every sample's sum of its rows of the table, each times its weight."""
+    """Compute every sample's weighted sum of its rows of the table."""
     summed = functional.embedding_bag(
         uses.rows, table.detach(), per_sample_weights=weights, mode="sum"
     )
@@ -160,10 +161,10 @@ def _weighted_rows(
 
 
 class _TableGradient(torch.autograd.Function):
-    """Weighted sums of a table's rows, with the gradient in the table, which they still lack.
+    """Weighted sums of a table's rows, with a fast gradient in the table.
 
-    It is again a weighted sum of rows, over each row's users. PyTorch's own adds to the table use
-    by use, and takes several times as long as all else in the sum.
+    The gradient of a row is a weighted sum over the samples that use the row. PyTorch's built-in
+    gradient adds one use at a time, and takes several times as long as all other operations.
     """
 
     @staticmethod

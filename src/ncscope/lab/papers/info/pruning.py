@@ -1,26 +1,28 @@
-r"""Pruning: MIR and HDR between the features of a dense network and of what is left of it.
+r"""Pruning: MIR and HDR between the features of a dense network and of its pruned copies.
 
 Source: INFO section 5.4, figure 6. Command: ``ncscope reproduce info/pruning``.
 
-A trained network loses its smallest weights, of all convolutions and linear layers together, and
-what is left trains on, its zeros kept (`pruned`). Before and after that, MIR and HDR between its
-features of the held-out images and the dense network's. The MIR of features with themselves,
-$2-H(G\odot G)/H(G)$, is 1 only where their directions are equal, opposite or orthogonal: the
-figure has it as a line.
+The smallest weights of a trained network are set to zero, across all convolutions and linear layers
+together, and stay zero while the network is fine-tuned (`pruned`). Before and after fine-tuning,
+MIR and HDR are measured between its features of the held-out images and those of the dense network.
+The MIR of features with themselves, $2-H(G\odot G)/H(G)$, is 1 only if their directions are equal,
+opposite or orthogonal; the figure shows it as a line.
 
-At the paper's scale WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100, as `paper_training` says. The
-paper prints neither sparsities, 90 % apart, nor how it fine-tunes: here 0 to 90 % in steps of 10,
-and 100 epochs from a rate of 0.003 on, a tenth of the first.
+The paper's scale trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 with `paper_training`. Apart
+from 90 %, the paper states neither the sparsities nor the fine-tuning. Here the sparsities are 0 to
+90 % in steps of 10, and fine-tuning takes 100 epochs from a rate of 0.003, a tenth of the initial
+rate.
 
-At the small scale a wide residual network of 64 features on warped digits, from three seeds: 30
-epochs of batches of 64 at rate 0.1, then 6 from a rate of 0.01 on at each of six sparsities. Cost:
-5 minutes on one core of a shared machine.
+The small scale trains a wide residual network of 64 features on warped digits, from three seeds: 30
+epochs of batches of 64 at rate 0.1, then 6 epochs from a rate of 0.01 at each of six sparsities.
+Cost: 5 minutes on one core of a shared machine.
 
-What came out (means over seeds): fine-tuned, accuracy is .932 at sparsity 0 and .902 at 0.9. MIR
-with the dense features is 0.493 of these themselves and 0.421 at 0.9, where the paper has it stay
-high; by batch 0.557 and 0.530, which is high. HDR with them reaches 0.286 at 0.9. Before
-fine-tuning, at accuracy .115, MIR is 0.381 exactly and 0.541 by batch: there a batch does not see
-what pruning does.
+Results (means over seeds): after fine-tuning, accuracy is .932 at sparsity 0 and .902 at 0.9. The
+MIR of the dense features with themselves is 0.493; with the fine-tuned features at sparsity 0.9 it
+is 0.421, whereas the paper reports that it stays high. By batch the values are 0.557 and 0.530,
+which is high. HDR with the dense features reaches 0.286 at 0.9. Before fine-tuning, at accuracy
+.115, MIR is 0.381 exactly and 0.541 by batch: the batch estimate does not show the effect of
+pruning there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -84,9 +86,9 @@ PRUNED, TUNED = "pruned", "fine-tuned"
 COLOURS = {PRUNED: panels.SECOND, TUNED: panels.ACCENT}
 
 HIGH = 0.9
-"""A MIR with the dense features is high from this share of theirs with themselves on."""
+"""A MIR with the dense features counts as high from this share of their MIR with themselves."""
 LITTLE = 0.05
-"""A variation of no more than this is little, of accuracies and ratios alike."""
+"""A variation of at most this counts as small, for accuracies and for ratios."""
 
 
 class InfoPruning(BaseModel):
@@ -96,11 +98,11 @@ class InfoPruning(BaseModel):
 
     runs: dict[str, Training] = Field(description="Training runs of the dense networks, by name.")
     sparsities: tuple[float, ...] = Field(description="Shares of the weights to remove.")
-    tuning: Optimisation = Field(description="How what is left trains on; without an average.")
+    tuning: Optimisation = Field(description="Fine-tuning of pruned networks; without an average.")
 
     @model_validator(mode="after")
     def _averages_nothing(self) -> "InfoPruning":
-        if self.tuning.average:  # torch copies no network with masked weights
+        if self.tuning.average:  # torch cannot copy a network with masked weights
             msg = "tuning without an average"
             raise ValueError(msg)
         return self
@@ -153,7 +155,7 @@ def _events(config: InfoPruning, training: Training, resources: Resources) -> It
 
 
 def _inside(resources: Resources, name: str) -> Resources:
-    """Return the same resources with a checkpoint folder for one sparsity."""
+    """Return the resources with a separate checkpoint folder for one sparsity."""
     return (
         resources
         if resources.checkpoints is None
@@ -162,7 +164,7 @@ def _inside(resources: Resources, name: str) -> Resources:
 
 
 def _sparse(bench: Bench, model: nn.Module, tuning: Optimisation) -> Bench:
-    """Set up the run of a pruned network, measured before and after but not on the way."""
+    """Set up the run of a pruned network, without measurements during the run."""
     settings = bench.settings.model_copy(
         update={"optimisation": tuning, "every": tuning.epochs, "groups": ("nc4",)}
     )
@@ -172,7 +174,7 @@ def _sparse(bench: Bench, model: nn.Module, tuning: Optimisation) -> Bench:
 def _compared(
     bench: Bench, dense: Float[Tensor, "n d"], sparsity: float, stage: str
 ) -> Observation:
-    """Measure a pruned network on held-out images: by itself, and against the dense network."""
+    """Measure a pruned network on held-out images, alone and against the dense network."""
     model = bench.learner.evaluated
     values: dict[str, Value] = {
         "sparsity": sparsity,
@@ -189,11 +191,11 @@ def _compared(
 def between_features(
     first: Float[Tensor, "n d"], second: Float[Tensor, "n d2"]
 ) -> dict[str, float]:
-    """MIR and HDR between two sets of features of the same samples, exactly and by batch.
+    """Compute MIR and HDR between two sets of features of the same samples, exactly and by batch.
 
     Args:
-        first: One sample a row.
-        second: The same samples.
+        first: First features, one sample per row.
+        second: Second features of the same samples.
     """
     whole = pair_entropies(first, second)
     numbers = torch.arange(len(first))
@@ -206,8 +208,8 @@ def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
     """Gather the classifier's inputs of all held-out images on the CPU, in every process.
 
     Args:
-        bench: The run, for its data.
-        model: Its network, or one made from it.
+        bench: The run that provides the data.
+        model: Network of the run, or one made from it.
     """
     size, device = bench.settings.optimisation.batch_size, bench.fabric.device
     loader = measuring_loader(bench.data.test, size, workers=bench.workers)
@@ -232,7 +234,7 @@ def compared(
 
 
 def claims(config: InfoPruning, rows: Sequence[Observation]) -> list[Claim]:
-    """Section 5.4, in the mean over seeds."""
+    """Test section 5.4 on the means over seeds."""
     found = []
     for data in data_sets(config.runs):
         tuned, raw = (compared(config, rows, data, stage) for stage in (TUNED, PRUNED))
@@ -301,11 +303,11 @@ def _restored(
 
 
 def drawings(config: InfoPruning, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figure 6 of the paper: a row for each data set."""
+    """Draw figure 6 of the paper, with one row for each data set."""
     caption = (
         "INFO figure 6: accuracy, and MIR and HDR between the features of the pruned and of the "
-        "dense network, on held-out images; lines are means over seeds, bands go from the least "
-        "to the largest. Solid: of the whole set; dashed: the mean over batches of 64."
+        "dense network, on held-out images; lines are means over seeds, bands show their range. "
+        "Solid: exact values of the whole set; dashed: means over batches of 64."
     )
     return [Drawing("fig-6", caption, _figure(config, rows))]
 
@@ -343,10 +345,11 @@ def _panels(
 
 RECIPE: Recipe[InfoPruning] = Recipe(
     id="info/pruning",
-    title="Matrix information between a dense network and what pruning leaves of it",
+    title="Matrix information between a dense network and its pruned copies",
     lead=(
-        "The smallest weights of a trained network go, up to 90 %, and the rest trains on. INFO "
-        "says that its features keep a high MIR with the dense network's."
+        "Up to 90 % of the weights of a trained network, the smallest ones, are set to zero, and "
+        "the rest is fine-tuned. INFO says that its features keep a high MIR with those of the "
+        "dense network."
     ),
     source="INFO section 5.4, figure 6",
     config=InfoPruning,

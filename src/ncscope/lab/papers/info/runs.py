@@ -1,7 +1,7 @@
-"""Training settings of the experiments on matrix information, and the rows that they share.
+"""Training settings and row selections that the experiments on matrix information share.
 
-Every row of a last layer has each ratio twice: of the whole set, exactly, and as the paper
-estimates it, the mean over batches of 64.
+Every row of a last layer holds each ratio twice: the exact value of the whole set, and the paper's
+estimate, the mean over batches of 64.
 """
 
 import math
@@ -23,10 +23,10 @@ from ncscope.lab.training.supervised import Bench, bench_events, prepared
 GROUPS = ("nc4", "information")
 
 ESTIMATES: Mapping[str, str] = {"exact": "", "batches of 64": "_batch"}
-"""What the keys of the two values of a ratio end in."""
+"""Suffixes of the keys of a ratio's exact value and batch estimate."""
 
 PAPER_NETWORKS: Mapping[str, str] = {"cifar10": "wrn-28-2-ssl", "cifar100": "wrn-28-8-ssl"}
-"""The paper's two data sets, each with its network."""
+"""Network of each of the paper's two data sets."""
 
 SEEDS = (0, 1, 2)
 
@@ -34,8 +34,9 @@ SEEDS = (0, 1, 2)
 def paper_training(data: str, seed: int = 0, **given: Any) -> Training:
     """Return the paper's training settings: $2^{20}$ steps of 64 images.
 
-    What section 5 leaves open is as in TorchSSL, the code base it names: Nesterov momentum, a
-    cosine of 7/16 of a half-turn, an average of the weights with decay 0.999 that is measured.
+    Settings that section 5 does not state are those of TorchSSL, the code base that it names:
+    Nesterov momentum, a cosine schedule over 7/16 of a half-turn, and measurements of the moving
+    average of the weights with decay 0.999.
 
     Args:
         data: Name of a data set among `PAPER_NETWORKS`.
@@ -65,14 +66,14 @@ def paper_training(data: str, seed: int = 0, **given: Any) -> Training:
 
 
 def small_training(data: str, epochs: int, seed: int = 0, **given: Any) -> Training:
-    """Return the same loss, decay, momentum and augmentation for a network of 64 features.
+    """Return settings with the paper's loss, decay, momentum and augmentation for a small network.
 
-    The rate is higher and falls to zero along a cosine, and no weights are averaged: there are
-    about a thousandth of the steps.
+    The network has 64 features. There are about a thousandth of the paper's steps, so the rate is
+    higher and falls to zero along a cosine, and no weights are averaged.
 
     Args:
         data: Name of a data set that needs no download.
-        epochs: Passes over it.
+        epochs: Passes over the data set.
         seed: Seed of the run.
         given: Fields of `Training`, or of `Optimisation`.
     """
@@ -99,7 +100,7 @@ def small_training(data: str, epochs: int, seed: int = 0, **given: Any) -> Train
 
 
 def changed(training: Training, **given: Any) -> Training:
-    """Return the settings with some fields replaced, also those of the optimisation."""
+    """Return the settings with some fields replaced, including fields of the optimisation."""
     inner = {name: value for name, value in given.items() if name in Optimisation.model_fields}
     own = {name: value for name, value in given.items() if name not in inner}
     optimisation = training.optimisation.model_copy(update=inner)
@@ -107,11 +108,11 @@ def changed(training: Training, **given: Any) -> Training:
 
 
 def by_run_name(trainings: Iterable[Training], *fields: str) -> dict[str, Training]:
-    """Name settings by their data, the fields that tell them apart, and their seed.
+    """Name settings by their data, the fields in which they differ, and their seed.
 
     Args:
-        trainings: The settings.
-        fields: Fields that tell them apart, of `Training` or of `Optimisation`.
+        trainings: Settings to name.
+        fields: Fields in which the settings differ, of `Training` or of `Optimisation`.
     """
     found = {}
     for training in trainings:
@@ -122,7 +123,7 @@ def by_run_name(trainings: Iterable[Training], *fields: str) -> dict[str, Traini
 
 
 def information_parts(runs: Mapping[str, Training]) -> list[Part]:
-    """Return a part for each training run, whose rows also tell the number of classes."""
+    """Return a part for each training run, whose rows also hold the number of classes."""
     return [
         Part(name, training.optimisation.epochs, partial(_events, training), trains=True)
         for name, training in runs.items()
@@ -130,7 +131,7 @@ def information_parts(runs: Mapping[str, Training]) -> list[Part]:
 
 
 def with_classes(bench: Bench, events: Iterable[Event]) -> Iterator[Event]:
-    """Add to each event the number of classes, which the value at collapse depends on."""
+    """Add the number of classes, which determines the value at collapse, to each event."""
     values = {"num_classes": bench.data.num_classes}
     return (e if isinstance(e, Heartbeat) else e.with_values(values) for e in events)
 
@@ -171,7 +172,7 @@ def by_axis(rows: Iterable[Observation], axis: str, key: str) -> dict[float, lis
 
 
 def extent(found: Sequence[float]) -> float:
-    """From the least to the largest; NaN of none, and where one is.
+    """Return the largest minus the smallest value; NaN without values or with a NaN among them.
 
     Example:
         >>> extent([0.5, 2.0, 1.0]), extent([1.0, float("nan")])

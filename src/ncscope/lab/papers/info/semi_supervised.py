@@ -2,16 +2,16 @@ r"""Few labels and the information losses: FixMatch, FreeMatch, and FreeMatch wi
 
 Source: INFO section 6, table 1. Command: ``ncscope reproduce info/semi-supervised``.
 
-At the paper's scale CIFAR-10 with 10, 40 and 250 labels (WRN-28-2), CIFAR-100 with 400 and 2500
-(WRN-28-8) and STL-10 with 40 and 1000 (WRN-37-2), three seeds: SGD with Nesterov momentum 0.9,
-weight decay 5e-4, rate $0.03\cos\frac{7\pi k}{16K}$, 64 labelled images and 7 times as many
-unlabelled ones a step, $K=2^{20}$ steps, and the moving average of the weights (0.999) is tested.
-What INFO does not say is FreeMatch's (Wang et al. 2023): see
-`ncscope.lab.training.semi_supervised.settings`. The weights of the information losses are printed
-nowhere; 0.1 here.
+The paper's scale has CIFAR-10 with 10, 40 and 250 labels (WRN-28-2), CIFAR-100 with 400 and 2500
+(WRN-28-8) and STL-10 with 40 and 1000 (WRN-37-2), with three seeds each. Training is SGD with
+Nesterov momentum 0.9, weight decay 5e-4, rate $0.03\cos\frac{7\pi k}{16K}$ and $K=2^{20}$ steps of
+64 labelled images and 7 times as many unlabelled images. The moving average of the weights (0.999)
+is tested. Settings that INFO does not state are those of FreeMatch (Wang et al. 2023): see
+`ncscope.lab.training.semi_supervised.settings`. The paper does not print the weights of the
+information losses; here they are 0.1.
 
-At the small scale handwritten digits with 10, 20 and 40 labels and a network of three convolutions,
-five seeds, 500 steps of 16 labelled and 112 unlabelled images. Cost: 9 minutes on one core of a
+The small scale has handwritten digits with 10, 20 and 40 labels, a network of three convolutions,
+five seeds, and 500 steps of 16 labelled and 112 unlabelled images. Cost: 9 minutes on one core of a
 shared EPYC.
 
 Expected at the small scale, error in per cent, mean and standard error:
@@ -24,9 +24,9 @@ Expected at the small scale, error in per cent, mean and standard error:
 | FreeMatch + MI | 12.56 ± 2.79 | 8.06 ± 0.52 | 6.17 ± 0.47 |
 | FreeMatch + ED | 15.56 ± 4.25 | 8.61 ± 0.85 | 5.94 ± 0.68 |
 
-10 of 12 claims held: not ED with 10 labels, nor MI with 40. Of the differences between FreeMatch
-and its two extensions one is more than twice its standard error, MI's with 10 labels: 1.28 ± 0.34,
-seed by seed.
+10 of 12 claims held; the exceptions are ED with 10 labels and MI with 40 labels. Of the paired
+differences between FreeMatch and its two extensions only one exceeds twice its standard error: that
+of MI with 10 labels, 1.28 ± 0.34.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ from ncscope.report.summary import Summary
 def _runs(
     data: str, labels: Sequence[int], seeds: int, network: str, **given: object
 ) -> dict[str, FewLabels]:
-    """Every method with every number of labels and every seed."""
+    """Return settings of every method with every number of labels and every seed."""
     return {
         f"{data}, {count} labels, {name}, seed {seed}": FewLabels.model_validate(
             {
@@ -120,11 +120,11 @@ PAIRS = (
     ("FreeMatch + MI", "FreeMatch", "maximising mutual information lowers FreeMatch's error"),
     ("FreeMatch + ED", "FreeMatch", "minimising the entropy difference lowers FreeMatch's error"),
 )
-"""Who should have the lower mean error, than whom, and in words."""
+"""Claims: the method with the lower mean error, the method with the higher one, and the text."""
 
 
 def claims(config: SemiSupervised, rows: Sequence[Observation]) -> list[Claim]:
-    """INFO table 1's order of the methods, for each data set and number of labels."""
+    """Test the order of the methods in INFO table 1, for each data set and number of labels."""
     return [
         _lower(setting, claim, rows, methods[one], methods[other])
         for setting, methods in by_setting(config).items()
@@ -151,7 +151,7 @@ def _lower(
 
 
 def tables(config: SemiSupervised, rows: Sequence[Observation]) -> list[Summary]:
-    """Table 1 of the paper: errors by method, a column a data set and number of labels."""
+    """Return table 1 of the paper: errors by method, with a column per data set and label count."""
     settings = by_setting(config)
     lines = {
         method: [shown(summary(errors(rows, by.get(method, [])))) for by in settings.values()]

@@ -2,21 +2,20 @@ r"""Supervised training with the information losses: cross-entropy, plus MI, plu
 
 Source: INFO sections 6.2 and 6.3, table 2. Command: ``ncscope reproduce info/supervised``.
 
-The loss is cross-entropy, or that with $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$ or
-$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch added. The paper prints neither weight; here both are
-0.1.
+The loss is cross-entropy, alone or plus $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$ or
+$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch. The paper prints neither weight; here both are 0.1.
 
-At the paper's scale WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100, as `paper_training` says, from
+The paper's scale trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 with `paper_training`, from
 three seeds.
 
-At the small scale a wide residual network of 64 features on warped digits, from three seeds: 24
-epochs of batches of 64 at rate 0.1. Runs of one seed share images, initial weights and order. Cost:
-5 minutes on one core of a shared machine.
+The small scale trains a wide residual network of 64 features on warped digits, from three seeds, in
+24 epochs of batches of 64 at rate 0.1. Runs of one seed share images, initial weights and order.
+Cost: 5 minutes on one core of a shared machine.
 
-What came out (held-out accuracy, mean and standard deviation of three seeds): .9283 ± .0047 with
-CE, .9317 ± .0025 with MI, better at two seeds and worse at one, and .9203 ± .0021 with ED, worse
-at all three. The terms do what they are for: MI raises MIR from 0.493 to 0.613 (by batch 0.583 to
-0.707), ED lowers HDR from 0.157 to 0.033 (0.163 to 0.043), and MIR with it.
+Results (held-out accuracy, mean and standard deviation of three seeds): .9283 ± .0047 with CE;
+.9317 ± .0025 with MI, better at two seeds and worse at one; .9203 ± .0021 with ED, worse at all
+three. The terms have the intended effects: MI raises MIR from 0.493 to 0.613 (by batch 0.583 to
+0.707), and ED lowers HDR from 0.157 to 0.033 (0.163 to 0.043). ED also lowers MIR.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +54,7 @@ LOSSES: Mapping[str, Mapping[str, float]] = {
 """The losses by name, as fields of `Training`."""
 
 MODEST = 0.01
-"""An improvement below this, one point of accuracy, is slight."""
+"""An improvement below this, one point of accuracy, counts as slight."""
 
 
 class InfoSupervised(BaseModel):
@@ -121,7 +120,7 @@ def ended(
 
 
 def claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
-    """Section 6.3, in the mean over seeds; and whether each term does what it is for."""
+    """Test section 6.3 on the means over seeds, and the intended effect of each term."""
     found = []
     for data in data_sets(config.runs):
         accuracy = ended(config, rows, data, "accuracy")
@@ -135,7 +134,7 @@ def claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
 
 
 def _told(found: Sequence[float]) -> str:
-    """Mean and standard deviation."""
+    """Write mean and standard deviation as text."""
     spread = float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
     return f"{average(found):.4f} ± {spread:.4f}"
 
@@ -164,7 +163,7 @@ def _slight(accuracy: Mapping[str, Sequence[float]], data: str) -> Claim:
 def _moves(
     ratio: Mapping[str, Sequence[float]], data: str, loss: str, name: str, sign: int
 ) -> Claim:
-    """Not in the paper: whether a term moves its ratio on held-out images, in the mean."""
+    """Test whether a term changes its ratio on held-out images in the mean; not in the paper."""
     plain, own = ratio["CE"], ratio[loss]
     return {
         "claim": f"{data}: {loss} ends at a {'higher' if sign > 0 else 'lower'} {name} than CE",
@@ -174,11 +173,11 @@ def _moves(
 
 
 def drawings(config: InfoSupervised, rows: Sequence[Observation]) -> list[Drawing]:
-    """Table 2 of the paper as a figure, with what the terms do to the ratios."""
+    """Draw table 2 of the paper as a figure, with the effects of the terms on the ratios."""
     caption = (
         "INFO table 2: error, MIR and HDR on held-out images at the end of training with three "
-        "losses. Points are seeds, bars means and standard deviations. Filled: of the whole set; "
-        "open: the mean over batches of 64."
+        "losses. Points are seeds, bars means and standard deviations. Filled: exact values of the "
+        "whole set; open: means over batches of 64."
     )
     return [Drawing("table-2", caption, _figure(config, rows))]
 
@@ -212,7 +211,7 @@ def _figure(config: InfoSupervised, rows: Sequence[Observation]) -> Figure:
 def _points(
     axes: Axes, by_loss: Mapping[str, Sequence[float]], shift: float, filled: bool = True
 ) -> None:
-    """Seeds as points, their mean and standard deviation as a bar, a loss a place."""
+    """Draw, for each loss, seeds as points, and their mean and standard deviation as a bar."""
     for index, (found, colour) in enumerate(zip(by_loss.values(), panels.SERIES, strict=False)):
         if not found:
             continue

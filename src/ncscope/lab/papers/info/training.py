@@ -2,17 +2,18 @@
 
 Source: INFO section 5.1, figures 1 and 2. Command: ``ncscope reproduce info/training``.
 
-At the paper's scale WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100, as `paper_training` says.
+The paper's scale trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 with `paper_training`.
 
-At the small scale a wide residual network of 64 features, from three seeds, on warped digits and
-on 20 classes of generated patterns: 30 epochs of batches of 64, rate 0.1. Cost: 5 minutes on one
-core of a shared machine.
+The small scale trains a wide residual network of 64 features, from three seeds, on warped digits
+and on 20 classes of generated patterns: 30 epochs of batches of 64 at rate 0.1. Cost: 5 minutes on
+one core of a shared machine.
 
-What came out (means over seeds, first to last epoch, whole held-out set and batches of 64): MIR
-0.053 to 0.501 (0.291 to 0.591) on warped digits and 0.072 to 0.404 (0.440 to 0.615) on patterns,
-HDR 0.915 to 0.149 (0.916 to 0.155) and 0.902 to 0.326 (0.902 to 0.325). Each follows the accuracy
-in 70 % of the intervals or more, in every run. All claims held but one, exactly and by batch: HDR
-does not come near 0. MIR is far from its value at collapse, 0.952 and 0.983.
+Results (means over seeds, first to last epoch, of the whole held-out set and, in brackets, of
+batches of 64): MIR 0.053 to 0.501 (0.291 to 0.591) on warped digits and 0.072 to 0.404 (0.440 to
+0.615) on patterns; HDR 0.915 to 0.149 (0.916 to 0.155) and 0.902 to 0.326 (0.902 to 0.325). Each
+ratio follows the accuracy in 70 % of the intervals or more, in every run. All claims but one held,
+exactly and by batch: HDR does not come near 0. MIR is far from its values at collapse, 0.952 and
+0.983.
 """
 
 import math
@@ -46,9 +47,9 @@ from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
 
 TREND = 0.5
-"""The rank correlation with the epoch that makes a trend."""
+"""Least absolute rank correlation with the epoch that counts as a trend."""
 NEAR_ZERO = 0.05
-"""Below this an HDR is near 0."""
+"""An HDR below this counts as near 0."""
 
 
 class InfoTraining(BaseModel):
@@ -80,7 +81,7 @@ Test = Callable[[Path, str], tuple[bool, str]]
 
 
 def claims(config: InfoTraining, rows: Sequence[Observation]) -> list[Claim]:
-    """Section 5.1, of the exact values and of the batch estimates."""
+    """Test section 5.1 on the exact values and on the batch estimates."""
     paths = {name: history(rows, name, "test") for name in config.runs}
     tests: list[tuple[str, str, Test]] = [
         ("MIR rises over training", "mir", _rises),
@@ -142,9 +143,9 @@ def _trend(path: Path, key: str) -> float:
 
 
 def _same_sign(path: Path, key: str, sign: int) -> tuple[int, int]:
-    """Intervals between measurements in which accuracy and a metric both change, as the sign says.
+    """Count the intervals in which accuracy and a metric change with the given relative sign.
 
-    Of how many in which accuracy changes.
+    The second number is the count of all intervals in which accuracy changes.
     """
     accuracy, found = values(path, "accuracy"), values(path, key)
     steps = [(b - a, sign * (d - c)) for a, b, c, d in zip(
@@ -154,10 +155,10 @@ def _same_sign(path: Path, key: str, sign: int) -> tuple[int, int]:
 
 
 def drawings(config: InfoTraining, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figures 1 and 2 of the paper: a column for each data set."""
+    """Draw figures 1 and 2 of the paper, with one column for each data set."""
     over = (
-        "held-out images over training; lines are means over seeds, bands go from the least to "
-        "the largest. Solid: of the whole set; dashed: the mean over batches of 64."
+        "held-out images over training; lines are means over seeds, bands show their range. "
+        "Solid: exact values of the whole set; dashed: means over batches of 64."
     )
     return [
         Drawing(
@@ -198,7 +199,8 @@ RECIPE: Recipe[InfoTraining] = Recipe(
     title="Matrix information while a network trains",
     lead=(
         "INFO says that over training MIR rises with the accuracy towards its value at collapse, "
-        "and HDR falls towards 0. Both of the whole held-out set, and by batches of 64 as there."
+        "and HDR falls towards 0. Both are computed on the whole held-out set, and in batches of "
+        "64 as in the paper."
     ),
     source="INFO section 5.1, figures 1-2",
     config=InfoTraining,

@@ -1,4 +1,4 @@
-"""Unstructured pruning: the smallest weights of a whole network set to zero, and kept there."""
+"""Unstructured pruning: the smallest weights of a whole network are set to zero and stay zero."""
 
 import copy
 
@@ -9,12 +9,12 @@ from torch.nn.utils import prune
 def pruned(model: nn.Module, sparsity: float) -> nn.Module:
     """Copy a network without the smallest weights of all its convolutions and linear layers.
 
-    A pruned layer's ``weight`` is ``weight_orig * weight_mask``, the parameter and a fixed buffer,
-    multiplied before each call: what is gone stays gone in training. Biases and batch norms are
-    left. Source: INFO section 5.4, after Han et al. 2015.
+    A pruned layer's ``weight`` is the product of the parameter ``weight_orig`` and the fixed buffer
+    ``weight_mask``, computed before each call, so removed weights stay zero in training. Biases and
+    batch norms are not pruned. Source: INFO section 5.4, after Han et al. 2015.
 
     Args:
-        model: The dense network; it stays as it is.
+        model: Dense network, which is not changed.
         sparsity: Share of these weights to remove, from 0 to below 1.
 
     Example:

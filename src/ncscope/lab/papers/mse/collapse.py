@@ -1,15 +1,15 @@
-"""NC1-NC4 while networks train under the MSE loss, and what training past zero error is worth.
+"""NC1-NC4 while networks train under the MSE loss, and the gain of training past zero error.
 
 Source: MSE appendix A, figures 3-8, table 1. Command: ``ncscope reproduce mse/collapse``. Settings
 of both scales: `ncscope.lab.papers.mse.training`.
 
-What came out at the small scale (seed 0; zero error at epochs 6 to 33 of 80): 8 of 11 claims held.
-From zero error to the end NC1 fell in all five networks, by factors of 1.9 to 22; so did the
-deviations of the class means' norms and angles, self-duality (of the VGGs to 0.50 only), and
-disagreement with the nearest class mean, to 0. The classifier's norms did in 3 of 5 networks, its
-angles in 4: those on warped digits reach zero error late, and weight decay has no time to make the
-start forgotten. Held-out accuracy rose in all, by 0.3 to 1.9 points and 1.1 in the median (the
-paper's is 0.96).
+Results at the small scale (seed 0; zero error at epochs 6 to 33 of 80): 8 of 11 claims held. From
+zero error to the end NC1 fell in all five networks, by factors of 1.9 to 22. So did the deviations
+of the class means' norms and angles, the distance to self-duality (in the VGGs only to 0.50), and
+the disagreement with the nearest class mean, to 0. The deviation of the classifier's norms fell in
+3 of 5 networks, that of its angles in 4: networks on warped digits reach zero error late, and
+weight decay then has too few steps to remove the initial values. Held-out accuracy rose in all
+networks, by 0.3 to 1.9 points with a median of 1.1 (in the paper 0.96).
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,8 +47,8 @@ class Shown(NamedTuple):
 
     Attributes:
         quantity: Name of the quantity.
-        tendency: Tendency that the paper sees in the quantity.
-        curves: Its metrics, each with the name and the colour of its curve.
+        tendency: Tendency of the quantity according to the paper.
+        curves: Metrics of the quantity, each with the name and the colour of its curve.
     """
 
     quantity: str
@@ -100,7 +100,7 @@ SHOWN: Mapping[str, Shown] = {
         _of_one("nc4_disagreement", "classifier against nearest class mean"),
     ),
 }
-"""The figures of the paper by name; all of its metrics fall to zero at collapse."""
+"""The figures of the paper by name; all of their metrics fall to zero at collapse."""
 
 
 def parts(config: MSETraining) -> list[Part]:
@@ -109,7 +109,7 @@ def parts(config: MSETraining) -> list[Part]:
 
 
 def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
-    """Every metric falls past zero error, and the accuracy on held-out images rises."""
+    """Test that every metric falls past zero error, and that held-out accuracy rises."""
     found = [zero_error(rows, list(config.runs))]
     for name, shown in SHOWN.items():
         for key in shown.curves:
@@ -132,7 +132,7 @@ def _generalises(config: MSETraining, rows: Sequence[Observation]) -> Claim:
 
 
 def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figures 3-8 of the paper, and table 1 as a figure."""
+    """Draw figures 3-8 of the paper, and table 1 as a figure."""
     found = [_drawing(config, rows, name, shown) for name, shown in SHOWN.items()]
     caption = (
         "MSE table 1: accuracy on held-out images, at the first epoch of zero training error "
@@ -180,9 +180,9 @@ RECIPE: Recipe[MSETraining] = Recipe(
     id="mse/collapse",
     title="Neural collapse under the MSE loss",
     lead=(
-        "VGG, ResNet and DenseNet train under the MSE loss until long after they make no error on "
-        "their training set. The paper says that features, class means and classifier collapse as "
-        "under cross-entropy, and that held-out images gain."
+        "VGG, ResNet and DenseNet train under the MSE loss, far beyond zero training error. The "
+        "paper says that features, class means and classifier collapse as under cross-entropy, "
+        "and that held-out accuracy rises."
     ),
     source="MSE appendix A, figures 3-8, table 1",
     config=MSETraining,

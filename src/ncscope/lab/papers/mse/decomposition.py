@@ -3,12 +3,13 @@
 Source: MSE section 2, theorems 1 and 2, figure 2. Command: ``ncscope reproduce
 mse/decomposition``. Settings of both scales: `ncscope.lab.papers.mse.training`.
 
-What came out at the small scale (seed 0): the NC2/3 part fell fastest, by factors of 233 to 7570
-up to zero error, and at the end the NC1 part was the largest in all five networks, as in the
-paper. The part off the central path was not negligible: at the end 14 to 76 % of the least-squares
-part. The classifier is the least-squares one of features normalised by batches, not of those
-measured, which are normalised by running averages: of the VGG on digits, after 40 epochs, it was
-off by 50 % for these and by 3 % for those. In batches of 128 it is off by less.
+Results at the small scale (seed 0): the NC2/3 part fell fastest, by factors of 233 to 7570 up to
+zero error, and at the end the NC1 part was the largest in all five networks, as in the paper. The
+part off the central path was not negligible: at the end it was 14 to 76 % of the least-squares
+part. Training adapts the classifier to features normalised by batch statistics, but the
+measurements use features normalised by running averages. In the VGG on digits after 40 epochs, the
+classifier deviated from the least-squares classifier by 3 % for the former features and by 50 % for
+the latter. In batches of 128 the deviation is smaller.
 """
 
 import math
@@ -34,7 +35,7 @@ from ncscope.report import panels
 
 GROUPS = ("nc4", "mse")
 NEGLIGIBLE = 0.1
-"""Below which share of the other parts one is called negligible; the paper names none."""
+"""A part counts as negligible below this share of the others; the paper states no number."""
 
 CURVES: Mapping[str, tuple[str, str]] = {
     "mse_nc1": ("NC1", panels.ACCENT),
@@ -50,7 +51,7 @@ def parts(config: MSETraining) -> list[Part]:
 
 
 def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
-    """Claim which part of the loss is negligible, which dominates and which vanishes first."""
+    """Test which part of the loss is negligible, which dominates and which vanishes first."""
     paths = {name: history(rows, name) for name in config.runs}
     return [
         zero_error(rows, list(config.runs)),
@@ -66,7 +67,7 @@ def _parts(path: Sequence[Observation]) -> list[list[float]]:
 
 
 def _shares(path: Sequence[Observation]) -> list[float]:
-    """Part off the central path, as a share of the least-squares part."""
+    """Compute the part off the central path as a share of the least-squares part."""
     return [ratio(off, nc1 + nc23) for nc1, nc23, off in zip(*_parts(path), strict=True)]
 
 
@@ -111,7 +112,7 @@ def _dominant(paths: Mapping[str, Sequence[Observation]]) -> Claim:
 
 
 def _fastest(paths: Mapping[str, Sequence[Observation]]) -> Claim:
-    """By the factors from the largest value up to zero error to the value there."""
+    """Test which part falls fastest, by the factor from its largest value to that at zero error."""
     found = {}
     for name, path in paths.items():
         zero = interpolation_epoch(path, ZERO_ERROR)
@@ -133,16 +134,16 @@ def _listed(nc1: float, nc23: float, off: float) -> str:
 
 
 def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figure 2 of the paper."""
+    """Draw figure 2 of the paper."""
 
     def draw(panel: Axes, names: Sequence[str]) -> None:
         for run in names:
             curves(panel, rows, run, CURVES)
 
     caption = (
-        "MSE figure 2: parts of the MSE loss over training: what the least-squares classifier "
-        "loses to variability (NC1) and to the class means (NC2/3), and what the classifier loses "
-        "by not being that one (off the central path); the dashed line is the first epoch of zero "
+        "MSE figure 2: parts of the MSE loss over training: the loss of the least-squares "
+        "classifier from variability (NC1) and from the class means (NC2/3), and the excess of the "
+        "network's classifier (off the central path); the dashed line is the first epoch of zero "
         "training error."
     )
     return [Drawing("fig-2", caption, grid(config, list(config.runs), "part of the loss", draw))]
@@ -152,9 +153,9 @@ RECIPE: Recipe[MSETraining] = Recipe(
     id="mse/decomposition",
     title="The parts of the MSE loss while networks train",
     lead=(
-        "The MSE loss is what the best classifier on the features would lose, to variability and "
-        "to the class means, plus what the network's own classifier loses beyond that. The paper "
-        "says that the last part fades early: from then on the network is near the central path."
+        "The MSE loss is the loss of the best classifier on the features, from variability and "
+        "from the class means, plus the excess loss of the network's classifier. The paper says "
+        "that the excess fades early: from then on the network is near the central path."
     ),
     source="MSE section 2, theorems 1 and 2, figure 2",
     config=MSETraining,

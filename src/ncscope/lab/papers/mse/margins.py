@@ -1,4 +1,4 @@
-"""Distance by which inputs must move until a network's decision changes: DeepFool, by Foolbox."""
+"""Least perturbation of inputs that changes a network's decision, by Foolbox's DeepFool."""
 
 import math
 import warnings
@@ -17,7 +17,7 @@ class Robustness(NamedTuple):
 
     Attributes:
         margin: Mean over images of the perturbation's norm as a share of the image's.
-        fooled: Share of the images on which the network decides otherwise when they are perturbed.
+        fooled: Share of the images whose perturbation changes the network's decision.
     """
 
     margin: float
@@ -27,15 +27,15 @@ class Robustness(NamedTuple):
 def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> Robustness:
     r"""$\operatorname{Ave}_i\lVert r(x_i)\rVert_2/\lVert x_i\rVert_2$, with $r$ from DeepFool.
 
-    $r(x)$ estimates the least perturbation of the network's input that changes its decision,
-    right or wrong. It may leave the range of pixels, and it is 2 % longer than the steps to the
-    boundary, DeepFool's usual overshoot. Source: MSE figures 9 and 11, after Moosavi-Dezfooli,
-    Fawzi, Frossard 2016, algorithm 2 and (1)-(2). Range $[0,\infty)$; 0: every image is on a
-    decision boundary.
+    $r(x)$ estimates the least perturbation of the network's input that changes its decision, right
+    or wrong. The perturbed image may leave the range of pixels. The perturbation is 2 % longer than
+    the steps to the boundary, DeepFool's usual overshoot. Source: MSE figures 9 and 11, after
+    Moosavi-Dezfooli, Fawzi, Frossard 2016, algorithm 2 and (1)-(2). Range $[0,\infty)$; 0: every
+    image is on a decision boundary.
 
     Args:
-        model: A classifier; a copy of it is attacked.
-        images: Images as the network takes them, none of them zero, on the network's device.
+        model: Classifier; a copy of the classifier is attacked.
+        images: Preprocessed inputs of the network, none of them zero, on the network's device.
 
     Returns:
         The mean, and how many of the perturbations did change the decision. Cost: up to 50 steps,
@@ -45,7 +45,7 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> R
         InputError: If Foolbox is not installed.
     """
     foolbox = _foolbox()
-    copy = deepcopy(model).eval().requires_grad_(False)  # gradients by the input alone
+    copy = deepcopy(model).eval().requires_grad_(False)  # only gradients in the input are needed
     with torch.no_grad():
         decisions = copy(images).argmax(1)
     anywhere = (-math.inf, math.inf)
@@ -59,7 +59,7 @@ def deepfool_robustness(model: nn.Module, images: Float[Tensor, "n c h w"]) -> R
 def _foolbox() -> Any:
     try:
         with warnings.catch_warnings():
-            # Foolbox 3.3 takes a filter from a place in SciPy that is to go.
+            # Foolbox 3.3 imports a filter from a deprecated SciPy module.
             warnings.simplefilter("ignore", DeprecationWarning)
             import foolbox
     except ModuleNotFoundError as error:

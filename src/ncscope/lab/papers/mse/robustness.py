@@ -45,13 +45,13 @@ from ncscope.lab.training.supervised import Bench
 
 GROUPS = ("nc4",)
 ATTACKED = "attacked"
-"""The split of the rows of images under attack."""
+"""Name of the split in the rows of attacked images."""
 
 
 class MSERobustness(MSETraining):
     """Settings of the recipe."""
 
-    images: int = Field(100, ge=1, description="Held-out images to attack, as many of each class.")
+    images: int = Field(100, ge=1, description="Held-out images to attack, equally per class.")
 
 
 def parts(config: MSERobustness) -> list[Part]:
@@ -60,7 +60,7 @@ def parts(config: MSERobustness) -> list[Part]:
 
 
 def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
-    """Robustness at one epoch, of the same images every time.
+    """Measure robustness at one epoch, on the same images every time.
 
     Args:
         bench: The run.
@@ -75,7 +75,7 @@ def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
 
 
 def claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
-    """Robustness past zero error, and under either loss."""
+    """Test the growth of robustness past zero error, and compare the two losses."""
     return [
         zero_error(rows, list(config.runs)),
         _fooled(config, rows),
@@ -85,7 +85,7 @@ def claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
 
 
 def _fooled(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
-    """Without it the margins would not be margins."""
+    """Test that the perturbations change the decision; else their norms are not margins."""
     found = changes(rows, list(config.runs), "fooled", ATTACKED)
     text = "At zero training error and at the end every perturbation found changes the decision"
     verdicts = {name: (one == (1, 1), in_words(one)) for name, one in found.items()}
@@ -116,7 +116,7 @@ def _better(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
 
 
 def drawings(config: MSERobustness, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figures 9 and 11 of the paper."""
+    """Draw figures 9 and 11 of the paper."""
 
     def draw(panel: Axes, names: Sequence[str]) -> None:
         compared(panel, config, rows, names, "robustness", ATTACKED)
@@ -141,7 +141,7 @@ RECIPE: Recipe[MSERobustness] = Recipe(
     id="mse/robustness",
     title="Adversarial robustness past zero error, under MSE and under cross-entropy",
     lead=(
-        "DeepFool looks for the least perturbation that changes a network's decision. The paper "
+        "DeepFool estimates the least perturbation that changes a network's decision. The paper "
         "says that training past zero error makes it longer, and so does the MSE loss in place of "
         "cross-entropy."
     ),

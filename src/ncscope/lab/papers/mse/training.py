@@ -1,18 +1,19 @@
-"""Tools that the recipes of the MSE paper's networks share: runs, terminal phase, grid.
+"""Tools shared by the recipes of the MSE paper's networks: runs, terminal phase, figure grid.
 
 Source: MSE A.1-A.5, which refers to Papyan, Han and Donoho 2020 for preprocessing and optimiser.
-VGG, ResNet and DenseNet on five data sets; of MNIST 5000 images a class and of SVHN 4600, as in
-that predecessor; images of 28 pixels a side padded to 32, no augmentation; SGD with momentum 0.9,
-weight decay 5e-4, batches of 128, 350 epochs, the learning rate divided by 10 after 1/3 and 2/3 of
-them. The paper picks every network's learning rate from a sweep and does not print it; here all
-have the one of the authors' public notebook.
+The paper's scale trains VGG, ResNet and DenseNet on five data sets. As in that predecessor, MNIST
+has 5000 images per class and SVHN 4600. Images of 28 pixels per side are padded to 32, and there is
+no augmentation. The optimiser is SGD with momentum 0.9, weight decay 5e-4 and batches of 128 for
+350 epochs; the learning rate is divided by 10 after 1/3 and 2/3 of the epochs. The paper selects
+every network's learning rate in a sweep and does not print it; here all networks have the rate of
+the authors' public notebook.
 
-At the small scale the same losses, optimiser and schedule, with a small network of each kind on
-handwritten digits and on warped ones (where a small DenseNet stays at 1 % of error, and is left
-out), 80 epochs under one loss or 40 under two, and batches of 32, so that what the epochs lack is
-partly made up for in steps.
+The small scale has the same losses, optimiser and schedule, with a small network of each kind on
+handwritten digits and on warped digits; the DenseNet on warped digits is left out, as its error
+stays at 1 %. There are 80 epochs under one loss or 40 under each of two. Batches of 32 increase the
+number of steps, which partly compensates for the fewer epochs.
 
-As in Papyan, Han and Donoho 2020 the training error counts as zero from 99.9 % of accuracy on.
+As in Papyan, Han and Donoho 2020, the training error counts as zero from 99.9 % accuracy on.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ from ncscope.report import panels
 
 Loss = Literal["mse", "cross-entropy"]
 Draw = Callable[[Axes, Sequence[str]], None]
-"""Draws the runs of these names into one cell of the grid."""
+"""Function that draws the named runs into one cell of the grid."""
 Result = TypeVar("Result")
 Change = tuple[float, float] | None
 """A metric at the first measured epoch of zero training error, and at the end."""
@@ -57,12 +58,12 @@ SMALL: Mapping[str, tuple[str, ...]] = {
 """The networks on each data set of the small scale."""
 
 SEEDS: Mapping[tuple[str, str], tuple[int, ...]] = {("digits", "small-vgg"): (0, 1, 2)}
-"""Of the small scale under two losses, where they are not 0 alone: the network that costs least."""
+"""Seeds of the cheapest network, at the small scale under two losses; others have seed 0 only."""
 
 ARCHITECTURES = ("VGG", "ResNet", "DenseNet")
 SIDES = {"mnist": 32, "fashion-mnist": 32}
 BALANCED = {"mnist": 50_000, "svhn": 46_000}
-"""Training images of the sets whose classes differ in size, as many of each class."""
+"""Training images, equally many per class, of the sets whose classes differ in size."""
 RATE = 0.0679
 ZERO_ERROR = 0.999
 """Training accuracy from which on the error counts as zero."""
@@ -80,10 +81,10 @@ class MSETraining(BaseModel):
 
 
 def paper_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Training]:
-    """Every network of the paper under every loss, by name.
+    """Return settings of every network of the paper under every loss, by name.
 
     Args:
-        losses: To train under.
+        losses: Losses to train under.
         groups: Groups of metrics of the last layer.
     """
     return {
@@ -95,10 +96,10 @@ def paper_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Tra
 
 
 def small_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Training]:
-    """Small networks of the three kinds on data that need no download, under every loss, by name.
+    """Return settings of small networks of the three kinds under every loss, by name.
 
     Args:
-        losses: To train under; for half as many epochs if they are two.
+        losses: Losses to train under; two losses have half as many epochs each as one.
         groups: Groups of metrics of the last layer.
     """
     epochs, both = 80 // len(losses), len(losses) > 1
@@ -149,12 +150,12 @@ def _training(
 
 
 def under(config: MSETraining, loss: Loss) -> list[str]:
-    """Names of the runs under one loss."""
+    """Return the names of the runs under one loss."""
     return [name for name, training in config.runs.items() if training.loss == loss]
 
 
 def network_of(training: Training) -> str:
-    """Return network and data of a run: the name under which seeds and losses come together."""
+    """Return data and network of a run, the name by which seeds and losses are grouped."""
     return f"{training.data}, {training.network}"
 
 
@@ -163,7 +164,7 @@ def by_network(config: MSETraining, found: Mapping[str, Result]) -> dict[str, li
 
     Args:
         config: Settings of the recipe.
-        found: By run, of one loss.
+        found: Results of the runs of one loss, by name of the run.
     """
     networks: dict[str, list[Result]] = {}
     for name, one in found.items():
@@ -172,7 +173,7 @@ def by_network(config: MSETraining, found: Mapping[str, Result]) -> dict[str, li
 
 
 def rivals(config: MSETraining) -> dict[str, list[tuple[str, str]]]:
-    """By network the pairs of runs, under MSE and under cross-entropy, else alike."""
+    """Return by network the pairs of runs that differ only in the loss, MSE and cross-entropy."""
     found: dict[tuple[str, int], dict[str, str]] = {}
     for name, training in config.runs.items():
         found.setdefault((network_of(training), training.seed), {})[training.loss] = name
@@ -184,14 +185,15 @@ def rivals(config: MSETraining) -> dict[str, list[tuple[str, str]]]:
 
 
 def compare(text: str, config: MSETraining, found: Mapping[str, float], *, lower: bool) -> Claim:
-    """Claim that a metric is lower (or higher) under MSE than under cross-entropy.
+    """Test that a metric is lower (or higher) under MSE than under cross-entropy.
 
-    It is judged by the geometric mean of the ratio over the networks, of each over its seeds.
+    The verdict uses the geometric mean of the ratio, first over the seeds of each network and then
+    over the networks.
 
     Args:
-        text: The claim.
+        text: Text of the claim.
         config: Settings of the recipe.
-        found: The metric, by run.
+        found: Values of the metric, by run.
         lower: Claim a lower value if True, a higher one if False.
     """
     pairs = {n: [(found[a], found[b]) for a, b in own] for n, own in rivals(config).items()}
@@ -225,10 +227,10 @@ def terminal_phase(
     Args:
         rows: Rows of a study.
         name: Name of the run.
-        split: Whose rows.
+        split: Split of the rows.
 
     Returns:
-        None of a run that errs on its training set at every measured epoch.
+        Selected rows; none for a run with training errors at every measured epoch.
     """
     since = interpolation_epoch(history(rows, name), ZERO_ERROR)
     if since is None:
@@ -257,17 +259,17 @@ def fell(change: Change) -> bool:
 
 
 def falls(text: str, found: Mapping[str, Change]) -> Claim:
-    """Claim that a metric fell in every run.
+    """Test that a metric fell in every run.
 
     Args:
-        text: The claim.
-        found: Its `changes`.
+        text: Text of the claim.
+        found: `changes` of the metric.
     """
     return on_runs(text, {name: (fell(one), in_words(one)) for name, one in found.items()})
 
 
 def zero_error(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
-    """Claim that training goes past zero error, on which the other claims depend."""
+    """Test that training goes past zero error, on which the other claims depend."""
     paths = {name: terminal_phase(rows, name) for name in names}
     verdicts = {
         name: (len(path) > 1, f"epoch {path[0].epoch}" if path else "never")
@@ -280,19 +282,19 @@ def zero_error(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
 def curves(
     panel: Axes, rows: Sequence[Observation], name: str, shown: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Metrics of one run over training, on the training set, with the epoch of zero error.
+    """Draw metrics of one run on the training set over training, with the epoch of zero error.
 
     Args:
         panel: Panel to draw on.
         rows: Rows of the study.
         name: Name of the run.
-        shown: By metric, the name and the colour of its curve.
+        shown: Name and colour of the curve, by metric.
     """
     epoch = interpolation_epoch(history(rows, name), ZERO_ERROR)
     for key, (curve, colour) in shown.items():
         path = {curve: history(rows, name)}
         epochs_panel(panel, path, key, zero_error=epoch, colours=(colour,))
-        epoch = None  # once is enough
+        epoch = None  # draw the line only once
 
 
 def compared(
@@ -303,7 +305,7 @@ def compared(
     key: str,
     split: str,
 ) -> None:
-    """One metric of runs under different losses, with the epochs of zero error in their colours.
+    """Draw a metric of runs under different losses, with epochs of zero error in their colours.
 
     Args:
         panel: Panel to draw on.
@@ -311,7 +313,7 @@ def compared(
         rows: Rows of the study.
         names: Names of the runs.
         key: Key of the metric.
-        split: Whose rows.
+        split: Split of the rows.
     """
     for name in names:
         loss = config.runs[name].loss
@@ -324,13 +326,13 @@ def compared(
 
 
 def grid(config: MSETraining, names: Sequence[str], quantity: str, draw: Draw) -> Figure:
-    """Arrange panels as the paper does: a column a data set, a row a kind of network.
+    """Arrange panels as in the paper: one column per data set, one row per kind of network.
 
     Args:
         config: Settings of the recipe.
         names: Names of the runs to draw.
         quantity: Quantity on the vertical axes.
-        draw: Draws a cell.
+        draw: Function that draws a cell.
     """
     runs = {name: config.runs[name] for name in names}
     columns = list(dict.fromkeys(training.data for training in runs.values()))
@@ -366,7 +368,7 @@ def _cell(panel: Axes, names: Sequence[str], title: str, draw: Draw) -> None:
 
 
 def _finish(figure: Figure, lines: Sequence[Sequence[Axes]]) -> None:
-    """One legend for all cells, and the epochs named below the last cell of a column alone."""
+    """Add one legend for all cells, and label the epochs only below the last cell of a column."""
     for column in zip(*lines, strict=True):
         for panel in [panel for panel in column if panel.get_visible()][:-1]:
             panel.set_xlabel("")

@@ -1,4 +1,4 @@
-r"""Watch a network collapse: a fully connected residual net on scikit-learn's digits.
+r"""The demo: neural collapse of a fully connected residual net on scikit-learn's digits.
 
 Source: PFC table I and section IV-A, at digits' size. Cost: 15 seconds on one thread.
 Command: ``ncscope demo``, or ``ncscope reproduce pfc/demo``.
@@ -15,33 +15,35 @@ Expected on the training set, at the last layer (seeds 0, 1, 2):
 | nc3_self_duality | 2.0 2.0 2.0 | .081 .14 .094 | .044 .050 .042 |
 | nc4_disagreement | .91 .87 .90 | 0 0 0 | 0 0 0 |
 
-PFC1 falls from .65 at the stem to .02 at the last block, PFC2 from .75 to .13, neither ever
-rising between layers, and the effective depth is 5 or 6 of 8 blocks. All claims hold. The
-straight line predicts the order, and a faster fall: PFC1 .03 at 0.4 of the way, where a layer
-has .10.
+PFC1 falls from .65 at the stem to .02 at the last block, and PFC2 from .75 to .13; neither rises
+between layers. The effective depth is 5 or 6 of 8 blocks. All claims hold. The straight line
+predicts the order, and a faster fall: PFC1 is .03 at relative position 0.4, where the network has
+.10.
 
-How this differs from the paper, and why. With its loss, momentum and decay (plain cross-entropy,
-0.9, 5e-4; rate 0.02, batches of 128, pixels of deviation 1: the scale ``paper``) NC1 stops at .29
-and NC2 at .72.
+Differences from the paper, and their reasons. With the paper's loss, momentum and decay (plain
+cross-entropy, 0.9, 5e-4; rate 0.02, batches of 128, pixels of deviation 1: the scale ``paper``) NC1
+stops at .29 and NC2 at .72.
 
 * Cross-entropy saturates. Once the error is zero, the loss of most samples is too small to move
   them, and digits are nearly linearly separable: a solution that passes the input's spread on
   through the identity path satisfies loss and decay. Longer training, other rates, decays,
-  batches or schedules end near there, and so does another scale of the blocks' initialisation.
-  Smoothed labels are reached at finite logits, the same for every sample of a class, so the
-  pull on the features' spread stays. (Without smoothing, all else as here: nc1 .055, nc2_etf .30.)
-* The class means keep what the intermediate blocks wrote into the stream and the classifier does
-  not read: with smoothing alone a fifth of their energy, seen as distance from the ETF and from
-  self-duality. A strong decay of the classifier makes it small, so the features must be large
-  where it reads them, and 3 % is left. (With neither smoothing nor this decay: nc1 .12,
-  nc2_etf .67.)
-* Small inputs make features that the blocks built outweigh those that the stem passed on.
-* Decay acts within (1 - momentum) / (rate x decay) steps, 10,000 there; 12 steps an epoch at a
-  rate divided by 10 early are a tenth of that. Hence smaller batches, a higher rate and a cosine.
-  That alone is no cure: plain cross-entropy in equilibrium with a decay of 5e-3 has nc1 .26.
+  batches or schedules end near this solution, and so does another scale of the blocks'
+  initialisation. Smoothed labels are reached at finite logits, equal for all samples of a class,
+  so the loss continues to reduce the features' spread. (Without smoothing and with all other
+  settings as here: nc1 .055, nc2_etf .30.)
+* The class means keep components that the intermediate blocks wrote into the stream and that the
+  classifier does not read. With smoothing alone these are a fifth of their energy, and increase
+  the distances from the ETF and from self-duality. A strong decay makes the classifier small, so
+  the components that it reads must be large, and only 3 % of the energy is in the others. (With
+  neither smoothing nor this decay: nc1 .12, nc2_etf .67.)
+* With small inputs, the features that the blocks build outweigh those that the stem passes on.
+* Decay acts within (1 - momentum) / (rate x decay) steps, 10,000 at the scale ``paper``; 12 steps
+  per epoch at a rate that is divided by 10 early amount to a tenth of that. Hence the smaller
+  batches, the higher rate and the cosine. They do not suffice alone: plain cross-entropy in
+  equilibrium with a decay of 5e-3 has nc1 .26.
 
-PFC's own decay of 5e-4 on stem and blocks, all else as here, gives nc1 .010 and nc2_etf .16.
-A rate of 0.15 still trains; with pixels of deviation 0.5 it diverged.
+PFC's decay of 5e-4 on stem and blocks, with all other settings as here, gives nc1 .010 and
+nc2_etf .16. Training still works at a rate of 0.15; at pixels of deviation 0.5 this rate diverged.
 """
 
 import math
@@ -84,7 +86,7 @@ class DemoConfig(BaseModel):
     depth: int = Field(8, ge=1, description="Number of residual blocks.")
     pixel_deviation: float = Field(0.3, gt=0, description="Standard deviation of the pixels.")
     epochs: int = Field(200, ge=1, description="Passes over the training set.")
-    batch_size: int = Field(64, ge=1, description="Samples a step.")
+    batch_size: int = Field(64, ge=1, description="Samples per step.")
     learning_rate: float = Field(
         0.1, gt=0, description="Initial learning rate of SGD, annealed to zero along a cosine."
     )
@@ -95,13 +97,13 @@ class DemoConfig(BaseModel):
         0.1, ge=0, lt=1, description="Share of each label spread evenly over the classes."
     )
     measurements: int = Field(
-        16, ge=2, description="About how many epochs to measure at, log-spaced."
+        16, ge=2, description="Approximate number of measured epochs, log-spaced."
     )
     seed: int = Field(0, ge=0, description="Seed of weights, data order and held-out set.")
 
 
 def parts(config: DemoConfig) -> list[Part]:
-    """Return the one run."""
+    """Return the single part, a training run."""
     return [Part(PART, config.epochs, partial(events, config), trains=True)]
 
 
@@ -110,11 +112,11 @@ def events(config: DemoConfig, resources: Resources | None = None) -> Iterator[E
 
     Args:
         config: Settings.
-        resources: Not used: the run takes seconds on the CPU, and starts anew where it is stopped.
+        resources: Unused: the run takes seconds on the CPU, and a stopped run starts again.
 
     Yields:
         Measurements in order of time, training before held-out, and a heartbeat after each epoch.
-        The same config gives the same.
+        Equal settings yield equal events.
     """
     due = set(log_spaced_epochs(config.epochs, config.measurements))
     with reproducible(config.seed):
@@ -128,11 +130,11 @@ def events(config: DemoConfig, resources: Resources | None = None) -> Iterator[E
 
 
 def claims(config: DemoConfig, results: Results) -> list[Claim]:
-    """Claim what neural collapse and its progressive form predict of the training set.
+    """Test the predictions of neural collapse and of its progressive form on the training set.
 
     Args:
         config: Settings of the run.
-        results: Results of the run, of which the measurements count.
+        results: Results of the run, whose measurements are tested.
     """
     train_set = [each for each in results.measurements if each.split == "train"]
     interpolating = next((each for each in train_set if _last(each)["accuracy"] == 1.0), None)
@@ -217,7 +219,7 @@ def _fell(start: Measurement, final: Measurement, key: str, claim: str) -> Claim
 
 
 def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
-    """Progressive collapse is claimed up to the effective depth only (PFC IV-A)."""
+    """Test progressive collapse up to the effective depth, beyond which PFC IV-A claims nothing."""
     depth = effective_depth([record.metrics["pfc3"] for record in probe.layers])
     layers = probe.layers if depth is None else probe.layers[: depth + 1]
     values = [record.metrics[key] for record in layers]
@@ -234,7 +236,7 @@ def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
 
 
 def drawings(config: DemoConfig, results: Results) -> list[Drawing]:
-    """Return one picture of the run: metrics over training, layers, class means."""
+    """Draw one figure of the run: metrics over training, layers and class means."""
     caption = (
         "Training set. Left: collapse of the last layer over training. Middle: PFC1 from layer to "
         "layer, early and late, with the geodesic's prediction. Right: cosines between the class "
@@ -256,9 +258,9 @@ RECIPE: Recipe[DemoConfig] = Recipe(
     id="pfc/demo",
     title="Neural collapse of a residual network on handwritten digits",
     lead=(
-        "A fully connected residual network learns scikit-learn's handwritten digits, and trains "
-        "on past zero training error. Features of every layer are measured at log-spaced epochs, "
-        "on the training set and on held-out images."
+        "A fully connected residual network learns scikit-learn's handwritten digits, and training "
+        "continues past zero training error. Features of every layer are measured at log-spaced "
+        "epochs, on the training set and on held-out images."
     ),
     source="PFC section IV-A and table I, at the size of digits",
     config=DemoConfig,

@@ -1,7 +1,7 @@
 """Features between the data and the simplex: MUFM against UFM, and the trade-off.
 
 Source: PFC IV-B, figures 4 and 5. Both scalings of the regularisers are run: divided by K and Kn as
-(13) prints them, and plain as in the paper's UFM (2). The minima are found by the fast solver too.
+printed in (13), and plain as in the paper's UFM (2). The fast solver also computes the minima.
 Cost: under 15 seconds on one core, 3 at the small scale. Command: ``ncscope reproduce pfc/mufm``.
 
 Expected (seed 0; data: PFC1 25):
@@ -12,9 +12,9 @@ Expected (seed 0; data: PFC1 25):
 | MUFM after 50,000 steps: objective, PFC1 | .3838, 14.1 | .133, 5.9 |
 | MUFM's minimum: objective, PFC1 | .3832, 14.3 | .0033, 6.0 |
 
-With the plain regularisers all holds but two things. At the smallest lambda the minimum is not
+With the plain regularisers all claims but two hold. At the smallest lambda the minimum is not
 close to a simplex (PFC2 .17, PFC1 8), and the nearest-mean accuracy falls with lambda at all
-steps of the sweep but one. As printed, neither descent has converged.
+steps of the sweep but one. With the printed regularisers neither descent has converged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ def model(scaling: str, seed: int, transport: float = TRANSPORT) -> tuple[MUFM, 
 
 
 def parts(config: PFCConfig) -> list[Part]:
-    """For both scalings: figure 4's descents, the minima they head for, figure 5's sweep."""
+    """Return, for both scalings, figure 4's descents, their minima, and figure 5's sweep."""
     return [part for scaling in SCALINGS for part in _scaled(config, scaling)]
 
 
@@ -104,7 +104,7 @@ def _mufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Me
 
 
 def _unconstrained(tied: MUFM) -> UFM:
-    """Build the model without data: the same price on the features' distance from zero."""
+    """Build the model without data, which penalises the features' distance from zero."""
     return UFM(K, D, N, tied.omega, tied.tau)
 
 
@@ -141,7 +141,7 @@ def _sweep(config: PFCConfig, scaling: str) -> Iterator[Observation]:
 
 
 def claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Claim what the paper says of figures 4 and 5, under either scaling."""
+    """Test the paper's statements about figures 4 and 5, under each scaling."""
     found: list[Claim] = []
     for scaling in SCALINGS:
         sweep = part_of(rows, f"sweep, {scaling}")
@@ -196,7 +196,7 @@ def _more_concentrated(sweep: Sequence[Observation]) -> Claim:
 
 
 def _near_the_simplex(sweep: Sequence[Observation]) -> Claim:
-    """Claim a small distance to the simplex at the smallest lambda, against the data's distance."""
+    """Test that the distance to the simplex is small at the smallest lambda."""
     first = [row for row in sweep if row["transport"] == sweep[0]["transport"]]
     reached = mean(number(row, "pfc2") for row in first)
     data = mean(number(row, "data_pfc2") for row in first)
@@ -224,7 +224,7 @@ def _loses_separability(sweep: Sequence[Observation]) -> Claim:
 
 
 def _ordered(sweep: Sequence[Observation], keys: Sequence[str], sign: int, claim: str) -> Claim:
-    """Claim that the mean over the draws rises (or falls) at every step of the sweep."""
+    """Test that the mean over the draws rises (or falls) at every step of the sweep."""
     values = {key: _averages(sweep, key) for key in keys}
     steps = [sign * (b - a) for own in values.values() for a, b in pairwise(own)]
     wrong = sum(step <= 0 for step in steps)
@@ -234,7 +234,7 @@ def _ordered(sweep: Sequence[Observation], keys: Sequence[str], sign: int, claim
 
 
 def _averages(sweep: Sequence[Observation], key: str) -> list[float]:
-    """Average a metric over the draws, price by price."""
+    """Average a metric over the draws, for each price."""
     prices = dict.fromkeys(number(row, "transport") for row in sweep)
     return [mean(number(row, key) for row in sweep if row["transport"] == p) for p in prices]
 
@@ -251,7 +251,7 @@ def _arrived(rows: Sequence[Observation], scaling: str) -> Claim:
 
 
 def drawings(config: PFCConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figures 4 and 5 under either scaling."""
+    """Draw figures 4 and 5 under each scaling."""
     found = []
     for scaling in SCALINGS:
         said = {"plain": "plain regularisers", "printed": "regularisers divided by K and Kn"}[
@@ -330,8 +330,8 @@ RECIPE: Recipe[PFCConfig] = Recipe(
     id="pfc/mufm",
     title="Features between the data and the simplex",
     lead=(
-        "Features that cost energy to move away from the data do not collapse: their minimum "
-        "lies between the data and a simplex, and the price of moving decides where."
+        "If moving features away from the data costs energy, they do not collapse: the minimum "
+        "lies between the data and a simplex, and the transport cost determines its position."
     ),
     source="PFC IV-B, figures 4-5",
     config=PFCConfig,

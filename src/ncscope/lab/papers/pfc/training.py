@@ -2,21 +2,22 @@
 
 Source: PFC section IV-A, figures 2 and 3, table I. Command: ``ncscope reproduce pfc/training``.
 
-At the paper's scale the residual networks of table I on MNIST, FashionMNIST, CIFAR-10, STL-10 and
-CIFAR-100: cross-entropy, SGD with momentum 0.9, weight decay 5e-4, batches of 128, 350 epochs,
+The paper's scale trains the residual networks of table I on MNIST, FashionMNIST, CIFAR-10, STL-10
+and CIFAR-100: cross-entropy, SGD with momentum 0.9, weight decay 5e-4, batches of 128, 350 epochs,
 learning rate 0.005 (MNIST) or 0.01, divided by 10 at epochs 117 and 233.
 
-At the small scale the same loss, decay and shape of the schedule: a fully connected net of width
-128 with 8 blocks on handwritten digits (350 epochs), and a convolutional one whose last stage has
-2 blocks on generated patterns (120 epochs). Batches are of 64 and the rates 0.02 and 0.05, for
-there are only 7,700 and 3,720 steps. Cost: 2.5 minutes on one core of a shared EPYC.
+The small scale has the same loss, decay and shape of the schedule. It trains a fully connected net
+of width 128 with 8 blocks on handwritten digits (350 epochs), and a convolutional net whose last
+stage has 2 blocks on generated patterns (120 epochs). Batches are of 64 and the rates are 0.02 and
+0.05, because there are only 7,700 and 3,720 steps. Cost: 2.5 minutes on one core of a shared EPYC.
 
-Expected at the small scale: all 14 claims held. On digits, zero training error at epoch 8; at the
-end PFC1 falls from 0.753 to 0.257 over the 8 blocks, PFC2 from 0.777 to 0.644, PFC3 rises from
-0.936 to 0.999, each block in order. On patterns, zero error at epoch 36; the first of the two
-blocks is the effective depth, and PFC1 falls from 6.74 to 1.54 and 0.429. PFC2 is a close call
-there: 0.5331, 0.5285, 0.4394. After 40 epochs instead of 120 it rose at the first block, from 0.539
-to 0.551. No layer is ahead of the straight line, in any of the three metrics.
+Expected at the small scale: all 14 claims held. On digits, zero training error is reached at epoch
+8. At the end PFC1 falls from 0.753 to 0.257 over the 8 blocks, PFC2 falls from 0.777 to 0.644, and
+PFC3 rises from 0.936 to 0.999, monotonically over the blocks. On patterns, zero error is reached at
+epoch 36; the first of the two blocks is the effective depth, and PFC1 falls from 6.74 to 1.54 and
+0.429. The fall of PFC2 is small there: 0.5331, 0.5285, 0.4394. After 40 epochs instead of 120 it
+rose at the first block, from 0.539 to 0.551. No layer is ahead of the straight line, in any of the
+three metrics.
 """
 
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ from ncscope.report.labels import label_of
 from ncscope.report.layer_order import geodesic_curves
 
 KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}
-"""PFC1-3, and whether collapse means that they fall."""
+"""PFC1-3, with True for metrics that fall at collapse."""
 
 
 class PFCTraining(BaseModel):
@@ -67,7 +68,7 @@ FULLY_CONNECTED = ("stem", "blocks.*")
 def _training(
     data: str, network: str, rate: float, layers: tuple[str, ...], **given: int
 ) -> Training:
-    """PFC's loss, optimiser and schedule."""
+    """Return settings with PFC's loss, optimiser and schedule."""
     optimisation = Optimisation(
         epochs=given["epochs"],
         batch_size=given["batch_size"],
@@ -118,7 +119,7 @@ def parts(config: PFCTraining) -> list[Part]:
 
 
 def claims(config: PFCTraining, rows: Results) -> list[Claim]:
-    """Claim the PFC conjecture at the end of training, and what the geodesic predicts."""
+    """Test the PFC conjecture at the end of training, and the geodesic's prediction."""
     found = []
     for name in config.runs:
         found.append(_zero_error(rows, name))
@@ -167,7 +168,7 @@ def _predicted(rows: Results, name: str, key: str, falls: bool) -> Claim:
 def _ordered(
     text: str, found: Sequence[float], key: str, falls: bool, names: Sequence[str]
 ) -> Claim:
-    """Claim that a metric falls (or rises) at every step; name its ends and first exceptions."""
+    """Test that a metric falls (or rises) at every step; report its ends and first exceptions."""
     evidence = "fewer than two were measured"
     if len(found) > 1:
         wrong = [
@@ -180,15 +181,15 @@ def _ordered(
 
 
 def drawings(config: PFCTraining, rows: Results) -> list[Drawing]:
-    """Figures 2 and 3 of the paper: a row a network."""
+    """Draw figures 2 and 3 of the paper, with one row per network."""
     over_time = (
         "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
         "from the first layer to the last. The dashed line is the first measured epoch of zero "
         "training error."
     )
     by_layer = (
-        "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and what the "
-        "straight line from the first layer's features to the last's predicts (dashed)."
+        "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and the "
+        "prediction by the straight line from the first layer's features to the last's (dashed)."
     )
     return [
         Drawing("fig-2", over_time, _over_time(config, rows)),
@@ -246,7 +247,7 @@ RECIPE: Recipe[PFCTraining] = Recipe(
     title="Progressive feedforward collapse while residual networks train",
     lead=(
         "Residual networks with blocks of one dimension train past zero error. PFC says that "
-        "collapse proceeds from layer to layer, on the way that a straight line predicts."
+        "collapse proceeds from layer to layer, as a straight line of the features predicts."
     ),
     source="PFC section IV-A, figures 2-3, table I",
     config=PFCTraining,

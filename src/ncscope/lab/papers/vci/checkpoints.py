@@ -1,4 +1,4 @@
-"""Pretrained networks as VCI 6.3 compares them: how collapsed each is, and how it transfers."""
+"""Collapse and transfer of pretrained networks, as compared in VCI 6.3."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from ncscope.transfer import Correlation, correlations, mean_log_odds, mean_log_
 
 TEMPERATURE, PENALTY = "temperature", "cosine penalty"
 GROUPS = (TEMPERATURE, PENALTY)
-"""What is varied: the softmax's temperature, the weight of the cosine similarity in the loss."""
+"""Varied settings: temperature of the softmax, and weight of the cosine similarity in the loss."""
 
 UNKNOWN = Correlation(math.nan, math.nan, math.nan)
 
@@ -25,8 +25,8 @@ class Checkpoint(NamedTuple):
     Attributes:
         value: Value of the setting that the checkpoint's group varies.
         seed: Seed of the run.
-        metrics: The four of VCI, on training images of the pretraining set, by key.
-        accuracy: On its held-out images.
+        metrics: VCI's four metrics on training images of the pretraining set, by key.
+        accuracy: Accuracy on held-out images of the pretraining set.
         downstream: Accuracy of the linear probe, by downstream set.
     """
 
@@ -38,13 +38,13 @@ class Checkpoint(NamedTuple):
 
     @property
     def mlo(self) -> float:
-        """Mean log odds of the probes; NaN where one is missing."""
+        """Mean log odds of the probes; NaN if a probe is missing."""
         found = list(self.downstream.values())
         return mean_log_odds(found) if found and _all_known(found) else math.nan
 
     @property
     def mlog(self) -> float:
-        """The same, less the log odds of the pretraining accuracy."""
+        """Mean log odds of the probes minus the log odds of the pretraining accuracy."""
         found = list(self.downstream.values())
         known = found and _all_known([*found, self.accuracy])
         return mean_log_odds_gain(found, self.accuracy) if known else math.nan
@@ -79,7 +79,7 @@ def value_of(training: Training) -> float:
 def checkpoints(
     runs: Mapping[str, Training], sets: Sequence[str], rows: Sequence[Observation]
 ) -> dict[str, list[Checkpoint]]:
-    """Collect the ends of all runs by group, in the order of the varied setting.
+    """Collect the trained networks of all runs by group, in the order of the varied setting.
 
     Args:
         runs: Pretraining runs by name.
@@ -125,7 +125,7 @@ def _from_table(value: float, row: published.PublishedCheckpoint) -> Checkpoint:
 
 
 def over_seeds(group: Group, quantity: Quantity) -> dict[float, float]:
-    """Average a quantity over seeds, value by value of the varied setting.
+    """Average a quantity over seeds, for each value of the varied setting.
 
     Args:
         group: Checkpoints.
@@ -138,7 +138,7 @@ def over_seeds(group: Group, quantity: Quantity) -> dict[float, float]:
 
 
 def metric(key: str) -> Quantity:
-    """One of the four metrics, as a quantity."""
+    """Return one of the four metrics as a quantity."""
     return lambda one: one.metrics.get(key, math.nan)
 
 
@@ -148,7 +148,7 @@ def probed(name: str) -> Quantity:
 
 
 def odds_of(quantity: Quantity) -> Quantity:
-    """Return the log odds of an accuracy as a quantity; NaN where the accuracy is NaN."""
+    """Return the log odds of an accuracy as a quantity; NaN if the accuracy is NaN."""
 
     def odds(one: Checkpoint) -> float:
         share = quantity(one)
@@ -158,31 +158,31 @@ def odds_of(quantity: Quantity) -> Quantity:
 
 
 def pretrained(one: Checkpoint) -> float:
-    """Return the pretraining accuracy, a quantity."""
+    """Return the pretraining accuracy; this function is a quantity."""
     return one.accuracy
 
 
 def gain(one: Checkpoint) -> float:
-    """MLOG, as a quantity."""
+    """Return MLOG; this function is a quantity."""
     return one.mlog
 
 
 def log_odds(one: Checkpoint) -> float:
-    """MLO, as a quantity."""
+    """Return MLO; this function is a quantity."""
     return one.mlo
 
 
 def pearson(group: Group, key: str, transfer: Quantity = gain) -> Correlation:
-    """Pearson's coefficient of a metric with transfer, over the means of the settings.
+    """Compute Pearson's coefficient of a metric with transfer, over the means of the settings.
 
     Args:
         group: Checkpoints.
         key: Key of the metric.
-        transfer: Quantity that stands for transfer.
+        transfer: Quantity that measures transfer.
 
     Returns:
-        The coefficient with its bootstrap interval; NaN where a setting has no finite value, or
-        there are fewer than two settings.
+        The coefficient with its bootstrap interval; NaN if a setting has no finite value, or there
+        are fewer than two settings.
     """
     scores = list(over_seeds(group, metric(key)).values())
     moved = list(over_seeds(group, transfer).values())

@@ -1,4 +1,4 @@
-"""The figures of VCI's experiments: its four metrics, variances and eigenvalues over training."""
+"""Figures of VCI's experiments: the four metrics, variances and eigenvalues."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,23 +27,23 @@ def drawings(
     metrics: Mapping[str, tuple[str, Sequence[str]]],
     held_out: Sequence[str],
 ) -> list[Drawing]:
-    """Draw the paper's figures, except those without a run.
+    """Draw the paper's figures, except those without runs.
 
     Args:
         rows: Rows of a study.
         parts: Runs of figure 1.
         eigenvalues: Runs of figure 2.
-        metrics: By number of the figure, what is compared and its runs.
+        metrics: Description of the comparison and its runs, by number of the figure.
         held_out: Runs of figures 6 and 8.
     """
     on_signal = (
         "VCI figure 1: the variance within classes on V_B, the span of the centred class means, "
-        "and off it, on training images; below, over the trace of Sigma_B, so that the two curves "
-        "add up to the squared distance."
+        "and off V_B, on training images; below, divided by the trace of Sigma_B, so that the two "
+        "curves add up to the squared distance."
     )
     spectrum = (
-        "VCI figure 2: eigenvalues of Sigma_B, as many as it can have, and of Sigma_T, on training "
-        "images at the last epoch."
+        "VCI figure 2: eigenvalues of Sigma_B, up to its largest possible rank, and of Sigma_T, on "
+        "training images at the last epoch."
     )
     names = "fuzziness, squared distance, cosine distance and VCI on training images"
     last = "VCI figure 6: VCI on training and on held-out images."
@@ -67,7 +67,7 @@ def drawings(
 
 
 def metrics_figure(rows: Results, runs: Sequence[str]) -> Figure:
-    """Draw the four metrics on training images: a panel a metric, a curve a run.
+    """Draw the four metrics on training images: one panel per metric, one curve per run.
 
     Args:
         rows: Rows of a study.
@@ -84,7 +84,7 @@ def metrics_figure(rows: Results, runs: Sequence[str]) -> Figure:
 
 
 def train_test_figure(rows: Results, runs: Sequence[str], keys: Sequence[str]) -> Figure:
-    """Metrics on training and held-out images: a row a metric, a column a run.
+    """Draw metrics on training and held-out images: one row per metric, one column per run.
 
     Args:
         rows: Rows of a study.
@@ -105,7 +105,7 @@ def train_test_figure(rows: Results, runs: Sequence[str], keys: Sequence[str]) -
 
 
 def projections_figure(rows: Results, runs: Sequence[str]) -> Figure:
-    """Draw the variance within classes on and off V_B, plain and over the trace of Sigma_B.
+    """Draw the variance within classes on and off V_B, plain and divided by Tr Sigma_B.
 
     Args:
         rows: Rows of a study.
@@ -139,7 +139,7 @@ def _projections_panels(column: Sequence[Axes], path: Sequence[Observation]) -> 
 
 
 def spectra_figure(rows: Results, runs: Sequence[str]) -> Figure:
-    """Draw the eigenvalues of Sigma_B and Sigma_T against their index, a panel a run.
+    """Draw the eigenvalues of Sigma_B and Sigma_T against their index, one panel per run.
 
     Args:
         rows: Rows of a study.
@@ -163,7 +163,7 @@ def spectra_figure(rows: Results, runs: Sequence[str]) -> Figure:
 
 
 def _over_epochs(axes: Axes, curves: dict[str, list[Observation]], key: str, title: str) -> None:
-    """Draw a metric against the epoch, which the paper spaces evenly."""
+    """Draw a metric against the epoch, on a linear axis as in the paper."""
     epochs_panel(axes, curves, key)
     axes.set_xscale("linear")
     axes.set_xlim(left=0)
@@ -172,7 +172,7 @@ def _over_epochs(axes: Axes, curves: dict[str, list[Observation]], key: str, tit
 
 
 def _few_decades(axes: Axes) -> None:
-    """Numbers at 1, 2, 3 and 5 of each decade, as numbers: the curves span one or two."""
+    """Label 1, 2, 3 and 5 of each decade by plain numbers: the curves span one or two decades."""
     if axes.get_yscale() == "log":
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))

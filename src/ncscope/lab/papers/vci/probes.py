@@ -26,7 +26,7 @@ def transfer_events(
 ) -> Iterator[Event]:
     """Pretrain, then probe on every downstream set.
 
-    The sets are found, or downloaded, before the training begins.
+    The downstream sets are located, or downloaded, before the training begins.
 
     Args:
         sets: Names of the downstream sets.
@@ -34,11 +34,11 @@ def transfer_events(
         resources: Resources of the run.
 
     Yields:
-        What `bench_events` does, then for each set an observation, the set's name as its split,
-        and a heartbeat.
+        The events of `bench_events`; then for each set an observation, with the set's name as its
+        split, and a heartbeat.
 
     Raises:
-        InputError: As `bench_events`, or if a set is missing.
+        InputError: As for `bench_events`, or if a set is missing.
     """
     bench = prepared(training, resources)
     with resources.fabric.rank_zero_first(local=True):  # one process a machine downloads
@@ -61,12 +61,12 @@ def transfer_events(
 def probe(bench: Bench, data: ImageData) -> dict[str, Value]:
     """Fit a logistic regression to a set's features and return its held-out accuracy.
 
-    Its penalty is chosen on the set's validation images, or else on a fifth of the training
-    images, class by class. Every process takes all images, so that all find the same.
+    The penalty is chosen on the set's validation images or, without these, on a stratified fifth of
+    the training images. Every process uses all images, so all compute the same result.
 
     Args:
-        bench: A pretraining run that has ended.
-        data: The set, seen as its network sees images.
+        bench: Pretraining run that has ended.
+        data: Data set, preprocessed for the network.
     """
     train, labels = _features(bench, data.train)
     if data.validation is None:

@@ -1,4 +1,4 @@
-"""VCI's own numbers on transfer: its tables 1 and 2, eleven ResNet-50 pretrained on ImageNet."""
+"""VCI's published numbers on transfer: tables 1 and 2, of eleven ResNet-50 on ImageNet."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -24,11 +24,12 @@ class PublishedCheckpoint(NamedTuple):
     Attributes:
         accuracies: Accuracies of the linear probes in per cent, in the order of `DOWNSTREAM`.
         mlo: Mean log odds.
-        fuzziness: On 50,000 training images of ImageNet, as the three that follow.
+        fuzziness: Fuzziness on 50,000 training images of ImageNet, like the next three metrics.
         nc1_quotient: Squared distance.
-        cosine_similarity: "Cos Sim". Section 3.2 gives that name to the mean cosine distance
-            within classes; the column rises where the other metrics fall, and falls as the weight
-            of a penalty on the similarity rises: it is the similarity, 1 less the distance.
+        cosine_similarity: Column "Cos Sim". Section 3.2 gives this name to the mean cosine distance
+            within classes. But the column rises while the other metrics fall, and falls as the
+            weight of a penalty on the similarity rises, so it is the similarity, 1 minus the
+            distance.
         vci: Variability collapse index.
         accuracy: Accuracy of pretraining, in per cent.
         mlog: Mean log odds gain.

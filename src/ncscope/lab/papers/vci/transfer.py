@@ -1,31 +1,34 @@
-r"""Collapse in pretraining and transfer: VCI and its three rivals against ten downstream sets.
+r"""Collapse in pretraining and transfer: VCI and three other metrics against ten downstream sets.
 
 Source: VCI section 6.3, figure 7, tables 1 and 2. Command: ``ncscope reproduce vci/transfer``.
 
-Two groups of networks are pretrained: with the softmax at temperatures $\tau$ from 0.1 to 1, and
-with $\lambda$ from 2.5 to 10 times the average cosine similarity within classes added to the loss.
-Frozen, their features are put to logistic regression on other sets. Transfer is MLOG, the mean log
-odds of its accuracies less the log odds of the pretraining accuracy.
+Two groups of networks are pretrained: one with softmax temperatures $\tau$ from 0.1 to 1, and one
+with $\lambda$ times the average cosine similarity within classes added to the loss, with $\lambda$
+from 2.5 to 10. Logistic regressions are fitted to their frozen features on other data sets.
+Transfer is measured by MLOG, the mean log odds of the regressions' accuracies minus the log odds of
+the pretraining accuracy.
 
-At the paper's scale ResNet-50 on ImageNet as in ``vci/imagenet``, one seed, four metrics on 50,000
-training images. The penalty is that of each device's share of a batch, and the paper has four
-devices with 256 images each: pass ``--devices 4``. Probes are on Pets, Flowers, Aircraft, Cars,
-DTD, CIFAR-10, Food-101, CIFAR-100, Caltech-101 and SUN397.
+The paper's scale trains ResNet-50 on ImageNet as in ``vci/imagenet``, with one seed, and measures
+four metrics on 50,000 training images. The penalty is computed on each device's share of a batch,
+and the paper has four devices with 256 images each: pass ``--devices 4``. Probes are on Pets,
+Flowers, Aircraft, Cars, DTD, CIFAR-10, Food-101, CIFAR-100, Caltech-101 and SUN397.
 
-At the small scale a network of 32 features learns distorted digits from 0 to 4, 200 images of
+The small scale trains a network of 32 features on distorted digits from 0 to 4, with 200 images of
 each, from three seeds: 20 epochs of batches of 32, rate 0.01, decay 5e-4. At rates that suit higher
-temperatures, and in larger batches, networks at 0.1 did not learn their training set. The penalty
-divides the mean cosine of a class by its size in the batch: but for a constant it is 0.14 times the
-mean cosine of distinct images, and 0.03 times with 256 images of 1000 classes, so that the same
-$\lambda$ weighs more than four times as much. Probes are on distorted digits from 5 to 9 and on two
-sets of generated patterns in grey; no class, and no image, is of both the pretraining and a probe.
+temperatures, and in larger batches, networks at temperature 0.1 did not learn their training set.
+The penalty divides the mean cosine of a class by the number of its images in the batch. Except for
+a constant it is 0.14 times the mean cosine of distinct images, but 0.03 times with 256 images of
+1000 classes; so the same $\lambda$ weighs more than four times as much here. Probes are on
+distorted digits from 5 to 9 and on two sets of generated grey patterns. Pretraining and probes
+share neither classes nor images.
 
-What came out (means of three seeds): training accuracy is .997 or more, but .96 to .99 at the two
-strongest penalties. VCI goes up with MLOG in both groups, Pearson 0.17 and 0.99, as do the three
-others, 0.14 to 0.24 and 0.96 to 0.99: here the penalty raises VCI, 0.10 to 0.21, and MLOG with it,
-where the paper's tables have both falling. MLOG follows no order of the temperature, since held-out
-accuracy, from 500 images, moves it as much as the probes do; their mean log odds fall from -0.19 at
-0.1 to -0.46 at 1, with VCI (0.93). 3 of 11 claims held.
+Results (means of three seeds): training accuracy is .997 or more, except .96 to .99 at the two
+strongest penalties. VCI rises with MLOG in both groups, with Pearson's coefficients 0.17 and 0.99;
+those of the three other metrics are 0.14 to 0.24 and 0.96 to 0.99. Here the penalty raises VCI,
+from 0.10 to 0.21, and MLOG, whereas both fall in the paper's tables. MLOG is not monotonic in the
+temperature, since the held-out accuracy, from 500 images, changes MLOG as much as the probes do.
+The probes' mean log odds fall from -0.19 at temperature 0.1 to -0.46 at 1, and correlate with VCI
+(0.93). 3 of 11 claims held.
 """
 
 import math
@@ -65,7 +68,7 @@ from ncscope.report.summary import Summary
 from ncscope.transfer import Correlation
 
 STRONG = 0.7
-"""From here on a correlation is strong."""
+"""Least correlation that counts as strong."""
 
 Groups = dict[str, list[Checkpoint]]
 
@@ -135,15 +138,15 @@ def parts(config: VCITransfer) -> list[Part]:
 
 
 def claims(config: VCITransfer, rows: Sequence[Observation]) -> list[Claim]:
-    """Section 6.3, on the means over seeds."""
+    """Test section 6.3 on the means over seeds."""
     return claims_on(checkpoints(config.runs, config.downstream, rows))
 
 
 def claims_on(groups: Groups) -> list[Claim]:
-    """Claim the paper's statements of a run's checkpoints, or of the paper's own.
+    """Test the paper's statements on the checkpoints of a run, or on the published checkpoints.
 
     Args:
-        groups: Checkpoints by what is varied.
+        groups: Checkpoints by varied setting.
     """
     whole = {name: groups.get(name, []) for name in GROUPS}
     found = [_signs(whole, key) for key in METRICS]
@@ -159,7 +162,7 @@ def claims_on(groups: Groups) -> list[Claim]:
 
 
 def _signs(groups: Groups, key: str) -> Claim:
-    """VCI goes up with transfer in both groups, its rivals in the first alone."""
+    """Test that VCI rises with transfer in both groups, and other metrics only in the first."""
     first, second = (pearson(groups[name], key).value for name in GROUPS)
     if key == "vci":
         text, held = "goes up with MLOG in both groups", first > 0 and second > 0
@@ -190,7 +193,10 @@ def _in_order(text: str, found: dict[float, float], falling: bool) -> Claim:
 
 
 def _without_pretraining(groups: Groups) -> Claim:
-    """Not in the paper: MLOG moves with the pretraining accuracy that it subtracts."""
+    """Test VCI against the mean log odds alone; not in the paper.
+
+    MLOG also depends on the pretraining accuracy, whose log odds it subtracts.
+    """
     found = {name: pearson(group, "vci", log_odds) for name, group in groups.items()}
     return {
         "claim": "VCI goes up with the mean log odds themselves, in both groups",
@@ -273,24 +279,24 @@ def _correlation_table(groups: Groups) -> Summary:
     }
     caption = (
         "VCI figure 7: Pearson's coefficient of each metric with MLOG over the settings of a "
-        "group, with the interval of 95 % of bootstrap resamples of the settings; the paper's "
-        "from its tables"
+        "group, with the 95 % bootstrap interval over the settings; the paper's coefficients are "
+        "computed from its tables"
     )
     return Summary(caption, list(columns), lines)
 
 
 def drawings(config: VCITransfer, rows: Sequence[Observation]) -> list[Drawing]:
-    """Figure 7 of the paper, the same of its own tables, and table 1 as a figure."""
+    """Draw figure 7 of the paper, figure 7 from the paper's tables, and table 1 as a figure."""
     groups = checkpoints(config.runs, config.downstream, rows)
     axes = "metrics on training images of the pretraining set against the mean log odds gain"
     own = (
-        f"VCI figure 7: {axes}; above the temperature of the softmax is varied, below the weight "
-        "of the cosine penalty. Large: means over seeds, with Pearson's coefficient; small: seeds."
+        f"VCI figure 7: {axes}; above, the temperature of the softmax varies, below, the weight of "
+        "the cosine penalty. Large: means over seeds, with Pearson's coefficient; small: seeds."
     )
     theirs = f"VCI figure 7 from the numbers of the paper's tables 1 and 2: {axes}."
     odds = (
         "VCI table 1: log odds of the linear probes by downstream set, and of the pretraining "
-        "accuracy, means over seeds. MLOG is the mean of the former less the latter."
+        "accuracy, means over seeds. MLOG is the mean of the former minus the latter."
     )
     return [
         Drawing("fig-7", own, scatter_figure(groups)),
@@ -303,9 +309,9 @@ RECIPE: Recipe[VCITransfer] = Recipe(
     id="vci/transfer",
     title="Collapse in pretraining, and transfer",
     lead=(
-        "Networks pretrained at several temperatures, and with several weights of a penalty on "
-        "the cosine similarity within classes, then probed on other data sets. VCI says that only "
-        "its index goes with transfer in both groups."
+        "Networks are pretrained at several temperatures, and with several weights of a penalty on "
+        "the cosine similarity within classes, and then probed on other data sets. VCI says that "
+        "only its index correlates with transfer in both groups."
     ),
     source="VCI section 6.3, figure 7, tables 1-2",
     config=VCITransfer,

@@ -1,4 +1,4 @@
-"""The figures of VCI 6.3: metrics against transfer, and what transfer is made of."""
+"""Figures of VCI 6.3: metrics against transfer, and the log odds that make up transfer."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ _MARKERS = "oDs^vPX<>p"
 
 
 def scatter_figure(groups: Groups) -> Figure:
-    """MLOG against each metric: a row a group, a column a metric.
+    """Draw MLOG against each metric: one row per group, one column per metric.
 
     Args:
-        groups: Checkpoints by what is varied.
+        groups: Checkpoints by varied setting.
     """
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(12, 2.9 * max(1, len(groups))), layout="constrained")
@@ -78,10 +78,10 @@ def _scatter(axes: Axes, name: str, group: Group, key: str) -> None:
 
 
 def odds_figure(groups: Groups) -> Figure:
-    """Log odds of every downstream set and of the pretraining, a panel a group.
+    """Draw the log odds of every downstream set and of the pretraining, one panel per group.
 
     Args:
-        groups: Checkpoints by what is varied.
+        groups: Checkpoints by varied setting.
     """
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(10.5, 3.8), layout="constrained")
@@ -97,7 +97,7 @@ def odds_figure(groups: Groups) -> Figure:
 
 
 def _odds(axes: Axes, group: Group) -> None:
-    """Draw a line a set, the pretraining dashed; infinite values are left out."""
+    """Draw one line per set, with the pretraining dashed; infinite values are left out."""
     for index, name in enumerate(group[0].downstream):
         style: dict[str, Any] = {
             "color": panels.SERIES[index % 5],

@@ -19,13 +19,13 @@ METRICS = {
     "cosine_within": "cosine distance",
     "vci": "VCI",
 }
-"""The four metrics by key, as the paper calls them, in the order of its figures."""
+"""The paper's names of the four metrics by key, in the order of its figures."""
 
 GROUPS = ("nc1", "nc4", "spectra")
 """Groups of metrics that the experiments measure."""
 
 COLUMNS = ("epoch", *METRICS, "accuracy")
-"""Of the table of the last measurements."""
+"""Columns of the table of the last measurements."""
 
 PAPER_DESCENT = Optimisation(
     epochs=300,
@@ -36,7 +36,7 @@ PAPER_DESCENT = Optimisation(
     warmup_epochs=10,
     warmup_rate=1e-5,
 )
-"""Section 6.1, but for batches and learning rate."""
+"""Optimisation of section 6.1, except for batch size and learning rate."""
 
 SMALL_DESCENT = PAPER_DESCENT.model_copy(
     update={
@@ -61,11 +61,11 @@ class VCIRuns(BaseModel):
 
 
 def retrained(training: Training, **update: Any) -> Training:
-    """Return the same run with another optimisation.
+    """Return settings with some fields of the optimisation replaced.
 
     Args:
-        training: The run.
-        update: Fields of its optimisation.
+        training: Settings of a run.
+        update: Fields of the optimisation.
     """
     optimisation = training.optimisation.model_copy(update=update)
     return training.model_copy(update={"optimisation": optimisation})
@@ -105,14 +105,14 @@ def rises(course: Sequence[float]) -> bool:
 
 
 def known(course: Sequence[float]) -> bool:
-    """Return whether there are two values or more, all of them finite."""
+    """Return whether there are two or more values and all of them are finite."""
     return len(course) > 1 and all(map(isfinite, course))
 
 
 def trained(rows: Sequence[Observation], run: str, split: str = "train") -> list[Observation]:
     """Select the last layer's rows from the first measurement after a training epoch on.
 
-    Before it the features are those of random weights, whose directions hardly differ.
+    The earlier measurement has random weights, and directions of its features hardly differ.
 
     Args:
         rows: Rows of a study.
@@ -128,7 +128,7 @@ class Projections(NamedTuple):
     Attributes:
         inside: $\operatorname{Tr}[P\Sigma_W]$ at each measured epoch.
         outside: $\operatorname{Tr}[(I-P)\Sigma_W]$.
-        between: $\operatorname{Tr}\Sigma_B$, which turns both into parts of the squared distance.
+        between: $\operatorname{Tr}\Sigma_B$; divided by it, both are parts of the squared distance.
     """
 
     inside: list[float]
@@ -175,15 +175,16 @@ def trend_claim(
     *,
     all_fall: bool,
 ) -> Claim:
-    """Claim that a metric falls in every run, or that it does not fall in at least one.
+    """Test that a metric falls in every run, or that it does not fall in at least one run.
 
     Args:
-        text: The claim.
+        text: Text of the claim.
         rows: Rows of a study.
         runs: Names of the runs.
         key: Key of the metric.
         split: ``"train"`` or ``"test"``.
-        all_fall: Claim that it falls in all runs if True, that it does not in one if False.
+        all_fall: Claim that the metric falls in all runs if True; that it does not fall in at least
+            one run if False.
     """
     courses = {run: values(trained(rows, run, split), key) for run in runs}
     evidence = "; ".join(f"{run}: {told(course, min)}" for run, course in courses.items())
@@ -193,7 +194,7 @@ def trend_claim(
 
 
 def told(course: Sequence[float], extreme: Callable[[Sequence[float]], float]) -> str:
-    """Write a course of values as text: its ends, and its least or greatest value."""
+    """Write values over training as text: first, last, and least or greatest value."""
     if not course:
         return "not measured"
     name = "least" if extreme is min else "greatest"
@@ -201,7 +202,7 @@ def told(course: Sequence[float], extreme: Callable[[Sequence[float]], float]) -
 
 
 def projection_claims(rows: Sequence[Observation], run: str) -> list[Claim]:
-    """Section 4.1: what of the within-class variance lies on V_B falls, the rest grows.
+    """Test section 4.1: the within-class variance on V_B falls, and that off V_B grows.
 
     Args:
         rows: Rows of a study.
@@ -222,7 +223,7 @@ def _projection(text: str, course: Sequence[float], found: Projections, trend: T
 
 
 def spectrum_claims(rows: Results, run: str) -> list[Claim]:
-    """Section 4.3: the spectrum of the total covariance is larger, and more uniform.
+    """Test section 4.3: the spectrum of the total covariance is larger and more uniform.
 
     Args:
         rows: Rows of a study.

@@ -1,4 +1,4 @@
-"""Collapse of layers too wide for a scatter matrix, from their coordinates between the classes."""
+"""NC1 and NC2 of layers that are too wide for a scatter matrix, in the span of the class means."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -32,23 +32,23 @@ Bases = Mapping[str, Float[Tensor, "_d _r"]]
 def between_class_metrics(
     model: nn.Module, loader: Iterable[Any], layers: Sequence[str], num_classes: int
 ) -> dict[str, dict[str, float]]:
-    r"""NC1 and NC2 of layers of any width, by two passes over the loader.
+    r"""Compute NC1 and NC2 of layers of any width, by two passes over the loader.
 
-    $\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$ looks at the features only in the span of the
-    class means, and the metrics of NC2 only at the means. The first pass finds the means, the
-    second measures the features' coordinates in an orthonormal basis Q of that span:
-    $\Sigma_B^\dagger=Q(Q^\top\Sigma_BQ)^\dagger Q^\top$.
+    $\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]$ depends on the features only through their
+    projection onto the span of the class means, and the metrics of NC2 depend only on the means.
+    The first pass computes the means. The second pass measures the features' coordinates in an
+    orthonormal basis Q of the span: $\Sigma_B^\dagger=Q(Q^\top\Sigma_BQ)^\dagger Q^\top$.
 
     Args:
-        model: A classifier; it is measured in evaluation mode and left as it was.
-        loader: Yields ``(inputs, labels)``, the same both times.
-        layers: Names or patterns of layers; maps are flattened.
+        model: Classifier; it is measured in evaluation mode, and its mode is restored.
+        loader: Loader of ``(inputs, labels)`` that yields the same samples in both passes.
+        layers: Names or patterns of layers; feature maps are flattened.
         num_classes: Number of classes K.
 
     Returns:
-        By layer, in forward order: ``nc1``, ``nc1_quotient`` and the metrics of class means of the
-        group ``nc2``. Cost: two forward passes, in each of which the first batch runs twice,
-        and $O(ndK)$ a layer; $O(dK)$ memory.
+        Metrics by layer, in forward order: ``nc1``, ``nc1_quotient`` and the class-mean metrics of
+        the group ``nc2``. Cost: two forward passes, each with the first batch run twice, and
+        $O(ndK)$ operations and $O(dK)$ memory per layer.
 
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
@@ -76,7 +76,7 @@ def _statistics(
     num_classes: int,
     bases: Bases | None,
 ) -> dict[str, ClassStatistics]:
-    """Gather statistics of the features, or, with scatter, of their coordinates in bases."""
+    """Gather statistics of the features or, with scatter, of their coordinates in the bases."""
     moments: dict[str, ClassMoments] = {}
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
     with ending_together():

@@ -1,17 +1,17 @@
-"""Two levels of features descend to the minimisers of theorems 4.1 and 4.2, linear and ReLU.
+"""Gradient descent with two levels of features to the minimisers of theorems 4.1 and 4.2.
 
-Source: XUFM figures 3-4 and 8-9, theorems 4.1, 4.2 and 5.1. The paper's sizes and decays are not in
-its text; those here are this project's.
+Source: XUFM figures 3-4 and 8-9, theorems 4.1, 4.2 and 5.1. The paper's text does not state sizes
+and decays; those here are this project's.
 Cost: under 30 seconds on one core, 8 at the small scale. Command:
 ``ncscope reproduce xufm/extended --scale paper``.
 
 Expected: the objective ends within 1e-6 of the closed form's minimum in all four descents. In the
-linear model H1 and H2 collapse to orthogonal frames together; with ReLU H2 does, and H1 collapses
-but keeps its distance from the frame. The nuclear norms agree to 1e-6.
+linear model H1 and H2 collapse to orthogonal frames together. With ReLU, H2 collapses to a frame,
+and H1 collapses but keeps its distance from the frame. The nuclear norms agree to 1e-6.
 
-The seeds are chosen. From a start this small a ReLU can lose a sample: all of its deep features
-are at zero, nothing moves it any more, and the objective ends 1/(2N) higher for each. That happened
-for 8 of the first 16 seeds with K = 4 and 7 of the first 10 with K = 6, one sample or a few. The
+The seeds are selected. From a start this small a ReLU can lose a sample: all its deep features are
+zero, its gradient vanishes, and the objective ends 1/(2N) higher for each lost sample. One or a few
+samples were lost for 8 of the first 16 seeds with K = 4 and for 7 of the first 10 with K = 6. The
 paper tunes its descents to reach a global minimum.
 """
 
@@ -37,11 +37,11 @@ SIZES: Mapping[int, tuple[int, int, int]] = {
     4: (FIRST.num_classes, FIRST.dim, FIRST.per_class),
     6: (6, 30, 60),
 }
-"""K, d and n; by K."""
+"""K, d and n of each setting, by K."""
 DEVIATIONS: Mapping[tuple[int, Activation], tuple[float, float, float]] = {
     (6, "relu"): (0.1, 0.1, 0.2)
 }
-"""Of a start's W2, W1 and H1, where they are not all 0.1 (XUFM appendix G)."""
+"""Standard deviations of a start's W2, W1 and H1 if not all are 0.1 (XUFM appendix G), by K."""
 FIGURES: Mapping[int, str] = {4: "figures 3 and 4", 6: "figures 8 and 9"}
 ACTIVATIONS: tuple[Activation, ...] = ("linear", "relu")
 
@@ -51,7 +51,7 @@ class XUFMExtendedConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    settings: Literal["first", "both"] = Field("both", description="K = 4 alone, or K = 6 too.")
+    settings: Literal["first", "both"] = Field("both", description="Only K = 4, or also K = 6.")
     first_steps: int = Field(FIRST.steps, ge=1, description="Steps of descent with K = 4.")
     second_steps: int = Field(70_000, ge=1, description="Steps of descent with K = 6.")
     every: int = Field(FIRST.every, ge=1, description="Steps from one measurement to the next.")
@@ -89,7 +89,7 @@ def _descent(config: XUFMExtendedConfig, k: int, activation: Activation) -> Part
 
 
 def claims(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Theorems 4.1 and 4.2 and the comparison of the two, for each setting; theorem 5.1."""
+    """Test theorems 4.1 and 4.2 and their comparison for each setting, and theorem 5.1."""
     found: list[Claim] = []
     for k in _settings(config):
         own = extended.pair_claims(_paths(rows, k))
@@ -98,7 +98,7 @@ def claims(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Clai
 
 
 def drawings(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """Draw a figure for each setting, linear above ReLU, and one of the perturbed features."""
+    """Draw a figure for each setting, linear above ReLU, and a figure of perturbed features."""
     found = []
     for k in _settings(config):
         (_, d, n), (last, first) = SIZES[k], WEIGHT_DECAYS

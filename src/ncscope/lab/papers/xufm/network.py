@@ -1,24 +1,25 @@
-"""Collapse block by block while ResNet-18 trains, beside two levels of unconstrained features.
+"""Collapse block by block while ResNet-18 trains, compared with two-level features models.
 
-Source: XUFM section 6, figures 5 and 10, and appendix G; section 4.1 on what networks do along
-their depth. Command: ``ncscope reproduce xufm/network``.
+Source: XUFM section 6, figures 5 and 10, and appendix G; section 4.1 on networks along their depth.
+Command: ``ncscope reproduce xufm/network``.
 
-At the paper's scale ResNet-18 on MNIST and CIFAR-10, measured after each of its four blocks: MSE
-without a bias, and cross-entropy with one; SGD, learning rate 0.05 divided by 10 every 40 epochs,
-weight decay 5e-4. The paper gives neither momentum, batch size nor the number of epochs: here 0.9,
-128 and 120. At the small scale the same with a network of three blocks, batches of 64, on
-handwritten digits (120 epochs) and generated patterns (60, the rate falling after 20 and 40). The
-two-level models are those of ``ncscope simulate extended``. Cost: 3.5 minutes on one core of a
-shared EPYC.
+The paper's scale trains ResNet-18 on MNIST and CIFAR-10, measured after each of its four blocks,
+under MSE without a bias and under cross-entropy with a bias. The optimiser is SGD with learning
+rate 0.05, divided by 10 every 40 epochs, and weight decay 5e-4. The paper states neither momentum
+nor batch size nor number of epochs; here they are 0.9, 128 and 120. The small scale trains a
+network of three blocks in batches of 64 on handwritten digits (120 epochs) and on generated
+patterns (60 epochs, with the rate falling after 20 and 40). The two-level models are those of
+``ncscope simulate extended``. Cost: 3.5 minutes on one core of a shared EPYC.
 
 Expected at the small scale: 25 of 30 claims hold. NC1 falls from level to level in all four runs,
 on digits from 0.537 to 0.0018 (MSE) and from 0.461 to 0.0202 (cross-entropy), and the blocks before
-the last keep 79 % or more of their distance to the frame. What fails is about the frame: under MSE
-the deepest features keep 77 and 81 % of their distance to the orthogonal frame too, under
-cross-entropy on patterns the first block is nearer to a simplex (0.461) than they are (0.481), and
-the two losses do not differ in the frame. Decay makes the frame, and there are 2,640 and 1,860
-steps for it, 56,000 in the paper: with 20 times the decay the deepest features on digits come to
-0.48 of the orthogonal frame under MSE and to 0.17 of the simplex under cross-entropy.
+the last keep 79 % or more of their distance to the frame. The claims that fail concern the frame:
+under MSE the deepest features also keep 77 and 81 % of their distance to the orthogonal frame;
+under cross-entropy on patterns the first block is nearer to a simplex (0.461) than the deepest
+features (0.481); and the frames of the two losses do not differ. Weight decay produces the frame,
+and it has only 2,640 and 1,860 steps, compared with 56,000 in the paper. With 20 times the decay
+the deepest features on digits end at distance 0.48 from the orthogonal frame under MSE and at 0.17
+from the simplex under cross-entropy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,9 +62,9 @@ from ncscope.report import panels
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
 FRAMES: Mapping[str, str] = {"mse": "nc2_of", "cross-entropy": "nc2_etf"}
-"""The distance to the frame of the minimisers, by loss: orthogonal without a bias, or simplex."""
+"""Key of the distance to the minimisers' frame, by loss: orthogonal without a bias, or simplex."""
 DUALITIES: Mapping[str, str] = {"mse": "nc3_alignment", "cross-entropy": "nc3_self_duality"}
-"""NC3 against uncentred or centred class means, as the frame is."""
+"""Key of NC3 by loss, with uncentred class means for the orthogonal frame, else centred ones."""
 LOSSES: Mapping[str, str] = {"mse": "MSE, no bias", "cross-entropy": "CE, bias"}
 SURROGATES: Mapping[Activation, str] = {
     "linear": "extended UFM, linear",
@@ -73,8 +74,8 @@ SURROGATES: Mapping[Activation, str] = {
 MODEL = ExtendedConfig()
 """Sizes, decays and descent of the two-level model."""
 HALF = 0.5
-"""A level whose distance to the frame falls below this share of its start counts as structured;
-the paper names no number."""
+"""A level counts as structured if its distance to the frame falls below this share of its start;
+the paper states no number."""
 
 
 class XUFMNetwork(BaseModel):
@@ -88,7 +89,7 @@ class XUFMNetwork(BaseModel):
 
 
 def _runs(data: str, network: str, optimisation: Optimisation, every: int) -> dict[str, Training]:
-    """MSE without a bias, and cross-entropy with one."""
+    """Return settings for MSE without a bias, and for cross-entropy with a bias."""
     base = Training(
         data=data,
         network=network,
@@ -104,7 +105,7 @@ def _runs(data: str, network: str, optimisation: Optimisation, every: int) -> di
 
 
 def _optimisation(epochs: int, batch_size: int) -> Optimisation:
-    """XUFM's rate and decay; the rate falls tenfold at thirds, in the paper every 40 epochs."""
+    """Return XUFM's rate and decay; the rate falls tenfold at thirds (paper: every 40 epochs)."""
     return Optimisation(
         epochs=epochs,
         batch_size=batch_size,
@@ -148,13 +149,13 @@ def _descent(config: XUFMNetwork, activation: Activation) -> Part:
 
 
 def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Observation]:
-    """NC1 and NC2 of every block's output on the training set, a row a block.
+    """Measure NC1 and NC2 of every block's output on the training set, one row per block.
 
     Args:
         bench: The run.
         end: State of training at the end of the epoch.
-        blocks: Names or patterns. A map is flattened: 65,536 features after the first block of
-            ResNet-18 on CIFAR-10, too many for a scatter matrix.
+        blocks: Names or patterns of blocks. Feature maps are flattened; the first block of
+            ResNet-18 on CIFAR-10 has 65,536 features, too many for a scatter matrix.
     """
     fabric, settings, images = bench.fabric, bench.settings, bench.data.train
     if settings.measured is not None:
@@ -170,7 +171,7 @@ def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[
 
 
 def levels(rows: Sequence[Observation], run: str) -> dict[str, list[Observation]]:
-    """By level the rows over training: the blocks in order, then the classifier's input."""
+    """Return rows over training by level: the blocks in order, then the classifier's input."""
     blocks = {int(row["block"]): row.layer for row in part_of(rows, run) if "block" in row}
     found = {
         f"block {place}": history(rows, run, layer=layer) for place, layer in sorted(blocks.items())
@@ -179,7 +180,7 @@ def levels(rows: Sequence[Observation], run: str) -> dict[str, list[Observation]
 
 
 def claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
-    """Claim what section 4.1 says of networks, and section 6 of their likeness to the models."""
+    """Test section 4.1 on networks, and section 6 on their similarity to the models."""
     found: list[Claim] = []
     for run, training in config.runs.items():
         by_level, frame = levels(rows, run), FRAMES[training.loss]
@@ -196,12 +197,12 @@ def claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
 
 
 def decades_of(path: Sequence[Observation]) -> float:
-    """By how many powers of ten NC1 falls from start to end."""
+    """Return the number of decades by which NC1 falls from start to end."""
     return decades(*ends(path, "nc1"))
 
 
 def kept(path: Sequence[Observation], frame: str) -> float:
-    """Compute the share of its distance to a frame that a level keeps from start to end."""
+    """Compute a level's distance to a frame at the end as a share of that at the start."""
     start, end = ends(path, frame)
     return ratio(end, start)
 
@@ -223,7 +224,7 @@ def _past_zero_error(deepest: Sequence[Observation]) -> Claim:
 
 
 def _along_depth(by_level: Mapping[str, Sequence[Observation]], frame: str) -> list[Claim]:
-    """Claim the order along depth: the averaged map of the last block against the blocks before."""
+    """Test the order along depth, with the pooled output of the last block as the deepest level."""
     nc1, near = ({n: ends(path, key)[1] for n, path in by_level.items()} for key in ("nc1", frame))
     shares = {name: kept(path, frame) for name, path in by_level.items()}
     shallow = list(by_level)[:-2]
@@ -259,7 +260,7 @@ def _dual(deepest: Sequence[Observation], key: str) -> Claim:
 
 
 def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) -> Claim:
-    """By shares of decades, since a descent without noise falls by many more than a network."""
+    """Compare shares of decades, since NC1 falls by more decades in a noiseless descent."""
     own = ratio(first, deepest)
     models = {
         activation: ratio(*(decades_of(_level(rows, part, level)) for level in ("H1", "H2")))
@@ -301,7 +302,7 @@ def _listed(by_level: Mapping[str, float]) -> str:
 
 
 def _frames(config: XUFMNetwork, rows: Sequence[Observation], data: str) -> Claim:
-    """Claim which frame each loss leads to: the remark after theorem 4.1 on free features."""
+    """Test which frame each loss leads to: the remark after theorem 4.1 on free features."""
     paths: dict[str, list[Observation]] = {
         run.loss: history(rows, name, layer=HEAD_INPUT)
         for name, run in config.runs.items()
@@ -323,7 +324,7 @@ def _data_sets(config: XUFMNetwork) -> list[str]:
 
 
 def drawings(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Drawing]:
-    """Draw a figure for each data set, a row a loss, and the two-level models to compare with."""
+    """Draw a figure for each data set with one row per loss, and a figure of the models."""
     found = []
     names = dict(zip(_data_sets(config), ("fig-5", "fig-10"), strict=False))
     for data in _data_sets(config):
@@ -335,8 +336,8 @@ def drawings(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Drawing]:
         )
         found.append(Drawing(names.get(data, f"blocks-{data}"), caption, _by_level(runs, rows)))
     caption = (
-        "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU: "
-        "what figures 5 and 10 are compared with."
+        "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU, for "
+        "comparison with figures 5 and 10."
     )
     models = {activation: part_of(rows, part) for activation, part in SURROGATES.items()}
     return [*found, Drawing("models", caption, levels_figure(models))]

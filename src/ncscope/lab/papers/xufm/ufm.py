@@ -1,15 +1,15 @@
-"""The unconstrained features model descends to the minimisers of theorems 3.1 and 3.2.
+"""Gradient descent on the unconstrained features model to the minimisers of theorems 3.1 and 3.2.
 
 Source: XUFM figures 1-2 and 6-7, theorems 3.1 and 3.2, and the remark on the regularised bias.
-The paper's sizes and decays are not in its text; those here are this project's.
+The paper's text does not state sizes and decays; those here are this project's.
 Cost: under 30 seconds on one core, 5 at the small scale. Command:
 ``ncscope reproduce xufm/ufm --scale paper``.
 
 Expected (seed 0): the objective ends within 2e-7 of the closed form in all four runs. NC1 is below
-1e-20, the distance of NC2 to its frame below 2e-10. NC3 is below 1e-9 without a bias and below
-1e-3 with one: the global mean is the last to go, by a factor of e in some 10,000 steps. In the
-sweep of the bias decay the centred means are a simplex ETF and the classifier is aligned with
-the means, to 1e-10; the global mean is zero up to a decay of c / (1-c) = 0.0675, not past it.
+1e-20, the distance of NC2 to its frame below 2e-10. NC3 is below 1e-9 without a bias and below 1e-3
+with a bias: the global mean vanishes most slowly, by a factor of e in about 10,000 steps. In the
+sweep of the bias decay the centred means are a simplex ETF and the classifier is aligned with the
+means, to 1e-10; the global mean is zero up to a decay of c / (1-c) = 0.0675, and not zero beyond.
 """
 
 import math
@@ -35,14 +35,14 @@ SIZES: tuple[tuple[int, int, int, float, float], ...] = (
     (FIRST.num_classes, FIRST.dim, FIRST.per_class, FIRST.weight_decay, FIRST.feature_decay),
     (10, 60, 100, 0.005, 0.0005),
 )
-"""K, d, n, decay of the weights, decay of the features; by setting."""
+"""K, d, n, decay of the weights and decay of the features of each setting."""
 FIGURES = {
     (0, None): ("fig-1", "figure 1, theorem 3.1", "nc2_of"),
     (0, 0.0): ("fig-2", "figure 2, theorem 3.2", "nc2_etf"),
     (1, None): ("fig-6", "figure 6, theorem 3.1", "nc2_of"),
     (1, 0.0): ("fig-7", "figure 7, theorem 3.2", "nc2_etf"),
 }
-"""By setting and decay of the bias: file name, what it reproduces, metric of NC2."""
+"""File name, reproduced figure and metric of NC2, by setting and decay of the bias."""
 SWEEP = "bias decay"
 
 
@@ -51,7 +51,7 @@ class XUFMConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    settings: Literal["first", "both"] = Field("both", description="K = 4 alone, or K = 10 too.")
+    settings: Literal["first", "both"] = Field("both", description="Only K = 4, or also K = 10.")
     first_steps: int = Field(FIRST.steps, ge=1, description="Steps of descent with K = 4.")
     second_steps: int = Field(180_000, ge=1, description="Steps of descent with K = 10.")
     every: int = Field(FIRST.every, ge=1, description="Steps from one measurement to the next.")
@@ -105,7 +105,7 @@ def _sweep(config: XUFMConfig) -> Iterator[Observation]:
 
 
 def claims(config: XUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Theorems 3.1 and 3.2 of the descents, and the remark on the regularised bias."""
+    """Test theorems 3.1 and 3.2 on the descents, and the remark on the regularised bias."""
     found: list[Claim] = []
     for setting, bias_decay in _runs(config):
         problem = UFM(*SIZES[setting], bias_decay)
@@ -163,7 +163,7 @@ def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
 
 
 def drawings(config: XUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
-    """One figure a descent, as in the paper, and one of the sweep."""
+    """Draw one figure per descent, as in the paper, and one of the sweep."""
     found = []
     for setting, bias_decay in _runs(config):
         (k, d, n, weight_decay, feature_decay) = SIZES[setting]
@@ -234,7 +234,8 @@ RECIPE: Recipe[XUFMConfig] = Recipe(
     title="Minimisers of the unconstrained features model",
     lead=(
         "Plain gradient descent from random features and weights ends on an orthogonal frame "
-        "without a bias, on a simplex ETF with a free one, and in between with a regularised one."
+        "without a bias, on a simplex ETF with a free bias, and between the two with a regularised "
+        "bias."
     ),
     source="XUFM figures 1-2 and 6-7; theorems 3.1 and 3.2; remark on the regularised bias",
     config=XUFMConfig,

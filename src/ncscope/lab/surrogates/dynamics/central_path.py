@@ -1,7 +1,7 @@
 r"""The central path: features under their least-squares classifier, without weight decay.
 
 $\mathcal L_{LS}(H)=\min_{W,b}\frac1{2N}\lVert WH+b\mathbf 1^\top-Y\rVert_F^2$ for features d x N,
-class by class (MSE section 3). With a bias, which takes off the global mean of features and of
+with columns ordered by class (MSE section 3). The bias removes the global means of features and
 labels.
 """
 
@@ -20,7 +20,7 @@ class _Solved:
     r"""The least-squares problem in contrasts $E$ of the classes, which sum to zero.
 
     Attributes:
-        parts: Split of the features into class means and the rest.
+        parts: Split of the features into global mean, class means and within-class deviations.
         weight: $E^\top W_{LS}$.
         missed: $E^\top(I-W_{LS}\tilde M)E$ as
             $(I+\frac1KE^\top\tilde M^\top\Sigma_W^{-1}\tilde ME)^{-1}$, which stays accurate where
@@ -51,7 +51,7 @@ def least_squares(
 def least_squares_loss(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, ""]:
     r"""$\mathcal L_{LS}(H)$; autograd can differentiate it.
 
-    Range: 0, all samples fitted, to $\frac{K-1}{2K}$, equal class means. Invariant under
+    Range: from 0 (all samples fitted) to $\frac{K-1}{2K}$ (equal class means). Invariant under
     $H\mapsto AH+v\mathbf 1^\top$ with $A$ invertible.
     """
     return _solve(features, num_classes).missed.trace() / (2 * num_classes)
@@ -62,8 +62,8 @@ def least_squares_gradient(
 ) -> Float[Tensor, "d n"]:
     r"""$\nabla\mathcal L_{LS}=\frac1NW_{LS}^\top(W_{LS}H+b_{LS}\mathbf 1^\top-Y)$.
 
-    The classifier is at its minimum, so its own change does not count. At renormalised features
-    $-\nabla\mathcal L_{LS}$ is what MSE lemma 4 gives for the flow.
+    The classifier is at its minimum, so the derivative through the classifier vanishes. At
+    renormalised features $-\nabla\mathcal L_{LS}$ is the flow of MSE lemma 4.
     """
     solved = _solve(features, num_classes)
     basis = simplex_basis(num_classes)

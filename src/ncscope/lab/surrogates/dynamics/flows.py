@@ -1,7 +1,7 @@
-r"""The two flows on the central path, in the features themselves, and the algorithm behind one.
+r"""The two flows on the central path in the features, and the discrete algorithm of one of them.
 
-No law of growth goes in here: a flow takes the gradient of the loss in all d x N features and a
-projection onto the tangent space of the manifold.
+The flows do not use the laws of growth. They take the gradient of the loss in all d x N features
+and a projection onto the tangent space of the manifold.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,24 +17,24 @@ from ncscope.lab.surrogates.dynamics.manifold import oblique_projection, orthogo
 from ncscope.lab.surrogates.dynamics.snr import renormalised
 
 Velocity = Callable[[Tensor, int], Tensor]
-"""From renormalised features and the number of classes, how the features move."""
+"""Function of renormalised features and the number of classes that returns dX/dt."""
 
 
 def projected_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
     r"""Riemannian gradient flow in the Frobenius metric: $-Π^\perp\nabla\mathcal L_{LS}(X)$.
 
     At renormalised features this is $\dot X=\sum_j\frac{\omega_j}{n(K+\omega_j^2)^2}u_jv_j^\top Y$:
-    only class means move. Source: MSE (5), with the projection that its lemma 5 holds for.
+    only class means move. Source: MSE (5), with the projection for which MSE lemma 5 holds.
     """
     slope = least_squares_gradient(features, num_classes)
     return -orthogonal_projection(features, slope, num_classes)
 
 
 def renormalised_velocity(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
-    r"""Gradient steps, each renormalised, as they shrink: $-Π\nabla\mathcal L_{LS}(X)$.
+    r"""Limit of renormalised gradient steps for small step sizes: $-Π\nabla\mathcal L_{LS}(X)$.
 
     At renormalised features $\dot X=\sum_j\frac{\omega_j}{nK(K+\omega_j^2)}u_jv_j^\top Y$.
-    Source: MSE (5) with the projection of its proposition 4.
+    Source: MSE (5), with the projection of MSE proposition 4.
     """
     slope = least_squares_gradient(features, num_classes)
     return -oblique_projection(features, slope, num_classes)
@@ -47,16 +47,16 @@ def flow(
     times: Sequence[float],
     tolerance: float = 1e-9,
 ) -> Iterator[tuple[float, Float[Tensor, "d n"]]]:
-    """Follow a velocity in all d x N features, by LSODA (Adams, or BDF where that is stiff).
+    """Integrate a velocity in all d x N features by LSODA (Adams, or BDF if it is stiff).
 
-    Cost: the solver keeps (dN)^2 numbers.
+    Cost: the solver stores (dN)^2 numbers.
 
     Args:
-        velocity: One of the two above.
+        velocity: `projected_velocity` or `renormalised_velocity`.
         start: Renormalised features.
         num_classes: K.
-        times: When to look, ascending, 0 or later.
-        tolerance: Error allowed in a step, relative to each entry or to the largest.
+        times: Times at which to yield, ascending and non-negative.
+        tolerance: Allowed error per step, relative to each entry or to the largest entry.
 
     Yields:
         Time and features.
@@ -80,21 +80,22 @@ def integrated(
 ) -> Iterator[tuple[float, Float[Tensor, " m"]]]:
     r"""Solve an autonomous equation by LSODA in $s=\log(1+t/unit)$.
 
-    In $s$ a growth like a power of t is even, and decades cost the same.
+    In $s$, growth like a power of t is exponential at a constant rate, and all decades of time cost
+    equally many steps.
 
     Args:
         derivative: Derivative of the state.
         start: State at time 0.
-        times: When to look, ascending, 0 or later.
-        unit: The time in which the first changes happen.
-        tolerance: Error allowed in a step, relative to each entry or to the largest.
-        jacobian: Jacobian of the derivative; None for differences, where a Jacobian is needed.
+        times: Times at which to yield, ascending and non-negative.
+        unit: Time scale of the first changes.
+        tolerance: Allowed error per step, relative to each entry or to the largest entry.
+        jacobian: Jacobian of the derivative; None lets the solver use finite differences.
 
     Yields:
         Time and state.
 
     Raises:
-        RuntimeError: If the solver gives up.
+        RuntimeError: If the solver fails.
     """
 
     def slowed(s: float, flat: np.ndarray) -> np.ndarray:
@@ -124,7 +125,7 @@ def integrated(
 def renormalised_descent(
     start: Float[Tensor, "d n"], num_classes: int, rate: float, steps: int
 ) -> Iterator[Float[Tensor, "d n"]]:
-    r"""$X\mapsto \Sigma_W^{-1/2}(X-\eta\nabla\mathcal L_{LS}(X))$, again and again.
+    r"""Iterate $X\mapsto \Sigma_W^{-1/2}(X-\eta\nabla\mathcal L_{LS}(X))$.
 
     Source: MSE D.1.
 
@@ -135,7 +136,7 @@ def renormalised_descent(
         steps: Number of steps.
 
     Yields:
-        The features after each step.
+        Features after each step.
     """
     here = start
     for _ in range(steps):

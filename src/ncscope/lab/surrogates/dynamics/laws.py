@@ -1,8 +1,8 @@
 r"""Growth of the singular values of the signal-to-noise matrix, in closed form.
 
-Each $\omega_j$ moves by itself, at a rate $\dot\omega=\omega/\sum_pc_p\omega^p$. Hence
-$c_0\log\omega+\sum_{p>0}\frac{c_p}p\omega^p=a_j+t$, and
-$\omega\approx (pt/c_p)^{1/p}$ with the last p.
+Each $\omega_j$ evolves independently of the others, with $\dot\omega=\omega/\sum_pc_p\omega^p$.
+Hence $c_0\log\omega+\sum_{p>0}\frac{c_p}p\omega^p=a_j+t$, and
+$\omega\approx (pt/c_p)^{1/p}$ with the largest p.
 """
 
 import math
@@ -22,7 +22,7 @@ class Law:
 
     Attributes:
         name: Name of the flow.
-        coefficients: $c_p$ by p; all positive, p = 0 among them.
+        coefficients: $c_p$ by p; all are positive, and p = 0 is included.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Law:
 
     @property
     def exponent(self) -> float:
-        r"""Return the exponent of the growth in the end: $\omega\approx  t^{1/p}$."""
+        r"""Return the exponent 1/p of the asymptotic growth: $\omega\approx  t^{1/p}$."""
         return 1 / max(self.coefficients)
 
     def rate(self, values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
@@ -43,19 +43,20 @@ class Law:
         return self.coefficients[0] * values.log() + sum(terms)
 
     def asymptote(self, times: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        r"""$(pt/c_p)^{1/p}$, p the last: what every $\omega_j$ comes to."""
+        r"""$(pt/c_p)^{1/p}$ with the largest p: the common asymptote of all $\omega_j$."""
         last = max(self.coefficients)
         return (last * times / self.coefficients[last]) ** (1 / last)
 
     def singular_values(
         self, start: Float[Tensor, " m"], times: Float[Tensor, " t"]
     ) -> Float[Tensor, "t m"]:
-        r"""$\omega_j(t)$ from $\omega_j(0)$.
+        r"""Compute $\omega_j(t)$ from $\omega_j(0)$.
 
         The growth $\delta=\log(\omega/\omega_0)$ solves
-        $c_0\delta+\sum_{p>0}\frac{c_p}p\omega_0^p(e^{p\delta}-1)=t$: no difference of large numbers
-        for $\omega$ from 1e-8 to 1e8 and t from 1e-8 to 1e16. Convex and rising in $\delta$, it
-        takes Newton's method from above within a bracket. A value of zero stays.
+        $c_0\delta+\sum_{p>0}\frac{c_p}p\omega_0^p(e^{p\delta}-1)=t$. This form has no difference of
+        large numbers for $\omega$ from 1e-8 to 1e8 and t from 1e-8 to 1e16. The left side is convex
+        and increasing in $\delta$, so Newton's method converges from above, within a bracket. A
+        singular value of zero stays zero.
 
         Args:
             start: $\omega_j(0)\ge0$.
@@ -67,7 +68,7 @@ class Law:
         return omega * growth.exp()
 
     def _growth(self, start: Tensor, time: Tensor) -> Tensor:
-        """Solve for the root by Newton's method, kept within what single terms allow."""
+        """Solve for the root by Newton's method, within the bounds that single terms give."""
         share = 1 / len(self.coefficients)
         low, high = self._single_terms(start, share * time), self._single_terms(start, time)
         here = high
@@ -84,7 +85,7 @@ class Law:
         return here
 
     def _single_terms(self, start: Tensor, time: Tensor) -> Tensor:
-        """Return the least growth at which one of the terms alone takes the time."""
+        """Return the smallest growth at which one of the terms alone reaches the time."""
         grown = [
             time / c if p == 0 else torch.log1p(p * time / (c * start**p)) / p
             for p, c in self.coefficients.items()
@@ -92,7 +93,7 @@ class Law:
         return torch.stack(grown).min(0).values
 
     def _elapsed(self, start: Tensor, growth: Tensor) -> tuple[Tensor, Tensor]:
-        """Time that a growth takes, and its derivative."""
+        """Return the time that a growth takes, and its derivative."""
         time, slope = torch.zeros_like(growth), torch.zeros_like(growth)
         for p, c in self.coefficients.items():
             scale = c * start**p

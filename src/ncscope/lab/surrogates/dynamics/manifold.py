@@ -1,11 +1,11 @@
 r"""The manifold of features whose within-class covariance is the identity (MSE D.2).
 
 $\mathcal X=\{X:X\mathbf CX^\top=I\}$, $\mathbf C=\frac1N(I-\frac1nY^\top Y)$, for X of d x N,
-N = Kn. Two maps onto its tangent space are called *the* projection in the paper. They differ, and
-so do the flows they make of a gradient.
+N = Kn. The paper calls two different maps onto its tangent space *the* projection. The flows that
+they define from a gradient differ as well.
 
-Both are written for any value $\Sigma$ of the covariance: with the identity in its place, rounding
-that leaves the manifold would grow like $e^{\omega^2/K}$ along the flow.
+Both maps are implemented for any covariance $\Sigma$. If $\Sigma$ were replaced by the identity,
+rounding errors off the manifold would grow like $e^{\omega^2/K}$ along the flow.
 """
 
 import torch
@@ -33,11 +33,11 @@ def orthogonal_projection(
 ) -> Float[Tensor, "d n"]:
     r"""Nearest tangent vector: $Z-NSX\mathbf C$, $S=\frac12(X\mathbf CZ^\top+Z\mathbf CX^\top)$.
 
-    Normal vectors are $SX\mathbf C$, S symmetric. The flow that MSE (27) describes is that of
-    this projection.
+    Normal vectors are $SX\mathbf C$ with S symmetric. MSE (27) describes the flow of this
+    projection.
 
     Args:
-        features: A point X; where its covariance is not I, S solves $S\Sigma+\Sigma S=2S_I$.
+        features: Point X. If its covariance is not I, S solves $S\Sigma+\Sigma S=2S_I$.
         direction: Z.
         num_classes: K.
     """
@@ -50,11 +50,11 @@ def oblique_projection(
 ) -> Float[Tensor, "d n"]:
     r"""$Z-SX$ with $S=\frac12(X\mathbf CZ^\top+Z\mathbf CX^\top)$, along changes of coordinates.
 
-    The derivative of renormalisation (MSE lemma 2). A projection onto the tangent space (MSE
-    proposition 4), but not self-adjoint.
+    This map is the derivative of renormalisation (MSE lemma 2). It is a projection onto the tangent
+    space (MSE proposition 4), but not self-adjoint.
 
     Args:
-        features: A point X; where its covariance is not I, S solves $S\Sigma+\Sigma S=2S_I$.
+        features: Point X. If its covariance is not I, S solves $S\Sigma+\Sigma S=2S_I$.
         direction: Z.
         num_classes: K.
     """
@@ -66,10 +66,10 @@ def oblique_adjoint(
 ) -> Float[Tensor, "d n"]:
     r"""$Z-\frac12(XZ^\top+ZX^\top)X\mathbf C$, the adjoint of `oblique_projection` at $\Sigma=I$.
 
-    The gradient of a loss that no change of coordinates changes is a fixed point of it.
+    The gradient of a loss that is invariant under changes of coordinates is a fixed point of it.
 
     Args:
-        features: A point X of the manifold.
+        features: Point X of the manifold.
         direction: Z.
         num_classes: K.
     """
@@ -81,7 +81,7 @@ def oblique_adjoint(
 def _correction(
     features: Float[Tensor, "d n"], direction: Float[Tensor, "d n"], num_classes: int
 ) -> Float[Tensor, "d d"]:
-    """Return the symmetric S whose motion SX changes the covariance as the direction does."""
+    """Return the symmetric S such that SX changes the covariance to first order as Z does."""
     change = constraint_derivative(features, direction, num_classes)
     values, vectors = torch.linalg.eigh(split(features, num_classes).covariance)
     turned = vectors.mT @ change @ vectors / (values[:, None] + values)

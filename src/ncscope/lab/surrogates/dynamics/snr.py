@@ -1,8 +1,8 @@
 r"""Renormalised features and their signal-to-noise matrix (MSE sections 3.1, 3.2 and D.2).
 
-Features are d x N, zero mean or not, class by class, n of each of K classes. A change of
-coordinates changes no prediction of the least-squares classifier, so features are looked at in
-the coordinates in which their within-class covariance is the identity.
+Features are d x N with any mean, ordered by class, with n samples of each of K classes. A change of
+coordinates does not change the predictions of the least-squares classifier. Features are therefore
+studied in the coordinates in which their within-class covariance is the identity.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class FeatureSplit:
 
     Attributes:
         mean: Global mean $\mu_G$.
-        classes: Class means less the global mean, $\tilde M$.
+        classes: Class means minus the global mean, $\tilde M$.
         within: Deviation of each sample from its class mean, $H_W$.
     """
 
@@ -41,7 +41,7 @@ class Aligned:
 
     Attributes:
         left: $U$, orthonormal columns.
-        values: $\omega_j$, descending; K - 1 of them, or d if that is less.
+        values: $\omega_j$, descending; there are min(K - 1, d) of them.
         right: $V$, orthonormal columns that sum to zero.
     """
 
@@ -52,7 +52,7 @@ class Aligned:
 
 @dataclass(frozen=True)
 class SpectralLoss:
-    r"""Parts of the loss on the central path without weight decay, from $\omega_j$ alone.
+    r"""Parts of the loss on the central path without weight decay, as functions of $\omega_j$.
 
     Attributes:
         nc1: $\mathcal L_{NC1}$.
@@ -64,7 +64,7 @@ class SpectralLoss:
 
 
 def split(features: Float[Tensor, "_d _n"], num_classes: int) -> FeatureSplit:
-    """Global mean, class means and rest of balanced features that come class by class.
+    """Split balanced features, ordered by class, into global mean, class means and deviations.
 
     Args:
         features: $H$.
@@ -74,24 +74,25 @@ def split(features: Float[Tensor, "_d _n"], num_classes: int) -> FeatureSplit:
     means = grouped.mean(2)
     mean = means.mean(1)
     within = grouped - means[:, :, None]
-    # Once more, since what is rounded off large means would pass for a mean of small deviations.
+    # Centre a second time: the rounding error of large means is a spurious class mean of the
+    # deviations, and matters if the deviations are small.
     within = within - within.mean(2, keepdim=True)
     return FeatureSplit(mean, means - mean[:, None], within.flatten(1))
 
 
 def spread_over_samples(columns: Float[Tensor, "d k"], per_class: int) -> Float[Tensor, "d n"]:
-    """One column a class, repeated for its samples: the product with the labels $Y$."""
+    """Repeat the column of each class for its samples: the product with the labels $Y$."""
     return columns.repeat_interleave(per_class, 1)
 
 
 def renormalised(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tensor, "d n"]:
     r"""$\Sigma_W^{-1/2}(H-\mu_G\mathbf 1^\top)$, by the symmetric root.
 
-    Source: MSE section 3.1. Idempotent. Of all features $AH$, $A$ positive definite, one is
-    renormalised. Cost: an eigen-decomposition of $\Sigma_W$.
+    Source: MSE section 3.1. The map is idempotent. Among the features $AH$ with $A$ positive
+    definite exactly one is renormalised. Cost: an eigen-decomposition of $\Sigma_W$.
 
     Args:
-        features: $H$; a class needs not have mean zero, nor all of them.
+        features: $H$; neither the class means nor the global mean need to be zero.
         num_classes: $K$.
 
     Raises:
@@ -112,7 +113,7 @@ def renormalised(features: Float[Tensor, "d n"], num_classes: int) -> Float[Tens
 def snr_matrix(features: Float[Tensor, "_d _n"], num_classes: int) -> Float[Tensor, "d k"]:
     r"""$\Sigma_W^{-1/2}\tilde M$: the class means of the renormalised features.
 
-    Source: MSE (8). Under $H\mapsto AH$ its singular values stay.
+    Source: MSE (8). Its singular values are invariant under $H\mapsto AH$ with $A$ invertible.
     """
     return split(renormalised(features, num_classes), num_classes).classes
 
@@ -120,8 +121,8 @@ def snr_matrix(features: Float[Tensor, "_d _n"], num_classes: int) -> Float[Tens
 def aligned(matrix: Float[Tensor, "_d _k"]) -> Aligned:
     """Decompose a signal-to-noise matrix (MSE definition 2).
 
-    Singular vectors of repeated values are one choice of many. The one value that is zero because
-    columns sum to zero is left out.
+    Singular vectors of repeated values are not unique; one choice is returned. The singular value
+    that is zero because the columns sum to zero is left out.
     """
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     count = min(len(matrix), matrix.shape[1] - 1)
@@ -137,7 +138,7 @@ def spectral_loss(values: Float[Tensor, " m"], num_classes: int) -> SpectralLoss
     Source: MSE lemma 1; they sum to $\frac12\sum_j\frac1{K+\omega_j^2}$.
 
     Args:
-        values: All K - 1 of $\omega_j$, those that are zero included.
+        values: All K - 1 values $\omega_j$, including zeros.
         num_classes: $K$.
     """
     square = values.square()
@@ -159,7 +160,7 @@ def random_features(
         dim: $d$.
         per_class: $n$.
         separation: Root mean square of $\omega_j$.
-        generator: Draws means and samples, both standard normal before they are brought to size.
+        generator: Generator of means and samples, which are standard normal before scaling.
 
     Raises:
         InputError: If there are too few samples for a within-class covariance of full rank.

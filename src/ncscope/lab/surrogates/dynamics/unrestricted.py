@@ -36,9 +36,10 @@ class Distance:
 
     Attributes:
         loss: $\mathcal L$ without weight decay.
-        least_squares: $\mathcal L_{LS}$, what the best classifier would have; right to 1e-15 at
-            best, as the within-class covariance degenerates when the loss vanishes.
-        classifier: $\lVert W-W_{LS}\rVert_F/\lVert W_{LS}\rVert_F$; NaN for a loss below that.
+        least_squares: $\mathcal L_{LS}$, the loss of the best classifier. Its error is at least
+            about 1e-15, as the within-class covariance degenerates when the loss vanishes.
+        classifier: $\lVert W-W_{LS}\rVert_F/\lVert W_{LS}\rVert_F$; NaN for losses below this
+            error.
     """
 
     loss: float
@@ -59,7 +60,7 @@ def loss(state: State) -> Float[Tensor, ""]:
 
 
 def descent_direction(state: State) -> State:
-    """Minus the gradient of `loss`."""
+    """Return minus the gradient of `loss`."""
     missed = residual(state) / -state.features.shape[1]
     return State(missed @ state.features.mT, missed.sum(1), state.weight.mT @ missed)
 
@@ -79,17 +80,17 @@ def unrestricted_flow(
 ) -> Iterator[tuple[float, State]]:
     r"""$(\dot W,\dot b,\dot H)=-\nabla\mathcal L$, by LSODA.
 
-    Rows of $\dot H$ are combinations of rows of H, of the labels and of ones. So with orthonormal
-    rows Q that span them all, $HQ^\top$ moves by itself, as $H=HQ^\top Q$ does: d (K + d) numbers
-    at most in the place of dN, and no approximation.
+    The rows of $\dot H$ are combinations of the rows of H, of the labels and of the vector of ones.
+    Let Q have orthonormal rows that span all of these. Then $H=HQ^\top Q$ throughout, and $HQ^\top$
+    satisfies a closed equation: at most d (K + d) variables instead of dN, without approximation.
 
     Args:
         start: Initial state; with the classifier `least_squares` it is on the central path.
-        times: When to look, ascending, 0 or later.
-        tolerance: Error allowed in a step, relative to each entry or to the largest.
+        times: Times at which to yield, ascending and non-negative.
+        tolerance: Allowed error per step, relative to each entry or to the largest entry.
 
     Yields:
-        Time and state. $W^\top W-HH^\top$ stays as it was.
+        Time and state. The flow conserves $W^\top W-HH^\top$.
     """
     k, n = len(start.weight), start.features.shape[1]
     labels = torch.eye(k, dtype=torch.float64).repeat_interleave(n // k, 1)
@@ -132,7 +133,7 @@ def _state(flat: Tensor, like: State) -> State:
 
 
 def _parts(flat: Tensor, like: State) -> list[Tensor]:
-    """Classifier, bias and features of one state, or of many, from the last dimension."""
+    """Split the last dimension of one or many flat states into classifier, bias and features."""
     whole = (like.weight, like.bias, like.features)
     pieces = flat.split([part.numel() for part in whole], -1)
     batch = flat.shape[:-1]

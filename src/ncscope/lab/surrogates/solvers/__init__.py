@@ -1,1 +1,1 @@
-"""Minimisers of surrogate models: the papers' plain descent, and a fast solver."""
+"""Solvers of surrogate models: the papers' plain gradient descent, and a fast solver."""

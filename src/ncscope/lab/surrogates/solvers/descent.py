@@ -17,13 +17,13 @@ def gradient_descent(
         problem: Problem to minimise.
         start: Initial point, not modified.
         rate: Step size $\eta$.
-        record: Steps at which to hand over, 0 being the start; the last one ends the descent.
+        record: Steps at which to yield; 0 is the start, and the last one ends the descent.
 
     Yields:
-        The number of steps taken, and a copy of the point reached.
+        Number of steps taken, and a copy of the current point.
 
     Raises:
-        InputError: If the point grows without bound.
+        InputError: If the descent diverges.
     """
     point, taken = tuple(part.detach().clone() for part in start), 0
     for due in sorted(set(record)):
@@ -39,12 +39,16 @@ def gradient_descent(
 
 
 _BEYOND_RETURN = 1e50
-"""Its fourth powers, which metrics take, are still finite."""
+"""Bound on the entries; fourth powers of smaller entries, as in metrics, are still finite."""
 
 
 @torch.no_grad()
 def _descend(problem: Problem, point: Point, rate: float, steps: int) -> None:
-    """Step in place. No generator holds the switch of autograd, which its caller would see."""
+    """Take steps in place, without autograd.
+
+    This is not part of the generator: a generator that is suspended within ``no_grad`` would turn
+    autograd off in its caller.
+    """
     for _ in range(steps):
         for part, slope in zip(point, problem.gradient(point), strict=True):
             part.sub_(slope, alpha=rate)

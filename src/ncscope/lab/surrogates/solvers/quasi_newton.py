@@ -1,4 +1,4 @@
-"""A fast way to a minimum: limited-memory BFGS, then Newton steps, in float64."""
+"""A fast solver: limited-memory BFGS, then Newton steps, in float64."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class SolverResult:
     """Point at which a solver stopped.
 
     Attributes:
-        point: The point.
-        objective: Its objective.
-        gradient_norm: Euclidean norm of the gradient there.
+        point: The last point.
+        objective: Objective at the point.
+        gradient_norm: Euclidean norm of the gradient at the point.
         evaluations: Number of evaluations of objective and gradient.
     """
 
@@ -33,18 +33,18 @@ class SolverResult:
 
 
 def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> SolverResult:
-    """Minimise from a start, as far as float64 allows.
+    """Minimise from a start to the accuracy of float64.
 
-    BFGS compares objectives, which stop changing once the gradient is about the square root of
-    the rounding; Newton steps, which only look at the gradient, go on from there.
+    BFGS compares objectives, whose changes are rounding once the gradient is about the square root
+    of the rounding error. Newton steps use only the gradient, and reduce it further.
 
     Args:
         problem: Problem to minimise.
         start: Initial point.
-        limit: The most iterations of BFGS. If they do not suffice, no Newton step follows.
+        limit: Largest number of BFGS iterations. If it is reached, no Newton step follows.
 
     Returns:
-        The last point. Whether it is a minimum, its gradient's norm tells.
+        Last point. The norm of its gradient shows whether it is a stationary point.
     """
     evaluations = 0
 
@@ -69,9 +69,9 @@ def quasi_newton(problem: Problem, start: Point, limit: int = 20_000) -> SolverR
 
 
 def _polished(evaluate: _Evaluate, flat: np.ndarray) -> np.ndarray:
-    """Newton steps while each at least halves the gradient and the objective does not rise.
+    """Take Newton steps while each at least halves the gradient and the objective does not rise.
 
-    By more than rounding, that is: its terms may be larger than it is.
+    The objective may rise by rounding, whose size is that of its terms, not of their sum.
     """
     value, slope = evaluate(flat)
     for _ in range(_MOST_STEPS if slope.any() else 0):
@@ -88,10 +88,10 @@ _MOST_STEPS, _ROUNDING = 10, 1e-12
 
 
 def _newton_step(evaluate: _Evaluate, flat: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """Return the least step that makes the linearised gradient vanish, by MINRES.
+    """Return the shortest step at which the linearised gradient vanishes, by MINRES.
 
-    Symmetries make the Hessian singular; MINRES needs only that the gradient is in its range.
-    Differences of gradients stand for its products.
+    Symmetries make the Hessian singular, but MINRES only needs the gradient to be in its range.
+    Products with the Hessian are approximated by differences of gradients.
     """
     reach = _EPS**0.5 * (1 + np.linalg.norm(flat))
 

@@ -1,1 +1,1 @@
-"""Train with few labels: FixMatch, FreeMatch, and either with the information losses."""
+"""Training with few labels: FixMatch and FreeMatch, with or without the information losses."""

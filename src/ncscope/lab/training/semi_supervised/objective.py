@@ -1,4 +1,4 @@
-"""The loss of a step with few labels."""
+"""The objective of training with few labels."""
 
 from collections.abc import Sequence
 
@@ -19,15 +19,16 @@ def few_labels_objective(
 ) -> Objective:
     r"""$\mathcal L_s+\lambda_u\mathcal L_u+\lambda_f\mathcal L_f$ and the information terms.
 
-    Of batches (weak views of labelled images, weak and strong views of unlabelled ones, labels),
-    or of supervised ones (weak views, labels). All views go through the network at once, so its
-    batch norms see them together, as in public code. The information terms are INFO 6.2's, of the
-    trusted unlabelled images and the classifier's rows of their pseudo-labels. With several
-    processes the fairness and the information terms are those of each one's share of the batch.
+    A batch holds weak views of labelled images, weak and strong views of unlabelled images, and
+    labels; for supervised training it holds weak views and labels. All views pass through the
+    network together, so the batch norms use joint statistics, as in public code. The information
+    terms are those of INFO 6.2, computed from the trusted unlabelled images and the classifier's
+    rows of their pseudo-labels. With several processes, each process computes the fairness and
+    information terms from its share of the batch.
 
     Args:
         settings: Settings of the run.
-        trust: Decides on pseudo-labels, and remembers.
+        trust: Rule that decides which pseudo-labels to trust; it may update moving averages.
         num_classes: Number of classes of the data.
         device: Device of the run.
     """

@@ -1,6 +1,6 @@
-"""A look at the pseudo-labels: how many are trusted, how many of those are right.
+"""Share of the pseudo-labels that are trusted, and their accuracy.
 
-The true labels of unlabelled images are read here, to be shown, and nowhere in training.
+The true labels of unlabelled images are read here for evaluation only; training never reads them.
 """
 
 import torch
@@ -27,13 +27,14 @@ def pseudo_label_values(bench: Bench, images: Images, trust: Trust) -> dict[str,
     Args:
         bench: The run.
         images: The unlabelled images.
-        trust: Its thresholds, which stay as they are.
+        trust: Rule whose thresholds are applied; they are not updated.
 
     Returns:
-        ``mask_rate``, the share that is trusted; ``pseudo_label_accuracy``, the share of right
-        ones among those trusted whose label is known, NaN if there are none; ``threshold``, the
-        largest, which is the global one; and by class ``threshold_0``... and ``histogram_0``...,
-        the share of the class among the trusted.
+        ``mask_rate``, the share of pseudo-labels that are trusted; ``pseudo_label_accuracy``, the
+        share of correct ones among the trusted pseudo-labels of images whose label is known, NaN
+        if there are none; ``threshold``, the largest class threshold, which is the global one;
+        and for each class ``threshold_0``... and ``histogram_0``..., the share of the class among
+        the trusted pseudo-labels.
     """
     thresholds = trust.thresholds.to(bench.fabric.device)
     fabric = bench.fabric
@@ -59,7 +60,7 @@ def pseudo_label_values(bench: Bench, images: Images, trust: Trust) -> dict[str,
 def _counts(
     model: nn.Module, inputs: Tensor, labels: Tensor, thresholds: Float[Tensor, " k"]
 ) -> Float[Tensor, " k+3"]:
-    """Trusted pseudo-labels by class; images; trusted ones with a known label; right ones."""
+    """Count trusted pseudo-labels by class, images, and trusted known and correct pseudo-labels."""
     probabilities = logits_of(forward(model, inputs)).float().softmax(dim=1)
     mask = trusted(probabilities, thresholds)
     given, known = probabilities.argmax(dim=1)[mask], labels[mask] != UNKNOWN

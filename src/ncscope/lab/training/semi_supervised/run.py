@@ -26,12 +26,12 @@ from ncscope.lab.training.supervised import Bench, measurement_at, prepared, pro
 
 @dataclass(frozen=True)
 class FewLabelsBench:
-    """A run laid out.
+    """A prepared run with few labels.
 
     Attributes:
         settings: Settings of the run.
-        bench: Its data, of which the training images are the labelled ones; its learner.
-        unlabelled: The images to train on without labels.
+        bench: Data, with the labelled images as training images, and learner of the run.
+        unlabelled: Images to train on without labels.
         trust: Rule that decides which pseudo-labels to trust.
     """
 
@@ -42,14 +42,14 @@ class FewLabelsBench:
 
 
 def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsBench:
-    """Load data, choose labelled images, build the network; train nothing.
+    """Load data, choose labelled images and build the network, without training.
 
     Args:
         settings: Settings of the run.
         resources: Resources of the run: data folder and accelerator.
 
     Raises:
-        InputError: As `prepared`; or if the classes cannot have equally many labels.
+        InputError: As for `prepared`, or if the labels cannot be divided evenly among the classes.
     """
     bench = prepared(settings, resources)
     with resources.fabric.rank_zero_first(local=True):
@@ -68,17 +68,17 @@ def few_labels_events(settings: FewLabels, resources: Resources) -> Iterator[Eve
         resources: Resources of the run; see `resumable_events`.
 
     Yields:
-        At a measured epoch a row of the moving average on held-out images, and, if unlabelled
-        images are used, one of `pseudo_label_values`; and an empty one after every epoch.
+        At each measured epoch a row of the averaged model on held-out images and, if unlabelled
+        images are used, a row of `pseudo_label_values`; and a heartbeat after every epoch.
 
     Raises:
-        InputError: As `few_labels_prepared`, or if the disk has no room for checkpoints.
+        InputError: As for `few_labels_prepared`, or if the disk has no space for checkpoints.
     """
     return few_labels_bench_events(few_labels_prepared(settings, resources), resources)
 
 
 def few_labels_bench_events(run: FewLabelsBench, resources: Resources) -> Iterator[Event]:
-    """`few_labels_events` of a run that is laid out; afterwards its learner has learnt."""
+    """Yield `few_labels_events` of a prepared run; afterwards its learner is trained."""
     measured = partial(_measured, run)
     last = run.settings.optimisation.epochs
     return resumable_events(run.bench.learner, partial(_epochs, run), measured, last, resources)
@@ -104,14 +104,14 @@ def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
 def measured_images(run: FewLabelsBench) -> Images:
     """Return the unlabelled images whose pseudo-labels are measured.
 
-    Where only some are wanted, random ones: their labels, of which most may be unknown, decide
-    nothing.
+    If the settings ask for only some of the images, they are drawn at random, regardless of
+    their labels, most of which may be unknown.
 
     Args:
         run: Run that trains on the images.
 
     Raises:
-        InputError: If more are wanted than there are.
+        InputError: If the settings ask for more images than there are.
     """
     size = run.settings.measured
     if size is None:
@@ -135,7 +135,7 @@ def _epochs(run: FewLabelsBench, after_step: AfterStep) -> Iterator[EpochEnd]:
 
 
 class _Batches:
-    """This process's batches of an epoch, from one of it on: views in order, then labels."""
+    """This process's share of an epoch's batches from a given batch on: views, then labels."""
 
     def __init__(self, run: FewLabelsBench) -> None:
         kind, size = run.settings.views, run.settings.optimisation.batch_size

@@ -11,46 +11,47 @@ from ncscope.lab.training.settings import Training
 class FewLabels(Training):
     """One training run on a few labelled images and many unlabelled ones.
 
-    An epoch is a number of steps. Each takes a batch of labelled images, a weak view of each, and
-    a batch of unlabelled ones, a weak and a strong view of each. The weights of information terms
-    (`mutual_information`, `entropy_difference`) are those of the trusted unlabelled images, with
-    their pseudo-labels; of a supervised run, those of the labelled ones.
+    An epoch is a fixed number of steps. Each step takes a batch of labelled images, with a weak
+    view of each, and a batch of unlabelled images, with a weak and a strong view of each. The
+    information terms (weights `mutual_information` and `entropy_difference`) are computed from the
+    trusted unlabelled images and their pseudo-labels; a supervised run uses the labelled images.
 
-    Defaults are FreeMatch's (Wang et al. 2023, section 5 and appendix). Where public code, TorchSSL
-    and USB, does otherwise, a field says so and lets one do the same.
+    Defaults are FreeMatch's (Wang et al. 2023, section 5 and appendix). Where public code (TorchSSL
+    and USB) differs from the paper, the field's description says so, and a value of the field
+    reproduces the public code.
     """
 
-    labels: int = Field(ge=1, description="Labelled images in all, equally many of each class.")
+    labels: int = Field(ge=1, description="Total labelled images, equally many per class.")
     method: Literal["supervised", "fixmatch", "freematch"] = Field(
         "freematch", description="What to do with unlabelled images; supervised ignores them."
     )
-    steps_per_epoch: int = Field(1024, ge=1, description="Steps that an epoch is.")
-    ratio: int = Field(7, ge=1, description="Unlabelled images in a batch, by labelled one.")
+    steps_per_epoch: int = Field(1024, ge=1, description="Steps per epoch.")
+    ratio: int = Field(7, ge=1, description="Unlabelled images in a batch per labelled image.")
     views: Kind = Field("randaugment", description="How images are augmented, weakly and strongly.")
     threshold: float = Field(
-        0.95, ge=0, le=1, description="Of fixmatch: the least confidence that is trusted."
+        0.95, ge=0, le=1, description="For fixmatch: the least confidence that is trusted."
     )
     memory: float = Field(
-        0.999, ge=0, lt=1, description="Of freematch: decay a step of its moving averages."
+        0.999, ge=0, lt=1, description="For freematch: decay per step of its moving averages."
     )
     mask_first: bool = Field(
-        False, description="Trust by the averages of the step before; public code updates first."
+        False, description="Apply the thresholds before their update; public code updates first."
     )
     least_threshold: float = Field(
-        0.0, ge=0, le=1, description="Of freematch: least global one; 0.9 for SVHN in the paper."
+        0.0, ge=0, le=1, description="For freematch: least global threshold; paper's SVHN: 0.9."
     )
     most_threshold: float = Field(
-        1.0, ge=0, le=1, description="Of freematch: largest global one; 0.95 is optional in USB."
+        1.0, ge=0, le=1, description="For freematch: largest global threshold; USB's option: 0.95."
     )
-    unlabelled_weight: float = Field(1.0, ge=0, description="Of the loss on unlabelled images.")
+    unlabelled_weight: float = Field(1.0, ge=0, description="Weight of the unlabelled loss.")
     fairness_weight: float = Field(
-        0.05, description="Of freematch's fairness loss; 0.01 in the paper with fewest labels."
+        0.05, description="Weight of freematch's fairness loss; paper, fewest labels: 0.01."
     )
     measured: int | None = Field(
-        None, ge=2, description="Unlabelled images to look at, random ones; default all."
+        None, ge=2, description="Random unlabelled images to measure pseudo-labels of; default all."
     )
     information_view: Strength = Field(
-        "strong", description="Whose features the information terms take."
+        "strong", description="Views whose features enter the information terms."
     )
 
     @model_validator(mode="after")
@@ -62,7 +63,7 @@ class FewLabels(Training):
 
     @model_validator(mode="after")
     def _nothing_is_ignored(self) -> "FewLabels":
-        """Check that views are the augmentation, and that the labelled loss is the papers'."""
+        """Check that no setting is given that training with few labels would ignore."""
         idle = ["augmentation"]
         if self.method != "supervised":
             idle += ["loss", "label_smoothing", "temperature", "mixing"]

@@ -1,4 +1,4 @@
-"""Batches of an endless stream of samples, for steps that are not counted in passes over a set."""
+"""Batches from an endless stream of samples, for training whose epochs are numbers of steps."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from ncscope.errors import InputError
 
 
 class StreamBatches(Sampler[list[Draw]]):
-    """This process's part of each global batch of an epoch of so many steps.
+    """This process's share of each global batch of an epoch of a fixed number of steps.
 
-    The stream is one random order of all samples after another, and batch t of the run takes the
-    next ones. So a set smaller than a batch is in it several times, each time under a key of its
-    own: the key's epoch is the number of the pass.
+    The stream concatenates random orders of all samples, and each batch of the run takes the next
+    samples of the stream. A batch larger than the data set therefore holds samples several times,
+    each time with another key: the key's epoch is the number of the pass over the data set.
 
     Args:
         count: Number of samples.
@@ -25,7 +25,7 @@ class StreamBatches(Sampler[list[Draw]]):
         world: Number of processes.
 
     Raises:
-        InputError: A batch that the processes cannot share evenly.
+        InputError: If the batch cannot be divided evenly among the processes.
 
     Example:
         >>> batches = StreamBatches(2, batch_size=3, steps=2, seed=0)
@@ -48,11 +48,11 @@ class StreamBatches(Sampler[list[Draw]]):
         self.begin(0)
 
     def begin(self, epoch: int, step: int = 0) -> None:
-        """Iterate over this epoch next, from this step of it on.
+        """Set the epoch and the step at which the next iteration starts.
 
         Args:
-            epoch: From 0.
-            step: Step of the epoch: the number of steps already done.
+            epoch: Epoch, counted from 0.
+            step: Number of steps of the epoch that are already done.
         """
         self._epoch, self._step = epoch, step
 

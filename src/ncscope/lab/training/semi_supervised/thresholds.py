@@ -1,4 +1,4 @@
-"""Rules that decide which pseudo-labels to trust: a constant threshold, or FreeMatch's."""
+"""Rules that decide which pseudo-labels to trust: FixMatch's and FreeMatch's thresholds."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class PseudoLabels(NamedTuple):
 
 
 class FixedThreshold(nn.Module):
-    """FixMatch's: one confidence for all classes, at all times. It remembers nothing.
+    """FixMatch's rule: one constant confidence threshold for all classes, without state.
 
     Attributes:
         thresholds: Threshold of each class.
@@ -47,20 +47,20 @@ class FixedThreshold(nn.Module):
         self.register_buffer("thresholds", constant, persistent=False)
 
     def forward(self, probabilities: Float[Tensor, "n k"]) -> PseudoLabels:
-        """Pseudo-labels from softmax outputs on weak views."""
+        """Return pseudo-labels from softmax outputs on weak views."""
         return PseudoLabels(probabilities.argmax(dim=1), trusted(probabilities, self.thresholds))
 
 
 class AdaptiveThresholds(nn.Module):
-    r"""FreeMatch's: moving averages of what the network says, and thresholds from them.
+    r"""FreeMatch's rule: class thresholds from moving averages of the network's outputs.
 
-    After each batch, with $m$ the decay and $1/C$ at the start:
+    All averages start at $1/C$. After each batch, with decay $m$:
     $\tau_t=m\tau_{t-1}+(1-m)\frac1n\sum_i\max_cq_{ic}$,
     $\tilde p_t=m\tilde p_{t-1}+(1-m)\frac1n\sum_iq_i$,
     $\tilde h_t=m\tilde h_{t-1}+(1-m)\operatorname{Hist}_n(\hat q)$.
-    Source: FreeMatch (5), (6), (10); TorchSSL starts at $1/C$, too. Batch means are those of all
-    processes together; a batch without samples changes nothing. With ``limits``, $\tau_t$ is
-    clipped after each update, as in USB: the next step goes on from the clipped average.
+    Source: FreeMatch (5), (6), (10); TorchSSL also starts at $1/C$. Batch means are taken over all
+    processes; a batch without samples changes nothing. With ``limits``, $\tau_t$ is clipped after
+    each update, as in USB: the next update starts from the clipped average.
 
     Attributes:
         confidence: $\tau$.
@@ -71,7 +71,7 @@ class AdaptiveThresholds(nn.Module):
         num_classes: $C$.
         decay: $m$.
         limits: Least and largest $\tau$.
-        mask_first: Trust by the averages as they were before the batch.
+        mask_first: Apply the thresholds from before the batch's update if True.
 
     Example:
         >>> adaptive = AdaptiveThresholds(2, decay=0.5)
@@ -102,15 +102,15 @@ class AdaptiveThresholds(nn.Module):
     @property
     def thresholds(self) -> Float[Tensor, " k"]:
         """Return the threshold of each class."""
-        # clipped here too for the time before the first update, when confidence is 1/C
+        # The confidence is also clipped here: before the first update it is 1/C, unclipped.
         return class_thresholds(self.confidence.clamp(*self._limits), self.probabilities)
 
     @torch.no_grad()
     def forward(self, probabilities: Float[Tensor, "n k"]) -> PseudoLabels:
-        """Pseudo-labels from softmax outputs on weak views, which the averages take in.
+        """Update the averages and return pseudo-labels from softmax outputs on weak views.
 
-        The averages take them in first, unless it was asked for otherwise: the paper's algorithm
-        has that order, and public code too.
+        Without ``mask_first`` the averages are updated before the thresholds are applied, as in
+        the paper's algorithm and in public code.
         """
         before = self.thresholds
         self._update(probabilities)
@@ -134,7 +134,7 @@ Trust = FixedThreshold | AdaptiveThresholds
 
 
 def trust(settings: FewLabels, num_classes: int) -> Trust:
-    """Return the rule that the settings ask for, in its initial state.
+    """Return the rule that the settings select, in its initial state.
 
     Args:
         settings: Settings of the run.

@@ -1,4 +1,4 @@
-"""Uniform random numbers of many images at once, each image's own."""
+"""Uniform random numbers for many images at once, independent of how images are batched."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,14 @@ _MANTISSA = 53
 
 
 def uniforms(keys: Sequence[Draw], count: int) -> Float[Tensor, "n count"]:
-    """Numbers from 0 to 1: a row depends on its key alone, so on no other image of the batch.
+    """Draw uniform numbers in [0, 1); a row depends on its key only, not on the rest of the batch.
 
-    SplitMix64 (Steele, Lea and Flood 2014), counting from a hash of the key. A torch generator
-    for every image would take ten times as long as the warp that the numbers are for.
+    The generator is SplitMix64 (Steele, Lea and Flood 2014), started from a hash of the key. One
+    torch generator per image would take ten times as long as the warp that uses the numbers.
 
     Args:
         keys: Keys of the images.
-        count: Numbers for each.
+        count: Numbers per image.
 
     Example:
         >>> one, other = Draw(0, 3, 17), Draw(0, 3, 18)
@@ -31,7 +31,7 @@ def uniforms(keys: Sequence[Draw], count: int) -> Float[Tensor, "n count"]:
         True
     """
     parts = np.array([tuple(key) for key in keys], dtype=np.uint64).reshape(-1, len(Draw._fields))
-    with np.errstate(over="ignore"):  # modulo 2^64 is meant
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
         state = np.zeros(len(parts), dtype=np.uint64)
         for part in parts.T:
             state = _mixed(state + part + _GOLDEN)

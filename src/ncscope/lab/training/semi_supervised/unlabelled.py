@@ -1,4 +1,4 @@
-"""Images whose labels training does not see: the training set's, and STL-10's own."""
+"""Unlabelled images for training: those of the training set, and STL-10's unlabelled split."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from ncscope.data.preprocessing import Picture
 from ncscope.data.torchvision_sets import read_stl10_unlabelled
 
 UNKNOWN = -1
-"""The label of an image that nobody has labelled."""
+"""Label of an image whose class is unknown."""
 
 
 def unlabelled(data: ImageData, folder: Path, download: bool) -> Images:
     """Load the images to train on without labels: all training images, labelled ones included.
 
-    STL-10 has 100,000 more, of which nobody knows the labels.
+    STL-10 adds 100,000 images whose labels are unknown.
 
     Args:
-        data: The whole set, before labelled images are chosen from it.
+        data: Whole data set, before the labelled images are chosen from it.
         folder: Folder of the files of stored sets.
         download: Fetch missing files if True.
 
@@ -30,8 +30,8 @@ def unlabelled(data: ImageData, folder: Path, download: bool) -> Images:
     extra = read_stl10_unlabelled(folder, download)
 
     def picture(index: int) -> Picture:
-        known = len(data.train)
-        return data.train.picture(index) if index < known else extra[index - known]
+        labelled = len(data.train)
+        return data.train.picture(index) if index < labelled else extra[index - labelled]
 
     labels = torch.cat([data.train.labels, torch.full((len(extra),), UNKNOWN)])
     return Images(LabelledPictures(picture, labels), data.train.preprocessing)

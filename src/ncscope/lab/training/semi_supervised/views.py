@@ -1,20 +1,22 @@
 r"""Weakly and strongly augmented views of images without their labels, for consistency training.
 
-Two kinds, of images of one size that are all in memory. `randaugment`: weak views are shifted by up
-to an eighth of the side, the border reflected, and half of them mirrored; strong ones go through
-two operations of RandAugment and cutout besides. `warp`: weak views are rotated by up to 9
-degrees, sheared, zoomed by up to 6 % and shifted by up to an eighth; strong ones three times as
-far, shifted half as far again, lit by up to half more or less, and cut out.
+There are two kinds of views, for images of one size that are all in memory.
 
-The first is FixMatch's, and FreeMatch's and INFO's through the code they share. Operations and
-their ranges are torchvision's RandAugment, at a magnitude that is drawn anew for every operation,
-as FixMatch draws it: FixMatch darkens where torchvision also brightens, and moves images by up to
-0.3 of their side where torchvision goes to 0.45. Cutout greys a square of up to half the side, its
-centre anywhere. Mirroring is left out where a mirrored image loses its label.
+`randaugment`: weak views are shifted by up to an eighth of the side, with the border reflected, and
+half of them are mirrored. Strong views also pass through two operations of RandAugment and through
+cutout. FixMatch uses these views, and so do FreeMatch and INFO, which share its code. Operations
+and their ranges are those of torchvision's RandAugment; the magnitude is drawn anew for every
+operation, as in FixMatch. The ranges differ from FixMatch's: torchvision brightens as well as
+darkens, and translates images by up to 0.45 of their side instead of 0.3. Cutout paints a grey
+square of up to half the side, centred anywhere. Images whose label mirroring would change are not
+mirrored.
 
-The second is for small grey images such as digits, where most of RandAugment's operations on
-colours do nothing, and mirroring and cropping with reflection change what a digit is. It acts on
-whole batches.
+`warp`: weak views are rotated by up to 9 degrees, sheared, zoomed by up to 6 % and shifted by up to
+an eighth of the side. Strong views are rotated, sheared and zoomed about three times as far, and
+shifted one and a half times as far; their brightness changes by up to half, and a square is cut
+out. This kind is for small grey images such as digits: most of RandAugment's colour operations have
+no effect on them, and mirroring or cropping with reflection can turn a digit into another one. It
+acts on whole batches.
 """
 
 import math
@@ -46,17 +48,17 @@ _OPERATIONS, _MAGNITUDES, _GREY = 2, 31, 127
 
 
 class Views(Dataset[tuple[Tensor, ...]]):
-    """A view of each strength of each image: ``views.__getitems__(keys)`` is a batch of them.
+    """Views of images, one per strength: ``views.__getitems__(keys)`` is a batch of views.
 
-    An image's views depend on its key alone. There are no labels in it.
+    The views of an image depend on its key only. The data set returns no labels.
 
     Args:
-        images: The set.
-        kind: See the module.
+        images: Images to augment.
+        kind: Kind of the views; see the module.
         strengths: Strength of each view.
 
     Raises:
-        InputError: Images that are photographs of all sizes.
+        InputError: If the images are photographs of different sizes.
     """
 
     def __init__(self, images: Images, kind: Kind, strengths: Sequence[Strength]) -> None:
@@ -75,7 +77,7 @@ class Views(Dataset[tuple[Tensor, ...]]):
         return len(self._images)
 
     def __getitem__(self, key: Draw) -> tuple[Tensor, ...]:
-        """Return the views of one image, channels before rows before columns."""
+        """Return the views of one image, each of shape (channels, rows, columns)."""
         return tuple(batch[0] for batch in self.__getitems__([key]))
 
     def __getitems__(self, keys: Sequence[Draw]) -> tuple[Tensor, ...]:
@@ -95,8 +97,8 @@ class Views(Dataset[tuple[Tensor, ...]]):
         pixels = torch.stack(pictures).float()
         numbers = uniforms(keys, len(self._strengths) * _NUMBERS).split(_NUMBERS, dim=1)
         warped = [
-            warp(pixels, _WARPS[strength], own)
-            for strength, own in zip(self._strengths, numbers, strict=True)
+            warp(pixels, _WARPS[strength], draws)
+            for strength, draws in zip(self._strengths, numbers, strict=True)
         ]
         return tuple(self._measured.normalised(view) for view in warped)
 
@@ -104,12 +106,12 @@ class Views(Dataset[tuple[Tensor, ...]]):
 def view_loader(
     views: Views, batches: StreamBatches, workers: int = 0
 ) -> DataLoader[tuple[Tensor, ...]]:
-    """Batches of views; ``batches.begin(epoch, step)`` says which come next.
+    """Return a loader of batches of views; ``batches.begin(epoch, step)`` sets its position.
 
     Args:
         views: Views of a set of images.
-        batches: Its order.
-        workers: Processes that read ahead; 0 reads in this one.
+        batches: Sampler of the batches of keys.
+        workers: Processes that read ahead; 0 reads in the calling process.
     """
     return DataLoader(
         views,
@@ -117,17 +119,17 @@ def view_loader(
         num_workers=workers,
         persistent_workers=workers > 0,
         collate_fn=_whole,
-        generator=torch.Generator().manual_seed(0),  # or the global one would be drawn from
+        generator=torch.Generator().manual_seed(0),  # else it draws from the global one
     )
 
 
 def _whole(batch: Any) -> Any:
-    """Return a batch that comes whole from the set."""
+    """Return the batch unchanged: `Views.__getitems__` has already collated it."""
     return batch
 
 
 class LabelledViews(Views):
-    """Views of labelled images: a batch of them ends with the labels."""
+    """Views of labelled images; the last element of a batch holds the labels."""
 
     def __getitems__(self, keys: Sequence[Draw]) -> tuple[Tensor, ...]:
         """Return the views of a batch of images, a tensor for each strength, and the labels."""
@@ -137,15 +139,15 @@ class LabelledViews(Views):
 
 @dataclass(frozen=True)
 class Warp:
-    """Largest warp in each direction.
+    """Largest warp in either direction.
 
     Attributes:
         degrees: Largest rotation in degrees.
-        shear: Tangent of the angle.
-        zoom: Share by which the image grows or shrinks.
-        shift: Share of the side.
-        brightness: Share by which pixels grow or shrink.
-        cutout: Largest side of the blackened square, as a share of the image's.
+        shear: Tangent of the largest shear angle.
+        zoom: Largest relative change of the image's size.
+        shift: Largest shift, as a share of the image's side.
+        brightness: Largest relative change of the pixel values.
+        cutout: Largest side of the blackened square, as a share of the image's side.
     """
 
     degrees: float
@@ -160,17 +162,17 @@ _WARPS: dict[Strength, Warp] = {
     "weak": Warp(9, 0.09, 0.06, 0.125, 0.0, 0.0),
     "strong": Warp(30, 0.3, 0.2, 0.1875, 0.5, 0.5),
 }
-_NUMBERS = 9  # that a warp draws
+_NUMBERS = 9  # random numbers per warp
 
 
 def warp(pixels: Batch, most: Warp, numbers: Float[Tensor, "n 9"]) -> Batch:
-    """Each image under an affine map, its brightness changed, a square of it black.
+    """Apply a random affine map, change of brightness and black square to each image.
 
     Args:
-        pixels: Black is 0, and what comes in from outside is black.
+        pixels: Images, with black as 0; the map fills pixels from outside the image with black.
         most: Largest warp.
-        numbers: In [0, 1), a row an image: rotation, shear, zoom, shift across and down,
-            brightness, the square's centre across and down, and its side.
+        numbers: Numbers in [0, 1), one row per image: rotation, shear, zoom, horizontal and
+            vertical shift, brightness, the square's horizontal and vertical centre, and its side.
 
     Example:
         >>> images = torch.rand(2, 1, 8, 8)
@@ -182,7 +184,7 @@ def warp(pixels: Batch, most: Warp, numbers: Float[Tensor, "n 9"]) -> Batch:
     angle = math.radians(most.degrees) * _signed(turn)
     factor = 1 + most.zoom * _signed(zoom)
     cosine, sine, lean = factor * angle.cos(), factor * angle.sin(), most.shear * _signed(shear)
-    shifts = [2 * most.shift * _signed(shift) for shift in (across, down)]  # the side is 2
+    shifts = [2 * most.shift * _signed(shift) for shift in (across, down)]  # the grid has side 2
     rows = [
         torch.stack([cosine, cosine * lean - sine, shifts[0]], dim=1),
         torch.stack([sine, sine * lean + cosine, shifts[1]], dim=1),
@@ -204,7 +206,7 @@ def _squares(
     down: Float[Tensor, " n"],
     share: Float[Tensor, " n"],
 ) -> Tensor:
-    """Mark each image's square."""
+    """Return each image's mask of a square."""
     centres = torch.arange(side) + 0.5
     half = (most * share * side / 2)[:, None]
     columns, rows = ((centres - side * at[:, None]).abs() < half for at in (across, down))
@@ -217,7 +219,7 @@ def _tensor(picture: object) -> UInt8[Tensor, "c h w"]:
 
 
 def _randaugment(traits: Traits, strength: Strength) -> Callable[[Picture], Picture]:
-    """From pixels to pixels, drawn from torch's global generator."""
+    """Return the augmentation of a strength, which draws from torch's global generator."""
     steps: list[Callable[[Tensor], Tensor]] = []
     if traits.native is not None and traits.native < traits.size:
         before = (traits.size - traits.native) // 2
@@ -232,17 +234,17 @@ def _randaugment(traits: Traits, strength: Strength) -> Callable[[Picture], Pict
 
 
 def _any_magnitude() -> v2.Transform:
-    """One operation of RandAugment at a random magnitude."""
+    """Return one operation of RandAugment at a random magnitude."""
     return v2.RandomChoice([v2.RandAugment(1, index) for index in range(_MAGNITUDES)])
 
 
 def cutout(picture: UInt8[Tensor, "c h w"]) -> UInt8[Tensor, "c h w"]:
-    """Cover a random grey square, its side up to half the image's, its centre anywhere.
+    """Paint a grey square with random centre and a side of up to half the image's side.
 
     Source: DeVries and Taylor 2017, as FixMatch B.2 uses it.
 
     Args:
-        picture: Drawn on with torch's global generator.
+        picture: Image to paint on; the draws come from torch's global generator.
     """
     square = _squares(picture.shape[-1], 0.5, *torch.rand(3, 1))[0]
     return picture.masked_fill(square, _GREY)
