@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ncscope.lab.observations import Heartbeat, Results
 from ncscope.lab.papers.pfc import demo
-from ncscope.lab.report.claims import claims_table
+from ncscope.lab.report.rows import claims_table
 from ncscope.report.figures import run_figure
 from ncscope.report.tables import run_table
 

@@ -125,7 +125,7 @@ def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) 
     for library in (*EXTRAS, "ours"):
         monkeypatch.setitem(sys.modules, library, None)
         monkeypatch.setattr(
-            "ncscope.lab.theory.check.check_theory",
+            "ncscope.lab.theory.table.check_theory",
             lambda seed, only, library=library: import_module(f"{library}.part"),
         )
         code, (out, err) = run("theory"), capsys.readouterr()
@@ -182,7 +182,7 @@ def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so
     monkeypatch, capsys
 ) -> None:
     failing = Result("a/b", "it holds", "A 1", 3, 1.0, 1e-9, "fails", seed=7)
-    monkeypatch.setattr("ncscope.lab.theory.check.check_theory", lambda seed, only: [failing])
+    monkeypatch.setattr("ncscope.lab.theory.table.check_theory", lambda seed, only: [failing])
     assert run("theory", "--json") == 1
     out, err = capsys.readouterr()
     assert json.loads(out)[0]["verdict"] == "fails"
@@ -191,7 +191,7 @@ def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so
     def broken(seed: int | None, only: str | None) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("ncscope.lab.theory.check.check_theory", broken)
+    monkeypatch.setattr("ncscope.lab.theory.table.check_theory", broken)
     assert run("theory", "--json") == 1
     out, err = capsys.readouterr()
     expected = "error: ZeroDivisionError: by zero; run again with --debug for the traceback\n"

@@ -51,7 +51,7 @@ def test_a_run_that_fails_exits_1_and_is_named(with_halving, capsys, tmp_path, m
     def refuse(order, on_row) -> str:
         return "expected data, found none" if "2.0" in order.name else ""
 
-    monkeypatch.setattr("ncscope.lab.sweeps.here.carry_out", refuse)
+    monkeypatch.setattr("ncscope.lab.sweeps.run_request.carry_out", refuse)
     assert ran("sweep", "xufm/ufm", "--over", "start=2,4", "--out", tmp_path) == 1
     out, err = capsys.readouterr()
     assert err == ""

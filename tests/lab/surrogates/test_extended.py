@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
+from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.extended import ExtendedUFM, best_product, nonzero_limit
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 
 DEPTHS = (2, 3, 4, 5)
 ACTIVATIONS = ("linear", "relu")

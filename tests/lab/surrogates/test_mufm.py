@@ -4,16 +4,15 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.lab.surrogates.gaussian_classes import gaussian_classes
+from ncscope.lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope.lab.surrogates.mufm import (
     MUFM,
     ClassifierMUFM,
     LayeredMUFM,
     data_distance,
+    gaussian_classes,
 )
 from ncscope.lab.surrogates.problem import Point, Problem
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import SolverResult, quasi_newton
 from ncscope.lab.surrogates.ufm import UFM
 
 K, N, D = 3, 4, 5

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
+from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.extended import ExtendedUFM
 from ncscope.lab.surrogates.perturbed import PerturbedUFM, attenuation
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
 
 
 def model(per_class: int = 30, noise: float = 0.5, seed: int = 0, dim: int = 6) -> PerturbedUFM:

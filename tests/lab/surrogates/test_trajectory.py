@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ncscope.lab.observations import flattened
+from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.lab.surrogates.trajectory import measured_point, trajectory
 from ncscope.lab.surrogates.ufm import UFM
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
+from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.math.frames import simplex_etf
 

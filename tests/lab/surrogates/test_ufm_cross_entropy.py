@@ -7,9 +7,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ncscope.errors import InputError
+from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 from ncscope.lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
 from ncscope.math.frames import simplex_etf
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ncscope.errors import InputError
-from ncscope.lab.theory.check import check_theory, theory_json
+from ncscope.lab.theory.table import check_theory, theory_json
 
 CHOSEN = "info/theorem-4.2"
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ncscope.lab.training.mixing import mixed
+from ncscope.lab.training.objectives import mixed
 
 
 @pytest.fixture

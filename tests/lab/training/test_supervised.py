@@ -9,8 +9,7 @@ from torch import nn
 from ncscope.data.loaders import measuring_loader
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
-from ncscope.lab.training.mixing import mixed
-from ncscope.lab.training.objectives import objective
+from ncscope.lab.training.objectives import mixed, objective
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import measured, prepared

@@ -23,7 +23,7 @@ def demo(
 
     Example: ncscope demo --out my-run
     """
-    from ncscope.lab.report.claims import claims_table
+    from ncscope.lab.report.rows import claims_table
     from ncscope.lab.studies import reproduce
     from ncscope.report.tables import run_table
 

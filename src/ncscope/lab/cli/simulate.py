@@ -10,8 +10,7 @@ from typer.core import TyperGroup
 
 from ncscope.cli.app import app
 from ncscope.cli.terminal import row_bar
-from ncscope.lab.cli.results import show
-from ncscope.lab.cli.resuming import resumable
+from ncscope.lab.cli.results import resumable, show
 from ncscope.lab.runs.resources import first_process
 
 if TYPE_CHECKING:

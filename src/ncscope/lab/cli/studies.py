@@ -16,8 +16,7 @@ from ncscope.lab.cli.options import (
     on_devices,
     with_resources,
 )
-from ncscope.lab.cli.results import show
-from ncscope.lab.cli.resuming import resumable
+from ncscope.lab.cli.results import resumable, show
 from ncscope.lab.runs.resources import first_process
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from ncscope.lab.cli.options import (
     on_one_device,
     with_resources,
 )
-from ncscope.lab.cli.resuming import resumable
+from ncscope.lab.cli.results import resumable
 
 if TYPE_CHECKING:
     from ncscope.lab.runs.resources import Resources

@@ -27,7 +27,7 @@ def theory(
     Example: ncscope theory --only info/theorem-4.2 --seed 1 --json
     """
     from ncscope.lab.report.theory import theory_table
-    from ncscope.lab.theory.check import check_theory, theory_json
+    from ncscope.lab.theory.table import check_theory, theory_json
 
     with Terminal(stderr=True).status("Checking the theory"):
         results = check_theory(seed, only)

@@ -1,9 +1,10 @@
-"""Panels of training runs, drawn from rows."""
+"""Panels of training runs, drawn from observations, and logarithmic axes."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 
@@ -62,3 +63,13 @@ def depth_colours(count: int) -> list[Any]:
     """Return one colour per layer, from light for the first layer to dark for the last."""
     ramp = colormaps["viridis_r"]
     return [ramp(0.15 + 0.8 * index / max(1, count - 1)) for index in range(count)]
+
+
+def logarithmic_values(axes: Axes) -> None:
+    """Make the vertical axis logarithmic if a positive value is drawn on it.
+
+    Args:
+        axes: Axes on which all lines are already drawn.
+    """
+    if any((np.asarray(line.get_ydata(), dtype=float) > 0).any() for line in axes.lines):
+        axes.set_yscale("log")

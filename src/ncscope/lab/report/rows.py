@@ -1,4 +1,4 @@
-"""Selection of an experiment's observations, and the table of every part's last measurement."""
+"""Observations and claims of an experiment: chosen, and as tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -96,3 +96,18 @@ def shown(row: Observation, key: str) -> str:
     if isinstance(value, float):
         return plain(value)
     return "" if value is None else str(value)
+
+
+def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
+    """Build a table of claims: verdict, claim, and the evidence under it.
+
+    Args:
+        claims: Claims, each with ``claim``, ``held`` and ``evidence``.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Claims", title_justify="left")
+    table.add_column("")
+    table.add_column("claim and evidence")
+    for claim in claims:
+        held = Text("held", style="green") if claim["held"] else Text("not held", style="red")
+        table.add_row(held, Text(f"{claim['claim']}\n").append(claim["evidence"], style="dim"))
+    return table

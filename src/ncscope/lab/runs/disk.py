@@ -1,8 +1,14 @@
-"""Conversion of disk errors of a run into readable messages."""
+"""Writing into the folder of a run: one process at a time, with one-line errors."""
 
+import os
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from ncscope.errors import InputError
 
@@ -25,3 +31,51 @@ def writing(path: Path) -> Iterator[None]:
             found=error.strerror or str(error),
             fix="mend that, then resume from the last checkpoint, which is whole",
         ) from error
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Lock a folder against writes by other processes and by other runs of this process.
+
+    The operating system holds the lock, and releases it when the process is killed.
+
+    Args:
+        folder: Existing output folder. Reading from a folder needs no lock.
+
+    Raises:
+        InputError: If the folder is locked (the message names the process that writes to it), or
+            if the lock cannot be written.
+    """
+    file, holder = folder / ".lock", folder / ".locked-by"
+    lock = FileLock(file)
+    with writing(file):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            found = f"{folder}, where {_described(holder)} writes"
+            fix = "wait until it has ended, or pass another --out"
+            expected = "an output folder that no other process writes to"
+            raise InputError(expected=expected, found=found, fix=fix) from error
+    try:
+        since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        with writing(holder):
+            holder.write_text(f"process {os.getpid()} on {socket.gethostname()} since {since}")
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        # Remove the file while the lock is held: a process that waits for an unlinked file never
+        # gets the lock. Windows cannot remove an open file; there releasing the lock removes it.
+        if sys.platform != "win32":
+            file.unlink(missing_ok=True)
+        lock.release()
+
+
+def _described(holder: Path) -> str:
+    """Describe the process that holds a lock.
+
+    While a process is taking or releasing the lock, there is no description of it.
+    """
+    try:
+        return holder.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return "another process"

@@ -15,8 +15,8 @@ from ncscope.lab.runs.disk import writing
 class EventLog:
     """Scalars by split, layer and key, as functions of the step.
 
-    Each event is written immediately. TensorBoard's public `SummaryWriter` writes in a thread, which
-    prints a traceback of its own when the disk is full.
+    Each event is written immediately. TensorBoard's public `SummaryWriter` writes in a thread; when
+    the disk is full, the thread prints a traceback of its own.
 
     Args:
         folder: Folder of the log file, which replaces an earlier log of the run. With None, or

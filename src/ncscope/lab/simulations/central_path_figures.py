@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.report.rows import numbers, part_of
-from ncscope.lab.simulations.scales import logarithmic_values
 from ncscope.report.labels import label_of
 from ncscope.report.panels import ACCENT, DASHED, SECOND, SERIES, SOFT, STYLE
 

@@ -17,15 +17,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.simulations.bounds import Positive, Positives, Seed
-from ncscope.lab.simulations.scales import logarithmic_values
 from ncscope.lab.simulations.ufm import VANISHED, recorded_steps, vanishing
+from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.extended import Activation, ExtendedUFM
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.probing.records import Measurement
 from ncscope.report import panels

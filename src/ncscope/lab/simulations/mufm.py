@@ -22,16 +22,15 @@ from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.simulations.bounds import Positive, Seed
 from ncscope.lab.simulations.ufm import recorded_steps
-from ncscope.lab.surrogates.gaussian_classes import gaussian_classes
+from ncscope.lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
 from ncscope.lab.surrogates.mufm import (
     MUFM,
     ClassifierMUFM,
     LayeredMUFM,
     data_distance,
+    gaussian_classes,
 )
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import SolverResult, quasi_newton
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report import panels

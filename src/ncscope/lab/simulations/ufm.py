@@ -16,13 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
+from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.simulations.bounds import Positive, Seed
-from ncscope.lab.simulations.scales import logarithmic_values
+from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.problem import Minimiser, Point, Problem
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.probing.records import Measurement

@@ -4,11 +4,10 @@
 the central path and their laws of growth; ``geodesic`` the line from data to collapsed features.
 """
 
+from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.extended import ExtendedUFM
 from ncscope.lab.surrogates.mufm import MUFM, LayeredMUFM
 from ncscope.lab.surrogates.perturbed import PerturbedUFM
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
 

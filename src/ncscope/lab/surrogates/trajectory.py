@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator
 
 import torch
 
+from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.problem import Point, Problem
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.samples import measure_samples
 

@@ -124,7 +124,7 @@ class CrossEntropyUFM(Problem):
             raise InputError(
                 expected=f"dim >= K - 1 = {k - 1} for a closed form",
                 found=f"dim={d}",
-                fix="raise dim, or minimise with ncscope.lab.surrogates.solvers.quasi_newton",
+                fix="raise dim, or minimise with ncscope.lab.surrogates.descent",
             )
         alpha, share = math.log(k / c - k + 1), c * (k - 1) / k
         tau = math.sqrt(self.per_class * self.feature_decay / self.weight_decay)

@@ -1,7 +1,7 @@
 """Run an experiment over a grid or a list of settings, here or on a Ray cluster."""
 
 from ncscope.lab.sweeps.plan import grid
-from ncscope.lab.sweeps.progress import OnChange, RunProgress
+from ncscope.lab.sweeps.run_request import OnChange, RunProgress
 from ncscope.lab.sweeps.sweep import Sweep, sweep
 
 __all__ = ["OnChange", "RunProgress", "Sweep", "grid", "sweep"]

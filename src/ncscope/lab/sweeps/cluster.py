@@ -19,8 +19,7 @@ from uuid import uuid4
 
 from ncscope.errors import InputError, missing_library
 from ncscope.files import write_text
-from ncscope.lab.sweeps.progress import RunProgress, SweepProgress
-from ncscope.lab.sweeps.run_request import RunRequest
+from ncscope.lab.sweeps.run_request import RunProgress, RunRequest, SweepProgress
 
 _PROGRAM = "from ncscope.lab.sweeps.ray_driver import main; main()"
 _SECONDS_TO_ANSWER = 10.0

@@ -1,9 +1,9 @@
-"""Request for one run of a sweep: experiment, settings, folder and resources."""
+"""Runs of a sweep: the request, its progress, and carrying it out in this process."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ncscope.errors import InputError
 from ncscope.lab.runs.recipe import Scale
@@ -78,3 +78,66 @@ def one_line(error: Exception) -> str:
     """Write an error in one line, with its type if it is unexpected."""
     said = " ".join(str(error).split())
     return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """Progress of a run.
+
+    Attributes:
+        state: State of the run: waiting, running, ended or failed.
+        part: Current part of the run.
+        done: Amount of work done.
+        total: Total amount of work; 0 while unknown.
+    """
+
+    state: Literal["waiting", "running", "ended", "failed"] = "waiting"
+    part: str = ""
+    done: int = 0
+    total: int = 0
+
+
+OnChange = Callable[[Mapping[str, RunProgress]], None]
+"""Function called with the progress of every run by name, whenever it changes."""
+
+
+class SweepProgress:
+    """Progress of all runs of a sweep, reported at every change.
+
+    Args:
+        names: Names of the runs, in order.
+        on_change: Function called at every change with the progress of every run.
+    """
+
+    def __init__(self, names: Sequence[str], on_change: OnChange) -> None:
+        self._progress = {name: RunProgress() for name in names}
+        self._on_change = on_change
+
+    def update(self, changed: Mapping[str, RunProgress]) -> None:
+        """Update the progress of some runs."""
+        self._progress |= changed
+        self._on_change(dict(self._progress))
+
+
+def run_here(requests: Sequence[RunRequest], progress: SweepProgress) -> dict[str, str]:
+    """Carry out all requests.
+
+    Args:
+        requests: Runs to carry out, in order.
+        progress: Progress of the runs, updated at every measurement.
+
+    Returns:
+        Reason of the failure, for each run that failed.
+    """
+    failures = {}
+    for request in requests:
+
+        def on_row(part: str, done: int, total: int, name: str = request.name) -> None:
+            progress.update({name: RunProgress("running", part, done, total)})
+
+        progress.update({request.name: RunProgress("running")})
+        failure = carry_out(request, on_row)
+        if failure:
+            failures[request.name] = failure
+        progress.update({request.name: RunProgress("failed" if failure else "ended")})
+    return failures

@@ -17,10 +17,14 @@ from ncscope.lab.runs.run_folder import RunFolder, read_yaml
 from ncscope.lab.runs.running import StudyRun
 from ncscope.lab.studies import configured, load_run
 from ncscope.lab.sweeps.cluster import run_on_cluster
-from ncscope.lab.sweeps.here import run_here
 from ncscope.lab.sweeps.plan import Run, SweepPlan, planned
-from ncscope.lab.sweeps.progress import OnChange, RunProgress, SweepProgress
-from ncscope.lab.sweeps.run_request import RunRequest
+from ncscope.lab.sweeps.run_request import (
+    OnChange,
+    RunProgress,
+    RunRequest,
+    SweepProgress,
+    run_here,
+)
 
 
 @dataclass(frozen=True)

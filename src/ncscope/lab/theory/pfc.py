@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.lab.surrogates.descent import quasi_newton
 from ncscope.lab.surrogates.geodesic import line_between, pfc2_falls_from
 from ncscope.lab.surrogates.mufm import MUFM, ClassifierMUFM, LayeredMUFM, Loss
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 from ncscope.lab.theory.search import Instance, choice, climb, integer, magnitude, normal
 from ncscope.lab.theory.statement import Statement
 from ncscope.math.frames import simplex_basis, simplex_etf

@@ -1,6 +1,8 @@
-"""Table of all statements, and a function that checks all of them or one."""
+"""Statements of the papers: all of them, and their checks."""
 
-from collections.abc import Iterator
+import json
+import secrets
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -89,3 +91,39 @@ def _statement(wanted: str) -> Statement:
             fix=f"the nearest is {nearest}; without an id all are checked",
         )
     return by_id[wanted]
+
+
+_SEEDS = 10**9
+
+
+def check_theory(seed: int | None = None, only: str | None = None) -> list[Result]:
+    """Check every statement of the five papers on random instances.
+
+    Args:
+        seed: Seed of the instances; None draws a seed, which every result reports. The results
+            of a seed are the same whether one statement or all are checked.
+        only: Id of the one statement to check, for example ``"info/theorem-4.2"``.
+
+    Returns:
+        One result per statement, in the order of the table. Its ``verdict`` is ``"holds"``,
+        ``"holds-as-corrected"`` or ``"fails"``.
+
+    Raises:
+        InputError: If no statement has the id; the message names the nearest id.
+
+    Example:
+        >>> (result,) = check_theory(seed=0, only="info/theorem-4.2")
+        >>> result.verdict, result.deviation < result.tolerance
+        ('holds', True)
+    """
+    return check_all(secrets.randbelow(_SEEDS) if seed is None else seed, only)
+
+
+def theory_json(results: Iterable[Result]) -> str:
+    """Write the results as one JSON list with one object per statement.
+
+    Example:
+        >>> theory_json([])
+        '[]'
+    """
+    return json.dumps([result.record() for result in results], indent=2, allow_nan=False)

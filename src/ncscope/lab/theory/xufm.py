@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.lab.surrogates.descent import quasi_newton
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.lab.theory.search import Instance, climb, integer, magnitude, normal
 from ncscope.lab.theory.statement import Statement

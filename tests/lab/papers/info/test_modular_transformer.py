@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ncscope.lab.papers.info.modular_transformer import ModularTransformer
+from ncscope.lab.papers.info.modular_addition import ModularTransformer
 
 Found = tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
+from ncscope.lab.surrogates.descent import gradient_descent
 from tests.lab.surrogates.solvers.bowl import Bowl
 
 CURVATURE = torch.tensor([[0.5, 2.0], [1.0, 3.0]], dtype=torch.float64)

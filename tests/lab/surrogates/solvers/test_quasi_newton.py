@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ncscope.lab.surrogates.solvers.quasi_newton import quasi_newton
+from ncscope.lab.surrogates.descent import quasi_newton
 from ncscope.lab.surrogates.ufm import UFM
 from tests.lab.surrogates.solvers.bowl import Bowl, Valley
 

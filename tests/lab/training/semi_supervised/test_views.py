@@ -7,8 +7,7 @@ from scipy import stats
 
 from ncscope.data.catalogue import load
 from ncscope.data.draws import Draw
-from ncscope.lab.training.semi_supervised.uniforms import uniforms
-from ncscope.lab.training.semi_supervised.views import LabelledViews, Views, Warp, warp
+from ncscope.lab.training.semi_supervised.views import LabelledViews, Views, Warp, uniforms, warp
 
 BOTH = ("weak", "strong")
 KINDS = {"warp": "digits", "randaugment": "patterns"}

@@ -36,22 +36,24 @@ from ncscope.data.draws import stream_seed
 from ncscope.data.loaders import measuring_loader
 from ncscope.data.order import epoch_order
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
-from ncscope.lab.papers.evidence import average, on_runs, ordered
-from ncscope.lab.papers.info.figures import band, collapse_line, legend_beside, ratio_bands
 from ncscope.lab.papers.info.interpolation import interpolated, reestimated
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     SEEDS,
+    band,
     by_axis,
     by_run_name,
+    collapse_line,
     extent,
     least,
+    legend_beside,
     paper_training,
+    ratio_bands,
     small_training,
     with_classes,
     without_means,
 )
-from ncscope.lab.papers.trained import ends, values
+from ncscope.lab.papers.trained import average, ends, on_runs, ordered, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.runs.resources import Resources

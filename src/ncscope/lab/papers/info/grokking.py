@@ -41,9 +41,8 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import on_runs, ratio
 from ncscope.lab.papers.info.grokking_training import Grokking, grokking_events
-from ncscope.lab.papers.trained import ends, history, interpolation_epoch, values
+from ncscope.lab.papers.trained import ends, history, interpolation_epoch, on_runs, ratio, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.metrics.information import collapse_mir

@@ -12,8 +12,13 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from ncscope.data.draws import Purpose, generator
 from ncscope.lab.observations import Event, Observation, Recorded
-from ncscope.lab.papers.info.modular_addition import Sums, SumSplit, mirrored, modular_addition
-from ncscope.lab.papers.info.modular_transformer import ModularTransformer
+from ncscope.lab.papers.info.modular_addition import (
+    ModularTransformer,
+    Sums,
+    SumSplit,
+    mirrored,
+    modular_addition,
+)
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train

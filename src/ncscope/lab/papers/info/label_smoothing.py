@@ -25,24 +25,22 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.info.figures import (
-    accuracy_percent,
-    band,
-    collapse_line,
-    legend_beside,
-    ratio_bands,
-)
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
     SEEDS,
+    accuracy_percent,
     averages,
+    band,
     by_axis,
     by_run_name,
+    collapse_line,
     data_sets,
     extent,
     information_parts,
+    legend_beside,
     paper_training,
+    ratio_bands,
     small_training,
 )
 from ncscope.lab.papers.trained import history

@@ -39,31 +39,29 @@ from torch import Tensor, nn
 
 from ncscope.data.loaders import measuring_loader
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
-from ncscope.lab.papers.evidence import average
-from ncscope.lab.papers.info.figures import (
-    accuracy_percent,
-    band,
-    collapse_line,
-    legend_beside,
-    ratio_bands,
-    reference_line,
-)
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     GROUPS,
     PAPER_NETWORKS,
     SEEDS,
+    accuracy_percent,
     averages,
+    band,
     by_axis,
     by_run_name,
+    collapse_line,
     data_sets,
     extent,
+    legend_beside,
     paper_training,
+    ratio_bands,
+    reference_line,
     small_training,
     with_classes,
     without_means,
 )
 from ncscope.lab.papers.info.unstructured_pruning import pruned, sparsity_of
+from ncscope.lab.papers.trained import average
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.runs.resources import Resources

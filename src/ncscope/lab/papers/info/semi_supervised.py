@@ -38,11 +38,11 @@ from ncscope.lab.papers.info.few_labels import (
     SemiSupervised,
     Setting,
     by_setting,
+    drawings,
     errors,
     shown,
     summary,
 )
-from ncscope.lab.papers.info.few_labels_figures import drawings
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.semi_supervised.run import few_labels_events

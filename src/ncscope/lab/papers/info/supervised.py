@@ -27,18 +27,18 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import average
-from ncscope.lab.papers.info.figures import collapse_line, legend_beside
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
     SEEDS,
+    collapse_line,
     data_sets,
     information_parts,
+    legend_beside,
     paper_training,
     small_training,
 )
-from ncscope.lab.papers.trained import ends, history
+from ncscope.lab.papers.trained import average, ends, history
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.settings import Training

@@ -26,20 +26,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.stats import spearmanr
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import on_runs
-from ncscope.lab.papers.info.figures import band, collapse_line, legend_beside, ratio_bands
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
     SEEDS,
+    band,
     by_axis,
     by_run_name,
+    collapse_line,
     data_sets,
     information_parts,
+    legend_beside,
     paper_training,
+    ratio_bands,
     small_training,
 )
-from ncscope.lab.papers.trained import ends, history, values
+from ncscope.lab.papers.trained import ends, history, on_runs, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.settings import Training

@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import average, middle
 from ncscope.lab.papers.mse.training import (
     MSETraining,
     changes,
@@ -32,7 +31,7 @@ from ncscope.lab.papers.mse.training import (
     small_runs,
     zero_error,
 )
-from ncscope.lab.papers.trained import training_parts
+from ncscope.lab.papers.trained import average, middle, training_parts
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.report import panels

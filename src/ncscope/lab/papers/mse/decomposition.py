@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import on_runs, ratio
 from ncscope.lab.papers.mse.training import (
     ZERO_ERROR,
     MSETraining,
@@ -28,7 +27,15 @@ from ncscope.lab.papers.mse.training import (
     small_runs,
     zero_error,
 )
-from ncscope.lab.papers.trained import ends, history, interpolation_epoch, training_parts, values
+from ncscope.lab.papers.trained import (
+    ends,
+    history,
+    interpolation_epoch,
+    on_runs,
+    ratio,
+    training_parts,
+    values,
+)
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.report import panels

@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import average, on_runs, ratio
 from ncscope.lab.papers.mse.training import (
     BOTH,
     LOSSES,
@@ -39,7 +38,7 @@ from ncscope.lab.papers.mse.training import (
     under,
     zero_error,
 )
-from ncscope.lab.papers.trained import training_parts
+from ncscope.lab.papers.trained import average, on_runs, ratio, training_parts
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 

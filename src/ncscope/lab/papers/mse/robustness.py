@@ -20,7 +20,6 @@ from matplotlib.axes import Axes
 from pydantic import Field
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import average, middle, on_runs
 from ncscope.lab.papers.mse.margins import deepfool_robustness
 from ncscope.lab.papers.mse.training import (
     BOTH,
@@ -37,7 +36,7 @@ from ncscope.lab.papers.mse.training import (
     under,
     zero_error,
 )
-from ncscope.lab.papers.trained import training_parts
+from ncscope.lab.papers.trained import average, middle, on_runs, training_parts
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.loop import EpochEnd

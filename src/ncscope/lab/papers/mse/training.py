@@ -26,8 +26,14 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import geometric_mean, on_runs, ratio
-from ncscope.lab.papers.trained import ends, history, interpolation_epoch
+from ncscope.lab.papers.trained import (
+    ends,
+    geometric_mean,
+    history,
+    interpolation_epoch,
+    on_runs,
+    ratio,
+)
 from ncscope.lab.report.histories import epochs_panel
 from ncscope.lab.runs.recipe import Claim
 from ncscope.lab.training.optimisation import Optimisation

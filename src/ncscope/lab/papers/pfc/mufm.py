@@ -34,9 +34,8 @@ from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.simulations.bounds import Positives, Seed
 from ncscope.lab.simulations.mufm import COLLAPSED, PFC_TITLES, measured, minimum
 from ncscope.lab.simulations.ufm import recorded_steps
-from ncscope.lab.surrogates.gaussian_classes import gaussian_classes
-from ncscope.lab.surrogates.mufm import MUFM
-from ncscope.lab.surrogates.solvers.descent import gradient_descent
+from ncscope.lab.surrogates.descent import gradient_descent
+from ncscope.lab.surrogates.mufm import MUFM, gaussian_classes
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.probing.records import Measurement

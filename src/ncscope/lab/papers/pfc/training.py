@@ -28,7 +28,6 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.evidence import ordered
 from ncscope.lab.papers.trained import (
     ends,
     geodesic,
@@ -36,13 +35,13 @@ from ncscope.lab.papers.trained import (
     interpolation,
     interpolation_epoch,
     layers,
+    ordered,
     training_parts,
     values,
 )
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.report.histories import depth_colours, epochs_panel
+from ncscope.lab.report.histories import depth_colours, epochs_panel, logarithmic_values
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
-from ncscope.lab.simulations.scales import logarithmic_values
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.metrics.layerwise import effective_depth, order_breaks

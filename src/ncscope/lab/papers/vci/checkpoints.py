@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import average
-from ncscope.lab.papers.trained import ends, history
+from ncscope.lab.papers.trained import average, ends, history
 from ncscope.lab.papers.vci import published
 from ncscope.lab.papers.vci.variability import METRICS, trained
 from ncscope.lab.training.settings import Training

@@ -9,12 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.evidence import ratio
-from ncscope.lab.papers.trained import values
+from ncscope.lab.papers.trained import ratio, values
 from ncscope.lab.papers.vci.variability import METRICS, projections, spectra, trained
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.report.histories import epochs_panel
-from ncscope.lab.simulations.scales import logarithmic_values
+from ncscope.lab.report.histories import epochs_panel, logarithmic_values
 from ncscope.report import panels
 
 Draw = Callable[[Results, Sequence[str]], Figure]

@@ -38,7 +38,7 @@ from functools import partial
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import ordered
+from ncscope.lab.papers.trained import ordered
 from ncscope.lab.papers.vci.checkpoints import (
     GROUPS,
     PENALTY,

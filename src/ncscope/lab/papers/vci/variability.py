@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.evidence import ratio
-from ncscope.lab.papers.trained import history, values
+from ncscope.lab.papers.trained import history, ratio, values
 from ncscope.lab.runs.recipe import Claim
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training

@@ -31,12 +31,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.data.loaders import measuring_loader
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.evidence import decades, ordered, ratio
 from ncscope.lab.papers.trained import (
+    decades,
     ends,
     history,
     interpolation,
     interpolation_epoch,
+    ordered,
+    ratio,
     training_parts,
     values,
 )

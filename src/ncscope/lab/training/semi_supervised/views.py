@@ -24,9 +24,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
@@ -36,7 +38,6 @@ from ncscope.data.images import Images
 from ncscope.data.preprocessing import Picture, Preprocessing, Traits
 from ncscope.errors import InputError
 from ncscope.lab.training.semi_supervised.streams import StreamBatches
-from ncscope.lab.training.semi_supervised.uniforms import uniforms
 
 Kind = Literal["randaugment", "warp"]
 Strength = Literal["weak", "strong"]
@@ -248,3 +249,40 @@ def cutout(picture: UInt8[Tensor, "c h w"]) -> UInt8[Tensor, "c h w"]:
     """
     square = _squares(picture.shape[-1], 0.5, *torch.rand(3, 1))[0]
     return picture.masked_fill(square, _GREY)
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_MANTISSA = 53
+
+
+def uniforms(keys: Sequence[Draw], count: int) -> Float[Tensor, "n count"]:
+    """Draw uniform numbers in [0, 1); a row depends on its key only, not on the rest of the batch.
+
+    The generator is SplitMix64 (Steele, Lea and Flood 2014), started from a hash of the key. One
+    torch generator per image would take ten times as long as the warp that uses the numbers.
+
+    Args:
+        keys: Keys of the images.
+        count: Numbers per image.
+
+    Example:
+        >>> one, other = Draw(0, 3, 17), Draw(0, 3, 18)
+        >>> bool((uniforms([one, other], 4)[1] == uniforms([other], 4)[0]).all())
+        True
+    """
+    parts = np.array([tuple(key) for key in keys], dtype=np.uint64).reshape(-1, len(Draw._fields))
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is intended
+        state = np.zeros(len(parts), dtype=np.uint64)
+        for part in parts.T:
+            state = _mixed(state + part + _GOLDEN)
+        steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
+        bits = _mixed(state[:, None] + steps)
+    shift = np.uint64(64 - _MANTISSA)
+    return torch.from_numpy(((bits >> shift) * 2.0**-_MANTISSA).astype(np.float32))
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
+    bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
+    return bits ^ (bits >> np.uint64(31))
