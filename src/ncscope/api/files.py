@@ -94,7 +94,7 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
         if _starts_with(path, _ZIP):
             fix = "rename it to end in .npz and pass it as FILE"
             raise InputError(expected=f"one array in {path.name}", found="an .npz file", fix=fix)
-        check_array(file.read(LONGEST_HEADER), path.stat().st_size)
+        _check_array(file.read(LONGEST_HEADER), path.stat().st_size)
         return np.lib.format.open_memmap(path, mode="r")
 
 
@@ -128,7 +128,7 @@ def _read_npz(path: Path) -> Mapping[str, Any]:
 def _size_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
     """Return the bytes that an array of an archive takes, from its header alone."""
     with archive.open(info) as stream:
-        return check_array(stream.read(LONGEST_HEADER), info.file_size)
+        return _check_array(stream.read(LONGEST_HEADER), info.file_size)
 
 
 def _array_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
@@ -198,7 +198,7 @@ LONGEST_HEADER = 10_000
 """Longest header in bytes. NumPy refuses longer ones only after reading them: up to 4 GiB."""
 
 
-def check_array(head: bytes, size: int) -> int:
+def _check_array(head: bytes, size: int) -> int:
     """Return the bytes of an array's numbers, after checking that the file is large enough.
 
     Args:

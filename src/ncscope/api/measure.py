@@ -69,7 +69,7 @@ def measure(
         prior=prior,
         groups=groups,
         weight_decay=weight_decay,
-        reference=reference_statistics(reference, samples.features.shape[1]),
+        reference=_reference_statistics(reference, samples.features.shape[1]),
     )
     return Report(record, stats)
 
@@ -115,7 +115,7 @@ def measure_moments(
     return Report(layer_record("features", sources, groups), stats)
 
 
-def reference_statistics(
+def _reference_statistics(
     reference: "ClassMoments | Report | None", dim: int
 ) -> ClassStatistics | None:
     """Return the statistics whose class means the nearest-mean rule uses.

@@ -40,7 +40,7 @@ class CheckpointSource:
     weights: Path | None
 
 
-def parse_checkpoint_name(name: str) -> CheckpointSource:
+def _parse_checkpoint_name(name: str) -> CheckpointSource:
     """Parse a model's name, which may be followed by an @ and a file of weights.
 
     Models of Hugging Face have their weights in their folder, whose name may contain an @.
@@ -80,7 +80,7 @@ def rank_models(
     images.
 
     Args:
-        names: Names as `parse_checkpoint_name` takes them.
+        names: Names as `_parse_checkpoint_name` takes them.
         image_options: Data set, of which both splits are used, and settings for running the models.
         pretraining: Data set that the models were trained on, by name or as a folder, to measure
             VCI and the rival scores there too. All images are then prepared for the catalogue's
@@ -97,7 +97,7 @@ def rank_models(
     The features of one model are in memory at a time.
     """
     check_distinct(names)
-    checkpoints = [parse_checkpoint_name(name) for name in names]
+    checkpoints = [_parse_checkpoint_name(name) for name in names]
     data = training_and_test_images(image_options, seed)
     source = None if pretraining is None else _pretraining(image_options, pretraining)
     accuracy = checked_measure(measure or data.measure)

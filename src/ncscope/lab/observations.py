@@ -126,7 +126,7 @@ class Results(Sequence[Observation]):
             event = replace(event, run=part)
             self.measurements.append(event)
         rows = observations_of(event) if isinstance(event, Measurement) else [event]
-        self._observations += [as_read(replace(row, part=part)) for row in rows]
+        self._observations += [_as_read(replace(row, part=part)) for row in rows]
 
     def __len__(self) -> int:
         return len(self._observations)
@@ -223,7 +223,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def as_read(observation: Observation) -> Observation:
+def _as_read(observation: Observation) -> Observation:
     """Return the observation as it is read back from a file, with NaN for infinities."""
     values = {
         key: math.nan if isinstance(value, float) and not math.isfinite(value) else value

@@ -91,7 +91,7 @@ def evaluate(
     rows = [row for row in select(groups) if row.needs <= sources.gathered]
     values = {row.key: in_unit(float(row.compute(sources)), row.degree * unit) for row in rows}
     values = {key: value if math.isfinite(value) else math.nan for key, value in values.items()}
-    notes = absence_notes(sources)
+    notes = _absence_notes(sources)
     if any("scatter" in row.needs for row in rows):
         notes += _rank_notes(sources)
     if any("information" in row.needs for row in rows):
@@ -138,7 +138,7 @@ def _eigenvalues(matrix: Float[Tensor, "d d"]) -> Float[Tensor, " d"]:
     return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
 
 
-def absence_notes(sources: Sources) -> list[str]:
+def _absence_notes(sources: Sources) -> list[str]:
     """Return a note with the classes without samples, if any."""
     stats = sources.stats
     if stats.k == stats.num_classes:

@@ -224,7 +224,7 @@ def metric_panel(
             axes.plot(
                 [each.step for each in own],
                 values,
-                color=depth_colour(index, len(names)),
+                color=_depth_colour(index, len(names)),
                 linestyle=DASHED if rank else "-",
                 marker=_MARKERS[rank % 5],
                 markersize=3,
@@ -237,7 +237,7 @@ def metric_panel(
     axes.set_xlabel(figure_text(unit))
 
 
-def depth_colour(index: int, count: int) -> Any:
+def _depth_colour(index: int, count: int) -> Any:
     """Return the colour of one of several layers, darker from the first to the last."""
     return colormaps["viridis_r"](0.15 + 0.85 * (index / (count - 1) if count > 1 else 1.0))
 

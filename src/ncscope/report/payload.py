@@ -43,7 +43,7 @@ def _run(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
     return {
         "unit": unit,
         "layers": layers,
-        "metrics": [metric_entry(metric, classes=records[-1].num_classes) for metric in metrics],
+        "metrics": [_metric_entry(metric, classes=records[-1].num_classes) for metric in metrics],
         "series": {name: _series(own, layers, metrics) for name, own in splits.items()},
         "profiles": {
             name: [_labelled(one, unit, profile(one.probe)) for one in own]
@@ -51,15 +51,15 @@ def _run(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
             if len(layers) > 1
         },
         "grams": _last_layer_frames(splits, unit, gram_frame),
-        "spectra": _last_layer_frames(splits, unit, spectra_frame),
-        "pfc": [metric_entry(label_of(key), key) for key in PFC_METRICS],
+        "spectra": _last_layer_frames(splits, unit, _spectra_frame),
+        "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
 
 
 def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
     """Return everything that the page of a single measurement draws, one frame a layer."""
     grams = [(record.layer, gram_frame(record)) for record in probe.layers]
-    curves = [(record.layer, spectra_frame(record)) for record in probe.layers]
+    curves = [(record.layer, _spectra_frame(record)) for record in probe.layers]
     run = {
         "unit": "layer",
         "layers": [record.layer for record in probe.layers],
@@ -68,12 +68,12 @@ def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
         "profiles": {"all": [{"label": "", **profile(probe)}]} if len(probe.layers) > 1 else {},
         "grams": _nonempty({"all": [{"label": n, **frame} for n, frame in grams if frame]}),
         "spectra": _nonempty({"all": [{"label": n, **frame} for n, frame in curves if frame]}),
-        "pfc": [metric_entry(label_of(key), key) for key in PFC_METRICS],
+        "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
     return {"runs": {"": run}}
 
 
-def metric_entry(metric: Label, key: str = "", classes: int = 0) -> dict[str, Any]:
+def _metric_entry(metric: Label, key: str = "", classes: int = 0) -> dict[str, Any]:
     """Return the script's data on one metric; with its value at collapse, if classes are given."""
     known = metric.at_collapse(classes) if metric.at_collapse and classes else math.nan
     return {
@@ -114,7 +114,7 @@ def gram_frame(record: LayerRecord) -> dict[str, Any] | None:
     return {"classes": count, "cosines": cosines, "reading": _gram_reading(record.gram, shown)}
 
 
-def spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
+def _spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
     """Return the drawable part of each spectrum."""
     found = {
         name: spectra.drawable(name, record.spectra[name])

@@ -33,7 +33,7 @@ _LINE = 150  # characters that fit below four panels
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def ranking_summaries(ranking: Ranking) -> list[Summary]:
+def _ranking_summaries(ranking: Ranking) -> list[Summary]:
     """Summarise a ranking: scores of the checkpoints, and correlations with the accuracy.
 
     Args:
@@ -61,7 +61,7 @@ def ranking_summaries(ranking: Ranking) -> list[Summary]:
 
 
 def ranking_tables(ranking: Ranking) -> list[Table]:
-    """Build the tables of `ranking_summaries` for the terminal.
+    """Build the tables of `_ranking_summaries` for the terminal.
 
     Args:
         ranking: Ranking on one downstream set.
@@ -69,7 +69,7 @@ def ranking_tables(ranking: Ranking) -> list[Table]:
     Returns:
         Tables that an 80-column terminal can show.
     """
-    return [_table(summary) for summary in ranking_summaries(ranking)]
+    return [_table(summary) for summary in _ranking_summaries(ranking)]
 
 
 def ranking_figure(ranking: Ranking) -> Figure:
@@ -118,7 +118,7 @@ def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
         figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
         inches=figure.get_figwidth(),
         caption=_CAPTION,
-        summaries=ranking_summaries(ranking),
+        summaries=_ranking_summaries(ranking),
         notes=ranking.notes,
     )
 

@@ -114,7 +114,7 @@ class CentralPathConfig(BaseModel):
         return random_features(*sizes, self.separation, generator)
 
 
-def parts(config: CentralPathConfig) -> list[Part]:
+def _parts(config: CentralPathConfig) -> list[Part]:
     """Return both flows, the discrete algorithm at each step size, and two unrestricted flows."""
     sizes = config.num_classes, config.per_class
     return [
@@ -220,7 +220,7 @@ def _collapse(features: Tensor, weight: Tensor, bias: Tensor) -> dict[str, float
     return dict(record.metrics)
 
 
-def claims(config: CentralPathConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: CentralPathConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test MSE theorem 3 with its corollaries, our errata to them, and assumption A1."""
     k, n = config.num_classes, config.per_class
     found: list[Claim] = []
@@ -355,8 +355,8 @@ STUDY = Study(
     ),
     source="MSE section 3 and appendix D",
     config=CentralPathConfig,
-    parts=parts,
-    claims=claims,
+    parts=_parts,
+    claims=_claims,
     drawings=drawings,
     unit="step",
     columns=("time", "ratio", "law_deviation", "limit_distance", "nc1", "nc2_etf", "mse_loss"),

@@ -60,7 +60,7 @@ class ExtendedConfig(BaseModel):
     seed: Seed = Field(5, description="Seed of the start.")
 
 
-def parts(config: ExtendedConfig) -> list[Part]:
+def _parts(config: ExtendedConfig) -> list[Part]:
     """Return a descent for each activation from the same start, and the closed form."""
     record = recorded_steps(config.steps, config.every)
     both = [
@@ -109,7 +109,7 @@ def measured(problem: ExtendedUFM, point: Point, step: int) -> Measurement:
     return measured_point(problem, point, step, GROUPS).with_values(whole)
 
 
-def claims(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test theorems 4.1 and 4.2 on the descents, and the paper's comparison of the two."""
     names = _activations(config)
     paths = {name: part_of(rows, name) for name in names}
@@ -125,7 +125,7 @@ def pair_claims(
     found: list[Claim] = []
     for name, path in paths.items():
         found.append(arrives(name, path))
-        levels = level_names(path) if name == "linear" else level_names(path)[-1:]
+        levels = _level_names(path) if name == "linear" else _level_names(path)[-1:]
         for level in levels:
             said = {"nc1": "collapses to its class means"}
             if full_rank:
@@ -133,8 +133,8 @@ def pair_claims(
             if level == levels[-1]:
                 said["nc3_alignment"] = "is aligned with the classifier"
             told = {key: f"{LABELS[name]}: {level} {what}" for key, what in said.items()}
-            found += vanishing(at_level(path, level), told)
-    if "relu" in paths and len(level_names(paths["relu"])) > 1:
+            found += vanishing(_at_level(path, level), told)
+    if "relu" in paths and len(_level_names(paths["relu"])) > 1:
         found += [_norms_agree(paths["relu"]), _none_lost(paths["relu"])]
         if "linear" in paths:
             found += [_rates_separate(paths), _structures_separate(paths)]
@@ -156,19 +156,19 @@ def arrives(name: Activation, path: Sequence[Observation]) -> Claim:
 def separation(path: Sequence[Observation]) -> float:
     """Return the median over the measured steps of the decades between first and last NC1."""
     shallow, deep = (
-        at_level(path, level) for level in (level_names(path)[0], level_names(path)[-1])
+        _at_level(path, level) for level in (_level_names(path)[0], _level_names(path)[-1])
     )
     pairs = [(number(a, "nc1"), number(b, "nc1")) for a, b in zip(shallow, deep, strict=True)]
     apart = [abs(math.log10(a / b)) for a, b in pairs if min(a, b) > SEPARABLE]
     return sorted(apart)[len(apart) // 2] if apart else math.nan
 
 
-def level_names(path: Sequence[Observation]) -> list[str]:
+def _level_names(path: Sequence[Observation]) -> list[str]:
     """Return the names of the levels, shallow to deep."""
     return list(dict.fromkeys(row.layer for row in path))
 
 
-def at_level(path: Sequence[Observation], level: str) -> list[Observation]:
+def _at_level(path: Sequence[Observation], level: str) -> list[Observation]:
     """Select the rows of one level, in order of time."""
     return [row for row in path if row.layer == level]
 
@@ -203,7 +203,7 @@ def _rates_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
 
 
 def _structures_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
-    ends = {name: number(at_level(path, "H1")[-1], "nc2_of") for name, path in paths.items()}
+    ends = {name: number(_at_level(path, "H1")[-1], "nc2_of") for name, path in paths.items()}
     return {
         "claim": "ReLU leaves H1 another structure than an orthogonal frame",
         "held": ends["relu"] > VANISHED > ends["linear"],
@@ -215,7 +215,7 @@ def _structures_separate(paths: Mapping[Activation, Sequence[Observation]]) -> C
 LABELS: Mapping[Activation, str] = {"linear": "Linear", "relu": "ReLU"}
 
 
-def drawings(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: ExtendedConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw objective, NC1, NC2 and NC3 at every level, with one row of panels per activation."""
     paths = {name: part_of(rows, name) for name in _activations(config)}
     caption = (
@@ -256,7 +256,7 @@ _PANELS = {
 
 
 def _objective_panel(axes: Axes, path: Sequence[Observation]) -> None:
-    rows = at_level(path, level_names(path)[-1])
+    rows = _at_level(path, _level_names(path)[-1])
     steps = [row.step / 1000 for row in rows]
     axes.plot(steps, [number(row, "objective") for row in rows], "o-", color=panels.SERIES[3],
               markersize=2.8)  # fmt: skip
@@ -268,8 +268,8 @@ def _objective_panel(axes: Axes, path: Sequence[Observation]) -> None:
 
 
 def _level_panel(axes: Axes, path: Sequence[Observation], key: str, title: str) -> None:
-    for index, level in enumerate(level_names(path)):
-        rows = [row for row in at_level(path, level) if key in row]
+    for index, level in enumerate(_level_names(path)):
+        rows = [row for row in _at_level(path, level) if key in row]
         if rows:
             values = [number(row, key) if number(row, key) > 0 else math.nan for row in rows]
             pre = level.startswith("W")
@@ -308,9 +308,9 @@ STUDY: Study[ExtendedConfig] = Study(
     ),
     source="XUFM section 4 and figures 3-4",
     config=ExtendedConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=COLUMNS,
 )

@@ -55,7 +55,7 @@ class GeodesicConfig(BaseModel):
         return self
 
 
-def parts(config: GeodesicConfig) -> list[Part]:
+def _parts(config: GeodesicConfig) -> list[Part]:
     """Return the measurements along the line from data to features."""
     return [Part("line", config.points, lambda _: _line(config))]
 
@@ -96,7 +96,7 @@ def _line(config: GeodesicConfig) -> Iterator[Observation]:
         yield Observation(step, step, layer="line", values={"t": t, **values, **whole})
 
 
-def claims(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test theorems 1 and 2 on this line, and that the nearest-mean accuracy does not fall."""
     found = [_ordered(rows)]
     if config.spread == 0:
@@ -135,7 +135,7 @@ def _ordered(rows: Sequence[Observation]) -> Claim:
     }
 
 
-def drawings(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw PFC1-3 against the relative position on the line, as predicted in figure 3."""
     caption = (
         "PFC1 to PFC3 on the straight line from the data (0) to the last features (1). Shaded: "
@@ -165,9 +165,9 @@ STUDY: Study[GeodesicConfig] = Study(
     ),
     source="PFC III-B, theorems 1 and 2, figure 3",
     config=GeodesicConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=("t", "pfc1", "pfc2", "pfc3", "alignment", "transport_cost"),
 )

@@ -66,7 +66,7 @@ class MUFMConfig(BaseModel):
     seed: Seed = Field(0, description="Seed of data and starts.")
 
 
-def parts(config: MUFMConfig) -> list[Part]:
+def _parts(config: MUFMConfig) -> list[Part]:
     """Return the runs of the fast solver from several starts, and gradient descent."""
     layers = 2 if config.model == "reduced" else config.depth + 1
     record = recorded_steps(config.steps, config.every)
@@ -136,18 +136,18 @@ def _descent(config: MUFMConfig, record: Sequence[int]) -> Iterator[Measurement]
         yield measured(model, point, step)
 
 
-def claims(config: MUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: MUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test theorems 3 and 4 at the minimum, and that descent reaches the minimum."""
     solved = part_of(rows, "fast solver")
     best = _lowest(solved)
     data, last = best[0], best[-1]
-    found = [more_concentrated(data, last), _not_collapsed(last), _one_minimum(solved)]
+    found = [_more_concentrated(data, last), _not_collapsed(last), _one_minimum(solved)]
     if config.model == "layered":
         found.append(_falls_by_layer(best))
     return [*found, _descended(part_of(rows, "descent")[-1], last)]
 
 
-def more_concentrated(data: Observation, features: Observation) -> Claim:
+def _more_concentrated(data: Observation, features: Observation) -> Claim:
     """Test the second half of theorem 4 at one point."""
     before, after = number(data, "pfc1"), number(features, "pfc1")
     return {
@@ -202,7 +202,7 @@ def _lowest(solved: Sequence[Observation]) -> list[Observation]:
     return [row for row in solved if row["start"] == start]
 
 
-def drawings(config: MUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: MUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw the objective and PFC1-3 along the descent, with the minimum dashed."""
     path, best = part_of(rows, "descent"), _lowest(part_of(rows, "fast solver"))
     caption = (
@@ -255,9 +255,9 @@ STUDY: Study[MUFMConfig] = Study(
     ),
     source="PFC III-C and IV-B",
     config=MUFMConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=COLUMNS,
 )

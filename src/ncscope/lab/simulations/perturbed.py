@@ -45,7 +45,7 @@ class PerturbedConfig(BaseModel):
     seeds: int = Field(10, ge=2, description="Number of perturbations drawn for each n.")
 
 
-def parts(config: PerturbedConfig) -> list[Part]:
+def _parts(config: PerturbedConfig) -> list[Part]:
     """Return the fits of the best classifier for every n and every seed of the perturbation."""
     return [Part(PART, len(config.per_class) * config.seeds, lambda _: fits(config))]
 
@@ -77,7 +77,7 @@ def fits(config: PerturbedConfig) -> Iterator[Observation]:
             )
 
 
-def claims(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test theorem 5.1: the value of the limit, and the convergence to it."""
     by_size = grouped(part_of(rows, PART))
     return [_keeps(config, by_size), _rate(by_size)]
@@ -140,7 +140,7 @@ def grouped(rows: Sequence[Observation]) -> dict[int, list[Observation]]:
     return found
 
 
-def drawings(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw the share of W* that is kept, and the distance from the limit, against n."""
     caption = (
         f"The best classifier on perturbed features, K = {config.num_classes}, d = {config.dim}, "
@@ -212,9 +212,9 @@ STUDY: Study[PerturbedConfig] = Study(
     ),
     source="XUFM theorem 5.1",
     config=PerturbedConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=COLUMNS,
 )

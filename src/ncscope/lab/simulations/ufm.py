@@ -93,7 +93,7 @@ def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[
     yield measured(problem, best, found.point, found.evaluations)
 
 
-def parts(config: UFMConfig) -> list[Part]:
+def _parts(config: UFMConfig) -> list[Part]:
     """Return the closed form, the fast solver, and descent from the same start."""
     problem = _problem(config)
     best = problem.minimiser()
@@ -107,7 +107,7 @@ def parts(config: UFMConfig) -> list[Part]:
     ]
 
 
-def claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test the predictions of the closed form on the run."""
     problem, path = _problem(config), part_of(rows, "descent")
     found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
@@ -177,7 +177,7 @@ def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:
     }
 
 
-def drawings(config: UFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: UFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw the objective, NC1, NC2 and NC3 along the descent."""
     key = "nc2_of" if config.bias == "none" else "nc2_etf"
     caption = (
@@ -254,9 +254,9 @@ STUDY: Study[UFMConfig] = Study(
     ),
     source="XUFM section 3 and figures 1-2",
     config=UFMConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=COLUMNS,
 )

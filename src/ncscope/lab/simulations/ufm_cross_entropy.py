@@ -36,7 +36,7 @@ class CrossEntropyConfig(BaseModel):
     seed: Seed = Field(0, description="Seed of the start.")
 
 
-def parts(config: CrossEntropyConfig) -> list[Part]:
+def _parts(config: CrossEntropyConfig) -> list[Part]:
     """Return the closed form if there is one, the fast solver, and descent from the same start."""
     problem, best = _problem(config), _closed_form(config)
     start = problem.start(torch.Generator().manual_seed(config.seed))
@@ -53,7 +53,7 @@ def parts(config: CrossEntropyConfig) -> list[Part]:
     return [stated, *found]
 
 
-def claims(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test the closed form's predictions; without a closed form, that both solvers agree."""
     path, fast = part_of(rows, "descent"), part_of(rows, "fast solver")[-1]
     if math.isnan(number(fast, "minimum")):
@@ -81,7 +81,7 @@ def _both_agree(last: Observation, fast: Observation) -> Claim:
     }
 
 
-def drawings(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw the objective, NC1, NC2 and NC3 along the descent."""
     caption = (
         "Gradient descent on the unconstrained features model under cross-entropy, "
@@ -116,9 +116,9 @@ STUDY: Study[CrossEntropyConfig] = Study(
     ),
     source="PFC (2)",
     config=CrossEntropyConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=ufm.COLUMNS,
 )

@@ -4,7 +4,7 @@ import pytest
 
 from ncscope.lab.observations import Results
 from ncscope.lab.papers.mse import collapse as mse_collapse
-from ncscope.lab.papers.mse.collapse import GROUPS, RECIPE, SHOWN, claims
+from ncscope.lab.papers.mse.collapse import GROUPS, RECIPE, SHOWN
 from ncscope.lab.runs.recipe import Claim
 from tests.lab.observed import results_of
 from tests.lab.papers.mse.histories import history_of, small, tiny
@@ -27,17 +27,17 @@ def by_text(found: list[Claim]) -> dict[str, bool]:
 
 
 def test_all_claims_hold_for_networks_that_collapse() -> None:
-    assert list(by_text(claims(CONFIG, results())).values()) == [True] * (1 + len(KEYS) + 1)
+    assert list(by_text(RECIPE.claims(CONFIG, results())).values()) == [True] * (1 + len(KEYS) + 1)
 
 
 @pytest.mark.parametrize("index", range(len(KEYS)))
 def test_a_metric_that_rises_in_one_network_fails_its_claim_alone(index: int) -> None:
-    held = by_text(claims(CONFIG, results(**{KEYS[index]: (1, 1, 1, 2)})))
+    held = by_text(RECIPE.claims(CONFIG, results(**{KEYS[index]: (1, 1, 1, 2)})))
     assert [at for at, good in enumerate(held.values()) if not good] == [1 + index]
 
 
 def test_zero_error_at_the_end_alone_fails_all_claims_of_the_metrics() -> None:
-    held = by_text(claims(CONFIG, results(accuracy=(0, 0, 0, 1))))
+    held = by_text(RECIPE.claims(CONFIG, results(accuracy=(0, 0, 0, 1))))
     assert list(held.values()) == [False] * (1 + len(KEYS)) + [True]
 
 
@@ -49,7 +49,7 @@ def test_most_networks_must_gain(ends: tuple[float, float], good: bool) -> None:
         for name, pair in zip(CONFIG.runs, accuracies, strict=True)
         for row in history_of(name, COLLAPSING, {"accuracy": (0, 0, *pair)})
     ]
-    *_, claim = claims(CONFIG, Results(found))
+    *_, claim = RECIPE.claims(CONFIG, Results(found))
     assert claim["held"] is good
     assert f"median {100 * (ends[1] - ends[0]):+.2f} points" in claim["evidence"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.mse.loss_comparison import RECIPE, claims
+from ncscope.lab.papers.mse.loss_comparison import RECIPE
 from ncscope.lab.papers.mse.training import BOTH
 from tests.lab.observed import results_of
 from tests.lab.papers.mse.histories import ACCURACY, history_of, small, tiny
@@ -43,11 +43,11 @@ def results(
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(claims(CONFIG, found)) if not one["held"]}
+    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one["held"]}
 
 
 def test_all_claims_hold_as_in_the_paper() -> None:
-    assert len(claims(CONFIG, results())) == 8
+    assert len(RECIPE.claims(CONFIG, results())) == 8
     assert failing(results()) == set()
 
 

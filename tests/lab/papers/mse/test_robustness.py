@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.mse.robustness import ATTACKED, RECIPE, MSERobustness, attacked, claims
+from ncscope.lab.papers.mse.robustness import ATTACKED, RECIPE, MSERobustness, attacked
 from ncscope.lab.papers.mse.training import BOTH
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import training_events
@@ -29,7 +29,7 @@ def results(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FO
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(claims(CONFIG, found)) if not one["held"]}
+    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one["held"]}
 
 
 LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
@@ -49,7 +49,7 @@ LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
     ],
 )
 def test_each_claim_both_ways(found: Results, expected: set[int]) -> None:
-    assert len(claims(CONFIG, found)) == 4
+    assert len(RECIPE.claims(CONFIG, found)) == 4
     assert failing(found) == expected
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from ncscope.lab.observations import ITERATION, Heartbeat, Results
 from ncscope.lab.papers.pfc import demo
-from ncscope.lab.papers.pfc.demo import PART, RECIPE, DemoConfig, claims, drawings, events
+from ncscope.lab.papers.pfc.demo import PART, RECIPE, DemoConfig, events
 from ncscope.lab.training.loop import train
 from ncscope.probing.model import Probed, probe_model
 from ncscope.probing.records import Measurement
@@ -173,7 +173,7 @@ def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> Results:
 
 
 def failing(results: Results) -> list[str]:
-    return [found["claim"] for found in claims(TINY, results) if not found["held"]]
+    return [found["claim"] for found in RECIPE.claims(TINY, results) if not found["held"]]
 
 
 def deep_with(layer: int, **metrics: float) -> list[Metrics]:
@@ -181,7 +181,7 @@ def deep_with(layer: int, **metrics: float) -> list[Metrics]:
 
 
 def test_all_claims_hold_of_a_collapsing_run() -> None:
-    found = claims(TINY, collapsed())
+    found = RECIPE.claims(TINY, collapsed())
     assert failing(collapsed()) == []
     assert len(found) == 8
     for claim in found:
@@ -190,13 +190,13 @@ def test_all_claims_hold_of_a_collapsing_run() -> None:
 
 
 def test_claims_of_a_real_run_have_the_same_shape(tiny: list[Measurement]) -> None:
-    assert [c["claim"] for c in claims(TINY, measured(tiny))] == [
-        c["claim"] for c in claims(TINY, collapsed())
+    assert [c["claim"] for c in RECIPE.claims(TINY, measured(tiny))] == [
+        c["claim"] for c in RECIPE.claims(TINY, collapsed())
     ]
 
 
 def test_the_picture_is_drawn_from_the_measurements(tiny: list[Measurement]) -> None:
-    (drawing,) = drawings(TINY, gathered(tiny, PART))
+    (drawing,) = RECIPE.drawings(TINY, gathered(tiny, PART))
     assert drawing.name == "demo"
     assert len(drawing.figure.axes) >= 3
 
@@ -229,7 +229,7 @@ def test_collapse_is_counted_from_zero_error_on() -> None:
 
 def test_zero_error_never_reached_is_not_held_and_the_start_is_the_first_epoch() -> None:
     run = [at(0, EARLY | {"accuracy": 0.5}), at(9, LATE | {"accuracy": 0.9})]
-    first, nc1, *_ = claims(TINY, measured(run))
+    first, nc1, *_ = RECIPE.claims(TINY, measured(run))
     assert not first["held"]
     assert "never" in first["evidence"]
     assert nc1["evidence"] == "nc1 0.1 at epoch 0, 0.025 at epoch 9, 4 times less"
@@ -250,6 +250,7 @@ def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
 
 def test_evidence_counts_the_breaks() -> None:
     found = {
-        c["claim"][:4]: c["evidence"] for c in claims(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
+        c["claim"][:4]: c["evidence"]
+        for c in RECIPE.claims(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
     }
     assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.1; 1 steps the wrong way, by 0.1 at most"

@@ -100,7 +100,7 @@ def _small() -> InfoConnectivity:
     )
 
 
-def parts(config: InfoConnectivity) -> list[Part]:
+def _parts(config: InfoConnectivity) -> list[Part]:
     """Return a part for each pair: both runs, then the networks between them."""
     run = partial(_events, config.intervals)
     return [
@@ -174,7 +174,7 @@ def between(
     return [row for row in rows if row.part == part and row.get("statistics") == statistics]
 
 
-def by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
+def _by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
     """Group pairs that differ only in the seed, by data and rate, with the highest rate first."""
     found: dict[str, dict[float, list[str]]] = {}
     for name, training in sorted(
@@ -185,10 +185,10 @@ def by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
     return found
 
 
-def claims(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.2: which runs are connected, and the dependence on the learning rate."""
     found = []
-    for data, rates in by_rate(config).items():
+    for data, rates in _by_rate(config).items():
         highest, lowest = max(rates), min(rates)
         if highest > lowest:
             where = f"{data}, rate {highest:g}"
@@ -322,7 +322,7 @@ def _variation(path: Sequence[Observation], key: str) -> float:
     return extent(values(path, key))
 
 
-def drawings(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 3 and 4 of the paper, with one row for each data set and rate."""
     caption = (
         "INFO figures 3 and 4: held-out accuracy, MIR and HDR of the networks between two runs; "
@@ -336,7 +336,7 @@ def drawings(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Draw
 def _figure(config: InfoConnectivity, rows: Sequence[Observation]) -> Figure:
     groups = [
         (f"{data}, rate {rate:g}", names)
-        for data, rates in by_rate(config).items()
+        for data, rates in _by_rate(config).items()
         for rate, names in rates.items()
     ]
     with mpl.rc_context(panels.STYLE):
@@ -372,9 +372,9 @@ RECIPE: Recipe[InfoConnectivity] = Recipe(
     ),
     source="INFO section 5.2, figures 3-4",
     config=InfoConnectivity,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("omega", "statistics", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "70 GPU-hours (estimated)", "small": "5 minutes on one core"},

@@ -45,7 +45,7 @@ class Setting(NamedTuple):
         return f"{self.data}, {self.labels} labels"
 
 
-def method_of(run: FewLabels) -> str:
+def _method_of(run: FewLabels) -> str:
     """Return the name of a run's method in the table."""
     name = {"supervised": "supervised", "fixmatch": "FixMatch", "freematch": "FreeMatch"}
     more = [" + MI"] if run.mutual_information else []
@@ -58,7 +58,7 @@ def by_setting(config: SemiSupervised) -> dict[Setting, dict[str, list[str]]]:
     found: dict[Setting, dict[str, list[str]]] = {}
     for name, run in config.runs.items():
         own = found.setdefault(Setting(run.data, run.labels), {})
-        own.setdefault(method_of(run), []).append(name)
+        own.setdefault(_method_of(run), []).append(name)
     return found
 
 

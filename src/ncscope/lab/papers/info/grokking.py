@@ -86,7 +86,7 @@ def _small() -> InfoGrokking:
     )
 
 
-def parts(config: InfoGrokking) -> list[Part]:
+def _parts(config: InfoGrokking) -> list[Part]:
     """Return a part for each seed."""
     return [
         Part(name, config.training.steps, partial(grokking_events, config.training, seed), True)
@@ -141,7 +141,7 @@ def course(rows: Sequence[Observation], run: str, split: str, estimate: str) -> 
 Verdict = tuple[bool, str]
 
 
-def claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.5 on the accuracies, and on MIR and HDR in the two phases."""
     runs, chance = list(_runs(config)), 1 / config.training.modulus
     accuracies: dict[str, Callable[[Sequence[Observation], str], Verdict]] = {
@@ -232,7 +232,7 @@ def _with_the_rule(own: Course) -> Verdict:
     return after < before and last <= HALF * highest, told
 
 
-def drawings(config: InfoGrokking, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: InfoGrokking, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figure 7 of the paper, from batches as in the paper, and from all pairs."""
     caption = (
         "INFO figure 7: accuracy, MIR and HDR over training{}; one curve per seed. Pairs held out "
@@ -295,9 +295,9 @@ RECIPE: Recipe[InfoGrokking] = Recipe(
     ),
     source="INFO section 5.5, figure 7",
     config=InfoGrokking,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=("step", "accuracy", "loss", "mir", "hdr", "mir_batch", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},

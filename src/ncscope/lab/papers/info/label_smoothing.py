@@ -73,7 +73,7 @@ def _small() -> InfoLabelSmoothing:
     return InfoLabelSmoothing(runs=by_run_name(runs, "label_smoothing"))
 
 
-def parts(config: InfoLabelSmoothing) -> list[Part]:
+def _parts(config: InfoLabelSmoothing) -> list[Part]:
     """Return a part for each run."""
     return information_parts(config.runs)
 
@@ -95,7 +95,7 @@ def ended(
     return found
 
 
-def claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.3: accuracy, MIR and HDR vary minimally."""
     keys = {"accuracy": "accuracy"} | {
         f"{key}{ending}": f"{key.upper()} ({estimate})"
@@ -124,7 +124,7 @@ def _minimal(rows: Sequence[Observation], data: str, key: str, name: str) -> Cla
     }
 
 
-def drawings(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figure 5 of the paper, with one row for each data set."""
     caption = (
         "INFO figure 5: accuracy, MIR and HDR on held-out images at the end of training under "
@@ -166,9 +166,9 @@ RECIPE: Recipe[InfoLabelSmoothing] = Recipe(
     ),
     source="INFO section 5.3, figure 5",
     config=InfoLabelSmoothing,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "150 GPU-hours (estimated)", "small": "4 minutes on one core"},

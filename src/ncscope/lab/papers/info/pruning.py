@@ -124,7 +124,7 @@ def _small() -> InfoPruning:
     )
 
 
-def parts(config: InfoPruning) -> list[Part]:
+def _parts(config: InfoPruning) -> list[Part]:
     """Return a part for each dense network with its pruned copies at every sparsity."""
     tuned = len(config.sparsities) * config.tuning.epochs
     return [
@@ -231,7 +231,7 @@ def compared(
     return [row for row in rows if row.part in names and row.get("stage") == stage]
 
 
-def claims(config: InfoPruning, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: InfoPruning, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.4 on the means over seeds."""
     found = []
     for data in data_sets(config.runs):
@@ -300,7 +300,7 @@ def _restored(
     }
 
 
-def drawings(config: InfoPruning, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: InfoPruning, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figure 6 of the paper, with one row for each data set."""
     caption = (
         "INFO figure 6: accuracy, and MIR and HDR between the features of the pruned and of the "
@@ -351,9 +351,9 @@ RECIPE: Recipe[InfoPruning] = Recipe(
     ),
     source="INFO section 5.4, figure 6",
     config=InfoPruning,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("sparsity", "stage", "accuracy", "dense_mir", "dense_mir_batch", "dense_hdr"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "45 GPU-hours (estimated)", "small": "5 minutes on one core"},

@@ -106,7 +106,7 @@ def _small() -> SemiSupervised:
     return SemiSupervised(runs=_runs("digits", (10, 20, 40), 5, "small-conv", **given, **changed))
 
 
-def parts(config: SemiSupervised) -> list[Part]:
+def _parts(config: SemiSupervised) -> list[Part]:
     """Return a part for each run."""
     return [
         Part(name, run.optimisation.epochs, partial(few_labels_events, run), trains=True)
@@ -123,7 +123,7 @@ PAIRS = (
 """Claims: the method with the lower mean error, the method with the higher one, and the text."""
 
 
-def claims(config: SemiSupervised, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: SemiSupervised, rows: Sequence[Observation]) -> list[Claim]:
     """Test the order of the methods in INFO table 1, for each data set and number of labels."""
     return [
         _lower(setting, claim, rows, methods[one], methods[other])
@@ -150,7 +150,7 @@ def _lower(
     return {"claim": f"{setting}: {claim}", "held": held, "evidence": evidence}
 
 
-def tables(config: SemiSupervised, rows: Sequence[Observation]) -> list[Summary]:
+def _tables(config: SemiSupervised, rows: Sequence[Observation]) -> list[Summary]:
     """Return table 1 of the paper: errors by method, with a column per data set and label count."""
     settings = by_setting(config)
     lines = {
@@ -174,10 +174,10 @@ RECIPE: Recipe[SemiSupervised] = Recipe(
     ),
     source="INFO section 6, table 1",
     config=SemiSupervised,
-    parts=parts,
-    claims=claims,
+    parts=_parts,
+    claims=_claims,
     drawings=drawings,
-    tables=tables,
+    tables=_tables,
     columns=("epoch", "error", "mask_rate", "pseudo_label_accuracy", "threshold", "mir", "hdr"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "105 runs of a GPU-day or more", "small": "9 minutes on one core"},

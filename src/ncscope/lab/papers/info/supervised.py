@@ -88,7 +88,7 @@ def _small() -> InfoSupervised:
     )
 
 
-def parts(config: InfoSupervised) -> list[Part]:
+def _parts(config: InfoSupervised) -> list[Part]:
     """Return a part for each run."""
     return information_parts(config.runs)
 
@@ -119,7 +119,7 @@ def ended(
     return found
 
 
-def claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 6.3 on the means over seeds, and the intended effect of each term."""
     found = []
     for data in data_sets(config.runs):
@@ -172,7 +172,7 @@ def _moves(
     }
 
 
-def drawings(config: InfoSupervised, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: InfoSupervised, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw table 2 of the paper as a figure, with the effects of the terms on the ratios."""
     caption = (
         "INFO table 2: error, MIR and HDR on held-out images at the end of training with three "
@@ -233,9 +233,9 @@ RECIPE: Recipe[InfoSupervised] = Recipe(
     ),
     source="INFO sections 6.2-6.3, table 2",
     config=InfoSupervised,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "230 GPU-hours (estimated)", "small": "5 minutes on one core"},

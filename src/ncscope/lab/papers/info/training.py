@@ -73,7 +73,7 @@ def _small() -> InfoTraining:
     )
 
 
-def parts(config: InfoTraining) -> list[Part]:
+def _parts(config: InfoTraining) -> list[Part]:
     """Return a part for each run."""
     return information_parts(config.runs)
 
@@ -82,7 +82,7 @@ Path = Sequence[Observation]
 Test = Callable[[Path, str], tuple[bool, str]]
 
 
-def claims(config: InfoTraining, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: InfoTraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.1 on the exact values and on the batch estimates."""
     paths = {name: history(rows, name, "test") for name in config.runs}
     tests: list[tuple[str, str, Test]] = [
@@ -156,7 +156,7 @@ def _same_sign(path: Path, key: str, sign: int) -> tuple[int, int]:
     return sum(a * b > 0 for a, b in changing), len(changing)
 
 
-def drawings(config: InfoTraining, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: InfoTraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 1 and 2 of the paper, with one column for each data set."""
     over = (
         "held-out images over training; lines are means over seeds, bands show their range. "
@@ -206,9 +206,9 @@ RECIPE: Recipe[InfoTraining] = Recipe(
     ),
     source="INFO section 5.1, figures 1-2",
     config=InfoTraining,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "25 GPU-hours (estimated)", "small": "5 minutes on one core"},

@@ -102,12 +102,12 @@ SHOWN: Mapping[str, Shown] = {
 """The figures of the paper by name; all of their metrics fall to zero at collapse."""
 
 
-def parts(config: MSETraining) -> list[Part]:
+def _parts(config: MSETraining) -> list[Part]:
     """Return a part for each network."""
     return training_parts(config.runs)
 
 
-def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test that every metric falls past zero error, and that held-out accuracy rises."""
     found = [zero_error(rows, list(config.runs))]
     for name, shown in SHOWN.items():
@@ -130,7 +130,7 @@ def _generalises(config: MSETraining, rows: Sequence[Observation]) -> Claim:
     }
 
 
-def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 3-8 of the paper, and table 1 as a figure."""
     found = [_drawing(config, rows, name, shown) for name, shown in SHOWN.items()]
     caption = (
@@ -185,9 +185,9 @@ RECIPE: Recipe[MSETraining] = Recipe(
     ),
     source="MSE appendix A, figures 3-8, table 1",
     config=MSETraining,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "nc1", "nc2_equinorm_means", "nc3_self_duality"),
     scales={
         "paper": MSETraining(runs=paper_runs(("mse",), GROUPS)),

@@ -52,12 +52,12 @@ CURVES: Mapping[str, tuple[str, str]] = {
 """The parts of the loss, with the name and the colour of each curve."""
 
 
-def parts(config: MSETraining) -> list[Part]:
+def _parts(config: MSETraining) -> list[Part]:
     """Return a part for each network."""
     return training_parts(config.runs)
 
 
-def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test which part of the loss is negligible, which dominates and which vanishes first."""
     paths = {name: history(rows, name) for name in config.runs}
     return [
@@ -69,13 +69,13 @@ def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     ]
 
 
-def _parts(path: Sequence[Observation]) -> list[list[float]]:
+def _parts_of_loss(path: Sequence[Observation]) -> list[list[float]]:
     return [values(path, key) for key in CURVES]
 
 
 def _shares(path: Sequence[Observation]) -> list[float]:
     """Compute the part off the central path as a share of the least-squares part."""
-    return [ratio(off, nc1 + nc23) for nc1, nc23, off in zip(*_parts(path), strict=True)]
+    return [ratio(off, nc1 + nc23) for nc1, nc23, off in zip(*_parts_of_loss(path), strict=True)]
 
 
 def _negligible(paths: Mapping[str, Sequence[Observation]]) -> Claim:
@@ -127,7 +127,7 @@ def _fastest(paths: Mapping[str, Sequence[Observation]]) -> Claim:
             found[name] = False, "never at zero error"
             continue
         before = [row for row in path if row.epoch <= zero]
-        nc1, nc23, off = (ratio(max(part), part[-1]) for part in _parts(before))
+        nc1, nc23, off = (ratio(max(part), part[-1]) for part in _parts_of_loss(before))
         found[name] = all(nc23 > part for part in (nc1, off)), _listed(nc1, nc23, off)
     text = (
         "From its largest value to zero training error the NC2/3 part falls by the largest factor, "
@@ -140,7 +140,7 @@ def _listed(nc1: float, nc23: float, off: float) -> str:
     return f"{nc1:.3g}, {nc23:.3g} and {off:.3g}"
 
 
-def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figure 2 of the paper."""
 
     def draw(panel: Axes, names: Sequence[str]) -> None:
@@ -166,9 +166,9 @@ RECIPE: Recipe[MSETraining] = Recipe(
     ),
     source="MSE section 2, theorems 1 and 2, figure 2",
     config=MSETraining,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "mse_loss", *CURVES),
     scales={
         "paper": MSETraining(runs=paper_runs(("mse",), GROUPS)),

@@ -47,12 +47,12 @@ ROUGHLY = 0.5
 """Least rank correlation that counts as roughly monotonic; the paper states no number."""
 
 
-def parts(config: MSETraining) -> list[Part]:
+def _parts(config: MSETraining) -> list[Part]:
     """Return a part for each network and loss."""
     return training_parts(config.runs)
 
 
-def claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test which loss collapses the training set more, and the collapse on held-out images."""
     names = list(config.runs)
     found = [zero_error(rows, names), _faster(config, rows), _less_than_train(rows, names)]
@@ -117,7 +117,7 @@ def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) ->
         for found in (last(rows, under(config, loss), key, "test") for key in ("nc1", "accuracy"))
     )
     errors = {network: round(1 - one, 12) for network, one in accuracy.items()}  # ties stay ties
-    rank = rank_correlation(list(nc1.values()), list(errors.values()))
+    rank = _rank_correlation(list(nc1.values()), list(errors.values()))
     words = [
         f"{network}: {nc1[network]:.3g} at an error of {errors[network]:.2%}" for network in nc1
     ]
@@ -130,7 +130,7 @@ def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) ->
     }
 
 
-def rank_correlation(found: Sequence[float], others: Sequence[float]) -> float:
+def _rank_correlation(found: Sequence[float], others: Sequence[float]) -> float:
     """Compute Spearman's coefficient; NaN if one side is constant or has fewer than two values.
 
     Example:
@@ -142,7 +142,7 @@ def rank_correlation(found: Sequence[float], others: Sequence[float]) -> float:
     return float(spearmanr(found, others).statistic)
 
 
-def drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 10 and 12 of the paper."""
     what = "NC1 under MSE and under cross-entropy, on"
     zero = "the dashed lines are the first epochs of zero training error"
@@ -171,9 +171,9 @@ RECIPE: Recipe[MSETraining] = Recipe(
     ),
     source="MSE figures 10 and 12",
     config=MSETraining,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "nc1", "nc1_quotient", "vci"),
     scales={
         "paper": MSETraining(runs=paper_runs(BOTH, GROUPS)),

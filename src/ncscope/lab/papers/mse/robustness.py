@@ -53,7 +53,7 @@ class MSERobustness(MSETraining):
     images: int = Field(100, ge=1, description="Held-out images to attack, equally per class.")
 
 
-def parts(config: MSERobustness) -> list[Part]:
+def _parts(config: MSERobustness) -> list[Part]:
     """Return a part for each network and loss."""
     return training_parts(config.runs, partial(attacked, images=config.images))
 
@@ -73,7 +73,7 @@ def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
     return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
 
 
-def claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
     """Test the growth of robustness past zero error, and compare the two losses."""
     return [
         zero_error(rows, list(config.runs)),
@@ -114,7 +114,7 @@ def _better(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     return compare(text, config, last(rows, list(config.runs), "robustness", ATTACKED), lower=False)
 
 
-def drawings(config: MSERobustness, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: MSERobustness, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 9 and 11 of the paper."""
 
     def draw(panel: Axes, names: Sequence[str]) -> None:
@@ -146,9 +146,9 @@ RECIPE: Recipe[MSERobustness] = Recipe(
     ),
     source="MSE figures 9 and 11",
     config=MSERobustness,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "robustness", "fooled"),
     scales={
         "paper": MSERobustness(runs=paper_runs(BOTH, GROUPS)),

@@ -160,7 +160,7 @@ def under(config: MSETraining, loss: Loss) -> list[str]:
     return [name for name, training in config.runs.items() if training.loss == loss]
 
 
-def network_of(training: Training) -> str:
+def _network_of(training: Training) -> str:
     """Return data and network of a run, the name by which seeds and losses are grouped."""
     return f"{training.data}, {training.network}"
 
@@ -174,7 +174,7 @@ def by_network(config: MSETraining, found: Mapping[str, Result]) -> dict[str, li
     """
     networks: dict[str, list[Result]] = {}
     for name, one in found.items():
-        networks.setdefault(network_of(config.runs[name]), []).append(one)
+        networks.setdefault(_network_of(config.runs[name]), []).append(one)
     return networks
 
 
@@ -182,7 +182,7 @@ def rivals(config: MSETraining) -> dict[str, list[tuple[str, str]]]:
     """Return by network the pairs of runs that differ only in the loss, MSE and cross-entropy."""
     found: dict[tuple[str, int], dict[str, str]] = {}
     for name, training in config.runs.items():
-        found.setdefault((network_of(training), training.seed), {})[training.loss] = name
+        found.setdefault((_network_of(training), training.seed), {})[training.loss] = name
     pairs: dict[str, list[tuple[str, str]]] = {}
     for (network, _), pair in found.items():
         if len(pair) == len(BOTH):

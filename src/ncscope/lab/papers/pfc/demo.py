@@ -102,7 +102,7 @@ class DemoConfig(BaseModel):
     seed: int = Field(0, ge=0, description="Seed of weights, data order and held-out set.")
 
 
-def parts(config: DemoConfig) -> list[Part]:
+def _parts(config: DemoConfig) -> list[Part]:
     """Return the single part, a training run."""
     return [Part(PART, config.epochs, partial(events, config), trains=True)]
 
@@ -129,7 +129,7 @@ def events(config: DemoConfig, resources: Resources | None = None) -> Iterator[E
                 yield Heartbeat()
 
 
-def claims(config: DemoConfig, results: Results) -> list[Claim]:
+def _claims(config: DemoConfig, results: Results) -> list[Claim]:
     """Test the predictions of neural collapse and of its progressive form on the training set.
 
     Args:
@@ -235,7 +235,7 @@ def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
     }
 
 
-def drawings(config: DemoConfig, results: Results) -> list[Drawing]:
+def _drawings(config: DemoConfig, results: Results) -> list[Drawing]:
     """Draw one figure of the run: metrics over training, layers and class means."""
     caption = (
         "Training set. Left: collapse of the last layer over training. Middle: PFC1 from layer to "
@@ -264,9 +264,9 @@ RECIPE: Recipe[DemoConfig] = Recipe(
     ),
     source="PFC section IV-A and table I, at the size of digits",
     config=DemoConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "nc1_quotient", "nc2_etf", "nc3_self_duality", "ncc_accuracy"),
     scales={"paper": PAPER, "small": DemoConfig()},
     cost={"paper": "15 seconds on one core", "small": "15 seconds on one core"},

@@ -79,7 +79,7 @@ def model(scaling: str, seed: int, transport: float = TRANSPORT) -> tuple[MUFM, 
     return MUFM(data, K, WEIGHT_DECAY, transport, normalised=scaling == "printed"), generator
 
 
-def parts(config: PFCConfig) -> list[Part]:
+def _parts(config: PFCConfig) -> list[Part]:
     """Return, for both scalings, figure 4's descents, their minima, and figure 5's sweep."""
     return [part for scaling in SCALINGS for part in _scaled(config, scaling)]
 
@@ -139,7 +139,7 @@ def _sweep(config: PFCConfig, scaling: str) -> Iterator[Observation]:
             )
 
 
-def claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test the paper's statements about figures 4 and 5, under each scaling."""
     found: list[Claim] = []
     for scaling in SCALINGS:
@@ -249,7 +249,7 @@ def _arrived(rows: Sequence[Observation], scaling: str) -> Claim:
     }
 
 
-def drawings(config: PFCConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: PFCConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 4 and 5 under each scaling."""
     found = []
     for scaling in SCALINGS:
@@ -334,9 +334,9 @@ RECIPE: Recipe[PFCConfig] = Recipe(
     ),
     source="PFC IV-B, figures 4-5",
     config=PFCConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=("objective", "gradient_norm", *PFC, DISTANCE),
     scales={

@@ -112,12 +112,12 @@ def _small() -> PFCTraining:
     )
 
 
-def parts(config: PFCTraining) -> list[Part]:
+def _parts(config: PFCTraining) -> list[Part]:
     """Return a part for each network."""
     return training_parts(config.runs)
 
 
-def claims(config: PFCTraining, rows: Results) -> list[Claim]:
+def _claims(config: PFCTraining, rows: Results) -> list[Claim]:
     """Test the PFC conjecture at the end of training, and the geodesic's prediction."""
     found = []
     for name in config.runs:
@@ -179,7 +179,7 @@ def _ordered(
     return {"claim": text.format(what), "held": ordered(found, falls), "evidence": evidence}
 
 
-def drawings(config: PFCTraining, rows: Results) -> list[Drawing]:
+def _drawings(config: PFCTraining, rows: Results) -> list[Drawing]:
     """Draw figures 2 and 3 of the paper, with one row per network."""
     over_time = (
         "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
@@ -250,9 +250,9 @@ RECIPE: Recipe[PFCTraining] = Recipe(
     ),
     source="PFC section IV-A, figures 2-3, table I",
     config=PFCTraining,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "pfc1", "pfc2", "pfc3", "accuracy", "relative_position"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "5 GPU-hours (estimated)", "small": "2.5 minutes on one core"},

@@ -57,7 +57,7 @@ Group = Sequence[Checkpoint]
 Quantity = Callable[[Checkpoint], float]
 
 
-def group_of(training: Training) -> str:
+def _group_of(training: Training) -> str:
     """Return the name of the setting that a run varies.
 
     Args:
@@ -87,7 +87,7 @@ def checkpoints(
     """
     found: dict[str, list[Checkpoint]] = {}
     for name, training in runs.items():
-        found.setdefault(group_of(training), []).append(_checkpoint(name, training, sets, rows))
+        found.setdefault(_group_of(training), []).append(_checkpoint(name, training, sets, rows))
     return {
         name: sorted(found[name], key=lambda one: one.value) for name in GROUPS if name in found
     }

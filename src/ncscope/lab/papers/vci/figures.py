@@ -48,14 +48,14 @@ def drawings(
     others = "VCI figure 8: the three other metrics on training and on held-out images."
     rest = [key for key in METRICS if key != "vci"]
     found: list[tuple[Sequence[str], str, str, Draw]] = [
-        (parts, "1", on_signal, projections_figure),
-        (eigenvalues, "2", spectrum, spectra_figure),
+        (parts, "1", on_signal, _projections_figure),
+        (eigenvalues, "2", spectrum, _spectra_figure),
         *(
-            (runs, number, f"VCI figure {number}: {names}, {what}.", metrics_figure)
+            (runs, number, f"VCI figure {number}: {names}, {what}.", _metrics_figure)
             for number, (what, runs) in metrics.items()
         ),
-        (held_out, "6", last, partial(train_test_figure, keys=["vci"])),
-        (held_out, "8", others, partial(train_test_figure, keys=rest)),
+        (held_out, "6", last, partial(_train_test_figure, keys=["vci"])),
+        (held_out, "8", others, partial(_train_test_figure, keys=rest)),
     ]
     return [
         Drawing(f"fig-{number}", caption, draw(rows, runs))
@@ -64,7 +64,7 @@ def drawings(
     ]
 
 
-def metrics_figure(rows: Results, runs: Sequence[str]) -> Figure:
+def _metrics_figure(rows: Results, runs: Sequence[str]) -> Figure:
     """Draw the four metrics on training images: one panel per metric, one curve per run.
 
     Args:
@@ -81,7 +81,7 @@ def metrics_figure(rows: Results, runs: Sequence[str]) -> Figure:
     return figure
 
 
-def train_test_figure(rows: Results, runs: Sequence[str], keys: Sequence[str]) -> Figure:
+def _train_test_figure(rows: Results, runs: Sequence[str], keys: Sequence[str]) -> Figure:
     """Draw metrics on training and held-out images: one row per metric, one column per run.
 
     Args:
@@ -102,7 +102,7 @@ def train_test_figure(rows: Results, runs: Sequence[str], keys: Sequence[str]) -
     return figure
 
 
-def projections_figure(rows: Results, runs: Sequence[str]) -> Figure:
+def _projections_figure(rows: Results, runs: Sequence[str]) -> Figure:
     """Draw the variance within classes on and off V_B, plain and divided by Tr Sigma_B.
 
     Args:
@@ -136,7 +136,7 @@ def _projections_panels(column: Sequence[Axes], path: Sequence[Observation]) -> 
         _few_decades(axes)
 
 
-def spectra_figure(rows: Results, runs: Sequence[str]) -> Figure:
+def _spectra_figure(rows: Results, runs: Sequence[str]) -> Figure:
     """Draw the eigenvalues of Sigma_B and Sigma_T against their index, one panel per run.
 
     Args:

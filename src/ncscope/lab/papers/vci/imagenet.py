@@ -126,12 +126,12 @@ def _small() -> VCIImageNet:
     )
 
 
-def parts(config: VCIImageNet) -> list[Part]:
+def _parts(config: VCIImageNet) -> list[Part]:
     """Return a part for each run."""
     return training_parts(config.runs)
 
 
-def claims(config: VCIImageNet, rows: Results) -> list[Claim]:
+def _claims(config: VCIImageNet, rows: Results) -> list[Claim]:
     """Test sections 6.2, 4.1 and 4.3."""
     kinds = {"residual network": config.residual, "transformer": config.transformers}
     found = []
@@ -161,7 +161,7 @@ def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) 
     }
 
 
-def drawings(config: VCIImageNet, rows: Results) -> list[Drawing]:
+def _drawings(config: VCIImageNet, rows: Results) -> list[Drawing]:
     """Draw figures 1, 2, 4-6 and 8 of the paper; figure 1 shows all residual networks."""
     residual, transformers = config.residual, config.transformers
     metrics = {
@@ -182,9 +182,9 @@ RECIPE: Recipe[VCIImageNet] = Recipe(
     ),
     source="VCI sections 4.1, 4.3, 6.2, figures 1, 2, 4-6, 8",
     config=VCIImageNet,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=COLUMNS,
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "600 GPU-hours (estimated)", "small": "3 minutes on one core"},

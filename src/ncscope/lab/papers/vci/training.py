@@ -68,12 +68,12 @@ PAPER = Training(
 )
 
 
-def parts(config: VCIRuns) -> list[Part]:
+def _parts(config: VCIRuns) -> list[Part]:
     """Return a part for each run."""
     return training_parts(config.runs)
 
 
-def claims(config: VCIRuns, rows: Results) -> list[Claim]:
+def _claims(config: VCIRuns, rows: Results) -> list[Claim]:
     """Test sections 6.2, 4.1 and 4.3."""
     runs = list(config.runs)
     found = [
@@ -92,7 +92,7 @@ def claims(config: VCIRuns, rows: Results) -> list[Claim]:
     return found
 
 
-def drawings(config: VCIRuns, rows: Results) -> list[Drawing]:
+def _drawings(config: VCIRuns, rows: Results) -> list[Drawing]:
     """Draw figures 1-3, 6 and 8 of the paper, for every run."""
     runs = list(config.runs)
     return variability_drawings(rows, runs, runs, {"3": ("for three ways to train", runs)}, runs)
@@ -108,9 +108,9 @@ RECIPE: Recipe[VCIRuns] = Recipe(
     ),
     source="VCI sections 4.1, 4.3, 6.2, figures 1-3, 6, 8",
     config=VCIRuns,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=COLUMNS,
     scales={"paper": _runs(PAPER), "small": _runs(small_training(0.05, "crop"))},
     cost={"paper": "4 GPU-hours (estimated)", "small": "3 minutes on one core"},

@@ -123,7 +123,7 @@ def _small() -> VCITransfer:
     return VCITransfer(runs=_runs(base, [0, 1, 2]), downstream=sets)
 
 
-def parts(config: VCITransfer) -> list[Part]:
+def _parts(config: VCITransfer) -> list[Part]:
     """Return a part for each network: pretraining, then probes, which count as epochs."""
     work = len(config.downstream)
     return [
@@ -137,7 +137,7 @@ def parts(config: VCITransfer) -> list[Part]:
     ]
 
 
-def claims(config: VCITransfer, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: VCITransfer, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 6.3 on the means over seeds."""
     return claims_on(checkpoints(config.runs, config.downstream, rows))
 
@@ -217,7 +217,7 @@ def _shown(found: Correlation) -> str:
     return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
-def tables(config: VCITransfer, rows: Sequence[Observation]) -> list[Summary]:
+def _tables(config: VCITransfer, rows: Sequence[Observation]) -> list[Summary]:
     """Tables 1 and 2 of the paper, and the coefficients of its figure 7."""
     groups = checkpoints(config.runs, config.downstream, rows)
     return [
@@ -285,7 +285,7 @@ def _correlation_table(groups: Groups) -> Summary:
     return Summary(caption, list(columns), lines)
 
 
-def drawings(config: VCITransfer, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: VCITransfer, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figure 7 of the paper, figure 7 from the paper's tables, and table 1 as a figure."""
     groups = checkpoints(config.runs, config.downstream, rows)
     axes = "metrics on training images of the pretraining set against the mean log odds gain"
@@ -315,10 +315,10 @@ RECIPE: Recipe[VCITransfer] = Recipe(
     ),
     source="VCI section 6.3, figure 7, tables 1-2",
     config=VCITransfer,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
-    tables=tables,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
+    tables=_tables,
     columns=(*COLUMNS, "measure", "strength"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "1,700 GPU-hours (estimated)", "small": "9 minutes on one core"},

@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.observations import Observation
+from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import part_of
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
@@ -63,12 +63,12 @@ class XUFMExtendedConfig(BaseModel):
     seeds: int = Field(10, ge=2, description="Perturbations drawn for each n.")
 
 
-def parts(config: XUFMExtendedConfig) -> list[Part]:
+def _parts(config: XUFMExtendedConfig) -> list[Part]:
     """Return a linear and a ReLU descent for each setting, then perturbed features."""
     descents = [
         _descent(config, k, activation) for k in _settings(config) for activation in ACTIVATIONS
     ]
-    return [*descents, *perturbed.parts(_perturbed(config))]
+    return [*descents, *perturbed.STUDY.parts(_perturbed(config))]
 
 
 def part_name(num_classes: int, activation: Activation) -> str:
@@ -88,16 +88,16 @@ def _descent(config: XUFMExtendedConfig, k: int, activation: Activation) -> Part
     return extended.descent_part(part_name(k, activation), problem, RATE, record, seed)
 
 
-def claims(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: XUFMExtendedConfig, rows: Results) -> list[Claim]:
     """Test theorems 4.1 and 4.2 and their comparison for each setting, and theorem 5.1."""
     found: list[Claim] = []
     for k in _settings(config):
         own = extended.pair_claims(_paths(rows, k))
         found += [{**claim, "claim": f"K = {k}, {claim['claim']}"} for claim in own]
-    return found + perturbed.claims(_perturbed(config), rows)
+    return found + perturbed.STUDY.claims(_perturbed(config), rows)
 
 
-def drawings(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: XUFMExtendedConfig, rows: Results) -> list[Drawing]:
     """Draw a figure for each setting, linear above ReLU, and a figure of perturbed features."""
     found = []
     for k in _settings(config):
@@ -108,7 +108,7 @@ def drawings(config: XUFMExtendedConfig, rows: Sequence[Observation]) -> list[Dr
             "the orthogonal frame."
         )
         found.append(Drawing(f"two-levels-k{k}", caption, extended.levels_figure(_paths(rows, k))))
-    return found + perturbed.drawings(_perturbed(config), rows)
+    return found + perturbed.STUDY.drawings(_perturbed(config), rows)
 
 
 def _paths(rows: Sequence[Observation], k: int) -> dict[Activation, list[Observation]]:
@@ -133,9 +133,9 @@ RECIPE: Recipe[XUFMExtendedConfig] = Recipe(
     ),
     source="XUFM figures 3-4 and 8-9; theorems 4.1, 4.2 and 5.1",
     config=XUFMExtendedConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=(*extended.COLUMNS, "per_class", "kept", "predicted", "deviation"),
     scales={

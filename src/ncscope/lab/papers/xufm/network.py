@@ -130,9 +130,9 @@ def _small() -> XUFMNetwork:
     return XUFMNetwork(runs=runs, blocks=("stages.?",))
 
 
-def parts(config: XUFMNetwork) -> list[Part]:
+def _parts(config: XUFMNetwork) -> list[Part]:
     """Return a part for each training run, and one for each two-level model."""
-    by_block = partial(measured_blocks, blocks=config.blocks)
+    by_block = partial(_measured_blocks, blocks=config.blocks)
     descents = [_descent(config, activation) for activation in SURROGATES]
     return [*training_parts(config.runs, by_block), *descents]
 
@@ -150,7 +150,7 @@ def _descent(config: XUFMNetwork, activation: Activation) -> Part:
     return descent_part(SURROGATES[activation], problem, MODEL.rate, record, MODEL.seed)
 
 
-def measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Observation]:
+def _measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list[Observation]:
     """Measure NC1 and NC2 of every block's output on the training set, one row per block.
 
     Args:
@@ -181,7 +181,7 @@ def levels(rows: Sequence[Observation], run: str) -> dict[str, list[Observation]
     return found | {"classifier's input": history(rows, run, layer=HEAD_INPUT)}
 
 
-def claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 4.1 on networks, and section 6 on their similarity to the models."""
     found: list[Claim] = []
     for run, training in config.runs.items():
@@ -191,14 +191,14 @@ def claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
             _past_zero_error(deepest),
             *_along_depth(by_level, frame),
             _dual(deepest, DUALITIES[training.loss]),
-            _rates_like_relu(decades_of(first), decades_of(deepest), rows),
+            _rates_like_relu(_decades_of(first), _decades_of(deepest), rows),
             _structure_like_relu(kept(first, frame), rows),
         ]
         found += [{**claim, "claim": f"{run}: {claim['claim']}"} for claim in own]
     return [*found, *(_frames(config, rows, data) for data in _data_sets(config))]
 
 
-def decades_of(path: Sequence[Observation]) -> float:
+def _decades_of(path: Sequence[Observation]) -> float:
     """Return the number of decades by which NC1 falls from start to end."""
     return decades(*ends(path, "nc1"))
 
@@ -265,7 +265,7 @@ def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) 
     """Compare shares of decades, since NC1 falls by more decades in a noiseless descent."""
     own = ratio(first, deepest)
     models = {
-        activation: ratio(*(decades_of(_level(rows, part, level)) for level in ("H1", "H2")))
+        activation: ratio(*(_decades_of(_level(rows, part, level)) for level in ("H1", "H2")))
         for activation, part in SURROGATES.items()
     }
     return {
@@ -325,7 +325,7 @@ def _data_sets(config: XUFMNetwork) -> list[str]:
     return list(dict.fromkeys(run.data for run in config.runs.values()))
 
 
-def drawings(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw a figure for each data set with one row per loss, and a figure of the models."""
     found = []
     names = dict(zip(_data_sets(config), ("fig-5", "fig-10"), strict=False))
@@ -384,9 +384,9 @@ RECIPE: Recipe[XUFMNetwork] = Recipe(
     ),
     source="XUFM section 6, figures 5 and 10; section 4.1",
     config=XUFMNetwork,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     columns=("epoch", "accuracy", "nc1", "nc2_of", "nc2_etf", "nc3_alignment"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "3 GPU-hours (estimated)", "small": "3.5 minutes on one core"},

@@ -63,7 +63,7 @@ class XUFMConfig(BaseModel):
     seed: Seed = Field(0, description="Seed of the starts.")
 
 
-def parts(config: XUFMConfig) -> list[Part]:
+def _parts(config: XUFMConfig) -> list[Part]:
     """Return a descent for each setting, without and with a bias, then the sweep of bias decays."""
     found = []
     for setting, bias_decay in _runs(config):
@@ -104,7 +104,7 @@ def _sweep(config: XUFMConfig) -> Iterator[Observation]:
         yield observation.with_values({"bias_decay": bias_decay, "stated_mean_share": stated})
 
 
-def claims(config: XUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
+def _claims(config: XUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test theorems 3.1 and 3.2 on the descents, and the remark on the regularised bias."""
     found: list[Claim] = []
     for setting, bias_decay in _runs(config):
@@ -162,7 +162,7 @@ def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
     }
 
 
-def drawings(config: XUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
+def _drawings(config: XUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw one figure per descent, as in the paper, and one of the sweep."""
     found = []
     for setting, bias_decay in _runs(config):
@@ -239,9 +239,9 @@ RECIPE: Recipe[XUFMConfig] = Recipe(
     ),
     source="XUFM figures 1-2 and 6-7; theorems 3.1 and 3.2; remark on the regularised bias",
     config=XUFMConfig,
-    parts=parts,
-    claims=claims,
-    drawings=drawings,
+    parts=_parts,
+    claims=_claims,
+    drawings=_drawings,
     unit="step",
     columns=ufm.COLUMNS,
     scales={
