@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ncscope.errors import InputError
-from ncscope.transfer.log_odds import mean_log_odds, mean_log_odds_gain
+from ncscope.transfer.correlations import mean_log_odds, mean_log_odds_gain
 
 
 def test_mean_log_odds_by_hand() -> None:

@@ -10,9 +10,13 @@
 * ``head_features``: features that a model's head reads
 """
 
-from ncscope.transfer.correlations import Correlation, correlations
+from ncscope.transfer.correlations import (
+    Correlation,
+    correlations,
+    mean_log_odds,
+    mean_log_odds_gain,
+)
 from ncscope.transfer.features import head_features, head_moments
-from ncscope.transfer.log_odds import mean_log_odds, mean_log_odds_gain
 from ncscope.transfer.probes.logistic import LogisticFit, fit_logistic, logistic_path
 from ncscope.transfer.probes.probe import LinearProbe, mean_per_class_accuracy, top1_accuracy
 from ncscope.transfer.probes.ridge import ridge_path, ridge_probe
