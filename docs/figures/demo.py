@@ -33,7 +33,7 @@ def main() -> None:
     run_figure(results.measurements).savefig(arguments.out, dpi=144)
     console = Console()
     console.print(run_table(results.measurements))
-    console.print(claims_table(demo.claims(config, results)))
+    console.print(claims_table(demo.RECIPE.claims(config, results)))
     console.print(f"Picture: {arguments.out}")
 
 

@@ -83,6 +83,13 @@ def test_the_same_step_again_replaces_the_measurement() -> None:
         (lambda h: h.add({"nc1": 0.1}, step=1), "expected a report, found dict"),
         (lambda h: h.add(reports()[0], step=math.nan), "a step that is a finite number, found nan"),
         (lambda h: h.add(reports()[0], step="3"), "a step that is a finite number, found '3'"),
+        (lambda h: h.add(reports()[0], step=torch.zeros(2)), "a step that is a finite number"),
+        (lambda h: h.add(reports()[0], step=10**400), "a step that is a finite number"),
+        (lambda h: h.add(reports()[0], step=9, split=None), "a split that is a text, found None"),
+        (lambda h: h.add(reports()[0], step=9, values={"loss": None}), "a value 'loss' that is a"),
+        (lambda h: h.add(reports()[0], step=9, values={"step": 1}), "no metric or column has"),
+        (lambda h: h.add(reports()[0], step=9, values={"nc1": 1}), "no metric or column has"),
+        (lambda h: History(data=3), "expected a data that is a text, found 3"),
         (lambda h: h.save("history.xlsx"), "a file name ending in .html, .json, .csv, .tex"),
         (lambda h: h.plot("nc9"), "expected a metric of the history, found 'nc9'"),
         (lambda h: History().save("history.html"), "a history with a measurement"),
@@ -143,9 +150,16 @@ def test_provenance_keeps_base_names_only(history: History, tmp_path: Path) -> N
     assert facts["date"].endswith(" UTC")
 
 
+def changed(whole: dict[str, Any], name: str, value: object) -> dict[str, Any]:
+    """A file's content with another value in its first measurement."""
+    first, *rest = whole["measurements"]
+    return {**whole, "measurements": [{**first, name: value}, *rest]}
+
+
 def damaged(text: str) -> list[tuple[str, str]]:
     """Files that are no history, each with a part of what is said of it."""
     whole = json.loads(text)
+    origin = whole["provenance"]
     later = {**whole, "schema_version": 2}
     worded = json.loads(text)
     worded["measurements"][0]["probe"]["layers"][0]["metrics"]["nc1"] = "0.1; import os"
@@ -155,7 +169,13 @@ def damaged(text: str) -> list[tuple[str, str]]:
         ("[1, 2]", "no JSON object where one should be"),
         (json.dumps(later), "schema version 2, where this ncscope reads 1"),
         (json.dumps({**whole, "measurements": [[]]}), "no JSON object where one should be"),
-        (json.dumps({**whole, "provenance": {}}), "class_names"),
+        (json.dumps({**whole, "provenance": {}}), "nothing named 'seed'"),
+        (json.dumps(changed(whole, "step", 10**400)), "a finite step"),
+        (text.replace('"step": 0', '"step": 1e999', 1), "a finite step"),
+        (json.dumps(changed(whole, "split", 3)), "3 where a text should be"),
+        (json.dumps({**whole, "provenance": {**origin, "versions": [1]}}), "no JSON object"),
+        (json.dumps({**whole, "provenance": {**origin, "seed": "x"}}), "'x' where a whole number"),
+        (json.dumps({**whole, "provenance": {**origin, "date": 5}}), "5 where a text should be"),
         (json.dumps(worded), "'0.1; import os' where a number should be"),
         ("[" * 100_000, "recursion"),
     ]
@@ -172,6 +192,81 @@ def test_a_damaged_file_gets_one_line(history: History, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="expected a history, found no file"):
         History.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"model": "/home/me/secret/model.pt"}, "model.pt"),
+        ({"model": "facebook/convnext-tiny"}, "facebook/convnext-tiny"),
+        ({"weights": "https://u:p@host/best.pt?token=abc"}, "best.pt"),
+        ({"weights": "runs/3/best.pt"}, "best.pt"),
+        ({"data": r"C:\Users\me\x.npz"}, "x.npz"),
+        ({"data": "~/data/cifar"}, "cifar"),
+        ({"data": "CIFAR-10 train/test split"}, "CIFAR-10 train/test split"),
+    ],
+)
+def test_names_stay_and_paths_and_addresses_lose_what_leads_there(
+    given: dict[str, str], kept: str
+) -> None:
+    (name,) = given
+    assert getattr(History(**given).provenance, name) == kept
+
+
+def test_steps_of_any_number_type_are_numbers() -> None:
+    made = History(unit="decay", seed=np.int64(3))
+    for step in (np.int64(3), torch.tensor(0.5), np.float32(0.25), np.array(-2.0), 1):
+        made.add(reports()[0], step=step, values={"loss": torch.tensor(0.5)})
+    assert made.steps.tolist() == [3, 0.5, 0.25, -2, 1]
+    assert made.provenance.seed == 3
+
+
+@pytest.mark.parametrize("steps", [(-3, -2, 0), (0.001, 0.01, 0.1), (5, 5.5, 6)])
+def test_any_steps_are_drawn(steps: tuple[float, ...], browser: Browser, tmp_path: Path) -> None:
+    made = History(unit="decay <b>")
+    for step, report in zip(steps, reports(), strict=True):
+        made.add(report, step=step, split="eval")
+    made.save(tmp_path / "run.png")
+    page = browser.new_page()
+    page.goto(made.save(tmp_path / "run.html").as_uri())
+    page.wait_for_function("document.getElementById('history-chart').dataset.drawn === 'true'")
+    trace = page.evaluate("document.getElementById('history-chart').data[1]")
+    assert trace["x"] == list(steps)
+    assert trace["line"]["dash"] == "solid"
+    assert page.locator("#history-chart .xtitle").text_content() == "decay <b>"
+    page.close()
+
+
+def test_further_numbers_are_drawn(history: History, browser: Browser, tmp_path: Path) -> None:
+    deep, _ = history.plot("loss").axes
+    np.testing.assert_array_equal(deep.lines[0].get_ydata(), [1, 1 / 2, 1 / 3])
+    page = browser.new_page()
+    page.goto(history.save(tmp_path / "run.html").as_uri())
+    page.select_option("#history-metric", "loss")
+    traces = page.evaluate(
+        "document.getElementById('history-chart').data.map((t) => [t.name, t.y])"
+    )
+    assert traces == [["blocks.1, train", [1, 0.5, 0.333333]]]
+    assert "Deep, train, epoch 2" in page.locator(".details caption").first.inner_text()
+    page.close()
+
+
+def test_a_split_measured_less_often_is_shown_at_the_nearest_step(
+    browser: Browser, tmp_path: Path
+) -> None:
+    made, some = History(), reports()
+    for step in range(6):
+        made.add(some[step % 3], step=step)
+        if step % 2 == 0:
+            made.add(some[step % 3], step=step, split="test")
+    page = browser.new_page()
+    page.goto(made.save(tmp_path / "run.html").as_uri())
+    page.wait_for_function("document.getElementById('gram-measured').dataset.drawn === 'true'")
+    page.locator("#gram .frame-time").fill("2")
+    page.locator("#gram .frame-split").select_option("test")
+    assert page.locator("#gram .moment").inner_text() == "Test, epoch 2"
+    assert page.locator("#gram .frame-time").get_attribute("max") == "2"
+    page.close()
 
 
 def test_the_table_has_a_row_a_layer_and_measurement(history: History, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,14 +64,19 @@ class History:
         *,
         unit: str = "epoch",
         model: str = "",
-        weights: str = "",
+        weights: str | Path = "",
         data: str = "",
         class_names: Iterable[str] = (),
-        seed: int | None = None,
+        seed: SupportsInt | None = None,
     ) -> None:
-        self.unit = unit
+        self.unit = _text("unit", unit)
+        names = [class_names] if isinstance(class_names, str) else class_names
         self.provenance: Provenance = provenance(
-            model=model, weights=weights, data=data, class_names=tuple(class_names), seed=seed
+            model=_text("model", model),
+            weights=str(weights),
+            data=_text("data", data),
+            class_names=tuple(str(name) for name in names),
+            seed=None if seed is None else int(seed),
         )
         self._measurements: dict[tuple[str, str, float], Measurement] = {}
 
@@ -84,10 +89,10 @@ class History:
         self,
         report: Report,
         *,
-        step: float,
+        step: SupportsFloat,
         split: str = "train",
         run: str = "",
-        values: Mapping[str, float] = {},
+        values: Mapping[str, SupportsFloat] = {},
     ) -> None:
         """Add a report; one of the same run, split and step replaces the earlier one.
 
@@ -99,24 +104,29 @@ class History:
             values: Further numbers of the step, for example ``{"loss": 0.3}``.
 
         Raises:
-            InputError: If the report is something else, or the step is not a finite number.
+            InputError: If the report is something else, the step is not a finite number, a further
+                number is none, or its name is that of a metric or a column.
         """
         if not isinstance(report, Report):
             fix = "pass what measure, measure_model or watch returned"
             raise InputError(expected="a report", found=type(report).__name__, fix=fix)
-        if isinstance(step, bool) or not isinstance(step, Real) or not math.isfinite(step):
+        number = _number("step", step, "pass the epoch or the iteration, for example step=3")
+        if not math.isfinite(number):
             fix = "pass the epoch or the iteration, for example step=3"
             raise InputError(expected="a step that is a finite number", found=repr(step), fix=fix)
-        number = float(step)
-        self.append(
-            Measurement(
-                report.probe,
-                int(number) if number.is_integer() else number,
-                split,
-                run,
-                {key: float(value) for key, value in values.items()},
-            )
-        )
+        metrics = {key for record in report.probe.layers for key in record.metrics}
+        for key in values:
+            if key in metrics or key in _COLUMNS:
+                fix = "give the number another name"
+                expected = "names of further numbers that no metric or column has"
+                raise InputError(expected=expected, found=repr(key), fix=fix)
+        further = {
+            _text("name", key): _number(f"value {key!r}", value, "pass one number")
+            for key, value in values.items()
+        }
+        at = int(number) if number.is_integer() else number
+        split, run = _text("split", split), _text("run", run)
+        self.append(Measurement(report.probe, at, split, run, further))
 
     def append(self, measurement: Measurement) -> None:
         """Add a plain record; one of the same run, split and step replaces the earlier one.
@@ -222,7 +232,7 @@ class History:
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row a layer and measurement: run, split, step, layer, then every number."""
         return [
-            {"run": each.run, "split": each.split, "step": each.step, "layer": record.layer}
+            dict(zip(_COLUMNS, (each.run, each.split, each.step, record.layer), strict=True))
             | dict(each.values)
             | dict(record.metrics)
             for each in self
@@ -260,6 +270,7 @@ class History:
             first = self.measurements[0].run
             return run_figure([each for each in self if each.run == first], self.unit)
         known = {key for each in self for record in each.probe.layers for key in record.metrics}
+        known |= {key for each in self for key in each.values}
         if metric not in known:
             fix = f"choose from {', '.join(sorted(known))}"
             raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
@@ -340,13 +351,16 @@ class History:
         file = path / "history.json" if path.is_dir() else path
         if not file.is_file():
             fix = "pass a file that History.save wrote as .json, or the folder of a run"
+            if path.is_dir() and (path / "finished.json").exists():
+                fix = "resume the run: it writes the file when one of its parts has ended"
             raise InputError(expected="a history", found=f"no file {file}", fix=fix)
         try:
             measurements, unit, origin = parsed_history(file.read_bytes())
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            reason = f"nothing named {error}" if isinstance(error, KeyError) else error
             raise InputError(
                 expected="a history that ncscope wrote",
-                found=f"{file}: {error}",
+                found=f"{file}: {reason}",
                 fix="pass a file that History.save wrote as .json",
             ) from error
         return cls._of(measurements, unit, origin)
@@ -355,6 +369,37 @@ class History:
         if not len(self):
             fix = "call history.add(report, step=...) first"
             raise InputError(expected="a history with a measurement", found="an empty one", fix=fix)
+
+
+_COLUMNS = ("run", "split", "step", "layer")
+"""Columns of the table before the numbers."""
+
+
+def _number(what: str, value: Any, fix: str) -> float:
+    """Return a number, also of an array or tensor that holds one.
+
+    Raises:
+        InputError: If it is none.
+    """
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        if isinstance(number, Real) and not isinstance(number, bool):
+            return float(number)
+    except (ValueError, RuntimeError, OverflowError):
+        pass
+    raise InputError(expected=f"a {what} that is a finite number", found=repr(value), fix=fix)
+
+
+def _text(what: str, value: Any) -> str:
+    """Return a text.
+
+    Raises:
+        InputError: If it is none.
+    """
+    if not isinstance(value, str):
+        found, fix = repr(value), f"pass the name of the {what}"
+        raise InputError(expected=f"a {what} that is a text", found=found, fix=fix)
+    return value
 
 
 def _values(measurement: Measurement) -> dict[str, float]:

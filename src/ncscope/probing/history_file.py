@@ -2,12 +2,15 @@
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+
+_LARGEST = sys.float_info.max
 
 SCHEMA_VERSION = 1
 """Version of the file format; a file of any other version is refused."""
@@ -48,9 +51,18 @@ def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
         msg = f"schema version {version}, where this ncscope reads {SCHEMA_VERSION}"
         raise ValueError(msg)
     origin = _mapping(whole["provenance"])
-    provenance = Provenance(**{**origin, "class_names": tuple(origin["class_names"])})
-    measurements = [measurement_of(_mapping(each)) for each in whole["measurements"]]
-    return measurements, str(whole["unit"]), provenance
+    if unknown := origin.keys() - {field.name for field in fields(Provenance)}:
+        msg = f"{', '.join(sorted(unknown))} in the provenance, which this ncscope does not know"
+        raise ValueError(msg)
+    seed = origin["seed"]
+    provenance = Provenance(
+        **{name: _word(origin[name]) for name in ("model", "weights", "data", "caller", "date")},
+        class_names=tuple(map(_word, _list(origin["class_names"]))),
+        seed=None if seed is None else _count(seed),
+        versions={name: _word(text) for name, text in _mapping(origin["versions"]).items()},
+    )
+    measurements = [measurement_of(_mapping(each)) for each in _list(whole["measurements"])]
+    return measurements, _word(whole["unit"]), provenance
 
 
 def _text(value: Any) -> str:
@@ -63,7 +75,7 @@ def _strict(value: Any) -> Any:
         return {key: _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return str(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def measurement_of(given: Mapping[str, Any]) -> Measurement:
@@ -76,17 +88,20 @@ def measurement_of(given: Mapping[str, Any]) -> Measurement:
         ValueError: If a value is no measurement's. TypeError and KeyError mean the same.
     """
     probe = _mapping(given["probe"])
-    geodesic = probe["geodesic"]
+    geodesic, layers, step = probe["geodesic"], _list(probe["layers"]), _number(given["step"])
+    if not layers or not -_LARGEST <= step <= _LARGEST:
+        msg = "a measurement without a layer or a finite step"
+        raise ValueError(msg)
     return Measurement(
         ProbeRecord(
-            tuple(_layer(_mapping(layer)) for layer in probe["layers"]),
+            tuple(_layer(_mapping(layer)) for layer in layers),
             tuple(map(str, probe["comparable"])),
             _numbers(probe["relative_position"]),
             None if geodesic is None else _geodesic(_mapping(geodesic)),
         ),
-        _number(given["step"]),
-        str(given["split"]),
-        str(given["run"]),
+        step,
+        _word(given["split"]),
+        _word(given["run"]),
         _named_numbers(given["values"]),
     )
 
@@ -138,6 +153,20 @@ def _number(value: Any) -> float:
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         msg = f"{value!r} where a whole number should be"
+        raise ValueError(msg)
+    return value
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        msg = f"{value!r} where a text should be"
+        raise ValueError(msg)
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        msg = "no JSON list where one should be"
         raise ValueError(msg)
     return value
 

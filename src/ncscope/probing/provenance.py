@@ -1,12 +1,14 @@
 """Provenance of a measurement: which model, file, data and versions it was made with."""
 
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import PurePath
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 LIBRARIES = ("ncscope", "torch", "numpy")
 
@@ -44,6 +46,7 @@ class Provenance:
             "weights": self.weights,
             "data": self.data,
             "made by": self.caller,
+            "classes": ", ".join(self.class_names),
             "seed": "" if self.seed is None else str(self.seed),
             "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
             "date": self.date and f"{self.date} UTC",
@@ -63,23 +66,38 @@ def provenance(
     """Return the provenance of measurements that this process makes now.
 
     Args:
-        model: Name of the model.
-        weights: Path of the weights file; its base name is kept.
+        model: Name of the model; of an absolute path the base name is kept.
+        weights: Path or address of the weights file; its base name is kept.
         data: Name of the data set, or path of the data file; the base name is kept.
         class_names: Names of the classes, in the order of the labels.
         caller: Command or function that measures.
         seed: Seed of the run.
     """
     return Provenance(
-        model=model,
-        weights=PurePath(weights).name,
-        data=PurePath(data).name,
+        model=_base_name(model),
+        weights=_base_name(weights, path=True),
+        data=_base_name(data, path=" " not in data),
         class_names=tuple(class_names),
         caller=caller,
         seed=seed,
         versions=_versions(),
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
     )
+
+
+def _base_name(text: str, path: bool = False) -> str:
+    """Return the base name of a path or an address; a text that is neither stays as it is.
+
+    Args:
+        text: Name, path or address.
+        path: Whether a relative text is a path too, as ``best/model.pt`` is, but not the name
+            ``facebook/convnext-tiny``.
+    """
+    if "://" in text:
+        return PurePosixPath(urlsplit(text).path).name
+    if path or re.match(r"[/\\~]|[A-Za-z]:[/\\]", text):
+        return re.split(r"[/\\]", text.rstrip("/\\"))[-1]
+    return text
 
 
 def _versions() -> dict[str, str]:

@@ -76,10 +76,13 @@ def metric_figure(measurements: Sequence[Measurement], key: str, unit: str = "ep
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(1.2 + 4.6 * len(runs), 3.6), layout="constrained")
         grid = figure.subplots(1, len(runs), squeeze=False, sharey=True)[0]
+        last = grid[0]  # panel with lines, for the legend
         for axes, (name, own) in zip(grid, runs.items(), strict=True):
             panels.metric_panel(axes, by_split(own), key, unit)
             axes.set_title(figure_text(f"{label.title}, {name}" if name else label.title))
-        grid[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+            if axes.lines:
+                last = axes
+        last.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 

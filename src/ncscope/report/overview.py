@@ -1,6 +1,6 @@
 """Texts and tables of a page: claims, first and last values, all values, notes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,6 +163,12 @@ def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
     if len(steps) > 1:
         span = f"{unit}s {step_text(steps[0])} to {step_text(steps[-1])}"
     return [*facts, f"{span} ({len(steps)} measured)"]
+
+
+def distinct_rows(tables: Iterable[Details]) -> list[DetailRow]:
+    """Return a row for each metric that any of the tables holds, in order of first appearance."""
+    rows = (row for table in tables for group in table.groups.values() for row in group)
+    return list({row.metric.key: row for row in rows}.values())
 
 
 def details_by_run(measurements: Sequence[Measurement], unit: str) -> list[Details]:

@@ -20,6 +20,7 @@ from ncscope.report.overview import (
     changes_by_run,
     details,
     details_by_run,
+    distinct_rows,
     history_facts,
     probe_facts,
 )
@@ -197,6 +198,7 @@ def rendered_page(**sections: Any) -> str:
             "plotly": Markup(get_plotlyjs()),
             "pfc": next(iter(payload["runs"].values()))["pfc"],
         }
+    sections["defined"] = distinct_rows(sections.get("details", ()))
     return rendered("page.html.j2", **{**_ABSENT, **charts, **sections})
 
 

@@ -190,9 +190,10 @@ def _power(value: float) -> str:
 def history_panel(
     axes: Axes, times: Sequence[float], curves: Mapping[str, Sequence[float]], unit: str
 ) -> None:
-    """Metrics of one layer against time, both axes logarithmic; time t stands at log(1 + t)."""
+    """Draw metrics of one layer on a logarithmic axis; a count t of steps stands at log(1 + t)."""
+    counted = unit in ("epoch", "step", "iteration") and min(times) >= 0
+    at = [math.log10(1 + time) for time in times] if counted else times
     for place, (key, values) in enumerate(curves.items()):
-        at = [math.log10(1 + time) for time in times]
         drawn = [value if value > 0 else math.nan for value in values]
         label = label_of(key).title
         axes.plot(
@@ -204,8 +205,10 @@ def history_panel(
             label=label,
         )
     axes.set_yscale("log")
-    _time_ticks(axes, times)
-    axes.set_xlabel(f"{unit} t, spaced as log(1 + t)")
+    if counted:
+        _time_ticks(axes, times)
+    label = figure_text(unit)
+    axes.set_xlabel(f"{label} t, spaced as log(1 + t)" if counted else label)
     if curves:
         axes.legend()
 
@@ -243,7 +246,9 @@ def _depth_colour(index: int, count: int) -> Any:
 
 
 def _at(measurement: Measurement, layer: str, key: str) -> float:
-    """Return a metric of one layer; NaN where it was not measured."""
+    """Return a metric of one layer, or a further number beside the last one's; NaN without."""
+    if key in measurement.values and layer == measurement.probe.layers[-1].layer:
+        return measurement.values[key]
     values = (
         value_of(record.metrics, key)
         for record in measurement.probe.layers

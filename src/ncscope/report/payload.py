@@ -38,7 +38,9 @@ def _run(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
     """Return everything that the charts of one run draw."""
     splits = by_split(measurements)
     records = [record for measurement in measurements for record in measurement.probe.layers]
-    metrics = distinct_labels(key for record in records for key in record.metrics)
+    keys = [key for record in records for key in record.metrics]
+    keys += [key for measurement in measurements for key in measurement.values]
+    metrics = distinct_labels(keys)
     layers = layer_names(measurement.probe for measurement in measurements)
     return {
         "unit": unit,
@@ -137,6 +139,7 @@ def _series(
 ) -> dict[str, Any]:
     tables = [
         {record.layer: record.metrics for record in measurement.probe.layers}
+        | {measurement.probe.layers[-1].layer: beside(measurement)}
         for measurement in measurements
     ]
     return {
@@ -150,13 +153,18 @@ def _series(
     }
 
 
+def beside(measurement: Measurement) -> dict[str, float]:
+    """Return the further numbers of a measurement and the last layer's metrics."""
+    return {**measurement.values, **measurement.probe.layers[-1].metrics}
+
+
 def _value(metrics: Mapping[str, float], key: str) -> float | None:
     value = value_of(metrics, key)
     return None if value is None else compact(value)
 
 
 def _labelled(measurement: Measurement, unit: str, frame: dict[str, Any]) -> dict[str, Any]:
-    return {"label": moment(measurement, unit), **frame}
+    return {"label": moment(measurement, unit), "step": measurement.step, **frame}
 
 
 def _last_layer_frames(

@@ -15,6 +15,7 @@ from ncscope.errors import InputError
 from ncscope.lab.observations import ITERATION, flattened
 from ncscope.lab.runs import run_folder
 from ncscope.lab.runs.run_folder import RunFolder
+from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 NAN, INF = float("nan"), float("inf")
@@ -55,7 +56,7 @@ def test_metrics_are_a_flat_line_a_layer(tmp_path: Path) -> None:
 
 
 def test_the_history_holds_everything_measured(tmp_path: Path) -> None:
-    RunFolder(tmp_path).save_history(MEASUREMENTS, "epoch", "pfc/training small")
+    RunFolder(tmp_path).save_history(MEASUREMENTS, "epoch", Provenance(caller="pfc/training small"))
     history = strict((tmp_path / "history.json").read_text())
     first, second = history["measurements"]
     assert (second["step"], second["split"], second["values"]) == (1, "test", {ITERATION: 23})
@@ -73,10 +74,10 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
     folder.save_observations(OBSERVATIONS)
     folder.save_observations(OBSERVATIONS[:2])
     assert len(lines(tmp_path / "metrics.jsonl")) == 2
-    folder.save_history(MEASUREMENTS, "epoch", "")
-    folder.save_history(MEASUREMENTS[:1], "epoch", "")
+    folder.save_history(MEASUREMENTS, "epoch", Provenance())
+    folder.save_history(MEASUREMENTS[:1], "epoch", Provenance())
     assert len(History.load(tmp_path)) == 1
-    folder.save_history([], "epoch", "")
+    folder.save_history([], "epoch", Provenance())
     assert not (tmp_path / "history.json").exists()
 
 

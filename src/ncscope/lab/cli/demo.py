@@ -16,6 +16,7 @@ def demo(
     ),
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, data order and split.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", hidden=True)] = True,
 ) -> None:
     """Train a small residual network and measure every layer.
 
@@ -29,9 +30,10 @@ def demo(
 
     given = {"seed": seed} if epochs is None else {"seed": seed, "epochs": epochs}
     with row_bar() as on_row:
-        run = reproduce("pfc/demo", out=out, resume=True, overrides=given, on_row=on_row)
+        run = reproduce("pfc/demo", out=out, resume=resume, overrides=given, on_row=on_row)
     console = Terminal()
-    console.print(run_table(run.rows.measurements))
+    if run.rows.measurements:
+        console.print(run_table(run.rows.measurements))
     console.print(claims_table(run.claims))
     assert run.page is not None
     console.print(f"Report: {run.page.resolve().as_uri()}", soft_wrap=True)

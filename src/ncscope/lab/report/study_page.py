@@ -2,13 +2,14 @@
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ncscope.lab.observations import Results
+from ncscope.lab.observations import ITERATION, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import last_rows, place_of, shown
 from ncscope.lab.report.sweep import SweepTable
+from ncscope.probing.records import Measurement
 from ncscope.report.overview import claims_of, shared_config
 from ncscope.report.page import history_view, rendered_page
 from ncscope.report.summary import Summary
@@ -62,7 +63,7 @@ def study_page(
         HTML of the page.
     """
     alike, own = shared_config([run.config for run in runs])
-    measured = runs[0].rows.measurements if len(runs) == 1 else []
+    measured = [_drawn(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
     return rendered_page(
         title=title,
         lead=lead,
@@ -72,6 +73,13 @@ def study_page(
         history=history_view(measured, runs[0].unit) if measured else None,
         config=alike,
     )
+
+
+def _drawn(measurement: Measurement) -> Measurement:
+    """Return the measurement without the numbers that no chart needs."""
+    hidden = (ITERATION, "num_classes")
+    values = {key: value for key, value in measurement.values.items() if key not in hidden}
+    return replace(measurement, values=values)
 
 
 def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:

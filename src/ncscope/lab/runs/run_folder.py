@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from ncscope.lab.runs.finished import (
     observation_line,
 )
 from ncscope.probing.history_file import history_json, parsed_history
-from ncscope.probing.provenance import provenance
+from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import Measurement
 
 _SCALARS = (str, int, float)
@@ -137,13 +136,14 @@ class RunFolder:
         """Write metrics.jsonl: one observation per line, NaN and infinities as null."""
         self._save("metrics.jsonl", "".join(f"{observation_line(each)}\n" for each in observations))
 
-    def save_history(self, measurements: Sequence[Measurement], unit: str, command: str) -> None:
+    def save_history(
+        self, measurements: Sequence[Measurement], unit: str, origin: Provenance
+    ) -> None:
         """Write history.json, which `History.load` reads, if there are measurements.
 
         The file holds no date, so that a resumed run ends with the files of an unbroken run.
         """
         if measurements:
-            origin = replace(provenance(caller=command), date="")
             self._save("history.json", history_json(measurements, unit, origin))
         else:  # of a run that goes on anew
             self.remove("history.json")

@@ -26,6 +26,7 @@ from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
+from ncscope.probing.provenance import Provenance, provenance
 from ncscope.report.summary import Summary
 
 OnRow = Callable[[str, int, int], None]
@@ -73,6 +74,7 @@ class StudyRun:
     def history(self) -> History:
         """Measurements of all parts, each a run of the history."""
         history = History(unit=self.study.unit)
+        history.provenance = _origin(self.labels, self.config)
         for measurement in self.rows.measurements:
             history.append(measurement)
         return history
@@ -141,7 +143,7 @@ def run_study(
         own = replace(
             resources, run=sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
         )
-        keep = partial(_keep, study, labels)
+        keep = partial(_keep, study, _origin(labels, config))
         results = _results(study.parts(config), folder, own, on_row, resume, keep)
         run = StudyRun(study, labels, config, results, study.claims(config, results))
         return run if folder is None else _written(run, folder)
@@ -250,9 +252,20 @@ Keep = Callable[[RunFolder, Mapping[str, Results], Mapping[str, PartMark]], None
 """Function that saves the results of all parts and the marks of the finished parts."""
 
 
+def _origin(labels: Mapping[str, str], config: BaseModel) -> Provenance:
+    """Return the provenance of a run, without a date: a resumed run ends as a whole one does."""
+    origin = provenance(
+        model=str(getattr(config, "network", "")),
+        data=str(getattr(config, "data", "")),
+        caller=" ".join(labels.values()),
+        seed=getattr(config, "seed", None),
+    )
+    return replace(origin, date="")
+
+
 def _keep(
     study: Study[Any],
-    labels: Mapping[str, str],
+    origin: Provenance,
     folder: RunFolder,
     results: Mapping[str, Results],
     marks: Mapping[str, PartMark],
@@ -260,7 +273,7 @@ def _keep(
     """Save the results of all parts, then the marks of the finished parts, in the parts' order."""
     whole = together(results.values())
     finished = [each for each in whole.measurements if each.run in marks]
-    folder.save_history(finished, study.unit, " ".join(labels.values()))
+    folder.save_history(finished, study.unit, origin)
     folder.save_observations(whole)
     folder.save_finished({name: marks[name] for name in results if name in marks})
 

@@ -58,7 +58,14 @@ function frameChooser(figure, frames, onChange) {
     const choice = select(splits.map((name) => [name, name]), state.split);
     choice.className = "frame-split";
     choice.addEventListener("change", () => {
+      const { step } = current();
       state.split = choice.value;
+      state.place = nearestFrame(frames[state.split], step);
+      const slider = host.querySelector(".frame-time");
+      if (slider) {
+        slider.max = frames[state.split].length - 1;
+        slider.value = state.place;
+      }
       changed();
     });
     host.append(element("label", {}, ["Split ", choice]));
@@ -68,11 +75,20 @@ function frameChooser(figure, frames, onChange) {
     host.append(
       ...(data.unit === "layer"
         ? [layerChoice(frames[state.split], state, changed)]
-        : timeSlider(most, state, current, changed))
+        : timeSlider(frames, state, current, changed))
     );
   }
   describe();
   return current;
+}
+
+// The frame measured nearest to a step: splits may be measured at different steps.
+function nearestFrame(frames, step) {
+  return frames.reduce(
+    (best, frame, place) =>
+      Math.abs(frame.step - step) < Math.abs(frames[best].step - step) ? place : best,
+    0
+  );
 }
 
 function layerChoice(frames, state, changed) {
@@ -85,8 +101,9 @@ function layerChoice(frames, state, changed) {
   return element("label", {}, ["Layer ", choice]);
 }
 
-function timeSlider(count, state, current, changed) {
-  const slider = element("input", { type: "range", min: 0, max: count - 1, step: 1 });
+function timeSlider(frames, state, current, changed) {
+  const count = () => frames[state.split].length;
+  const slider = element("input", { type: "range", min: 0, max: count() - 1, step: 1 });
   slider.className = "frame-time";
   slider.value = state.place;
   const output = element("output", { textContent: current().label });
@@ -120,9 +137,9 @@ function playButton(count, state, show) {
       return;
     }
     button.textContent = "Stop";
-    show(state.place >= count - 1 ? 0 : state.place);
+    show(state.place >= count() - 1 ? 0 : state.place);
     timer = setInterval(() => {
-      if (state.place >= count - 1) stop();
+      if (state.place >= count() - 1) stop();
       else show(state.place + 1);
     }, 450);
     timers.add(timer);

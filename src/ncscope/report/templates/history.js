@@ -1,6 +1,11 @@
 "use strict";
 // A metric against time, one line a layer.
 
+// Counts are drawn as log(1 + count); values of a parameter are not, as they may be small or negative.
+function countsUp(times) {
+  return ["epoch", "step", "iteration"].includes(data.unit) && Math.min(...times) >= 0;
+}
+
 // Time 0 has no logarithm: times are placed at log10(1 + time), and the ticks say which they are.
 function timePlace(time, logarithmic) {
   return logarithmic ? Math.log10(1 + time) : time;
@@ -12,6 +17,7 @@ function timeTicks(times, logarithmic, width) {
   for (let power = 1; power <= last; power *= 10) candidates.push(power, 2 * power, 5 * power);
   candidates.push(last);
   const first = Math.min(...times);
+  candidates.push(first);
   const span = timePlace(last, true) - timePlace(first, true) || 1;
   const room = 44 / Math.max(width, 200);
   const kept = [];
@@ -31,7 +37,8 @@ function timeTicks(times, logarithmic, width) {
 }
 
 function timeAxis(times, logarithmic, width) {
-  const title = logarithmic ? `${data.unit} t, spaced as log(1 + t)` : data.unit;
+  const unit = escapeText(data.unit);
+  const title = logarithmic ? `${unit} t, spaced as log(1 + t)` : unit;
   if (!logarithmic) return axis({ title: { text: title } });
   return axis({ title: { text: title }, ...timeTicks(times, true, width) });
 }
@@ -65,10 +72,10 @@ function historyTraces(metric, splits, hidden, logarithmic) {
         line: {
           color: layerColour(place, data.layers.length),
           width: last ? 3 : 1.75,
-          dash: split === "train" || Object.keys(data.series).length === 1 ? "solid" : "dash",
+          dash: split === Object.keys(data.series)[0] ? "solid" : "dash",
         },
         marker: { size: last ? 6 : 4 },
-        hovertemplate: `${escapeText(layer)}, ${split}<br>${data.unit} %{customdata}: %{text:.4g}<extra></extra>`,
+        hovertemplate: `${escapeText(layer)}, ${escapeText(split)}<br>${escapeText(data.unit)} %{customdata}: %{text:.4g}<extra></extra>`,
       });
     });
   });
@@ -139,6 +146,10 @@ function historyFigure(figure) {
   const legend = figure.querySelector(".legend");
   const hidden = new Set();
   const measured = Object.keys(data.series);
+  if (!countsUp(measured.flatMap((split) => data.series[split].times))) {
+    logarithmic.checked = false;
+    logarithmic.closest("label").hidden = true;
+  }
   const boxes = [...figure.querySelectorAll(".history-split")];
   boxes.forEach((box) => (box.closest("label").hidden = !measured.includes(box.value)));
   const keys = data.metrics.map((entry) => entry.key);

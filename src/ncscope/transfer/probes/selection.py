@@ -61,6 +61,9 @@ def choose_probe(
     train = checked_labelled(features, labels)
     held_out = checked_labelled(validation_features, validation_labels)
     descending = sorted((checked_strength(each) for each in strengths), reverse=True)
+    if not descending:
+        fix = "leave them out for 97 strengths from 1e-6 to 1e6"
+        raise InputError(expected="at least one strength", found="none", fix=fix)
     return choose_from_checked(train, held_out, checked, descending)
 
 

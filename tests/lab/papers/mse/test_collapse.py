@@ -3,7 +3,6 @@
 import pytest
 
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.mse import collapse as mse_collapse
 from ncscope.lab.papers.mse.collapse import GROUPS, RECIPE, SHOWN
 from ncscope.lab.runs.recipe import Claim
 from tests.lab.observed import results_of
@@ -55,7 +54,7 @@ def test_most_networks_must_gain(ends: tuple[float, float], good: bool) -> None:
 
 
 def test_figures_3_to_8_and_table_1() -> None:
-    drawn = {drawing.name: drawing.figure for drawing in mse_collapse.drawings(CONFIG, results())}
+    drawn = {drawing.name: drawing.figure for drawing in RECIPE.drawings(CONFIG, results())}
     assert list(drawn) == [*(f"fig-{number}" for number in range(3, 9)), "table-1"]
     for name, shown in SHOWN.items():
         assert len(drawn[name].axes) == 3
