@@ -90,7 +90,7 @@ def _base_name(text: str, path: bool = False) -> str:
 
     Args:
         text: Name, path or address.
-        path: Whether a relative text is a path too, as ``best/model.pt`` is, but not the name
+        path: True if a relative text is a path too, as ``best/model.pt`` is, unlike the name
             ``facebook/convnext-tiny``.
     """
     if "://" in text:
