@@ -11,7 +11,7 @@ import pytest
 
 from ncscope.cli import main
 from ncscope.lab import catalogue
-from ncscope.lab.runs.disk import only_writer
+from ncscope.lab.runs.lock import only_writer
 from ncscope.lab.runs.recipe import Recipe
 from tests.lab.papers import halving
 

@@ -125,7 +125,7 @@ def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[LinearCall]]:
 
 
 def _reading(call: LinearCall, logits: Tensor) -> tuple[Rows, int] | None:
-    """Return the unit of the call's rows and its batch axis; None if it gives no logits."""
+    """Return the unit of a row of the head's input and its batch axis; None without logits."""
     if not call.by_token:
         kind: Rows = "sample" if logits.ndim == 2 else "token"
         return (kind, 0) if _equal(call.output, logits.flatten(0, -2)) else None

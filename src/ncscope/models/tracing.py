@@ -220,7 +220,7 @@ def _rerun(
 ) -> _Rerun:
     """Run the model on copies of the first sample.
 
-    The batch axes of the inputs are chosen right if there are logits for each copy.
+    Each guess of the inputs' batch axes is tried; the first that gives logits for each copy counts.
     """
     failure: Exception | None = None
     for batch in range(len(logits) - 1):

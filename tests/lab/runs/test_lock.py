@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ncscope.errors import InputError
-from ncscope.lab.runs.disk import only_writer
+from ncscope.lab.runs.lock import only_writer
 
 
 def in_a_child(act) -> int:

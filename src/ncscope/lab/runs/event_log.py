@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ncscope.lab.observations import Observation, Recorded, flattened
-from ncscope.lab.runs.disk import writing
+from ncscope.lab.runs.lock import writing
 
 
 class EventLog:

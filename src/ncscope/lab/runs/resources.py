@@ -47,7 +47,7 @@ class Resources:
 
     @property
     def fabric(self) -> "Fabric":
-        """The processes, launched at the first call."""
+        """Fabric that connects the run's processes; the first access launches them."""
         return _launched(self.accelerator, self.devices, self.nodes)
 
 

@@ -14,7 +14,6 @@ import yaml
 from ncscope.errors import InputError
 from ncscope.files import parse_yaml, write_bytes, write_text
 from ncscope.lab.observations import Observation
-from ncscope.lab.runs.disk import only_writer, writing
 from ncscope.lab.runs.finished import (
     FinishedParts,
     KeptResults,
@@ -22,6 +21,7 @@ from ncscope.lab.runs.finished import (
     checked_results,
     observation_line,
 )
+from ncscope.lab.runs.lock import only_writer, writing
 from ncscope.probing.history_file import history_json, parsed_history
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import Measurement

@@ -158,9 +158,8 @@ def _fuzziness(classes: Classes) -> float:
 def semimetric(generator: torch.Generator) -> Iterator[float]:
     r"""C.2: $\mathcal L_{NC2/3}$ vanishes at (NC2) and (NC3), and nowhere else.
 
-    The deviations are the distance of the class means from a simplex (PFC (8)) when the part has
-    vanished, and the part relative to its greatest value when means and classifier are aligned
-    simplices.
+    Yields the class means' distance from a simplex (PFC (8)) wherever $\mathcal L_{NC2/3}$ is
+    almost 0, and, for aligned simplices, $\mathcal L_{NC2/3}$ as a share of its maximum.
     """
     for k in (2, 3, 4, 6):
         crowd = separated(torch.rand(k - 1, generator=generator).double() + 1, k, generator)

@@ -232,7 +232,7 @@ def _non_negative_frame(k: int, d: int, generator: torch.Generator) -> Float[Ten
 
 
 def _completion(k: int, generator: torch.Generator) -> Float[Tensor, "k k"]:
-    """Draw a PSD matrix with unit diagonal and no positive off-diagonal: I, simplex or random."""
+    """Draw a PSD matrix of unit diagonal, off-diagonal entries <= 0: I, a simplex, or random."""
     weights = torch.rand(k, k, dtype=torch.float64, generator=generator)
     weights = choice((weights + weights.mT, torch.ones(k, k, dtype=torch.float64)), generator)
     weights = weights - torch.diag(weights.diagonal())

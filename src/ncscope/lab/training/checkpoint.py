@@ -11,7 +11,7 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.files import write_bytes
-from ncscope.lab.runs.disk import writing
+from ncscope.lab.runs.lock import writing
 from ncscope.tensor_files import load_tensors
 
 

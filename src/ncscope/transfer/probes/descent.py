@@ -24,7 +24,8 @@ class Move(NamedTuple):
     Attributes:
         weights: Change of the weights.
         margins: Change of the margins.
-        growth: Rounding error of ``margins``, relative to that of margins computed from weights.
+        growth: Rounding error of ``margins``, as a multiple of the error of margins computed
+            afresh from the weights.
     """
 
     weights: Float[Tensor, "k q"]
@@ -42,7 +43,8 @@ class Iterate:
         loss: $\sum_i\log\sum_ke^{z_{ik}-z_{iy_i}}$.
         residuals: Probabilities of the classes, minus 1 for the sample's class.
         slope: Gradient of the loss.
-        growth: Rounding error of ``margins``, relative to that of margins computed from weights.
+        growth: Rounding error of ``margins``, as a multiple of the error of margins computed
+            afresh from the weights.
     """
 
     weights: Float[Tensor, "k q"]

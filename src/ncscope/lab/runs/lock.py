@@ -1,4 +1,4 @@
-"""Writing into the folder of a run: one process at a time, with one-line errors."""
+"""Lock on the output folder of a run, and one-line errors of writing into it."""
 
 import os
 import socket
