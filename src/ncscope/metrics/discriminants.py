@@ -118,7 +118,7 @@ def _contrasts(
     r"""Decompose the weighted means by singular values, with a complete basis of contrasts.
 
     Args:
-        weighted: $A^\top$ after `_reflect_`; its first row, zero up to rounding, becomes 0 in place.
+        weighted: $A^\top$ after `_reflect_`; its first row, near 0, is set to 0 in place.
 
     Returns:
         Eigenpairs of $AA^\top$ above the cut; all min(d, k - 1) reflected contrasts $V$; and $AV$.
