@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import ncscope
-from ncscope.cli import main, progress
+from ncscope.cli import main, terminal
 from ncscope.cli.terminal import Terminal
 from ncscope.lab.catalogue import EXPERIMENTS
 from ncscope.lab.cli import sweep
@@ -138,8 +138,8 @@ def live(monkeypatch: pytest.MonkeyPatch, module: object) -> StringIO:
 
 
 def test_live_bars_show_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    out = live(monkeypatch, progress)
-    with progress.row_bar() as on_row:
+    out = live(monkeypatch, terminal)
+    with terminal.row_bar() as on_row:
         on_row(ODD, 1, 2)
     over_sweep = live(monkeypatch, sweep)
     with sweep._sweep_bars() as on_change:

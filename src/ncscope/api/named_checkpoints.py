@@ -52,7 +52,7 @@ def _parse_checkpoint_name(name: str) -> CheckpointSource:
         InputError: If the file does not exist.
 
     Example:
-        >>> parse_checkpoint_name("timm:resnet18").weights is None
+        >>> _parse_checkpoint_name("timm:resnet18").weights is None
         True
     """
     model, at, file = name.partition("@")

@@ -19,7 +19,7 @@ def doctor(
     data: Annotated[Path, typer.Option(help="Folder of the data sets.")] = Path("data"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON list only.")] = False,
 ) -> None:
-    """Show versions, devices, threads, folders, and the data sets on this machine.
+    """Show versions, devices, threads, folders and data sets here.
 
     Example: ncscope doctor
 

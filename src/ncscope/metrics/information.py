@@ -104,7 +104,8 @@ class _Side(NamedTuple):
     def of(cls, gram: Float[Tensor, "m m"]) -> "_Side":
         """Compute both from the smaller form of the Gram matrix."""
         values = torch.linalg.eigvalsh(gram)
-        return cls(float(entropy_of_spectrum(values)), float(values[-1] / values.sum()))
+        largest = float(values[-1] / values.sum()) if len(values) else math.nan
+        return cls(float(entropy_of_spectrum(values)), largest)
 
 
 def takes_long(samples: int, weight: Float[Tensor, "k d"]) -> bool:

@@ -16,7 +16,7 @@ def demo(
     ),
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs to train.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, data order and split.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", hidden=True)] = True,
+    resume: Annotated[bool, typer.Option("--resume", help="Always so.", hidden=True)] = True,
 ) -> None:
     """Train a small residual network and measure every layer.
 

@@ -134,7 +134,7 @@ def _rank_correlation(found: Sequence[float], others: Sequence[float]) -> float:
     """Compute Spearman's coefficient; NaN if one side is constant or has fewer than two values.
 
     Example:
-        >>> rank_correlation([1.0, 2.0, 4.0], [0.1, 0.3, 0.2]), rank_correlation([1.0], [1.0])
+        >>> _rank_correlation([1.0, 2.0, 4.0], [0.1, 0.3, 0.2]), _rank_correlation([1.0], [1.0])
         (0.5, nan)
     """
     if min(len(set(found)), len(set(others))) < 2:
