@@ -11,6 +11,7 @@ from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import _keep, _results
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
+from ncscope.probing.provenance import Provenance
 from tests.lab.papers.tiny_training import RECIPE
 
 EPOCHS = 3
@@ -37,7 +38,9 @@ def seen(folder: Path, stop: int | None = None) -> list[tuple[str, int, int]]:
     parts = training_parts({"one": RUN, "two": RUN.model_copy(update={"seed": 1})})
     run = RunFolder(folder)
     run.save_config({"settings": RUN.model_dump(mode="json")})
-    results = _results(parts, run, Resources(), on_event, True, partial(_keep, RECIPE, {}))
+    results = _results(
+        parts, run, Resources(), on_event, True, partial(_keep, RECIPE, Provenance())
+    )
     measured = [(row.part, row.epoch, row.split) for row in results]
     assert measured == [
         (part.name, epoch, split)
