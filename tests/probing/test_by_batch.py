@@ -6,7 +6,8 @@ from torch import nn
 
 import ncscope
 from ncscope.probing.by_batch import estimated_by_batch
-from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.model import probe_model
+from ncscope.probing.plans import ProbeOptions
 
 DRAWS = torch.Generator().manual_seed(0)
 LABELS = torch.arange(150) % 3

@@ -23,7 +23,8 @@ import ncscope
 from ncscope.errors import InputError
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.model import probe_model
+from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.watching import Watch
 
 from ..ranks import in_processes

@@ -7,7 +7,8 @@ from torch.utils.checkpoint import checkpoint
 
 from ncscope.errors import InputError
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.model import probe_model
+from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.watching import Watch
 
 GENERATOR = torch.Generator().manual_seed(0)

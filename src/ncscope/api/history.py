@@ -4,13 +4,13 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsInt
+from typing import TYPE_CHECKING, SupportsFloat, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ncscope.api.inputs import checked_number, checked_text
 from ncscope.api.result import Report, check_file
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
@@ -69,12 +69,12 @@ class History:
         class_names: Iterable[str] = (),
         seed: SupportsInt | None = None,
     ) -> None:
-        self.unit = _text("unit", unit)
+        self.unit = checked_text("unit", unit)
         names = [class_names] if isinstance(class_names, str) else class_names
         self.provenance: Provenance = provenance(
-            model=_text("model", model),
+            model=checked_text("model", model),
             weights=str(weights),
-            data=_text("data", data),
+            data=checked_text("data", data),
             class_names=tuple(str(name) for name in names),
             seed=None if seed is None else int(seed),
         )
@@ -110,7 +110,7 @@ class History:
         if not isinstance(report, Report):
             fix = "pass what measure, measure_model or watch returned"
             raise InputError(expected="a report", found=type(report).__name__, fix=fix)
-        number = _number("step", step, "pass the epoch or the iteration, for example step=3")
+        number = checked_number("step", step, "pass the epoch or the iteration, for example step=3")
         if not math.isfinite(number):
             fix = "pass the epoch or the iteration, for example step=3"
             raise InputError(expected="a step that is a finite number", found=repr(step), fix=fix)
@@ -121,11 +121,11 @@ class History:
                 expected = "names of further numbers that no metric or column has"
                 raise InputError(expected=expected, found=repr(key), fix=fix)
         further = {
-            _text("name", key): _number(f"value {key!r}", value, "pass one number")
+            checked_text("name", key): checked_number(f"value {key!r}", value, "pass one number")
             for key, value in values.items()
         }
         at = int(number) if number.is_integer() else number
-        split, run = _text("split", split), _text("run", run)
+        split, run = checked_text("split", split), checked_text("run", run)
         self.append(Measurement(report.probe, at, split, run, further))
 
     def append(self, measurement: Measurement) -> None:
@@ -373,33 +373,6 @@ class History:
 
 _COLUMNS = ("run", "split", "step", "layer")
 """Columns of the table before the numbers."""
-
-
-def _number(what: str, value: Any, fix: str) -> float:
-    """Return a number, also of an array or tensor that holds one.
-
-    Raises:
-        InputError: If it is none.
-    """
-    try:
-        number = value.item() if hasattr(value, "item") else value
-        if isinstance(number, Real) and not isinstance(number, bool):
-            return float(number)
-    except (ValueError, RuntimeError, OverflowError):
-        pass
-    raise InputError(expected=f"a {what} that is a finite number", found=repr(value), fix=fix)
-
-
-def _text(what: str, value: Any) -> str:
-    """Return a text.
-
-    Raises:
-        InputError: If it is none.
-    """
-    if not isinstance(value, str):
-        found, fix = repr(value), f"pass the name of the {what}"
-        raise InputError(expected=f"a {what} that is a text", found=found, fix=fix)
-    return value
 
 
 def _values(measurement: Measurement) -> dict[str, float]:

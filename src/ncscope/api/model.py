@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
-from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.model import probe_model
+from ncscope.probing.plans import ProbeOptions
 from ncscope.stats.distributed import ending_together
 from ncscope.stats.moments import Prior
 from ncscope.stats.statistics import ClassStatistics

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
-from ncscope.probing.model import ProbeOptions
+from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.watching import Watch
 from ncscope.stats.moments import Prior
 from ncscope.stats.store import DEFAULT_BUDGET

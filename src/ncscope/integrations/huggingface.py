@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.naming import logged
-from ncscope.probing.model import ProbeOptions
+from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.watching import Watch
 

@@ -13,7 +13,8 @@ from ncscope.errors import InputError, missing_library
 from ncscope.integrations.naming import logged
 from ncscope.models.layers import named_layer
 from ncscope.probing.batches import split
-from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.model import probe_model
+from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.watching import Watch
 

@@ -1,12 +1,11 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
@@ -38,6 +37,7 @@ from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.plans import (
     LayerPlan,
     Layout,
+    ProbeOptions,
     layout_of,
     matrix_of,
     plans_in,
@@ -55,47 +55,11 @@ from ncscope.stats.distributed import (
     several_processes,
     values_of_all_processes,
 )
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.stats.store import DEFAULT_BUDGET, FeatureStore
+from ncscope.stats.store import FeatureStore
 
 LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
-
-
-@dataclass(frozen=True)
-class ProbeOptions:
-    """Options of a model's measurement.
-
-    Attributes:
-        layers: Names or glob patterns of layers to measure besides the head's input; None for the
-            repeated blocks.
-        head: Name of the classifier head; None to detect the head.
-        groups: Groups of metrics of the head's input; None for all.
-        layer_groups: Groups of metrics of the other layers.
-        prior: Class prior.
-        class_counts: Number of samples of each class; required for the uniform prior.
-        weight_decay: Weight decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space, and sequences over tokens, instead of flattening
-            them.
-        next_token: Take the label of the following token as a token's class if True.
-        memory: Bytes of features to hold in memory for the second pass; more goes to disk.
-        progress: Show a progress bar on stderr if True.
-        information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
-            the group ``information``; None for no such estimate.
-    """
-
-    layers: Sequence[str] | None = None
-    head: str | None = None
-    groups: Collection[str] | None = None
-    layer_groups: Collection[str] | None = ("pfc",)
-    prior: Prior = "empirical"
-    class_counts: Int[Tensor, " k"] | None = None
-    weight_decay: float = 0.0
-    pool: bool = False
-    next_token: bool = False
-    memory: int = DEFAULT_BUDGET
-    progress: bool = False
-    information_batch: int | None = None
 
 
 @dataclass(frozen=True)

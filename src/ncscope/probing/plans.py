@@ -1,20 +1,58 @@
-"""Layers of a measurement, and its form, which processes that measure together must share."""
+"""Options of a measurement, its layers, and its form, which processes must share."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.distributed import share_of_first, type_name
+from ncscope.stats.moments import Prior
+from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
 """Groups of metrics; None for all."""
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """Options of a model's measurement.
+
+    Attributes:
+        layers: Names or glob patterns of layers to measure besides the head's input; None for the
+            repeated blocks.
+        head: Name of the classifier head; None to detect the head.
+        groups: Groups of metrics of the head's input; None for all.
+        layer_groups: Groups of metrics of the other layers.
+        prior: Class prior.
+        class_counts: Number of samples of each class; required for the uniform prior.
+        weight_decay: Weight decay on the head that the MSE decomposition assumes.
+        pool: Average feature maps over space, and sequences over tokens, instead of flattening
+            them.
+        next_token: Take the label of the following token as a token's class if True.
+        memory: Bytes of features to hold in memory for the second pass; more goes to disk.
+        progress: Show a progress bar on stderr if True.
+        information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
+            the group ``information``; None for no such estimate.
+    """
+
+    layers: Sequence[str] | None = None
+    head: str | None = None
+    groups: Collection[str] | None = None
+    layer_groups: Collection[str] | None = ("pfc",)
+    prior: Prior = "empirical"
+    class_counts: Int[Tensor, " k"] | None = None
+    weight_decay: float = 0.0
+    pool: bool = False
+    next_token: bool = False
+    memory: int = DEFAULT_BUDGET
+    progress: bool = False
+    information_batch: int | None = None
 
 
 @dataclass(frozen=True)

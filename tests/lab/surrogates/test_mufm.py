@@ -10,9 +10,8 @@ from ncscope.lab.surrogates.mufm import (
     ClassifierMUFM,
     LayeredMUFM,
     data_distance,
-    gaussian_classes,
 )
-from ncscope.lab.surrogates.problem import Point, Problem
+from ncscope.lab.surrogates.problem import Point, Problem, gaussian_classes
 from ncscope.lab.surrogates.ufm import UFM
 
 K, N, D = 3, 4, 5

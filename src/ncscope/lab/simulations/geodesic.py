@@ -23,7 +23,7 @@ from ncscope.lab.runs.recipe import Claim, Part, Study
 from ncscope.lab.simulations.bounds import NotNegative, Positive, Seed
 from ncscope.lab.simulations.mufm import PFC_TITLES
 from ncscope.lab.surrogates.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
-from ncscope.lab.surrogates.mufm import gaussian_classes
+from ncscope.lab.surrogates.problem import gaussian_classes
 from ncscope.math.frames import simplex_etf
 from ncscope.report import panels
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line

@@ -28,9 +28,8 @@ from ncscope.lab.surrogates.mufm import (
     ClassifierMUFM,
     LayeredMUFM,
     data_distance,
-    gaussian_classes,
 )
-from ncscope.lab.surrogates.problem import Point
+from ncscope.lab.surrogates.problem import Point, gaussian_classes
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report import panels

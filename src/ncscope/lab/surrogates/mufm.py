@@ -34,7 +34,7 @@ class MUFM(Problem):
         normalised: Divide the regularisers by $K$ and $Kn$ if True.
 
     Example:
-        >>> from ncscope.lab.surrogates.mufm import gaussian_classes
+        >>> from ncscope.lab.surrogates.problem import gaussian_classes
         >>> data = gaussian_classes(3, 10, 5, torch.Generator().manual_seed(0))
         >>> model = MUFM(data, 3, weight_decay=0.005, transport=0.001)
         >>> weight = model.best_classifier(data)
@@ -383,23 +383,3 @@ def _check(
             found=f"weight_decay={weight_decay}, transport={transport}",
             fix="without either of them there is no minimum",
         )
-
-
-def gaussian_classes(
-    num_classes: int, per_class: int, dim: int, generator: torch.Generator
-) -> Float[Tensor, "d n"]:
-    r"""Draw standard normal data around means $\mu_k$ uniform on the unit sphere (PFC IV-B).
-
-    Args:
-        num_classes: K.
-        per_class: n.
-        dim: d.
-        generator: Generator of the means and of the noise.
-
-    Returns:
-        Matrix with one sample per column, ordered by class.
-    """
-    means = torch.randn(num_classes, dim, dtype=torch.float64, generator=generator)
-    means = means / torch.linalg.vector_norm(means, dim=1, keepdim=True)
-    noise = torch.randn(dim, num_classes * per_class, dtype=torch.float64, generator=generator)
-    return means.repeat_interleave(per_class, 0).mT + noise

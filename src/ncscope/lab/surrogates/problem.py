@@ -1,4 +1,4 @@
-"""Interface of every surrogate model: an objective over a few matrices, and its levels and head."""
+"""Interface of every surrogate model, and the data of those whose features come from data."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -63,3 +63,23 @@ class Problem(ABC):
     def labels(self) -> Int[Tensor, " n"]:
         """The class of every column of the features."""
         return torch.arange(self.num_classes).repeat_interleave(self.per_class)
+
+
+def gaussian_classes(
+    num_classes: int, per_class: int, dim: int, generator: torch.Generator
+) -> Float[Tensor, "d n"]:
+    r"""Draw standard normal data around means $\mu_k$ uniform on the unit sphere (PFC IV-B).
+
+    Args:
+        num_classes: K.
+        per_class: n.
+        dim: d.
+        generator: Generator of the means and of the noise.
+
+    Returns:
+        Matrix with one sample per column, ordered by class.
+    """
+    means = torch.randn(num_classes, dim, dtype=torch.float64, generator=generator)
+    means = means / torch.linalg.vector_norm(means, dim=1, keepdim=True)
+    noise = torch.randn(dim, num_classes * per_class, dtype=torch.float64, generator=generator)
+    return means.repeat_interleave(per_class, 0).mT + noise

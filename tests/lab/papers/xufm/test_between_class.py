@@ -6,7 +6,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
 from ncscope.models.networks.catalogue import build
-from ncscope.probing.model import ProbeOptions, probe_model
+from ncscope.probing.model import probe_model
+from ncscope.probing.plans import ProbeOptions
 
 LAYERS = ("stages.?",)
 

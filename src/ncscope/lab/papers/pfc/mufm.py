@@ -35,7 +35,8 @@ from ncscope.lab.simulations.bounds import Positives, Seed
 from ncscope.lab.simulations.mufm import COLLAPSED, PFC_TITLES, measured, minimum
 from ncscope.lab.simulations.ufm import recorded_steps
 from ncscope.lab.surrogates.descent import gradient_descent
-from ncscope.lab.surrogates.mufm import MUFM, gaussian_classes
+from ncscope.lab.surrogates.mufm import MUFM
+from ncscope.lab.surrogates.problem import gaussian_classes
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.probing.records import Measurement
