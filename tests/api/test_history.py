@@ -3,13 +3,14 @@
 import csv
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 from torch.utils.data import DataLoader
 
 import ncscope
@@ -32,6 +33,14 @@ def reports(depth: int = 2) -> list[ModelReport]:
         for spread in (2.0, 1.0, 0.5)
     ]
     return [ncscope.measure_model(model, DataLoader(one, 30), progress=False) for one in data]
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    """The tab of all tests: a browser compiles the pages' script once in each tab."""
+    page = browser.new_page()
+    yield page
+    page.close()
 
 
 @pytest.fixture(scope="module")
@@ -221,26 +230,24 @@ def test_steps_of_any_number_type_are_numbers() -> None:
     assert made.provenance.seed == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [(-3, -2, 0), (0.001, 0.01, 0.1), (5, 5.5, 6)])
-def test_any_steps_are_drawn(steps: tuple[float, ...], browser: Browser, tmp_path: Path) -> None:
+def test_any_steps_are_drawn(steps: tuple[float, ...], page: Page, tmp_path: Path) -> None:
     made = History(unit="decay <b>")
     for step, report in zip(steps, reports(), strict=True):
         made.add(report, step=step, split="eval")
     made.save(tmp_path / "run.png")
-    page = browser.new_page()
     page.goto(made.save(tmp_path / "run.html").as_uri())
     page.wait_for_function("document.getElementById('history-chart').dataset.drawn === 'true'")
     trace = page.evaluate("document.getElementById('history-chart').data[1]")
     assert trace["x"] == list(steps)
     assert trace["line"]["dash"] == "solid"
     assert page.locator("#history-chart .xtitle").text_content() == "decay <b>"
-    page.close()
 
 
-def test_further_numbers_are_drawn(history: History, browser: Browser, tmp_path: Path) -> None:
+def test_further_numbers_are_drawn(history: History, page: Page, tmp_path: Path) -> None:
     deep, _ = history.plot("loss").axes
     np.testing.assert_array_equal(deep.lines[0].get_ydata(), [1, 1 / 2, 1 / 3])
-    page = browser.new_page()
     page.goto(history.save(tmp_path / "run.html").as_uri())
     page.select_option("#history-metric", "loss")
     traces = page.evaluate(
@@ -248,25 +255,23 @@ def test_further_numbers_are_drawn(history: History, browser: Browser, tmp_path:
     )
     assert traces == [["blocks.1, train", [1, 0.5, 0.333333]]]
     assert "Deep, train, epoch 2" in page.locator(".details caption").first.inner_text()
-    page.close()
 
 
+@pytest.mark.slow
 def test_a_split_measured_less_often_is_shown_at_the_nearest_step(
-    browser: Browser, tmp_path: Path
+    page: Page, tmp_path: Path
 ) -> None:
     made, some = History(), reports()
     for step in range(6):
         made.add(some[step % 3], step=step)
         if step % 2 == 0:
             made.add(some[step % 3], step=step, split="test")
-    page = browser.new_page()
     page.goto(made.save(tmp_path / "run.html").as_uri())
     page.wait_for_function("document.getElementById('gram-measured').dataset.drawn === 'true'")
     page.locator("#gram .frame-time").fill("2")
     page.locator("#gram .frame-split").select_option("test")
     assert page.locator("#gram .moment").inner_text() == "Test, epoch 2"
     assert page.locator("#gram .frame-time").get_attribute("max") == "2"
-    page.close()
 
 
 def test_the_table_has_a_row_a_layer_and_measurement(history: History, tmp_path: Path) -> None:
@@ -314,8 +319,7 @@ def test_a_metric_is_drawn_for_every_layer_split_and_run(history: History) -> No
     assert deep.lines[2].get_linestyle() != deep.lines[0].get_linestyle()
 
 
-def test_the_page_shows_the_chosen_run(history: History, browser: Browser, tmp_path: Path) -> None:
-    page = browser.new_page()
+def test_the_page_shows_the_chosen_run(history: History, page: Page, tmp_path: Path) -> None:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -340,4 +344,3 @@ def test_the_page_shows_the_chosen_run(history: History, browser: Browser, tmp_p
     assert page.locator("#layers").is_visible()
     assert page.locator("#layers .controls input[type=range]").count() == 1
     assert said == []
-    page.close()

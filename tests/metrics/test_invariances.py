@@ -213,6 +213,7 @@ def test_alignment_under_scaling_of_features_or_head(problem: Problem, scale: fl
         assert not mismatches(found, expected, rel=REL, abs_tol=FLOOR)
 
 
+@pytest.mark.slow
 @given(problems(min_dim=2, priors=["empirical"]), st.floats(0.5, 50))
 def test_variability_can_grow_without_bound_at_the_same_loss(
     problem: Problem, length: float

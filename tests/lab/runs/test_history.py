@@ -61,7 +61,10 @@ def test_the_history_is_that_of_the_run_and_its_page_shows_it(whole: Path) -> No
 
 
 @pytest.mark.parametrize("saves", [0.0, 60.0])
-@pytest.mark.parametrize("event", [0, 1, 4, 11, 12, 13, 20, 23, 24])
+@pytest.mark.parametrize(
+    "event",
+    [0, 12, 24, *(pytest.param(event, marks=pytest.mark.slow) for event in (1, 4, 11, 13, 20, 23))],
+)
 def test_a_run_stopped_anywhere_resumes_to_the_same_history(
     event: int, saves: float, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,7 @@ def test_levels_that_move_together_are_not_separated(whole: tuple[ExtendedConfig
     assert separation(tenfold) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_activations_and_depths():
     config, rows = run(activation="linear", weight_decays=(0.03, 0.03, 0.03), steps=300)
     assert {row.layer for row in rows} == {"H1", "H2", "H3"}

@@ -16,6 +16,7 @@ def run(**settings: object) -> tuple[MUFMConfig, Results]:
     return config, study_results(STUDY, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

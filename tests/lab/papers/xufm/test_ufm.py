@@ -32,6 +32,7 @@ def failed(config: XUFMConfig, results: Results) -> list[str]:
     return [claim["claim"] for claim in RECIPE.claims(config, results) if not claim["held"]]
 
 
+@pytest.mark.slow
 def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> None:
     claims = RECIPE.claims(SHORT, short)
     assert [claim["claim"] for claim in claims if claim["held"]] == [
@@ -42,6 +43,7 @@ def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> 
     assert len(claims) == 5 + 5 + 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "change", "which"),
     [
@@ -63,6 +65,7 @@ def test_each_claim_of_the_sweep_can_fail(
     assert claim.startswith(f"Regularised bias: {which}")
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_the_paper_and_the_sweep(short: Results) -> None:
     drawings = RECIPE.drawings(SHORT, short)
     assert [drawing.name for drawing in drawings] == ["fig-1", "fig-2", "bias-decay"]
