@@ -28,6 +28,14 @@ class Report(Mapping[str, float]):
     Attributes:
         spectra: Named arrays of eigenvalues and SNR singular values, descending.
         notes: Sentences for the reader: empty classes, rank cuts, why a value is NaN.
+        warnings: Short sentences on values that may mislead, such as too few samples.
+        baseline: Metric key to the value at chance level, on permuted labels; empty unless asked
+            for with ``baseline=True``.
+        standard_errors: Metric key to standard error; empty unless asked for with
+            ``uncertainty=True``. Metrics for which no standard error can be trusted are absent, and
+            a note gives the reason.
+        bias_corrected: Metric key to the value with its jackknife estimate of bias removed; a 95 %
+            interval is this value plus and minus 2.093 standard errors.
         num_classes: Number of classes requested, present or not.
         num_samples: Number of samples.
         dim: Feature dimension.
@@ -43,7 +51,10 @@ class Report(Mapping[str, float]):
 
     def __init__(self, record: LayerRecord, statistics: ClassStatistics) -> None:
         self.record, self.statistics = record, statistics
-        self.notes = list(record.notes)
+        self.notes, self.warnings = list(record.notes), list(record.warnings)
+        self.baseline = dict(record.baseline)
+        self.standard_errors = dict(record.standard_errors)
+        self.bias_corrected = dict(record.bias_corrected)
         self.spectra = {name: np.asarray(values) for name, values in record.spectra.items()}
         self.num_classes, self.num_samples = record.num_classes, record.num_samples
         self.dim = record.dim

@@ -12,6 +12,9 @@ from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, Pr
 
 _LARGEST = sys.float_info.max
 
+_TRUST = ("baseline", "standard_errors", "bias_corrected")
+"""Fields of a layer that say how far its values can be trusted."""
+
 SCHEMA_VERSION = 1
 """Version of the file format; a file of any other version is refused."""
 
@@ -119,6 +122,9 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
             str(name): list(_numbers(curve)) for name, curve in _mapping(given["spectra"]).items()
         },
         gram=None if gram is None else [list(_numbers(row)) for row in gram],
+        # Absent from the files of versions that did not measure them.
+        warnings=tuple(map(_word, _list(given.get("warnings", [])))),
+        **{name: _named_numbers(given.get(name, {})) for name in _TRUST},
     )
 
 

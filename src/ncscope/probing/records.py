@@ -19,6 +19,13 @@ class LayerRecord:
             ``snr_singular_values``; empty if not requested.
         gram: Cosines between centred class means, K' x K'; None if not requested, for many
             classes, or if a class mean is zero.
+        warnings: Short sentences on values that may mislead, such as too few samples.
+        baseline: Metric key to the value at chance level, on permuted labels; empty if not
+            computed.
+        standard_errors: Metric key to standard error, for the metrics that have one; empty if not
+            computed.
+        bias_corrected: Metric key to the value with its jackknife estimate of bias removed; the
+            centre of a confidence interval.
     """
 
     layer: str
@@ -29,6 +36,10 @@ class LayerRecord:
     dim: int
     spectra: Mapping[str, list[float]] = field(default_factory=dict)
     gram: list[list[float]] | None = None
+    warnings: tuple[str, ...] = ()
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    standard_errors: Mapping[str, float] = field(default_factory=dict)
+    bias_corrected: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
