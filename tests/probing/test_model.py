@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import ncscope
 from ncscope import InputError
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.model import LINE, probe_model
+from ncscope.probing.evaluation import LINE
+from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions
 
 from ..closeness import assert_agree, assert_arrays_agree

@@ -24,6 +24,8 @@ def measure(
     groups: Collection[str] | None = None,
     weight_decay: float = 0.0,
     reference: "ClassMoments | Report | None" = None,
+    baseline: bool | None = False,
+    uncertainty: bool = False,
 ) -> Report:
     r"""Measure neural collapse in features.
 
@@ -40,9 +42,15 @@ def measure(
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         reference: Moments or report of the training set; the nearest-mean rule then uses the class
             means of the training set instead of those of these features.
+        baseline: Measure the same features with permuted labels too, in ``report.baseline``: the
+            chance level, which noise reaches. None measures it if $nd\le10^7$.
+        uncertainty: Estimate standard errors in ``report.standard_errors`` if True, by the
+            delete-a-group jackknife over 20 groups of samples; every class needs 20 samples.
+            Accuracies and NC4 have binomial errors, with the class means held.
 
     Returns:
-        Mapping from metric key to value, with spectra, notes, ``to_json``, ``plot`` and ``save``.
+        Mapping from metric key to value, with spectra, notes, warnings, ``to_json``, ``plot`` and
+        ``save``. Warnings say which values may mislead.
 
     Raises:
         InputError: If the input is bad; the message names what was expected, what was found, and
@@ -52,7 +60,8 @@ def measure(
     third read for the products with means and weights ($4nKd$) in the precision of the features;
     the results are exact to float64 for every precision. The group ``"information"`` adds seconds.
     It takes minutes for more than 4,096 samples if $Kd^2$ numbers exceed 1 GiB; then it is computed
-    only if it is requested by name.
+    only if it is requested by name. The chance level costs one more measurement, and standard
+    errors cost 4 to 13 times a measurement.
 
     Example:
         >>> import torch, ncscope
@@ -70,6 +79,8 @@ def measure(
         groups=groups,
         weight_decay=weight_decay,
         reference=_reference_statistics(reference, samples.features.shape[1]),
+        baseline=baseline,
+        uncertainty=uncertainty,
     )
     return Report(record, stats)
 
@@ -87,6 +98,7 @@ def measure_moments(
     Args:
         moments: Moments of the features. Metrics whose statistics the moments lack are absent, and
             so are metrics that need a second pass over the features (NC4, dataset MIR and HDR).
+            Chance level and standard errors need the features too: see `measure`.
         weight: Classifier weight, K x d.
         bias: Classifier bias, K.
         groups: Groups of metrics, by default all that the moments allow.

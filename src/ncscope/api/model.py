@@ -30,6 +30,8 @@ def measure_model(
     pool: bool = False,
     next_token: bool = False,
     reference: ModelReport | None = None,
+    baseline: bool | None = False,
+    uncertainty: bool = False,
     memory: int = DEFAULT_BUDGET,
     progress: bool = True,
 ) -> ModelReport:
@@ -70,7 +72,10 @@ def measure_model(
         reference: Report of the same model on its training set; the nearest-mean rule then uses
             the class means of the training set. All layers must have the same names in this report,
             except the features that the head reads.
-        memory: Bytes of features to keep in memory for the second pass; more goes to disk.
+        baseline: Measure every layer with permuted labels too; see `measure`.
+        uncertainty: Estimate standard errors if True; see `measure`.
+        memory: Bytes of features to keep in memory for the second pass; more goes to disk. The
+            statistics that standard errors need may take as much.
         progress: Show a progress bar if True (on stderr, in a terminal).
 
     Returns:
@@ -103,6 +108,8 @@ def measure_model(
         weight_decay=weight_decay,
         pool=pool,
         next_token=next_token,
+        baseline=baseline,
+        uncertainty=uncertainty,
         memory=memory,
         progress=progress,
     )

@@ -72,14 +72,18 @@ class LayerGatherer:
 
     def stored(self, name: str) -> Batches:
         """Return one layer's stored batches of all processes; they can be iterated repeatedly."""
-        assert self.store is not None
-        local = _Stored(self.store, name)
+        local = self.stored_here(name)
         return batches_of_all_processes(local, self.device) if several_processes() else local
+
+    def stored_here(self, name: str) -> Batches:
+        """Return one layer's stored batches of this process; they can be iterated repeatedly."""
+        assert self.store is not None
+        return _Stored(self.store, name)
 
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
         """Count each layer's decisions over the stored features of every process."""
         assert self.store is not None
-        counts = {name: _no_decisions(decide) for name, decide in deciders.items()}
+        counts = {name: decide.none() for name, decide in deciders.items()}
         with ending_together():
             for features, labels in self.store:
                 for name, decide in deciders.items():
@@ -104,11 +108,6 @@ class LayerGatherer:
         total = sum_across_processes(hits).to(torch.float64)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
-
-
-def _no_decisions(decide: Decider) -> DecisionCounts:
-    by_head = None if decide.head is None else 0
-    return DecisionCounts(0, 0, by_head, by_head)
 
 
 class _Stored:

@@ -2,22 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.metrics.information import (
-    DatasetInformation,
-    dataset_information,
-    takes_long,
-)
-from ncscope.metrics.layerwise import geodesic, relative_position
-from ncscope.metrics.sources import Sources
 from ncscope.models.forward import forward
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
@@ -32,7 +24,7 @@ from ncscope.probing.batches import (
     split,
     token_labels,
 )
-from ncscope.probing.by_batch import with_batch_estimate
+from ncscope.probing.evaluation import Probed, measured
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.plans import (
     LayerPlan,
@@ -44,10 +36,7 @@ from ncscope.probing.plans import (
     plans_of,
     share_head,
 )
-from ncscope.probing.records import GeodesicRecord, ProbeRecord
-from ncscope.probing.samples import layer_record
 from ncscope.stats.batch import check_labels, check_range
-from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.distributed import (
     common_description,
     ending_together,
@@ -58,21 +47,6 @@ from ncscope.stats.distributed import (
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
-
-LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
-
-
-@dataclass(frozen=True)
-class Probed:
-    """A model's measurement: the plain record, and the statistics it was computed from.
-
-    Attributes:
-        record: Metrics of every layer.
-        statistics: Layer name to class statistics, in forward order.
-    """
-
-    record: ProbeRecord
-    statistics: Mapping[str, ClassStatistics]
 
 
 def probe_model(
@@ -199,7 +173,7 @@ class LayerwiseProbe:
             self._plans[-1] = replace(self._plans[-1], **matrix_of(head))
         if several_processes():
             self._join()
-        return _measured(self._gatherer, self._plans, self._options, self._known)
+        return measured(self._gatherer, self._plans, self._options, self._known)
 
     def _begin(self, head: str, plans: list[LayerPlan], dims: Sequence[int]) -> None:
         self._head, self._plans = head, plans
@@ -259,7 +233,8 @@ def _gatherer(
         )
         for plan, dim in zip(plans, dims, strict=True)
     }
-    looks = any(plan.needs.decisions or plan.needs.information for plan in plans)
+    asked = options.uncertainty or options.baseline is not False
+    looks = asked or any(plan.needs.decisions or plan.needs.information for plan in plans)
     return LayerGatherer(moments, store if looks else None)
 
 
@@ -290,106 +265,3 @@ def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> Cla
         fix = "measure the same model on the training set, with the same pool"
         raise InputError(expected=expected, found=found, fix=fix)
     return reference[name]
-
-
-def _measured(
-    gatherer: LayerGatherer,
-    plans: Sequence[LayerPlan],
-    options: ProbeOptions,
-    known: Mapping[str, ClassStatistics],
-) -> Probed:
-    """Compute the measurement from the statistics of all processes."""
-    stats = gatherer.finish()
-    decisions = _decisions(gatherer, plans, stats | dict(known))
-    looked = _information(gatherer, plans[-1], stats)
-    with ending_together():
-        records = tuple(
-            layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
-            for plan in plans
-        )
-    last, batch_size = plans[-1], options.information_batch
-    if batch_size is not None and last.weight is not None and last.needs.information:
-        features = gatherer.stored(last.name)
-        weight = last.weight.to(torch.float64)
-        with ending_together():
-            estimated = with_batch_estimate(records[-1], features, weight, batch_size)
-        records = (*records[:-1], estimated)
-    record = ProbeRecord(
-        layers=records,
-        comparable=gatherer.comparable,
-        relative_position=tuple(relative_position(gatherer.step_lengths)),
-        geodesic=_geodesic_record(gatherer, stats),
-    )
-    return Probed(record, stats)
-
-
-def _sources(
-    plan: LayerPlan,
-    stats: Mapping[str, ClassStatistics],
-    decisions: Mapping[str, DecisionCounts],
-    looked: Mapping[str, DatasetInformation],
-    options: ProbeOptions,
-) -> Sources:
-    return Sources(
-        stats[plan.name],
-        plan.weight,
-        plan.bias,
-        decisions.get(plan.name),
-        looked.get(plan.name),
-        options.weight_decay,
-    )
-
-
-def _information(
-    gatherer: LayerGatherer, last: LayerPlan, stats: Mapping[str, ClassStatistics]
-) -> dict[str, DatasetInformation]:
-    """Compute the entropies of the head's input against the head."""
-    if last.weight is None or not last.needs.information:
-        return {}
-    counts = gatherer.counts[last.name]
-    if last.groups is None and takes_long(int(counts.sum()), last.weight):
-        return {}
-    mean = stats[last.name].global_mean
-    batches = gatherer.stored(last.name)
-    weight = last.weight.to(torch.float64)
-    with ending_together():
-        return {last.name: dataset_information(batches, counts, weight, mean)}
-
-
-def _decisions(
-    gatherer: LayerGatherer, plans: Sequence[LayerPlan], means_of: Mapping[str, ClassStatistics]
-) -> dict[str, DecisionCounts]:
-    """Count decisions by the class means: those of the reference for layers that it has."""
-    if gatherer.store is None:
-        return {}
-    deciders = {
-        plan.name: _decider(plan, means_of[plan.name], gatherer.device)
-        for plan in plans
-        if plan.needs.decisions
-    }
-    return gatherer.decisions(deciders)
-
-
-def _decider(plan: LayerPlan, means_of: ClassStatistics, device: torch.device) -> Decider:
-    classes, means = means_of.classes.to(device), means_of.means.to(device)
-    return Decider(classes, means, plan.weight, plan.bias)
-
-
-def _geodesic_record(
-    gatherer: LayerGatherer, stats: Mapping[str, ClassStatistics]
-) -> GeodesicRecord | None:
-    if gatherer.pair is None or gatherer.store is None:
-        return None
-    ends = stats[gatherer.comparable[0]], stats[gatherer.comparable[-1]]
-    accuracies = gatherer.accuracy_on_line(LINE)
-    positions: list[float] = LINE.tolist()
-    with ending_together():
-        line = geodesic(*ends, gatherer.pair)
-        return GeodesicRecord(
-            t=positions,
-            pfc1=[float(line.pfc1(t)) for t in positions],
-            pfc2=[float(line.pfc2(t)) for t in positions],
-            pfc3=accuracies,
-            alignment=float(line.alignment()),
-            transport_cost=float(line.transport_cost()),
-        )

@@ -35,6 +35,9 @@ class ProbeOptions:
         pool: Average feature maps over space, and sequences over tokens, instead of flattening
             them.
         next_token: Take the label of the following token as a token's class if True.
+        baseline: True to measure every layer with permuted labels too; None to do so for small
+            samples.
+        uncertainty: Estimate standard errors if True.
         memory: Bytes of features to hold in memory for the second pass; more goes to disk.
         progress: Show a progress bar on stderr if True.
         information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
@@ -50,6 +53,8 @@ class ProbeOptions:
     weight_decay: float = 0.0
     pool: bool = False
     next_token: bool = False
+    baseline: bool | None = False
+    uncertainty: bool = False
     memory: int = DEFAULT_BUDGET
     progress: bool = False
     information_batch: int | None = None

@@ -9,15 +9,16 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.math.powers import UNSCALED, times_power
+from ncscope.math.powers import UNSCALED
 from ncscope.memory import check_memory
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
-from ncscope.metrics.information import dataset_information, takes_long
+from ncscope.metrics.information import takes_long
 from ncscope.metrics.sources import Sources
+from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
+from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
 from ncscope.stats.batch import check_range
-from ncscope.stats.decisions import Decider
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
@@ -36,6 +37,8 @@ def measure_samples(
     groups: Collection[str] | None = None,
     weight_decay: float = 0.0,
     reference: ClassStatistics | None = None,
+    baseline: bool | None = False,
+    uncertainty: bool = False,
 ) -> tuple[LayerRecord, ClassStatistics]:
     """Measure the collapse of features, and of the classifier on top of them.
 
@@ -51,6 +54,8 @@ def measure_samples(
         weight_decay: Weight decay on the classifier, for the MSE decomposition.
         reference: Statistics whose class means the nearest-mean rule uses; by default, the
             statistics of these features.
+        baseline: True to compute the chance level; None to compute it for small samples.
+        uncertainty: Estimate standard errors if True.
 
     Returns:
         The record, and the statistics from which it was computed. Features of extreme magnitude
@@ -78,24 +83,27 @@ def measure_samples(
     )
     exponent = moments.take_checked(features, labels, UNSCALED)
     if exponent:
-        features = _in_unit(features, exponent)
+        features = in_unit(features, exponent)
         moments.take_checked(features, labels, UNSCALED)
     stats = replace(finish(moments), exponent=exponent)
-    decisions = information = None
-    if needs.decisions:
-        means_of = reference or stats
-        _check_unit(means_of.exponent - exponent)
-        unit, device = max(exponent, means_of.exponent), features.device
-        classes, means = means_of.classes.to(device), means_of.means.to(device)
-        means = times_power(means, means_of.exponent - unit)
-        decide = Decider(classes, means, weight, bias, exponent=unit)
-        decisions = decide(_in_unit(features, unit - exponent), labels)
+    if needs.decisions and reference is not None:
+        _check_unit(reference.exponent - exponent)
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
-    if needs.information and weight is not None and asked:
-        batches = [(features, labels)]
-        information = dataset_information(batches, moments.counts, weight, stats.global_mean)
-    sources = Sources(stats, weight, bias, decisions, information, weight_decay)
-    return layer_record(layer, sources, groups), stats
+    samples = LayerSamples(
+        plan=LayerPlan(layer, layer, groups, weight, bias),
+        batches=[(features, labels)],
+        counts=moments.counts,
+        dim=dim,
+        prior=prior,
+        weight_decay=weight_decay,
+        means_of=reference,
+        exponent=exponent,
+        information=needs.information and weight is not None and asked,
+    )
+    decisions = samples.decisions(samples.batches, reference or stats)
+    information = samples.entropies(samples.batches, stats)
+    record = layer_record(layer, samples.sources(stats, information, decisions), groups)
+    return with_trust(record, samples, baseline=baseline, uncertainty=uncertainty), stats
 
 
 def _check_unit(change: int) -> None:
@@ -113,11 +121,6 @@ def _check_unit(change: int) -> None:
             found=f"one of 2^{change} times the features'",
             fix="measure the same layer of the same model on the training set",
         )
-
-
-def _in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n d"]:
-    """Divide features by a power of two."""
-    return times_power(features.to(torch.float64), -exponent) if exponent else features
 
 
 _LARGEST_PICTURE = 256

@@ -17,7 +17,8 @@ from ncscope.models.measuring import kept_buffers, unwrapped
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import check_next_token
-from ncscope.probing.model import LayerwiseProbe, Probed
+from ncscope.probing.evaluation import Probed
+from ncscope.probing.model import LayerwiseProbe
 from ncscope.probing.plans import ProbeOptions
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.distributed import values_of_all_processes

@@ -78,6 +78,11 @@ class Decider:
         if weight is not None:
             self.head = head_scores(*_in_range(weight, bias, exponent), centre)
 
+    def none(self) -> DecisionCounts:
+        """Return the counts before the first batch."""
+        by_head = None if self.head is None else 0
+        return DecisionCounts(0, 0, by_head, by_head)
+
     def __call__(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
     ) -> DecisionCounts:

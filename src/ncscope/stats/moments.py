@@ -148,6 +148,18 @@ class ClassMoments(Locked):
                 self._merge_rows(present, batch)
         return exponent
 
+    def like(self) -> "ClassMoments":
+        """Return moments of the same form without samples."""
+        return ClassMoments(
+            self.num_classes,
+            self.dim,
+            statistics=self.statistics,
+            prior=self.prior,
+            class_counts=self.class_counts,
+            device=self.device,
+            dtype=self.dtype,
+        )
+
     def merge(self, other: "ClassMoments") -> None:
         """Add the samples of another accumulator.
 

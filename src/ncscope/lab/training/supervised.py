@@ -24,7 +24,8 @@ from ncscope.lab.training.optimisation import learner
 from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.lab.training.settings import Training
 from ncscope.models.networks.catalogue import build, tapped_layers
-from ncscope.probing.model import Probed, probe_model
+from ncscope.probing.evaluation import Probed
+from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 

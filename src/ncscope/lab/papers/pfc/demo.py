@@ -68,7 +68,8 @@ from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, t
 from ncscope.lab.training.supervised import measurement_at
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.model import Probed, probe_model
+from ncscope.probing.evaluation import Probed
+from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report.figures import run_figure

@@ -1,0 +1,92 @@
+"""Standard errors of metrics: which metrics have one, and why the others have none."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ncscope.metrics.metric import Metric
+from ncscope.metrics.registry import METRICS
+from ncscope.stats.jackknife import GROUPS, Estimate, jackknife
+
+_ROUNDING = 1e-12
+_BOUNDED_BY_COLLAPSE = frozenset({"nc2", "nc3"})
+"""Groups whose metrics are distances: near collapse they are not smooth, and errors are skewed."""
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Standard errors of a layer's metrics.
+
+    Attributes:
+        standard_errors: Metric key to standard error; metrics without a trustworthy one are absent.
+        bias_corrected: Metric key to corrected value, of the same metrics. Accuracies are not
+            corrected: their errors are binomial, with the class means held.
+        reasons: Sentences that say which metrics have none, and why.
+    """
+
+    standard_errors: Mapping[str, float]
+    bias_corrected: Mapping[str, float]
+    reasons: tuple[str, ...]
+
+
+def estimated(
+    values: Mapping[str, float],
+    without: Sequence[Mapping[str, float]],
+    num_samples: int,
+    smallest: int,
+) -> Uncertainty:
+    """Combine the values without each group into standard errors.
+
+    Args:
+        values: Metrics of all samples, with aliases.
+        without: Metrics without each group; empty if a class has too few samples.
+        num_samples: Number of samples.
+        smallest: Number of samples of the smallest class.
+    """
+    estimates: dict[str, Estimate] = {}
+    refused: dict[str, list[str]] = {}
+    for row in METRICS.values():
+        if row.key not in values:
+            continue
+        estimate, reason = _estimate(row, values[row.key], without, num_samples, smallest)
+        for key in (row.key, *row.aliases):
+            if estimate is None:
+                refused.setdefault(reason, []).append(key)
+            else:
+                estimates[key] = estimate
+    return Uncertainty(
+        {key: each.standard_error for key, each in estimates.items()},
+        {key: each.bias_corrected for key, each in estimates.items()},
+        tuple(_reasons(refused)),
+    )
+
+
+def _reasons(refused: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    return (f"no standard error of {', '.join(keys)}: {why}" for why, keys in refused.items())
+
+
+def _estimate(
+    row: Metric,
+    value: float,
+    without: Sequence[Mapping[str, float]],
+    num_samples: int,
+    smallest: int,
+) -> tuple[Estimate | None, str]:
+    """Return the estimate of one metric; without an estimate, the reason."""
+    if math.isnan(value):
+        return None, "the value is undefined"
+    if "decisions" in row.needs:
+        if not 0 < value < 1:
+            return None, f"all {num_samples} decisions agree; with 95 % the rate is within 3/n"
+        return Estimate(math.sqrt(value * (1 - value) / num_samples), value), ""
+    if not without:
+        return None, f"a class has {smallest} samples, and the jackknife needs {GROUPS} in each"
+    left = [each.get(row.key, math.nan) for each in without]
+    if any(map(math.isnan, left)):
+        return None, "the value is undefined without one of the groups"
+    estimate = jackknife(value, left)
+    if estimate.standard_error <= _ROUNDING * abs(value):
+        return None, "the value does not vary with the samples"
+    if row.group in _BOUNDED_BY_COLLAPSE and row.better == "low" and estimate.interval[0] <= 0:
+        return None, "the interval reaches collapse, where the error is not symmetric"
+    return estimate, ""

@@ -1,0 +1,283 @@
+"""Chance level and standard errors of a layer's metrics, from samples that can be read again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.math.powers import times_power
+from ncscope.memory import check_memory
+from ncscope.metrics.evaluate import evaluate
+from ncscope.metrics.information import DatasetInformation, dataset_information
+from ncscope.metrics.sources import Sources
+from ncscope.metrics.uncertainty import Uncertainty, estimated
+from ncscope.probing.plans import LayerPlan
+from ncscope.probing.records import LayerRecord
+from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.directions import Batches
+from ncscope.stats.distributed import (
+    batches_of_all_processes,
+    ending_together,
+    merge_across_processes,
+    several_processes,
+    values_of_all_processes,
+)
+from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
+from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.statistics import ClassStatistics, finish
+
+AUTOMATIC = 10_000_000
+"""Largest product of samples and dimension for which the chance level is computed unasked."""
+
+_ALIVE = GROUPS + 6
+"""Moments that are alive at once: those of the groups, and the sums of halves."""
+
+
+@dataclass(frozen=True)
+class LayerSamples:
+    """Samples of one layer that can be read again, and how the layer is measured.
+
+    Attributes:
+        plan: Layer, groups of metrics, and the head that reads it.
+        batches: Features and labels of this process.
+        counts: Number of samples of each class, in all processes.
+        dim: Feature dimension.
+        prior: Class prior.
+        weight_decay: Weight decay on the head.
+        means_of: Statistics whose class means the nearest-mean rule uses; None for the samples'
+            own.
+        exponent: Unit e of the features: they are $2^{-e}$ times the features given.
+        information: True if the entropies are measured.
+    """
+
+    plan: LayerPlan
+    batches: Batches
+    counts: Int[Tensor, " k"]
+    dim: int
+    prior: Prior = "empirical"
+    weight_decay: float = 0.0
+    means_of: ClassStatistics | None = None
+    exponent: int = 0
+    information: bool = False
+
+    def moments(self, counts: Int[Tensor, " k"]) -> ClassMoments:
+        """Return moments for samples of given class counts."""
+        return ClassMoments(
+            len(counts),
+            self.dim,
+            statistics=self.plan.needs.statistics,
+            prior=self.prior,
+            class_counts=counts if self.prior == "uniform" else None,
+            device=counts.device,
+        )
+
+    def finished(self, moments: ClassMoments) -> ClassStatistics:
+        """Return the statistics of moments, in the unit of the features given."""
+        return replace(finish(moments), exponent=self.exponent)
+
+    def entropies(self, batches: Batches, stats: ClassStatistics) -> DatasetInformation | None:
+        """Compute the entropies of some of the samples, if they are measured."""
+        if not self.information or self.plan.weight is None:
+            return None
+        counts = torch.zeros_like(self.counts)
+        counts[stats.classes] = stats.counts
+        device = counts.device
+        shared = batches_of_all_processes(batches, device) if several_processes() else batches
+        weight = self.plan.weight.to(torch.float64)
+        with ending_together():
+            return dataset_information(shared, counts, weight, stats.global_mean)
+
+    def decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionCounts | None:
+        """Count the decisions on some of the samples of this process, if decisions are measured.
+
+        Args:
+            batches: Features and labels.
+            means_of: Statistics whose class means the nearest-mean rule uses.
+        """
+        if not self.plan.needs.decisions:
+            return None
+        unit, device = max(self.exponent, means_of.exponent), self.counts.device
+        means = times_power(means_of.means.to(device), means_of.exponent - unit)
+        classes, plan = means_of.classes.to(device), self.plan
+        decide = Decider(classes, means, plan.weight, plan.bias, exponent=unit)
+        counts = decide.none()
+        for features, labels in batches:
+            counts = counts + decide(in_unit(features, unit - self.exponent), labels)
+        return counts
+
+    def sources(
+        self,
+        stats: ClassStatistics,
+        information: DatasetInformation | None,
+        decisions: DecisionCounts | None = None,
+    ) -> Sources:
+        """Return the sources of the layer's metrics."""
+        plan = self.plan
+        return Sources(stats, plan.weight, plan.bias, decisions, information, self.weight_decay)
+
+
+def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
+    """Measure the same features with permuted labels.
+
+    The labels are drawn without replacement from the class counts of all processes, so the sizes
+    of the classes are kept, however the samples are sorted.
+
+    Args:
+        samples: Samples of a layer.
+        seed: Seed of the permutation.
+    """
+    with ending_together():
+        drawn = _drawn(samples, seed)
+        moments = samples.moments(samples.counts)
+        for features, labels in drawn:
+            moments.update(features, labels)
+    stats = samples.finished(merge_across_processes(moments))
+    with ending_together():
+        local = samples.decisions(drawn, samples.means_of or stats)
+    decisions = None if local is None else local.over_all_processes(samples.counts.device)
+    information = samples.entropies(drawn, stats)
+    with ending_together():
+        return evaluate(samples.sources(stats, information, decisions), samples.plan.groups)[0]
+
+
+def in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n d"]:
+    """Divide features by a power of two."""
+    return times_power(features.to(torch.float64), -exponent) if exponent else features
+
+
+class _Relabelled:
+    """Batches with other labels, in the order of the samples."""
+
+    def __init__(self, batches: Batches, labels: Int[Tensor, " n"]) -> None:
+        self.batches, self.labels = batches, labels
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        start = 0
+        for features, _ in self.batches:
+            yield features, self.labels[start : start + len(features)]
+            start += len(features)
+
+
+def _drawn(samples: LayerSamples, seed: int) -> _Relabelled:
+    counts = samples.counts.cpu()
+    everyone = torch.arange(len(counts)).repeat_interleave(counts)
+    order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
+    before = 0
+    if several_processes():
+        mine = sum(len(labels) for _, labels in samples.batches)
+        before = sum(values_of_all_processes(mine)[: torch.distributed.get_rank()])
+    return _Relabelled(samples.batches, everyone[order[before:]])
+
+
+def standard_errors(
+    samples: LayerSamples, record: LayerRecord, memory: int | None = None
+) -> Uncertainty:
+    """Estimate the standard errors of a layer's metrics by the delete-a-group jackknife.
+
+    Args:
+        samples: Samples of the layer.
+        record: Measurement of all the samples.
+        memory: Bytes that the statistics of the groups may take; None for the free memory.
+
+    Raises:
+        InputError: If the statistics of the groups take more.
+    """
+    smallest = int(samples.counts[samples.counts > 0].min())
+    if smallest < GROUPS:
+        return estimated(record.metrics, [], int(samples.counts.sum()), smallest)
+    _check_size(samples, memory)
+    values = [
+        evaluate(samples.sources(stats, information), samples.plan.groups)[0]
+        for stats, information in _without_each_group(samples)
+    ]
+    return estimated(record.metrics, values, int(samples.counts.sum()), smallest)
+
+
+def _without_each_group(
+    samples: LayerSamples,
+) -> Iterator[tuple[ClassStatistics, DatasetInformation | None]]:
+    """Yield the statistics and the entropies of the samples without each group."""
+    rank = torch.distributed.get_rank() if several_processes() else 0
+    classes = len(samples.counts)
+    for group, moments in enumerate(_moments_without_each_group(samples, rank)):
+        stats = samples.finished(moments)
+        kept = Dealt(samples.batches, classes, group, rank)
+        yield stats, samples.entropies(kept, stats)
+
+
+def _moments_without_each_group(samples: LayerSamples, rank: int) -> Iterator[ClassMoments]:
+    if samples.prior == "uniform":
+        # The uniform prior weights a class's scatter by the class's count, which every group
+        # changes: nothing is left to merge.
+        yield from (_recomputed(samples, group, rank) for group in range(GROUPS))
+        return
+    with ending_together():
+        parts = [samples.moments(samples.counts) for _ in range(GROUPS)]
+        deal = Dealer(len(samples.counts), first=rank)
+        for features, labels in samples.batches:
+            groups = deal(labels)
+            for index, part in enumerate(parts):
+                _take(part, features, labels, groups == index)
+    yield from leave_one_out([merge_across_processes(part) for part in parts])
+
+
+def _recomputed(samples: LayerSamples, group: int, rank: int) -> ClassMoments:
+    kept = Dealt(samples.batches, len(samples.counts), group, rank)
+    counts = torch.zeros_like(samples.counts)
+    for _, labels in kept:
+        counts += torch.bincount(labels.to(counts.device), minlength=len(counts))
+    total = sum(torch.tensor(each) for each in values_of_all_processes(counts.tolist()))
+    moments = samples.moments(torch.as_tensor(total).to(counts))
+    for features, labels in kept:
+        moments.update(features, labels)
+    return merge_across_processes(moments)
+
+
+def _take(moments: ClassMoments, features: Tensor, labels: Tensor, kept: Tensor) -> None:
+    rows = torch.nonzero(kept).squeeze(1)
+    moments.update(features[rows.to(features.device)], labels[rows.to(labels.device)])
+
+
+def _check_size(samples: LayerSamples, memory: int | None) -> None:
+    one = sum(value.nbytes for value in samples.moments(samples.counts).state_dict().values())
+    needed, what = _ALIVE * one, f"the statistics of {GROUPS} groups of {samples.plan.name}"
+    fix = "leave uncertainty out, ask for fewer groups of metrics, or pass a larger memory"
+    if memory is None:
+        check_memory(needed, what, fix)
+    elif needed > memory:
+        raise InputError(expected=f"{needed:,} bytes for {what}", found=f"{memory:,}", fix=fix)
+
+
+def with_trust(
+    record: LayerRecord,
+    samples: LayerSamples,
+    *,
+    baseline: bool | None = False,
+    uncertainty: bool = False,
+    memory: int | None = None,
+) -> LayerRecord:
+    """Return a record with the chance level and the standard errors that are asked for.
+
+    Args:
+        record: Measurement of a layer.
+        samples: Samples of the layer.
+        baseline: True to compute the chance level; None to compute it up to `AUTOMATIC`.
+        uncertainty: Estimate standard errors if True.
+        memory: Bytes that the statistics of the groups may take; None for the free memory.
+    """
+    if baseline is None:
+        baseline = record.num_samples * record.dim <= AUTOMATIC
+    if baseline:
+        record = replace(record, baseline=chance_level(samples))
+    if not uncertainty:
+        return record
+    errors = standard_errors(samples, record, memory)
+    return replace(
+        record,
+        standard_errors=errors.standard_errors,
+        bias_corrected=errors.bias_corrected,
+        notes=(*record.notes, *errors.reasons),
+    )
