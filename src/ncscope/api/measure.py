@@ -46,7 +46,6 @@ def measure(
             chance level, which noise reaches. None measures it if $nd\le10^7$.
         uncertainty: Estimate standard errors in ``report.standard_errors`` if True, by the
             delete-a-group jackknife over 20 groups of samples; every class needs 20 samples.
-            Accuracies and NC4 have binomial errors, with the class means held.
 
     Returns:
         Mapping from metric key to value, with spectra, notes, warnings, ``to_json``, ``plot`` and

@@ -15,6 +15,7 @@ from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import GROUPS, METRICS
+from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
 from ncscope.stats.moments import Statistic
 
@@ -83,15 +84,14 @@ def evaluate(
         groups: Names of groups, by default all.
 
     Returns:
-        Values by key, aliases included; and notes on classes without samples, ranks and cuts, and
-        the reason of each NaN.
+        Values by key, aliases included; and notes on ranks and cuts, and the reason of each NaN.
     """
     sources = sources.in_range
     unit = sources.stats.exponent
     rows = [row for row in select(groups) if row.needs <= sources.gathered]
     values = {row.key: in_unit(float(row.compute(sources)), row.degree * unit) for row in rows}
     values = {key: value if math.isfinite(value) else math.nan for key, value in values.items()}
-    notes = _absence_notes(sources)
+    notes = []
     if any("scatter" in row.needs for row in rows):
         notes += _rank_notes(sources)
     if any("information" in row.needs for row in rows):
@@ -138,19 +138,6 @@ def _eigenvalues(matrix: Float[Tensor, "d d"]) -> Float[Tensor, " d"]:
     return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
 
 
-def _absence_notes(sources: Sources) -> list[str]:
-    """Return a note with the classes without samples, if any."""
-    stats = sources.stats
-    if stats.k == stats.num_classes:
-        return []
-    seen = torch.zeros(stats.num_classes, dtype=torch.bool)
-    seen[stats.classes.cpu()] = True
-    missing = torch.nonzero(~seen).squeeze(1).tolist()
-    names = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
-    kind = "class" if len(missing) == 1 else "classes"
-    return [f"{kind} {names} without samples: measured over the {stats.k} classes present"]
-
-
 def _rank_notes(sources: Sources) -> list[str]:
     """Return notes on the ranks of the pseudo-inverses and their cuts."""
     found, stats = sources.discriminants, sources.stats
@@ -183,13 +170,13 @@ def _information_notes(sources: Sources) -> list[str]:
 
 
 def _how(entropies: Entropies) -> str:
-    joint, least = entropies.joint, min(entropies.first, entropies.second)
+    joint = entropies.joint
     if joint.probes == 0:
         return f"joint entropy exact, from a side of {joint.size}"
     return (
         f"joint entropy estimated to a standard error of {joint.standard_error:.2g} of "
         f"{joint.mean:.4g} nats ({joint.probes} probes, {joint.depth} Lanczos steps), "
-        f"{joint.standard_error / max(least, 1e-300):.1g} in the ratio"
+        f"{error_of_ratio(entropies):.1g} in the ratio"
     )
 
 

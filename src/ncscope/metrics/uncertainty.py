@@ -9,8 +9,14 @@ from ncscope.metrics.registry import METRICS
 from ncscope.stats.jackknife import GROUPS, Estimate, jackknife
 
 _ROUNDING = 1e-12
-_BOUNDED_BY_COLLAPSE = frozenset({"nc2", "nc3"})
+_DISTANCES = frozenset({"nc2", "nc3"})
 """Groups whose metrics are distances: near collapse they are not smooth, and errors are skewed."""
+
+_WITHOUT_FEATURES = frozenset({"entropy_weights"})
+"""Metrics of classifier and class sizes, which vary only as the sizes are no multiples of G."""
+
+_FEWEST_DECISIONS = 5
+"""Least number of decisions of either kind at which a rate's error is about normal."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +25,8 @@ class Uncertainty:
 
     Attributes:
         standard_errors: Metric key to standard error; metrics without a trustworthy one are absent.
-        bias_corrected: Metric key to corrected value, of the same metrics. Accuracies are not
-            corrected: their errors are binomial, with the class means held.
+        bias_corrected: Metric key to corrected value, of the same metrics. Accuracies and NC4 are
+            not corrected: they jump as a decision changes, and the correction would add noise.
         reasons: Sentences that say which metrics have none, and why.
     """
 
@@ -75,18 +81,20 @@ def _estimate(
     """Return the estimate of one metric; without an estimate, the reason."""
     if math.isnan(value):
         return None, "the value is undefined"
-    if "decisions" in row.needs:
-        if not 0 < value < 1:
-            return None, f"all {num_samples} decisions agree; with 95 % the rate is within 3/n"
-        return Estimate(math.sqrt(value * (1 - value) / num_samples), value), ""
     if not without:
         return None, f"a class has {smallest} samples, and the jackknife needs {GROUPS} in each"
+    if row.key in _WITHOUT_FEATURES:
+        return None, "the value depends on the classifier and the class sizes alone"
     left = [each.get(row.key, math.nan) for each in without]
     if any(map(math.isnan, left)):
         return None, "the value is undefined without one of the groups"
     estimate = jackknife(value, left)
+    if "decisions" in row.needs:
+        if min(value, 1 - value) * num_samples < _FEWEST_DECISIONS:
+            return None, f"fewer than {_FEWEST_DECISIONS} samples are decided otherwise"
+        estimate = Estimate(estimate.standard_error, value)
     if estimate.standard_error <= _ROUNDING * abs(value):
         return None, "the value does not vary with the samples"
-    if row.group in _BOUNDED_BY_COLLAPSE and row.better == "low" and estimate.interval[0] <= 0:
+    if row.group in _DISTANCES and row.better == "low" and estimate.interval[0] <= 0:
         return None, "the interval reaches collapse, where the error is not symmetric"
     return estimate, ""

@@ -108,6 +108,20 @@ class LayerSamples:
             counts = counts + decide(in_unit(features, unit - self.exponent), labels)
         return counts
 
+    def values(self, batches: Batches, stats: ClassStatistics) -> dict[str, float]:
+        """Evaluate the metrics of some of the samples.
+
+        Args:
+            batches: Features and labels of this process.
+            stats: Statistics of these samples, in all processes.
+        """
+        with ending_together():
+            local = self.decisions(batches, self.means_of or stats)
+        decisions = None if local is None else local.over_all_processes(self.counts.device)
+        information = self.entropies(batches, stats)
+        with ending_together():
+            return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]
+
     def sources(
         self,
         stats: ClassStatistics,
@@ -135,12 +149,7 @@ def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
         for features, labels in drawn:
             moments.update(features, labels)
     stats = samples.finished(merge_across_processes(moments))
-    with ending_together():
-        local = samples.decisions(drawn, samples.means_of or stats)
-    decisions = None if local is None else local.over_all_processes(samples.counts.device)
-    information = samples.entropies(drawn, stats)
-    with ending_together():
-        return evaluate(samples.sources(stats, information, decisions), samples.plan.groups)[0]
+    return samples.values(drawn, stats)
 
 
 def in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n d"]:
@@ -189,23 +198,16 @@ def standard_errors(
     if smallest < GROUPS:
         return estimated(record.metrics, [], int(samples.counts.sum()), smallest)
     _check_size(samples, memory)
-    values = [
-        evaluate(samples.sources(stats, information), samples.plan.groups)[0]
-        for stats, information in _without_each_group(samples)
-    ]
+    values = [samples.values(kept, stats) for kept, stats in _without_each_group(samples)]
     return estimated(record.metrics, values, int(samples.counts.sum()), smallest)
 
 
-def _without_each_group(
-    samples: LayerSamples,
-) -> Iterator[tuple[ClassStatistics, DatasetInformation | None]]:
-    """Yield the statistics and the entropies of the samples without each group."""
+def _without_each_group(samples: LayerSamples) -> Iterator[tuple[Batches, ClassStatistics]]:
+    """Yield the samples without each group, and their statistics."""
     rank = torch.distributed.get_rank() if several_processes() else 0
     classes = len(samples.counts)
     for group, moments in enumerate(_moments_without_each_group(samples, rank)):
-        stats = samples.finished(moments)
-        kept = Dealt(samples.batches, classes, group, rank)
-        yield stats, samples.entropies(kept, stats)
+        yield Dealt(samples.batches, classes, group, rank), samples.finished(moments)
 
 
 def _moments_without_each_group(samples: LayerSamples, rank: int) -> Iterator[ClassMoments]:

@@ -14,6 +14,7 @@ from ncscope.memory import check_memory
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
 from ncscope.metrics.information import takes_long
+from ncscope.metrics.reliability import warnings_on
 from ncscope.metrics.sources import Sources
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
@@ -152,6 +153,7 @@ def layer_record(
         dim=stats.dim,
         spectra=drawn,
         gram=_without_nan(cosines(stats.frame)) if pictures and small else None,
+        warnings=warnings_on(sources, values),
     )
 
 
