@@ -113,11 +113,11 @@ def test_the_number_of_classes() -> None:
 def test_classes_without_samples_are_named_and_left_out(labels, k: int, note: str, prior) -> None:
     features = np.random.default_rng(0).normal(size=(4, 3))
     report = ncscope.measure(features, labels, num_classes=k, prior=prior)
-    assert note in " ".join(report.notes)
+    assert note in " ".join(report.warnings)
     compact = np.unique(labels, return_inverse=True)[1]
     alone = ncscope.measure(features, compact, prior=prior)
     assert dict(report) == dict(alone)
-    assert not any("without samples" in line for line in alone.notes)
+    assert not any("without samples" in line for line in alone.warnings)
 
 
 def test_ranks_and_cuts_are_noted() -> None:

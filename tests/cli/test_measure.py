@@ -83,7 +83,7 @@ def test_the_table_names_keys_and_the_notes_follow(run, samples):
     code, out, _ = run("measure", "f.npz")
     assert code == 0
     assert "nc1_quotient" in out
-    assert "note: class 1 without samples" in out
+    assert "warning: class 1 without samples" in out
 
 
 def test_a_report_is_saved(run, samples):

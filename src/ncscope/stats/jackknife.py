@@ -4,6 +4,7 @@ Source: Efron and Stein, The jackknife estimate of variance, Annals of Statistic
 Shao and Tu, The Jackknife and Bootstrap, 1995, section 2.3.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -49,9 +50,11 @@ def jackknife(value: float, without: Sequence[float]) -> Estimate:
         >>> round(estimate.standard_error, 6), estimate.bias_corrected
         (1.154701, 2.0)
     """
-    count, mean = len(without), sum(without) / len(without)
-    variance = (count - 1) / count * sum((each - mean) ** 2 for each in without)
-    return Estimate(variance**0.5, count * value - (count - 1) * mean)
+    count = len(without)
+    mean = sum(each / count for each in without)
+    # Not a sum of squares: a value near the largest number would overflow.
+    spread = math.hypot(*(each - mean for each in without))
+    return Estimate(math.sqrt((count - 1) / count) * spread, value + (count - 1) * (value - mean))
 
 
 class Dealer:

@@ -1,0 +1,65 @@
+"""Coverage of the jackknife's 95 % intervals over repeated draws of Gaussian classes."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+import ncscope
+from ncscope.metrics.registry import METRICS
+from ncscope.stats.jackknife import T_QUANTILE
+
+GROUPS = ["nc1", "nc2", "nc3", "nc4", "mse", "information"]
+NEVER = {
+    "nc2_equinorm_weights",
+    "nc2_equiangular_weights",
+    "nc2_maxangle_weights",
+    "entropy_weights",
+}
+"""Metrics of the classifier alone."""
+
+DESIGNS = {
+    "balanced": ([100] * 4, 6),
+    "imbalanced": ([300, 120, 60, 40], 6),
+    "few samples a class": ([22] * 5, 8),
+}
+DRAWS = 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_intervals_cover_as_often_as_they_say(design: str) -> None:
+    sizes, d = DESIGNS[design]
+    counts, k = torch.tensor(sizes), len(sizes)
+    generator = torch.Generator().manual_seed(1)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    means = 1.2 * normal(k, d)
+    spread = normal(d, d) / d**0.5 + torch.eye(d, dtype=torch.float64) / 2
+    weight, bias = means / 4 + 0.1 * normal(k, d), 0.1 * normal(k)
+
+    def drawn(times: int, uncertainty: bool) -> ncscope.Report:
+        labels = torch.arange(k).repeat_interleave(times * counts)
+        features = means[labels] + normal(len(labels), d) @ spread + 1
+        return ncscope.measure(
+            features, labels, weight, bias, groups=GROUPS, uncertainty=uncertainty
+        )
+
+    # A sample of 600,000: its own errors are below a thirtieth of those estimated.
+    truth = drawn(600_000 // sum(sizes), uncertainty=False)
+    offered, covered = Counter[str](), Counter[str]()
+    for _ in range(DRAWS):
+        report = drawn(1, uncertainty=True)
+        for key, error in report.standard_errors.items():
+            offered[key] += 1
+            distance = abs(report.bias_corrected[key] - truth[key])
+            covered[key] += distance <= T_QUANTILE * error
+    few = {"ncc_accuracy"} if min(sizes) < 40 else set()
+    assert set(offered) >= {row.key for row in METRICS.values()} - NEVER - few
+    # A metric that is near collapse is offered in some draws only, which are not all draws.
+    rates = {key: covered[key] / offered[key] for key in offered if offered[key] > 0.9 * DRAWS}
+    assert len(rates) > 30
+    assert {key: rate for key, rate in rates.items() if not 0.90 <= rate <= 0.99} == {}

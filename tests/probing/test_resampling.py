@@ -1,0 +1,179 @@
+"""Chance level and standard errors: of features, of models, over processes, and when refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import ncscope
+from ncscope import InputError
+from ncscope.models.networks.residual import ResidualNet
+from ncscope.probing.resampling import AUTOMATIC
+from ncscope.stats.jackknife import GROUPS, Dealer, jackknife
+from ncscope.stats.moments import Prior
+
+from .test_ranks import on_ranks
+
+N, K, D = 300, 4, 6
+LABELS = torch.arange(N) % K
+FEATURES = (
+    torch.randn(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    + 2 * torch.eye(D, dtype=torch.float64)[LABELS]
+)
+WEIGHT = torch.eye(K, D, dtype=torch.float64)
+ALL = ("nc1", "nc2", "nc3", "nc4", "mse", "information")
+
+
+def close(found: Any, expected: Any) -> None:
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert found[key] == pytest.approx(value, rel=1e-9, abs=1e-10, nan_ok=True), key
+
+
+def test_nothing_is_resampled_unless_asked() -> None:
+    state = torch.random.get_rng_state()
+    plain = ncscope.measure(FEATURES, LABELS, WEIGHT)
+    asked = ncscope.measure(FEATURES, LABELS, WEIGHT, baseline=True, uncertainty=True)
+    assert not plain.baseline
+    assert not plain.standard_errors
+    assert not plain.bias_corrected
+    assert dict(plain) == dict(asked)
+    assert set(asked.baseline) == set(asked)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_with_random_labels_the_values_are_at_chance() -> None:
+    labels = LABELS[torch.randperm(N, generator=torch.Generator().manual_seed(5))]
+    errors = ncscope.measure(FEATURES, labels, WEIGHT, uncertainty=True).standard_errors
+    report = ncscope.measure(FEATURES, labels, WEIGHT, baseline=True)
+    told_apart = ncscope.measure(FEATURES, LABELS, WEIGHT, baseline=True)
+    for key in ("vci", "cosine_within", "accuracy", "mir"):
+        assert abs(report[key] - report.baseline[key]) < 5 * errors[key], key
+        assert abs(told_apart[key] - told_apart.baseline[key]) > 20 * errors[key], key
+    assert report.baseline["accuracy"] == pytest.approx(1 / K, abs=0.08)
+
+
+def test_the_sizes_of_the_classes_are_kept() -> None:
+    counts = torch.tensor([200, 60, 30, 10])
+    labels = torch.arange(K).repeat_interleave(counts)
+    report = ncscope.measure(FEATURES, labels, WEIGHT, baseline=True)
+    # The entropy of the heads depends on the class sizes alone.
+    assert report.baseline["entropy_weights"] == pytest.approx(report["entropy_weights"])
+
+
+def test_small_samples_have_a_chance_level_of_their_own_accord() -> None:
+    assert ncscope.measure(FEATURES, LABELS, baseline=None).baseline
+    long = torch.zeros(AUTOMATIC // D // 2 + 1, D)
+    long[: len(long) // 2, 0] = 1
+    labels = (torch.arange(2 * len(long)) % 2).sort().values
+    groups = ["pfc"]
+    report = ncscope.measure(torch.cat([long, long]), labels, groups=groups, baseline=None)
+    assert not report.baseline
+
+
+@pytest.mark.parametrize("prior", ["empirical", "uniform"])
+@pytest.mark.parametrize("exponent", [0, 400])
+def test_errors_are_those_of_measuring_without_each_group(prior: Prior, exponent: int) -> None:
+    counts = torch.tensor([120, 80, 60, 40])
+    labels = torch.arange(K).repeat_interleave(counts)
+    features = 2.0**exponent * (FEATURES + torch.eye(D)[labels])
+    options: dict[str, Any] = {"prior": prior, "groups": ALL}
+    report = ncscope.measure(features, labels, WEIGHT, uncertainty=True, **options)
+    groups = Dealer(K)(labels)
+    left = [
+        ncscope.measure(features[groups != g], labels[groups != g], WEIGHT, **options)
+        for g in range(GROUPS)
+    ]
+    assert len(report.standard_errors) > 20
+    for key, error in report.standard_errors.items():
+        expected = jackknife(report[key], [each[key] for each in left])
+        assert error == pytest.approx(expected.standard_error, rel=1e-6), key
+        if not {"accuracy", "ncc_accuracy", "pfc3", "nc4_disagreement"} & {key}:
+            assert report.bias_corrected[key] == pytest.approx(expected.bias_corrected), key
+        else:
+            assert report.bias_corrected[key] == report[key]
+
+
+def model() -> ResidualNet:
+    torch.manual_seed(0)
+    return ResidualNet(in_features=D, width=8, depth=2, num_classes=K).double().eval()
+
+
+def loader(rows: slice = slice(N)) -> DataLoader[Any]:
+    # Sorted by class: a permutation within batches would change nothing.
+    order = LABELS.argsort(stable=True)[rows]
+    return DataLoader(TensorDataset(FEATURES[order], LABELS[order]), batch_size=37)
+
+
+@pytest.mark.parametrize("memory", [2**30, 400_000])
+def test_a_stream_has_what_its_features_have(memory: int) -> None:
+    network, order = model(), LABELS.argsort(stable=True)
+    seen: list[torch.Tensor] = []
+    hook = network.blocks[0].register_forward_hook(lambda *call: seen.append(call[2].detach()))
+    with torch.no_grad():
+        network(FEATURES[order])
+    hook.remove()
+    options: dict[str, Any] = {"baseline": True, "uncertainty": True}
+    report = ncscope.measure_model(
+        network, loader(), layer_groups=("nc1", "nc4"), memory=memory, progress=False, **options
+    ).layers["blocks.0"]
+    expected = ncscope.measure(seen[0], LABELS[order], groups=("nc1", "nc4"), **options)
+    close(report.baseline, expected.baseline)
+    close(report.standard_errors, expected.standard_errors)
+    close(report.bias_corrected, expected.bias_corrected)
+
+
+def test_processes_draw_from_the_class_counts_of_all(tmp_path: Path) -> None:
+    """Each process has samples of two classes only; one has none."""
+    shares = (slice(0, 150), slice(0), slice(150, N))
+
+    def measured(rows: slice) -> dict[str, dict[str, float]]:
+        options: dict[str, Any] = {"baseline": True, "uncertainty": True, "progress": False}
+        # A loader refuses to have no batch: the process has an empty list instead.
+        batches = loader(rows) if rows.stop else []
+        report = ncscope.measure_model(model(), batches, groups=ALL, **options)
+        return {"baseline": report.baseline, "errors": report.standard_errors}
+
+    alone = measured(slice(N))
+    for found in on_ranks(3, tmp_path, lambda rank: measured(shares[rank])):
+        close(found["baseline"], alone["baseline"])
+        assert found["errors"].keys() == alone["errors"].keys()
+        for key, error in alone["errors"].items():
+            # The processes deal by themselves, into other groups.
+            assert 0.4 < found["errors"][key] / error < 2.5, key
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "reason"),
+    [
+        ({}, "nc2_equiangular_weights", "the value does not vary with the samples"),
+        ({}, "entropy_weights", "the value depends on the classifier and the class sizes alone"),
+        ({"labels": LABELS.clamp(max=1)}, "nc4_disagreement", ""),
+        ({"labels": torch.where(torch.arange(N) < 19, 3, LABELS % 3)}, "nc1", "has 19 samples"),
+        ({"features": 30 * torch.eye(D)[LABELS] + FEATURES}, "ncc_accuracy", "fewer than 5"),
+        ({"features": torch.eye(K)[LABELS] + FEATURES[:, :K] / 9}, "nc2_etf", "reaches collapse"),
+    ],
+)
+def test_metrics_without_an_error_have_a_reason(
+    change: dict[str, Any], key: str, reason: str
+) -> None:
+    given = {"features": FEATURES, "labels": LABELS} | change
+    weight = WEIGHT[:, : given["features"].shape[1]]
+    report = ncscope.measure(**given, weight=weight, groups=ALL, uncertainty=True)
+    told = [line for line in report.notes if line.startswith("no standard error of")]
+    assert (key in report.standard_errors) == (not reason)
+    if reason:
+        (line,) = [
+            line
+            for line in told
+            if key in line.partition(":")[0].split(", ")
+            or line.startswith(f"no standard error of {key}")
+        ]
+        assert reason in line
+
+
+def test_statistics_beyond_the_memory_are_refused_with_their_size() -> None:
+    with pytest.raises(InputError, match=r"expected [\d,]+ bytes for the statistics of 20 groups"):
+        ncscope.measure_model(model(), loader(), memory=1000, uncertainty=True, progress=False)
