@@ -289,7 +289,7 @@ def test_classes_without_samples_are_named() -> None:
     data = TensorDataset(inputs[labels != 3], labels[labels != 3])
     report = measured(residual_net(), loader(data))
     for layer in report.layers.values():
-        assert layer.warnings[0].startswith("class 3 without samples")
+        assert any(line.startswith("class 3 without samples") for line in layer.warnings)
         assert layer.num_classes == K
 
 

@@ -288,17 +288,18 @@ def test_an_error_in_one_process_ends_all_of_them_with_a_line_each(tmp_path: Pat
 STEPS = (
     "gather.FeatureStore.__iter__",
     "gather.nearest_hits_on_line",
-    "model.dataset_information",
-    "model.with_batch_estimate",
-    "model.layer_record",
-    "model.geodesic",
+    "evaluation.dataset_information",
+    "evaluation.with_batch_estimate",
+    "evaluation.layer_record",
+    "evaluation.geodesic",
+    "resampling.evaluate",
     "model.LayerwiseProbe._begin_empty",
 )
 
 
 def broken_steps(rank: int) -> list[str]:
     """What a measurement says where a step after the pass over the loader fails on rank 1."""
-    options = replace(LIGHT, groups=("nc4", "information"), information_batch=6)
+    options = replace(LIGHT, groups=("nc4", "information"), information_batch=6, baseline=True)
     said = []
     for step in STEPS:
         share = 0 if step.endswith("_begin_empty") and rank == 1 else 20
