@@ -17,6 +17,7 @@ class Metric:
         key: Name in reports and files.
         group: Name by which ``measure(groups=...)`` selects it.
         title: Short label for tables and axes.
+        meaning: One plain sentence on what is measured, for readers who have not seen the formula.
         formula: Definition, in LaTeX.
         source: Paper and equation.
         compute: Function that computes the value from the sources.
@@ -39,6 +40,7 @@ class Metric:
     key: str
     group: str
     title: str
+    meaning: str
     formula: str
     source: str
     compute: Callable[[Sources], Tensor | float]

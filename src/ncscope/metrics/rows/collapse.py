@@ -17,6 +17,10 @@ NC1_ROWS = (
         key="nc1",
         group="nc1",
         title="NC1: fuzziness / K",
+        meaning=(
+            "Variation within classes, measured along the directions in which the class means "
+            "differ, and averaged over classes."
+        ),
         formula=r"\frac1K\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]",
         source="MSE fig. 7; XUFM (26)",
         compute=lambda s: variability.nc1(s.stats, s.discriminants),
@@ -29,6 +33,10 @@ NC1_ROWS = (
         key="fuzziness",
         group="nc1",
         title="fuzziness",
+        meaning=(
+            "Variation within classes along the directions in which the class means differ, "
+            "each direction in units of the means' spread."
+        ),
         formula=r"\operatorname{Tr}[\Sigma_W\Sigma_B^\dagger]",
         source="VCI section 3.2",
         compute=lambda s: variability.fuzziness(s.stats, s.discriminants),
@@ -41,6 +49,10 @@ NC1_ROWS = (
         key="nc1_quotient",
         group="nc1",
         title="within / between variance",
+        meaning=(
+            "Variance of the features around their class means, divided by the variance of the "
+            "class means."
+        ),
         formula=r"\operatorname{Tr}\Sigma_W/\operatorname{Tr}\Sigma_B",
         source="PFC (7); VCI (4)",
         compute=lambda s: variability.nc1_quotient(s.stats),
@@ -54,6 +66,10 @@ NC1_ROWS = (
         key="vci",
         group="nc1",
         title="variability collapse index",
+        meaning=(
+            "Share of the class means' spread that a linear probe loses to variation within "
+            "classes."
+        ),
         formula=r"1-\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]/\min(d,K-1)",
         source="VCI definition 5.3",
         compute=lambda s: variability.vci(s.stats, s.discriminants),
@@ -66,6 +82,10 @@ NC1_ROWS = (
         key="linear_probe_mse",
         group="nc1",
         title="linear-probe MSE",
+        meaning=(
+            "Smallest squared error with which a linear map of the features predicts one-hot "
+            "labels."
+        ),
         formula=r"\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_{y_i=c}\lVert Wh_i+b-e_c\rVert^2",
         source="VCI theorem 5.1, extended to any prior",
         compute=lambda s: variability.linear_probe_mse(s.stats, s.discriminants),
@@ -78,6 +98,7 @@ NC1_ROWS = (
         key="cosine_within",
         group="nc1",
         title="cosine distance within classes",
+        meaning="Average cosine distance of two samples of one class.",
         formula=r"\sum_c\pi_c\bigl(1-\lVert\tfrac1{n_c}\sum_{y_i=c}\hat h_i\rVert^2\bigr)",
         source="VCI section 3.2",
         compute=lambda s: variability.cosine_within(s.stats),
@@ -91,6 +112,7 @@ NC1_ROWS = (
         key="class_separation",
         group="nc1",
         title="class separation",
+        meaning="One minus the ratio of cosine distances: within classes to over all pairs.",
         formula=r"1-\bar d_{within}/\bar d_{total}",
         source="VCI section 3.2",
         compute=lambda s: variability.class_separation(s.stats),
@@ -104,6 +126,7 @@ NC1_ROWS = (
         key="within_in_signal",
         group="nc1",
         title="within variance in signal space",
+        meaning="Variance within classes inside the space that the class means span.",
         formula=r"\operatorname{Tr}[P\Sigma_W]",
         source="VCI fig. 1",
         compute=lambda s: variability.within_in_signal(s.stats, s.discriminants),
@@ -117,6 +140,7 @@ NC1_ROWS = (
         key="within_off_signal",
         group="nc1",
         title="within variance off signal space",
+        meaning="Variance within classes outside the space that the class means span.",
         formula=r"\operatorname{Tr}[(I-P)\Sigma_W]",
         source="VCI fig. 1",
         compute=lambda s: variability.within_off_signal(s.stats, s.discriminants),
@@ -130,6 +154,10 @@ NC1_ROWS = (
         key="cdnv",
         group="nc1",
         title="class-distance normalised variance",
+        meaning=(
+            "Variance of two classes divided by the squared distance of their means, averaged "
+            "over all pairs."
+        ),
         formula=(
             r"\operatorname{avg}_{c\ne c'}\frac{\operatorname{Tr}\Sigma_c+"
             r"\operatorname{Tr}\Sigma_{c'}}{2\lVert\mu_c-\mu_{c'}\rVert^2}"
@@ -153,6 +181,7 @@ NC2_ROWS = (
         key="nc2_equinorm_means",
         group="nc2",
         title="equinorm, means",
+        meaning="Relative spread of the lengths of the centred class means.",
         formula=(
             r"\operatorname{std}_c\lVert\tilde\mu_c\rVert/\operatorname{avg}_c\lVert\tilde\mu_c\rVert"
         ),
@@ -165,6 +194,7 @@ NC2_ROWS = (
         key="nc2_equinorm_weights",
         group="nc2",
         title="equinorm, weights",
+        meaning="Relative spread of the lengths of the classifier's rows.",
         formula=r"\operatorname{std}_c\lVert w_c\rVert/\operatorname{avg}_c\lVert w_c\rVert",
         source="MSE fig. 3",
         compute=lambda s: class_means.equinorm(s.present_weight),
@@ -176,6 +206,7 @@ NC2_ROWS = (
         key="nc2_equiangular_means",
         group="nc2",
         title="equiangular, means",
+        meaning="Spread of the cosines between centred class means.",
         formula=r"\operatorname{std}_{c\ne c'}\cos(\tilde\mu_c,\tilde\mu_{c'})",
         source="MSE fig. 4",
         compute=lambda s: s.mean_angles.equiangular,
@@ -187,6 +218,7 @@ NC2_ROWS = (
         key="nc2_equiangular_weights",
         group="nc2",
         title="equiangular, weights",
+        meaning="Spread of the cosines between the classifier's rows.",
         formula=r"\operatorname{std}_{c\ne c'}\cos(w_c,w_{c'})",
         source="MSE fig. 4",
         compute=lambda s: s.weight_angles.equiangular,
@@ -199,6 +231,10 @@ NC2_ROWS = (
         key="nc2_maxangle_means",
         group="nc2",
         title="max-angle, means",
+        meaning=(
+            "Average distance of the cosines between centred class means from -1/(K-1), the "
+            "widest possible."
+        ),
         formula=(
             r"\operatorname{avg}_{c\ne c'}\lvert\cos(\tilde\mu_c,\tilde\mu_{c'})+\tfrac1{K-1}\rvert"
         ),
@@ -212,6 +248,10 @@ NC2_ROWS = (
         key="nc2_maxangle_weights",
         group="nc2",
         title="max-angle, weights",
+        meaning=(
+            "Average distance of the cosines between the classifier's rows from -1/(K-1), the "
+            "widest possible."
+        ),
         formula=r"\operatorname{avg}_{c\ne c'}\lvert\cos(w_c,w_{c'})+\tfrac1{K-1}\rvert",
         source="MSE fig. 5",
         compute=lambda s: s.weight_angles.maxangle,
@@ -224,6 +264,7 @@ NC2_ROWS = (
         key="nc2_etf",
         group="nc2",
         title="distance to simplex ETF",
+        meaning="Distance of the class means' normalised Gram matrix from that of a simplex.",
         formula=(
             r"\Bigl\lVert\frac{\tilde M^\top\tilde M}{\lVert\tilde M^\top\tilde M\rVert_F}-"
             + _FRAME
@@ -241,6 +282,9 @@ NC2_ROWS = (
         key="nc2_of",
         group="nc2",
         title="distance to orthogonal frame",
+        meaning=(
+            "Distance of the class means' normalised Gram matrix from that of an orthogonal frame."
+        ),
         formula=(
             r"\Bigl\lVert\frac{\bar M^\top\bar M}{\lVert\bar M^\top\bar M\rVert_F}-"
             r"\frac1{\sqrt K}I\Bigr\rVert_F"
@@ -261,6 +305,10 @@ NC3_ROWS = (
         key="nc3_self_duality",
         group="nc3",
         title="self-duality",
+        meaning=(
+            "Squared distance between the normalised classifier and the normalised centred "
+            "class means."
+        ),
         formula=(
             r"\Bigl\lVert\frac{W^\top}{\lVert W\rVert_F}-\frac{\tilde M}{\lVert\tilde M\rVert_F}"
             r"\Bigr\rVert_F^2"
@@ -276,6 +324,10 @@ NC3_ROWS = (
         key="nc3_alignment",
         group="nc3",
         title="alignment with uncentred means",
+        meaning=(
+            "Distance between the normalised classifier and the normalised class means, which are "
+            "not centred."
+        ),
         formula=(
             r"\Bigl\lVert\frac{W^\top}{\lVert W\rVert_F}-\frac{\bar M}{\lVert\bar M\rVert_F}"
             r"\Bigr\rVert_F"
@@ -291,6 +343,10 @@ NC3_ROWS = (
         key="nc3_etf",
         group="nc3",
         title="logits of means to simplex ETF",
+        meaning=(
+            "Distance of the normalised products of classifier rows and centred class means from a "
+            "simplex's."
+        ),
         formula=(
             r"\Bigl\lVert\frac{W\tilde M}{\lVert W\tilde M\rVert_F}-" + _FRAME + r"\Bigr\rVert_F"
         ),
@@ -312,6 +368,10 @@ NC4_ROWS = (
         key="nc4_disagreement",
         group="nc4",
         title="classifier against nearest mean",
+        meaning=(
+            "Share of the samples for which the classifier and the nearest class mean choose "
+            "different classes."
+        ),
         formula=(
             r"\operatorname{share}\{\arg\max_c\langle w_c,h\rangle+b_c\ne"
             r"\arg\min_c\lVert h-\mu_c\rVert\}"
@@ -326,6 +386,7 @@ NC4_ROWS = (
         key="ncc_accuracy",
         group="nc4",
         title="nearest-class-mean accuracy",
+        meaning="Share of the samples whose nearest class mean is that of their class.",
         formula=r"\operatorname{share}\{\arg\min_c\lVert h-\mu_c\rVert=y\}",
         source="PFC (9)",
         compute=lambda s: agreement.ncc_accuracy(_counts(s)),
@@ -340,6 +401,7 @@ NC4_ROWS = (
         key="accuracy",
         group="nc4",
         title="accuracy",
+        meaning="Share of the samples that the classifier assigns to their class.",
         formula=r"\operatorname{share}\{\arg\max_c\langle w_c,h\rangle+b_c=y\}",
         source="",
         compute=lambda s: agreement.accuracy(_counts(s)),

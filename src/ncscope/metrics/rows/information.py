@@ -16,6 +16,10 @@ ROWS = (
         key="mir",
         group="information",
         title="matrix mutual information ratio",
+        meaning=(
+            "Information that features and classifier rows share, relative to the smaller of "
+            "their entropies."
+        ),
         formula=(
             r"\frac{H(K_1)+H(K_2)-H(K_1\odot K_2)}{\min\{H(K_1),H(K_2)\}},\;"
             r"K_1=G([h(x_i)]),\,K_2=G([w_{y_i}])"
@@ -33,6 +37,10 @@ ROWS = (
         key="hdr",
         group="information",
         title="matrix entropy difference ratio",
+        meaning=(
+            "Difference between the entropies of features and classifier rows, relative to the "
+            "larger."
+        ),
         formula=r"\frac{|H(K_1)-H(K_2)|}{\max\{H(K_1),H(K_2)\}}",
         source="INFO section 3, corollary 4.3",
         compute=lambda s: _information(s).raw.hdr,
@@ -45,6 +53,7 @@ ROWS = (
         key="mir_centered",
         group="information",
         title="MIR, centred features",
+        meaning="MIR of the features minus their mean, as the theory at collapse assumes.",
         formula=r"\operatorname{MIR}\text{ with }K_1=G([h(x_i)-\mu_G])",
         source="INFO corollary 4.3, whose premise is centred features",
         compute=lambda s: _information(s).centred.mir,
@@ -59,6 +68,7 @@ ROWS = (
         key="hdr_centered",
         group="information",
         title="HDR, centred features",
+        meaning="HDR of the features minus their mean.",
         formula=r"\operatorname{HDR}\text{ with }K_1=G([h(x_i)-\mu_G])",
         source="INFO corollary 4.3, whose premise is centred features",
         compute=lambda s: _information(s).centred.hdr,
@@ -71,6 +81,7 @@ ROWS = (
         key="mir_means",
         group="information",
         title="MIR, class means",
+        meaning="MIR of the centred class means instead of the samples.",
         formula=r"\operatorname{MIR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
         source="INFO theorem 4.2",
         compute=lambda s: s.means_entropies.mir,
@@ -85,6 +96,7 @@ ROWS = (
         key="hdr_means",
         group="information",
         title="HDR, class means",
+        meaning="HDR of the centred class means instead of the samples.",
         formula=r"\operatorname{HDR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
         source="INFO theorem 4.2",
         compute=lambda s: s.means_entropies.hdr,
@@ -97,6 +109,9 @@ ROWS = (
         key="entropy_features",
         group="information",
         title="entropy of features",
+        meaning=(
+            "Matrix entropy of the features' directions: the log of how many directions they fill."
+        ),
         formula=r"H(G([h(x_i)]))",
         source="INFO section 3",
         compute=lambda s: _information(s).raw.first,
@@ -108,6 +123,7 @@ ROWS = (
         key="entropy_weights",
         group="information",
         title="entropy of heads",
+        meaning="Matrix entropy of the classifier's rows, each as often as its class occurs.",
         formula=r"H(G([w_{y_i}]))",
         source="INFO section 3",
         compute=lambda s: _information(s).raw.second,
@@ -119,6 +135,7 @@ ROWS = (
         key="mutual_information",
         group="information",
         title="matrix mutual information",
+        meaning="Matrix mutual information of features and classifier rows, in nats.",
         formula=r"H(K_1)+H(K_2)-H(K_1\odot K_2)",
         source="INFO section 3",
         compute=lambda s: _information(s).raw.mutual_information,
@@ -131,6 +148,9 @@ ROWS = (
         key="effective_rank",
         group="information",
         title="effective rank of features",
+        meaning=(
+            "Number of directions that the features fill: the exponential of their matrix entropy."
+        ),
         formula=r"e^{H(G([h(x_i)]))}",
         source="Roy, Vetterli 2007; INFO section 3",
         compute=lambda s: math.exp(_information(s).raw.first),

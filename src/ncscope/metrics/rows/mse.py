@@ -13,6 +13,7 @@ ROWS = (
         key="mse_loss",
         group="mse",
         title="MSE loss",
+        meaning="Squared error of the logits against one-hot labels.",
         formula=(
             r"\tfrac12\operatorname{Ave}\lVert\tilde W\tilde h-y\rVert^2+"
             r"\tfrac\lambda2\lVert\tilde W\rVert_F^2"
@@ -28,6 +29,10 @@ ROWS = (
         key="mse_nc1",
         group="mse",
         title="MSE loss: NC1 part",
+        meaning=(
+            "Part of the squared error that variation within classes causes under the best "
+            "classifier."
+        ),
         formula=(
             r"\tfrac12\operatorname{tr}\tilde W_{LS}[\tilde\Sigma_W+\lambda I]\tilde W_{LS}^\top"
         ),
@@ -42,6 +47,7 @@ ROWS = (
         key="mse_nc23",
         group="mse",
         title="MSE loss: NC2/3 part",
+        meaning="Part of the squared error that the class means cause under the best classifier.",
         formula=r"\tfrac12\sum_c\pi_c\lVert\tilde W_{LS}\tilde\mu_c-e_c\rVert^2",
         source="MSE theorem 2",
         compute=lambda s: s.mse.nc23,
@@ -54,6 +60,10 @@ ROWS = (
         key="mse_off_path",
         group="mse",
         title="MSE loss: off the central path",
+        meaning=(
+            "Part of the squared error that comes from a classifier other than the best for "
+            "these features."
+        ),
         formula=(
             r"\tfrac12\operatorname{tr}(\tilde W-\tilde W_{LS})(\tilde\Sigma_T+"
             r"\tilde\mu_G\tilde\mu_G^\top+\lambda I)(\tilde W-\tilde W_{LS})^\top"
