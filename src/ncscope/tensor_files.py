@@ -9,10 +9,10 @@ import warnings
 import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ class SavedFile:
         """Return the number of bytes."""
         return len(self.content) if self.path is None else self.path.stat().st_size
 
-    def open(self) -> BinaryIO:
+    def open(self) -> BufferedReader | BytesIO:
         """Open the file for reading."""
         return BytesIO(self.content) if self.path is None else self.path.open("rb")
 
@@ -102,17 +102,18 @@ def load_tensors(file: SavedFile, *, mapped: bool = True) -> Any:
         _check_archive(file)
     elif file.contains(_BYTEARRAY):
         raise _bytearray_in(file)
-    # Torch's older format, which is no zip file, cannot be memory-mapped.
-    as_map = mapped and archive and file.path is not None
+    # Torch cannot map its older format, which is no zip file, and judges a path by its suffix.
+    path = None if file.name.endswith(".safetensors") or not (mapped and archive) else file.path
     with (
         warnings.catch_warnings(),
         torch.serialization.safe_globals(_stand_ins()),
         file.open() as opened,
     ):
         warnings.simplefilter("ignore", UserWarning)  # about pickle protocols; an error follows
-        source = file.path if as_map and file.path is not None else opened
         try:
-            return torch.load(source, weights_only=True, map_location="cpu", mmap=as_map)
+            return torch.load(
+                path or opened, weights_only=True, map_location="cpu", mmap=path is not None
+            )
         except Exception as error:
             refused = re.search(r"GLOBAL (\S{1,200}) (was not an allowed|whose module)", str(error))
             if refused is None:

@@ -119,6 +119,9 @@ def _weights_in(folder: Path) -> list[Path]:
             file = SavedFile.at(index)
             with _reading(file):
                 names = set(json.loads(index.read_bytes())["weight_map"].values())
+                if not names:
+                    msg = "no shards"
+                    raise ValueError(msg)
                 # A shard lies beside its index: a path in an index may lead anywhere.
                 return [folder / Path(shard).name for shard in sorted(names)]
     fix = "name the file of the weights"
