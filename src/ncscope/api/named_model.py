@@ -12,6 +12,7 @@ from ncscope.api.named_images import (
     ImageOptions,
     Preprocess,
     checked_device,
+    class_names_of,
     images_of_split,
     loader_for,
 )
@@ -34,6 +35,7 @@ class NamedMeasurement:
         weights_prefix: Prefix that was removed from the names of the weights.
         data: Name of the data set, or path of the folder of images, as it was passed.
         split: Split of the data set.
+        class_names: Names of the classes of a folder of images, in the order of the labels.
         preprocessing: ``"model"`` if the images were prepared by the model's library, ``"data"`` if
             by the data set.
         notes: Sentences on what was done to the weights, for the reader.
@@ -46,6 +48,7 @@ class NamedMeasurement:
     weights_prefix: str
     data: str
     split: str
+    class_names: tuple[str, ...]
     preprocessing: Preprocess
     notes: tuple[str, ...]
 
@@ -121,6 +124,7 @@ def measure_named_model(
         weights_prefix="" if fitted is None else fitted.prefix,
         data=image_options.data,
         split=image_options.split,
+        class_names=class_names_of(image_options),
         preprocessing="model" if by_model else "data",
         notes=() if saved is None or fitted is None else weights_notes(saved, fitted),
     )

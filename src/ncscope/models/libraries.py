@@ -172,14 +172,17 @@ def _hugging_face(wanted: Wanted) -> NamedModel:
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
     local = {"local_files_only": not wanted.download}
     try:
-        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **local)
         model = transformers.AutoModelForImageClassification.from_pretrained(wanted.name, **local)
     except (OSError, ValueError) as error:
         raise InputError(
-            expected=f"an image classifier and its preprocessor under hf:{wanted.name}",
+            expected=f"an image classifier under hf:{wanted.name}",
             found=" ".join(str(error).split())[:200],
-            fix="name a folder that save_pretrained wrote for both, or pass --download",
+            fix="name a folder that save_pretrained wrote, or pass --download",
         ) from error
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **local)
+    except (OSError, ValueError):  # the trainer writes none unless it was given one
+        return NamedModel(model, None, "pixel_values")
 
     def prepared(picture: Picture) -> Tensor:
         pixels: Tensor = processor(images=picture, return_tensors="pt")["pixel_values"][0]
