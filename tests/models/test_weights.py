@@ -20,6 +20,7 @@ FOUND: dict[str, tuple[dict[str, Any], str]] = {
     "a usual name among others": ({"rng": {"cpu": V}, "model": NET}, "model"),
     "an unusual name": ({"encoder": NET, "optimizer": OPTIMIZER}, "encoder"),
     "an average beside": ({"model_ema": NET, "ema": {"w": V}, "model": NET}, "model"),
+    "an average beside an unusual name": ({"encoder_ema": NET, "encoder": NET}, "encoder"),
     "an average alone": ({"ema_state_dict": NET, "optimizer": OPTIMIZER}, "ema_state_dict"),
 }
 
