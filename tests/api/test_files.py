@@ -1,21 +1,28 @@
 """Files that claim more than they hold, or would fill the memory, are refused unread."""
 
+import argparse
 import io
+import json
+import os
+import pickle
 import struct
 import tracemalloc
+import types
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import ncscope
 from ncscope import InputError
-from ncscope.api.files import load_array, load_samples, load_weights
+from ncscope.api.files import load_array, load_samples, load_weights, standard_input
+from ncscope.tensor_files import SavedFile
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures")
 
@@ -265,9 +272,23 @@ def test_an_instruction_that_fills_memory_is_not_followed(tmp_path: Path) -> Non
 WEIGHTS: dict[str, tuple[bytes, str]] = {
     "nested 10,000 times": (
         b"}" + (text("state_dict") + b"}") * 10_000 + b"s" * 10_000,
-        "",
+        "something else under 'state_dict'",
     ),
-    "nested in itself": (b"}q\x00" + text("model") + b"h\x00s", "a mapping that contains itself"),
+    "nested deeply around weights": (
+        b"}"
+        + (text("state_dict") + b"}") * 100
+        + (text("w") + tensor(300, 60, 5, "0", "DoubleStorage") + b"s")
+        + b"s" * 100,
+        "more than 10 nested mappings",
+    ),
+    "nested in itself": (b"}q\x00" + text("model") + b"h\x00s", "something else under 'model'"),
+    "nested in itself around weights": (
+        b"}q\x00"
+        + (text("model") + b"h\x00s")
+        + (text("w") + tensor(300, 60, 5, "0", "DoubleStorage") + b"s"),
+        "more than 10 nested mappings",
+    ),
+    "nothing": (b"}", "weights by name in a.pt, found none"),
     "no names": (
         b"}" + integer(1) + tensor(300, 60, 5, "0", "DoubleStorage") + b"s",
         "found 1 as a name",
@@ -280,18 +301,9 @@ WEIGHTS: dict[str, tuple[bytes, str]] = {
 def test_weights_of_any_nesting(name: str, tmp_path: Path) -> None:
     pickled, said = WEIGHTS[name]
     path = torch_file(tmp_path / "a.pt", pickled)
-    if not said:
-        assert load_weights(path) == {}
-        return
     with pytest.raises(InputError) as refused:
         load_weights(path)
     assert said in str(refused.value)
-
-
-def test_a_long_row_of_wrappers_is_taken_away(tmp_path: Path) -> None:
-    path = tmp_path / "a.pth"
-    torch.save({"module." * 5000 + "fc.weight": torch.ones(2, 3)}, path)
-    assert list(load_weights(path)) == ["fc.weight"]
 
 
 def test_weights_that_are_not_all_stored(tmp_path: Path) -> None:
@@ -299,3 +311,175 @@ def test_weights_that_are_not_all_stored(tmp_path: Path) -> None:
     torch.save({"state_dict": {"fc.weight": torch.ones(1, 1).expand(10**6, 512)}}, path)
     with pytest.raises(InputError, match=r"numbers of 'fc\.weight' in a\.pth, found 4 bytes"):
         load_weights(path)
+
+
+SUFFIXES = (".pt", ".pth", ".pth.tar", ".ckpt", ".bin", ".safetensors", ".npz", ".npy", "")
+
+
+class Command:
+    """Object whose pickle runs a command when it is loaded."""
+
+    def __init__(self, *call: Any) -> None:
+        self.call = call
+
+    def __reduce__(self) -> Any:
+        return self.call[0], self.call[1:]
+
+
+def malicious(path: Path) -> Iterator[None]:
+    """Write files of every kind that make a folder named ``executed`` when they are unpickled."""
+    folder = str(path.parent / "executed")
+    for call in (
+        (os.mkdir, folder),
+        (os.system, f"mkdir {folder}"),
+        (eval, f"__import__('os').mkdir({folder!r})"),
+    ):
+        evil = {"features": FEATURES, "labels": LABELS, "args": Command(*call)}
+        for older in (False, True):
+            torch.save(evil, path, _use_new_zipfile_serialization=not older)
+            yield
+        for protocol in range(6):
+            path.write_bytes(pickle.dumps(evil, protocol))
+            yield
+        objects = np.array([evil], dtype=object)
+        with path.open("wb") as file:
+            np.savez(file, features=objects, labels=LABELS)
+        yield
+        with path.open("wb") as file:
+            np.save(file, objects)
+        yield
+        archive(path, [("a/data.pkl", pickle.dumps(evil, 2)), ("features.npy", npy(FEATURES))])
+        yield
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_nothing_in_a_file_is_executed(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"model{suffix}"
+    for _ in malicious(path):
+        for read in (load_samples, load_weights, load_array):
+            with pytest.raises(InputError) as refused:
+                read(path)
+            assert "\n" not in str(refused.value)
+        assert not (tmp_path / "executed").exists()
+
+
+def test_an_object_of_an_unknown_class_is_named(tmp_path: Path) -> None:
+    for older in (False, True):
+        torch.save(
+            {"w": FEATURES, "made": Command(os.mkdir, "x")},
+            tmp_path / "a.ckpt",
+            _use_new_zipfile_serialization=not older,
+        )
+        with pytest.raises(InputError) as refused:
+            load_weights(tmp_path / "a.ckpt")
+        assert str(refused.value) == (
+            "expected tensors and plain values in a.ckpt, found an object of the class "
+            "posix.mkdir; save model.state_dict() or tensors alone "
+            "(pickled objects are never loaded)"
+        )
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pt")
+    with pytest.raises(InputError, match=r"of the class torch\.nn\.modules\.linear\.Linear; save"):
+        load_weights(tmp_path / "whole.pt")
+
+
+BESIDE = {
+    "arguments": argparse.Namespace(lr=0.1, inner=argparse.Namespace(name="a")),
+    "settings": types.SimpleNamespace(out=Path("runs")),
+    "paths": [Path("a"), PurePosixPath("b")],
+    "numbers": [np.float64(0.5), np.int64(3), np.float32(2), np.dtype("f4")],
+    "arrays": np.arange(3),
+}
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("name", BESIDE)
+def test_objects_that_libraries_write_beside_weights(
+    name: str, older: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    content = {"state_dict": {"w": FEATURES}, "beside": BESIDE[name]}
+    torch.save(content, path, _use_new_zipfile_serialization=not older)
+    found = load_weights(path)
+    assert torch.equal(found.tensors["w"], FEATURES)
+    torch.save(stored(BESIDE[name]), path, _use_new_zipfile_serialization=not older)
+    with pytest.raises(InputError, match=r"found .* under 'features'"):
+        load_samples(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_samples_in_files_of_any_name(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"samples{suffix}"
+    written: list[Callable[[], Any]] = [
+        lambda: path.write_bytes(npz(FEATURES, LABELS)),
+        lambda: save_file(stored(FEATURES), path),
+        lambda: torch.save(stored(FEATURES), path),
+        lambda: torch.save(stored(FEATURES), path, _use_new_zipfile_serialization=False),
+    ]
+    for write in written:
+        write()
+        for file in (path, SavedFile("standard input", content=path.read_bytes())):
+            found = load_samples(file)
+            assert np.array_equal(found["features"], FEATURES)
+            assert np.array_equal(found["labels"], LABELS)
+
+
+def npz(features: Any, labels: Any) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, features=features, labels=labels)
+    return content.getvalue()
+
+
+def test_a_safetensors_file_that_begins_like_a_pickle(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for length in range(700):
+        save_file({"w": FEATURES}, path, {"note": "x" * length})
+        if path.read_bytes()[:1] == b"\x80":
+            break
+    assert path.read_bytes()[:1] == b"\x80"
+    assert torch.equal(load_weights(path).tensors["w"], FEATURES)
+
+
+def test_files_of_another_kind(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    path.write_text("features, labels")
+    with pytest.raises(
+        InputError, match=r"found another kind of file, or a damaged file \(a\.pt\)"
+    ):
+        load_samples(path)
+    path.write_bytes(npz(FEATURES, LABELS))
+    with pytest.raises(InputError, match=r"torch\.save, found an \.npz file"):
+        load_weights(path)
+    torch.save({"features": FEATURES}, path)
+    with pytest.raises(InputError, match=r"one array in a\.pt, found a file of torch\.save"):
+        load_array(path)
+    archive(path, [("word/document.xml", b"")])
+    with pytest.raises(InputError, match="found entries word/document"):
+        load_samples(path)
+
+
+def test_standard_input_that_does_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = io.BytesIO(npz(FEATURES, LABELS))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(given))
+    monkeypatch.setattr("ncscope.memory.available_memory", lambda: 1000)
+    with pytest.raises(InputError, match="of memory for standard input, found 1,000 available"):
+        standard_input()
+
+
+def test_weights_in_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"model\.safetensors or pytorch_model\.bin in .*neither"):
+        load_weights(tmp_path)
+    parts = {"a.bin": {"w": FEATURES}, "b.bin": {"v": LABELS}}
+    for name, part in parts.items():
+        torch.save(part, tmp_path / name)
+    index = tmp_path / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": {"w": "a.bin", "v": "b.bin"}}))
+    assert set(load_weights(tmp_path).tensors) == {"w", "v"}
+    index.write_text(json.dumps({"weight_map": {"w": "../elsewhere/a.bin", "v": "b.bin"}}))
+    assert set(load_weights(tmp_path).tensors) == {"w", "v"}  # beside the index, nowhere else
+    for damaged in ("[]", "{", '{"weight_map": 3}', '{"weight_map": {"w": 3}}'):
+        index.write_text(damaged)
+        with pytest.raises(InputError, match="a damaged file"):
+            load_weights(tmp_path)
+    index.write_text('{"weight_map": {}}')
+    with pytest.raises(InputError, match="a damaged file"):
+        load_weights(tmp_path)

@@ -58,6 +58,20 @@ def test_json_is_the_report_and_nothing_else(run, samples, suffix):
     assert found["metrics"] == dict(ncscope.measure(**samples))
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
+def test_a_file_on_standard_input(run, samples, suffix, monkeypatch):
+    write(Path(f"f{suffix}"), samples)
+    expected = run("measure", f"f{suffix}", "--json")
+    with Path(f"f{suffix}").open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert run("measure", "-", "--json") == expected
+    Path("empty").touch()
+    with Path("empty").open() as given:
+        monkeypatch.setattr("sys.stdin", given)
+        code, _, err = run("measure", "-")
+    assert (code, "arrays in standard input, found an empty file" in err) == (2, True)
+
+
 def test_arrays_are_taken_one_by_one(run, samples):
     for name, value in samples.items():
         np.save(f"{name}.npy", value)
@@ -122,9 +136,10 @@ def bad_inputs(samples):
     np.savez("names.npz", x=features, y=labels)
     yield "names", ["names.npz"], "found entries x, y"
     Path("text.npz").write_text("no archive")
-    yield "no archive", ["text.npz"], "plain arrays in text.npz"
+    yield "no archive", ["text.npz"], "another kind of file, or a damaged file (text.npz)"
     yield "missing", ["nowhere.npz"], "nothing at nowhere.npz"
-    yield "suffix", ["f.csv"], "an .npz, .safetensors or .pt file"
+    Path("f.csv").write_text("features, labels")
+    yield "kind", ["f.csv"], "an .npz, .safetensors or .pt file, found another kind of file"
     yield "nothing given", [], "a file of features, or a model, found neither"
     yield "labels alone", ["--labels", "y.npy"], "both --features and --labels"
     write(Path("good.npz"), samples)

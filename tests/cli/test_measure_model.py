@@ -163,7 +163,8 @@ BAD = {
     "--model small-resnet --data digits": "found none; pass --weights FILE",
     "--model jax:resnet18 --data digits": "a model of torchvision:, timm:, hf: or the catalogue",
     "--model small-resnet --weights nowhere.pt --data digits": "nothing at nowhere.pt",
-    "--model small-resnet --weights net.bin --data digits": "a .safetensors, .pt or .pth file",
+    "--model small-resnet --weights text.bin --data digits": "found another kind of file",
+    "--weights-key model": "expected --model with --weights-key, found none; ",
     "--model small-resnet --weights odd.pt --data digits": "something else under 'epoch'",
     "--model small-resnet --weights other.pt --data digits": "found no stages.0",
     "--model small-resnet --weights other.pt --data nowhere": "found 'nowhere'; pass one of digits",
@@ -178,6 +179,7 @@ BAD = {
 def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     torch.save({"epoch": 1}, "odd.pt")
     torch.save({"weight": torch.zeros(2)}, "other.pt")
+    Path("text.bin").write_text("weights")
     Path("empty").mkdir()
     (Path("half") / "train").mkdir(parents=True)
     photographs("flat")

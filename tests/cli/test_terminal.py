@@ -49,7 +49,7 @@ def test_names_in_errors_are_shown(run: Run) -> None:
     Path(f"{FILE}.npz").write_bytes(b"damaged")
     cases = {
         (f"gone{ODD}.npz",): f"nothing at gone{SHOWN}.npz",
-        (f"{FILE}.npz",): f"plain arrays in {FILE_SHOWN}.npz",
+        (f"{FILE}.npz",): f"a damaged file ({FILE_SHOWN}.npz)",
         ("entries.npz",): "found entries " + FILE_SHOWN.removesuffix("\\udcff"),
         ("f.npz", "--prior", ODD): "is not one of",
         ("f.npz", "--save", f"{ODD}/r.html"): f"a folder {SHOWN} to write in",

@@ -175,6 +175,24 @@ def test_progress_reaches_its_end_and_a_fifth_is_held_out_where_there_are_no_tes
     assert report.ranking.notes[0] == "One checkpoint: there is nothing to correlate."
 
 
+@pytest.mark.slow
+def test_weights_in_a_checkpoint_with_an_average(run):
+    (model,) = networks(10).values()
+    state = {f"module.{name}": value for name, value in model.state_dict().items()}
+    average = {name: value for name, value in state.items() if "tracked" not in name}
+    average = {name: 2 * value for name, value in average.items()}
+    torch.save({"state_dict": state, "state_dict_ema": state | average}, "run.ckpt")
+    words = ["--data", "digits", "--json"]
+    name = "small-residual@run.ckpt"
+    found = {}
+    for key in ([], ["--weights-key", "state_dict"], ["--weights-key", "state_dict_ema"]):
+        code, out, err = run("--models", name, *words, *key)
+        assert (code, err.splitlines()[-1]) == (0, f"{name}: weights: prefix 'module.' removed")
+        found[" ".join(key)] = found_in(out)["checkpoints"][0]["scores"]
+    plain, asked, averaged = found.values()
+    assert plain == asked != averaged
+
+
 def samples(seed: int, size: float = 1.0) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     labels = np.arange(60) % 3

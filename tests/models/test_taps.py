@@ -141,6 +141,27 @@ def test_pooling_averages_the_tokens_that_the_mask_keeps() -> None:
     torch.testing.assert_close(taps.features["block"], x.mean(dim=1))
 
 
+def test_by_default_only_sequences_with_a_mask_are_averaged() -> None:
+    model, x = Attending(), torch.randn(2, 3, 4)
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    masked, plain, flat = [], [], []
+    for pool, attention, kept in (
+        (None, mask, masked),
+        (None, None, plain),
+        (None, mask.T.contiguous(), plain),  # a mask of other tokens
+        (False, mask, flat),
+    ):
+        with Taps(model, ["block"], "head", pool=pool) as taps:
+            model(x, attention_mask=attention)
+        kept.append(taps.features["block"])
+    torch.testing.assert_close(masked[0], torch.stack([x[0, :2].mean(dim=0), x[1].mean(dim=0)]))
+    assert all(torch.equal(rows, x.flatten(1)) for rows in (*plain, *flat))
+    maps = nn.Sequential(nn.Identity(), nn.Flatten(), nn.Linear(16, 2))
+    with Taps(maps, ["0"], "2") as taps:
+        maps(torch.ones(2, 1, 4, 4))
+    assert taps.features["0"].shape == (2, 16)
+
+
 def test_pooling_leaves_vectors_and_the_input_of_the_head() -> None:
     model = nn.Sequential(nn.Linear(4, 12), nn.Unflatten(1, (3, 2, 2)), nn.Conv2d(3, 2, 2))
     x = torch.randn(5, 4)

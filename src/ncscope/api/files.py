@@ -1,84 +1,132 @@
-"""Features saved in files: .npz, .safetensors, .pt and .npy. Nothing is ever unpickled.
+"""Features and weights saved in files, judged by their content: nothing is ever unpickled.
 
 Before an array is read, the size that the file announces is compared with the size of the file
 and with the free memory.
 """
 
 import io
+import json
 import math
+import sys
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
 import numpy as np
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file
 
 from ncscope.errors import InputError
 from ncscope.memory import check_memory
-from ncscope.models.libraries import Weights, bare_weights
-from ncscope.tensor_files import check_stored, load_tensors
+from ncscope.models.weights import SavedWeights, find_weights
+from ncscope.tensor_files import Kind, SavedFile, check_stored, kind_of, load_tensors
 
 ENTRIES = ("features", "labels", "weight", "bias")
 
-_NPY, _ZIP = b"\x93NUMPY", b"PK"
 _PLAIN = "save plain arrays (pickled objects are never loaded)"
 _AGAIN = "save it again: the writing may have been cut off"
 _MOST_NAMED = 20
+_CHUNK = 2**24
 
 
-def load_samples(path: str | Path) -> dict[str, Any]:
+def load_samples(file: str | Path | SavedFile) -> dict[str, Any]:
     """Read the entries ``features`` and ``labels`` of a file, and ``weight`` and ``bias`` if any.
 
     Args:
-        path: An .npz, .safetensors or .pt file (a mapping of names to tensors).
+        file: Path of an .npz or .safetensors file or of a file of torch.save (a mapping of names to
+            tensors), under any name; or what `standard_input` returned.
 
     Raises:
         InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
             or fewer numbers than it announces, does not fit into memory, or lacks features or
             labels.
     """
-    path = Path(path)
-    readers = {".npz": _read_npz, ".safetensors": _read_safetensors, ".pt": _read_pt}
-    if path.suffix not in readers:
-        found, fix = repr(path.name), "or pass --features and --labels as .npy files"
-        raise InputError(expected="an .npz, .safetensors or .pt file", found=found, fix=fix)
-    _require_file(path)
-    entries = readers[path.suffix](path)
+    if not isinstance(file, SavedFile):
+        file = SavedFile.at(file)
+    kind = _checked_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
+    entries = _READERS[kind](file)
     missing = [name for name in ENTRIES[:2] if name not in entries]
     if missing:
         fix = "save the arrays under these names"
-        expected = f"entries 'features' and 'labels' in {path.name}"
+        expected = f"entries 'features' and 'labels' in {file.name}"
         raise InputError(expected=expected, found=f"entries {_names(entries)}", fix=fix)
     samples = {name: entries[name] for name in ENTRIES if name in entries}
-    if path.suffix == ".pt":
-        check_stored(path, samples)
+    if kind == "torch":
+        check_stored(file, samples)
     return samples
 
 
-def load_weights(path: str | Path) -> Weights:
-    """Read a model's weights: see `bare_weights`.
+def standard_input() -> SavedFile:
+    """Read a file from standard input into memory.
+
+    Raises:
+        InputError: If the input does not fit into memory.
+    """
+    chunks: list[bytes] = []
+    length = 0
+    while chunk := sys.stdin.buffer.read(_CHUNK):
+        chunks.append(chunk)
+        length += len(chunk)
+        # The chunks are joined, and then the arrays are read from the joined bytes.
+        check_memory(length + _CHUNK, "standard input", "save it to a file, and pass the file")
+    return SavedFile("standard input", content=b"".join(chunks))
+
+
+def load_weights(path: str | Path, key: str = "") -> SavedWeights:
+    """Read a model's weights: see `find_weights`.
 
     Args:
-        path: A .safetensors, .pt or .pth file.
+        path: Path of a .safetensors file or a file of torch.save, under any name; or folder that
+            holds ``model.safetensors`` or ``pytorch_model.bin``, whole or in shards with an index.
+        key: Dotted path of the entry that holds the weights; empty to find the entry.
 
     Raises:
         InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
-            or fewer numbers than it announces, or holds no weights of a model.
+            or fewer numbers than it announces, or holds no weights of a model, or several.
     """
     path = Path(path)
-    readers = {".safetensors": _read_safetensors, ".pt": _read_pt, ".pth": _read_pt}
-    if path.suffix not in readers:
-        expected, fix = "weights in a .safetensors, .pt or .pth file", "torch.save(its state_dict)"
-        raise InputError(expected=expected, found=repr(path.name), fix=fix)
-    _require_file(path)
-    weights = bare_weights(readers[path.suffix](path))
-    if path.suffix != ".safetensors":
-        check_stored(path, weights)
+    if not path.is_dir():
+        return _weights_of(SavedFile.at(path), key)
+    shards = [_weights_of(SavedFile.at(shard), key) for shard in _weights_in(path)]
+    tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+    return replace(shards[0], tensors=tensors, file=path.resolve().name)
+
+
+def _weights_of(file: SavedFile, key: str) -> SavedWeights:
+    expected = "weights in a .safetensors file or a file of torch.save"
+    kind = _checked_kind(file, ("safetensors", "torch"), expected)
+    weights = find_weights(_READERS[kind](file), file.name, key)
+    if kind == "torch":
+        check_stored(file, weights.tensors)
     return weights
+
+
+_IN_FOLDER = ("model.safetensors", "pytorch_model.bin")
+"""Names of the weights in a folder that Hugging Face's libraries wrote."""
+
+
+def _weights_in(folder: Path) -> list[Path]:
+    """Return the files of a folder that hold the weights of one model."""
+    for name in _IN_FOLDER:
+        if (folder / name).is_file():
+            return [folder / name]
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            file = SavedFile.at(index)
+            with _reading(file):
+                names = set(json.loads(index.read_bytes())["weight_map"].values())
+                if not names:
+                    msg = "no shards"
+                    raise ValueError(msg)
+                # A shard lies beside its index: a path in an index may lead anywhere.
+                return [folder / Path(shard).name for shard in sorted(names)]
+    fix = "name the file of the weights"
+    expected = f"{' or '.join(_IN_FOLDER)} in {folder}"
+    raise InputError(expected=expected, found="neither", fix=fix)
 
 
 def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
@@ -88,41 +136,60 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
         InputError: If the file is missing, empty, damaged, of another kind, or holds pickled
             objects.
     """
-    path = Path(path)
-    _require_file(path)
-    with _reading(path), path.open("rb") as file:
-        if _starts_with(path, _ZIP):
-            fix = "rename it to end in .npz and pass it as FILE"
-            raise InputError(expected=f"one array in {path.name}", found="an .npz file", fix=fix)
-        _check_array(file.read(LONGEST_HEADER), path.stat().st_size)
-        return np.lib.format.open_memmap(path, mode="r")
+    file = SavedFile.at(path)
+    _checked_kind(file, ("npy",), f"one array in {file.name}")
+    with _reading(file):
+        _check_array(file.start(LONGEST_HEADER), file.size)
+        return np.lib.format.open_memmap(Path(path), mode="r")
 
 
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise InputError(expected="a file", found=f"nothing at {path}", fix="check the path")
-    if path.stat().st_size == 0:
-        raise InputError(expected=f"arrays in {path.name}", found="an empty file", fix=_AGAIN)
+def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind:
+    """Return the kind of a file, after checking that it is one of some kinds.
+
+    Args:
+        file: File to judge by its content.
+        kinds: Kinds that the caller reads.
+        expected: Description of these kinds, for the message.
+    """
+    if file.path is not None and not file.path.is_file():
+        found, fix = f"nothing at {file.path}", "check the path"
+        raise InputError(expected="a file", found=found, fix=fix)
+    with _reading(file):
+        if file.size == 0:
+            raise InputError(expected=f"arrays in {file.name}", found="an empty file", fix=_AGAIN)
+        kind = kind_of(file)
+    if kind is None or kind not in kinds:
+        fix = "check the file"
+        found = "another kind of file, or a damaged file"
+        if kind is not None:
+            found, fix = _DESCRIPTIONS[kind]
+        raise InputError(expected=expected, found=f"{found} ({file.name})", fix=fix)
+    return kind
 
 
-def _read_npz(path: Path) -> Mapping[str, Any]:
-    with _reading(path), path.open("rb") as file:
-        if _starts_with(path, _NPY):
-            fix = "pass .npy files with --features and --labels"
-            raise InputError(expected=f"an archive in {path.name}", found="an .npy file", fix=fix)
-        with zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-            names = [info.filename.removesuffix(".npy") for info in members]
-            wanted = {n: info for n, info in zip(names, members, strict=True) if n in ENTRIES}
-            twice = [name for name in wanted if names.count(name) > 1]
-            if twice:
-                expected, fix = f"{twice[0]} once in {path.name}", "save every array once"
-                raise InputError(expected=expected, found="several entries of it", fix=fix)
-            needed = sum(_size_in(archive, info) for info in wanted.values())
-            fix = "save arrays as .npy and pass --features and --labels, which are read in parts"
-            check_memory(needed, f"the arrays of {path.name}", fix)
-            arrays = {name: _array_in(archive, info) for name, info in wanted.items()}
-            return dict.fromkeys(names) | arrays
+_DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
+    "npy": ("an .npy file", "pass .npy files with --features and --labels"),
+    "npz": ("an .npz file", "pass an .npz file as FILE; save weights with torch.save"),
+    "torch": ("a file of torch.save", "save the array with numpy.save"),
+    "safetensors": ("a .safetensors file", "save the array with numpy.save"),
+}
+"""What a message calls a file of the wrong kind, and the remedy."""
+
+
+def _read_npz(file: SavedFile) -> Mapping[str, Any]:
+    with _reading(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
+        members = archive.infolist()
+        names = [info.filename.removesuffix(".npy") for info in members]
+        wanted = {n: info for n, info in zip(names, members, strict=True) if n in ENTRIES}
+        twice = [name for name in wanted if names.count(name) > 1]
+        if twice:
+            expected, fix = f"{twice[0]} once in {file.name}", "save every array once"
+            raise InputError(expected=expected, found="several entries of it", fix=fix)
+        needed = sum(_size_in(archive, info) for info in wanted.values())
+        fix = "save arrays as .npy and pass --features and --labels, which are read in parts"
+        check_memory(needed, f"the arrays of {file.name}", fix)
+        arrays = {name: _array_in(archive, info) for name, info in wanted.items()}
+        return dict.fromkeys(names) | arrays
 
 
 def _size_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
@@ -136,19 +203,22 @@ def _array_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 
-def _read_safetensors(path: Path) -> Mapping[str, Any]:
-    with _reading(path):
-        return load_file(path)
+def _read_safetensors(file: SavedFile) -> Mapping[str, Any]:
+    with _reading(file):
+        return load(file.content) if file.path is None else load_file(file.path)
 
 
-def _read_pt(path: Path) -> Mapping[str, Any]:
-    with _reading(path):
-        loaded = load_tensors(path)
+def _read_torch(file: SavedFile) -> Mapping[str, Any]:
+    with _reading(file, "torch"):
+        loaded = load_tensors(file)
     if not isinstance(loaded, Mapping):
-        fix = "torch.save({'features': ..., 'labels': ...}, path)"
+        fix = "torch.save({'features': ..., 'labels': ...}, path), or torch.save a state_dict()"
         found = type(loaded).__name__
-        raise InputError(expected=f"a mapping of tensors in {path.name}", found=found, fix=fix)
+        raise InputError(expected=f"a mapping of tensors in {file.name}", found=found, fix=fix)
     return loaded
+
+
+_READERS = {"npz": _read_npz, "safetensors": _read_safetensors, "torch": _read_torch}
 
 
 def _names(entries: Collection[Any]) -> str:
@@ -163,31 +233,26 @@ def _names(entries: Collection[Any]) -> str:
     return ", ".join(sorted(shown)) + (f" and {more:,} more" if more else "") or "none"
 
 
-def _starts_with(path: Path, magic: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
-
-
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _reading(file: SavedFile, kind: Kind | None = None) -> Iterator[None]:
     """Re-raise every exception as InputError: a parser can raise anything on a damaged file."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:
-        found, fix = _reason(path, error)
-        raise InputError(expected=f"plain arrays in {path.name}", found=found, fix=fix) from error
+        found, fix = _reason(error, kind)
+        raise InputError(expected=f"plain arrays in {file.name}", found=found, fix=fix) from error
 
 
-def _reason(path: Path, error: Exception) -> tuple[str, str]:
+def _reason(error: Exception, kind: Kind | None) -> tuple[str, str]:
     """Return the fault of the file, as far as the parser's message tells, and the remedy."""
     message = " ".join(str(error).split())[:200]
     if isinstance(error, PermissionError):
         return message, "make it readable, or choose another file"
     if isinstance(error, MemoryError):
         return "more than fits into memory", "save fewer samples, or use a machine with more memory"
-    if path.suffix in (".pt", ".pth"):
+    if kind == "torch":
         return "other objects than tensors, or a damaged file", _PLAIN
     if message.startswith(("Object arrays", "Array can't be memory-mapped: Python objects")):
         return "pickled objects", _PLAIN

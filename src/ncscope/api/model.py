@@ -27,7 +27,7 @@ def measure_model(
     prior: Prior = "empirical",
     class_counts: Int[Tensor, " k"] | None = None,
     weight_decay: float = 0.0,
-    pool: bool = False,
+    pool: bool | None = None,
     next_token: bool = False,
     reference: ModelReport | None = None,
     baseline: bool | None = False,
@@ -56,8 +56,8 @@ def measure_model(
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Batches without
             samples are skipped.
         layers: Names or glob patterns of layers to measure besides the features that the head
-            reads; by default the repeated blocks. Feature maps are flattened. Each call of a layer
-            is a layer of the report: the second call of ``block`` is ``block#2``.
+            reads; by default the repeated blocks. Each call of a layer is a layer of the report:
+            the second call of ``block`` is ``block#2``.
         head: Name of the classifier head; by default the head is detected.
         groups: Groups of metrics of the head's features, by default all.
         layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
@@ -65,8 +65,9 @@ def measure_model(
         prior: Class prior, ``"empirical"`` or ``"uniform"``.
         class_counts: Number of samples of each class; required for the uniform prior.
         weight_decay: Weight decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space, and sequences over the tokens that the model's
-            attention mask keeps, instead of flattening them.
+        pool: Average feature maps over space, and sequences over tokens, if True; flatten both if
+            False. By default, a sequence with an attention mask is averaged over the tokens that
+            the mask keeps, and everything else is flattened.
         next_token: Take the label of the following token as a token's class if True. This is for
             causal language models, whose labels are their inputs.
         reference: Report of the same model on its training set; the nearest-mean rule then uses

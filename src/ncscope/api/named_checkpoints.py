@@ -1,7 +1,7 @@
 """Ranking of checkpoints on a data set, both given by name, as on the command line."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ncscope.data.downstream_sets import seen_as
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.models.libraries import NamedModel, open_model
+from ncscope.models.weights import weights_notes
 from ncscope.transfer.features import head_features, head_moments
 from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.probes.probe import Measure, checked_measure
@@ -32,7 +33,8 @@ class CheckpointSource:
     Attributes:
         name: Name as the user gave it.
         model: Model that `open_model` returned.
-        weights: File with the weights; None for the weights of the model's library.
+        weights: File with the weights, or folder, as for `load_weights`; None for the weights of
+            the model's library.
     """
 
     name: str
@@ -58,7 +60,7 @@ def _parse_checkpoint_name(name: str) -> CheckpointSource:
     model, at, file = name.partition("@")
     if not at or name.startswith("hf:"):
         return CheckpointSource(name, name, None)
-    if not Path(file).is_file():
+    if not (file and Path(file).exists()):
         found, fix = f"nothing at {file or 'the @'}", "check the path"
         raise InputError(expected=f"a file with weights of {model}", found=found, fix=fix)
     return CheckpointSource(name, model, Path(file))
@@ -70,6 +72,7 @@ def rank_models(
     *,
     pretraining: str | None = None,
     measure: str | None = None,
+    weights_key: str = "",
     seed: int = 0,
     on_step: OnStep = lambda part, done, total: None,
 ) -> TransferReport:
@@ -87,6 +90,7 @@ def rank_models(
             networks as the images of this set.
         measure: ``"top-1"`` or ``"mean per class"``; None for the customary accuracy of the data
             set.
+        weights_key: Dotted path of the entry of every weights file that holds the weights.
         seed: Seed of validation samples, and of held-out samples if the data set has none.
         on_step: Function called after each batch, and before each probe.
 
@@ -101,13 +105,14 @@ def rank_models(
     data = training_and_test_images(image_options, seed)
     source = None if pretraining is None else _pretraining(image_options, pretraining)
     accuracy = checked_measure(measure or data.measure)
-    trial = _Trial(image_options, data, source, accuracy, seed)
+    trial = _Trial(image_options, data, source, accuracy, weights_key, seed)
     steps = _Steps(len(names) * trial.batches, on_step)
     results = []
     for checkpoint in checkpoints:
         with naming_checkpoint(checkpoint.name):
             results.append(trial.ranked(checkpoint, steps))
-    return TransferReport(ranking_of(results, accuracy, seed), trial.facts)
+    ranking = ranking_of(results, accuracy, seed)
+    return TransferReport(ranking, trial.facts, tuple(trial.notes))
 
 
 def _pretraining(image_options: ImageOptions, name: str) -> ImageData:
@@ -140,7 +145,9 @@ class _Trial:
     data: ImageData
     source: ImageData | None
     measure: Measure
+    weights_key: str
     seed: int
+    notes: list[str] = field(default_factory=list)
 
     @property
     def batches(self) -> int:
@@ -183,16 +190,22 @@ class _Trial:
         return given
 
     def _opened(self, checkpoint: CheckpointSource) -> NamedModel:
-        content = None if checkpoint.weights is None else load_weights(checkpoint.weights)
-        return open_model(
+        saved = None
+        if checkpoint.weights is not None:
+            saved = load_weights(checkpoint.weights, self.weights_key)
+        opened = open_model(
             checkpoint.model,
             None,
             (self.source or self.data).shape,
-            weights=content,
+            weights=None if saved is None else saved.tensors,
             download=self.image_options.download,
             weights_from=f"{checkpoint.model}@FILE",
             trained_on="--pretraining" if self.source is None else None,
         )
+        if saved is not None and opened.weights is not None:
+            notes = weights_notes(saved, opened.weights)
+            self.notes.extend(f"{checkpoint.name}: {note}" for note in notes)
+        return opened
 
     def _seen_by(self, opened: NamedModel) -> ImageData:
         """Return the images, prepared as in the model's training unless its library does that."""

@@ -70,6 +70,12 @@ def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
     return images, len(class_names(folder)), _shape(images)
 
 
+def class_names_of(image_options: ImageOptions) -> tuple[str, ...]:
+    """Return the names of the classes of a folder of images; empty for a set of the catalogue."""
+    named = image_options.data not in CATALOGUE
+    return tuple(class_names(Path(image_options.data))) if named else ()
+
+
 def training_and_test_images(image_options: ImageOptions, seed: int) -> ImageData:
     """Return both splits of a data set, and its validation images if there are any.
 
@@ -116,16 +122,23 @@ def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) 
 
     Raises:
         InputError: If the preprocessing of the model is requested and it has none, or if that of
-            the data set is requested and the model does not run on the first image.
+            the data set is requested and the model does not run on the first image. Also if a model
+            of Hugging Face has none, and nothing is requested.
     """
     seen = opened.prepared if image_options.preprocess != "data" else None
+    if opened.prepared is None and opened.input_name and image_options.preprocess != "data":
+        raise InputError(
+            expected="an image processor beside the model of Hugging Face",
+            found="none",
+            fix="add it with processor.save_pretrained(FOLDER), or pass --preprocess data",
+        )
     if seen is None and image_options.preprocess == "model":
         fix = "leave --preprocess out"
         found = "none for the catalogue's networks"
         raise InputError(expected="the model's own preprocessing", found=found, fix=fix)
     plain = seen is None and opened.input_name is None
     items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
-    if seen is None and opened.prepared is not None:
+    if seen is None and (opened.prepared or opened.input_name):
         _check_taken(opened.model, items[0], images[0][0])
     return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
 

@@ -1,16 +1,56 @@
 """Measurement of a model on a data set, both given by name, as on the command line."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from ncscope.api.files import load_weights
 from ncscope.api.model import measure_model
-from ncscope.api.named_images import ImageOptions, checked_device, images_of_split, loader_for
+from ncscope.api.named_images import (
+    ImageOptions,
+    Preprocess,
+    checked_device,
+    class_names_of,
+    images_of_split,
+    loader_for,
+)
 from ncscope.api.result import ModelReport
+from ncscope.errors import InputError
 from ncscope.models.libraries import open_model
+from ncscope.models.weights import weights_notes
 from ncscope.stats.moments import Prior
+
+
+@dataclass(frozen=True)
+class NamedMeasurement:
+    """Measurement of a model on a data set, and its origin.
+
+    Attributes:
+        report: Metrics of the model.
+        model: Name of the model, as it was passed.
+        weights: Base name of the weights file or folder; empty for the weights of the library.
+        weights_key: Dotted path of the entry that holds the weights; empty if the whole file does.
+        weights_prefix: Prefix that was removed from the names of the weights.
+        data: Name of the data set, or path of the folder of images, as it was passed.
+        split: Split of the data set.
+        class_names: Names of the classes of a folder of images, in the order of the labels.
+        preprocessing: ``"model"`` if the images were prepared by the model's library, ``"data"`` if
+            by the data set.
+        notes: Sentences on what was done to the weights, for the reader.
+    """
+
+    report: ModelReport
+    model: str
+    weights: str
+    weights_key: str
+    weights_prefix: str
+    data: str
+    split: str
+    class_names: tuple[str, ...]
+    preprocessing: Preprocess
+    notes: tuple[str, ...]
 
 
 def measure_named_model(
@@ -18,22 +58,24 @@ def measure_named_model(
     image_options: ImageOptions,
     *,
     weights: Path | None = None,
+    weights_key: str = "",
     num_classes: int | None = None,
     layers: Sequence[str] | None = None,
     head: str | None = None,
     groups: Sequence[str] | None = None,
     prior: Prior = "empirical",
     weight_decay: float = 0.0,
-    pool: bool = False,
-) -> ModelReport:
+    pool: bool | None = None,
+) -> NamedMeasurement:
     """Measure neural collapse in a trained classifier of images.
 
     Args:
         name: ``torchvision:NAME``, ``timm:NAME``, ``hf:NAME``, ``hf:FOLDER``, or a network of
             the catalogue; see `open_model`.
         image_options: Images to measure on, and settings for running the model.
-        weights: File with the weights, .safetensors or .pt; None for the weights of the model's
-            library.
+        weights: File with the weights, or folder, as for `load_weights`; None for the weights of
+            the model's library.
+        weights_key: Dotted path of the entry of the file that holds the weights.
         num_classes: Number of outputs of a model with weights from a file; by default, the number
             of classes of the data set.
         layers: Layers to measure, as in `measure_model`, like all arguments below.
@@ -41,19 +83,27 @@ def measure_named_model(
         groups: Groups of metrics of the head's features.
         prior: Class prior.
         weight_decay: Decay on the head.
-        pool: Average feature maps if True.
+        pool: Average feature maps and sequences if True, flatten them if False.
 
     Raises:
         InputError: If the model, data set, weights file or device is missing, or does not fit.
     """
+    if weights is None and weights_key:
+        fix = "name the file that has this entry"
+        expected = "--weights with --weights-key"
+        raise InputError(expected=expected, found="none", fix=fix)
     device = checked_device(image_options.device)
     images, classes, shape = images_of_split(image_options)
-    content = None if weights is None else load_weights(weights)
+    saved = None if weights is None else load_weights(weights, weights_key)
     opened = open_model(
-        name, num_classes or classes, shape, weights=content, download=image_options.download
+        name,
+        num_classes or classes,
+        shape,
+        weights=None if saved is None else saved.tensors,
+        download=image_options.download,
     )
     counts = torch.bincount(images.labels, minlength=classes) if prior == "uniform" else None
-    return measure_model(
+    report = measure_model(
         opened.model.to(device),
         loader_for(opened, images, image_options),
         layers=layers,
@@ -63,4 +113,18 @@ def measure_named_model(
         class_counts=counts,
         weight_decay=weight_decay,
         pool=pool,
+    )
+    fitted = opened.weights
+    by_model = opened.prepared is not None and image_options.preprocess != "data"
+    return NamedMeasurement(
+        report=report,
+        model=name,
+        weights="" if saved is None else saved.file,
+        weights_key="" if saved is None else saved.key,
+        weights_prefix="" if fitted is None else fitted.prefix,
+        data=image_options.data,
+        split=image_options.split,
+        class_names=class_names_of(image_options),
+        preprocessing="model" if by_model else "data",
+        notes=() if saved is None or fitted is None else weights_notes(saved, fitted),
     )

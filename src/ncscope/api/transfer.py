@@ -38,6 +38,7 @@ class TransferReport:
     Attributes:
         ranking: Plain record: checkpoints, the best probe first, and correlations.
         facts: Data set and settings of the ranking, by name.
+        notes: Sentences on what was done to weights from files, for the reader.
 
     Example:
         >>> from ncscope.transfer import rank_checkpoints
@@ -48,6 +49,7 @@ class TransferReport:
 
     ranking: Ranking
     facts: Mapping[str, str | int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Write one JSON object: facts, measure, checkpoints, correlations, notes.

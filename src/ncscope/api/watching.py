@@ -41,7 +41,7 @@ def watch(
     prior: Prior = "empirical",
     class_counts: Int[Tensor, " k"] | None = None,
     weight_decay: float = 0.0,
-    pool: bool = False,
+    pool: bool | None = None,
     next_token: bool = False,
     reference: ModelReport | None = None,
     memory: int = DEFAULT_BUDGET,
@@ -64,7 +64,8 @@ def watch(
         prior: Class prior, ``"empirical"`` or ``"uniform"``.
         class_counts: Number of samples of each class; required for the uniform prior.
         weight_decay: Weight decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space and sequences over tokens.
+        pool: Average feature maps over space and sequences over tokens if True, flatten both if
+            False, as for `measure_model`.
         next_token: Take the label of the following token as a token's class if True.
         reference: Report of the same model on its training set.
         memory: Bytes of features to keep in memory for the second pass; more goes to disk.

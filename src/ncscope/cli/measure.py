@@ -1,5 +1,6 @@
 """The command `ncscope measure`."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -39,7 +40,8 @@ class _Measure(TyperCommand):
     """Command that refuses options without effect; the function cannot tell given from default."""
 
     def invoke(self, ctx: Any) -> Any:
-        if not any(ctx.params[name] for name in ("model", "data", "weights", "layers", "head")):
+        named = ("model", "data", "weights", "weights_key", "layers", "head")
+        if not any(ctx.params[name] for name in named):
             refuse_given(ctx, _OF_MODELS, without="--model")
         return super().invoke(ctx)
 
@@ -49,8 +51,8 @@ def measure(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="An .npz, .safetensors or .pt file with entries features and labels, and "
-            "optionally weight and bias."
+            help="A file of numpy.savez, safetensors or torch.save with entries features and "
+            "labels, and optionally weight and bias; - for standard input."
         ),
     ] = None,
     features: Annotated[
@@ -82,7 +84,18 @@ def measure(
         ),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="File of the model's weights: .safetensors, .pt or .pth.")
+        Path | None,
+        typer.Option(
+            help="Weights of the model: a checkpoint of torch.save or safetensors, whatever its "
+            "suffix, or a folder with model.safetensors."
+        ),
+    ] = None,
+    weights_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Entry of the checkpoint that holds the weights, for example state_dict_ema; "
+            "dotted for nested entries; default: the entry is found, running averages apart."
+        ),
     ] = None,
     download: Fetch = False,
     data_folder: DataFolder = Path("data"),
@@ -104,8 +117,13 @@ def measure(
         str | None, typer.Option(help="Name of the model's head; default: the head is detected.")
     ] = None,
     pool: Annotated[
-        bool, typer.Option("--pool", help="Average feature maps over space, sequences over tokens.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--pool/--flatten",
+            help="Layers besides the head's input: average maps over space and sequences over "
+            "tokens, or flatten both; default: flatten all but sequences with an attention mask.",
+        ),
+    ] = None,
     batch_size: BatchSize = 64,
     device: Device = "auto",
     workers: Workers = 0,
@@ -154,9 +172,14 @@ def measure(
     }
     given = {"features": features, "labels": labels, "weight": weight, "bias": bias}
     arrays = {name: path for name, path in given.items() if path is not None}
-    of_model = {"weights": weights, "layers": layers, "head": head}
+    of_model = {
+        "weights": weights,
+        "weights_key": weights_key or "",
+        "layers": layers,
+        "head": head,
+    }
     described = {"model": model, "data": data} | of_model
-    asked = [f"--{name}" for name, value in described.items() if value]
+    asked = [f"--{name.replace('_', '-')}" for name, value in described.items() if value]
     if save is not None:
         from ncscope.api.result import writable_file
 
@@ -196,7 +219,7 @@ def _unclear(asked: list[str], *, saved: bool) -> InputError:
 
 
 def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, Any]) -> "Report":
-    from ncscope.api.files import load_array, load_samples
+    from ncscope.api.files import load_array, load_samples, standard_input
     from ncscope.api.measure import measure as measure_features
 
     if file is None and not arrays:
@@ -207,7 +230,9 @@ def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, A
         expected = "either FILE, or both --features and --labels"
         fix = "see ncscope measure --help"
         raise InputError(expected=expected, found="another combination", fix=fix)
-    entries: dict[str, Any] = {} if file is None else load_samples(file)
+    entries: dict[str, Any] = {}
+    if file is not None:
+        entries |= load_samples(standard_input() if str(file) == "-" else file)
     entries |= {name: load_array(path) for name, path in arrays.items()}
     return measure_features(**entries, **common)
 
@@ -216,7 +241,10 @@ def _of_model(name: str, image_options: dict[str, Any], options: dict[str, Any])
     from ncscope.api.named_images import ImageOptions
     from ncscope.api.named_model import measure_named_model
 
-    return measure_named_model(name, ImageOptions(**image_options), **options)
+    measured = measure_named_model(name, ImageOptions(**image_options), **options)
+    for note in measured.notes:
+        print(printable(note), file=sys.stderr)
+    return measured.report
 
 
 def _print(report: "Report", save: Path | None, json: bool) -> None:

@@ -1,5 +1,6 @@
 """The command `ncscope transfer`."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _SAVED = (".npz", ".safetensors", ".pt")
 _OF_IMAGES = (
     "pretraining",
+    "weights_key",
     "download",
     "data_folder",
     "preprocess",
@@ -79,7 +81,7 @@ def transfer(
             metavar="NAME...",
             help="Checkpoints, one or more: torchvision:NAME, timm:NAME, hf:NAME or hf:FOLDER with "
             "the weights of the library or folder; timm:NAME@FILE, torchvision:NAME@FILE or "
-            "NETWORK@FILE with weights from a .safetensors, .pt or .pth file; or, without --data, "
+            "NETWORK@FILE with weights from a checkpoint, whatever its suffix; or, without --data, "
             ".npz, .safetensors or .pt files with features and labels.",
         ),
     ],
@@ -97,6 +99,13 @@ def transfer(
     measure: Annotated[
         Literal["top-1", "mean-per-class"] | None,
         typer.Option(help="Accuracy of the probe; default the customary one of the data set."),
+    ] = None,
+    weights_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Entry of every FILE that holds the weights, for example state_dict_ema; default: "
+            "the entry is found, running averages apart."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -150,8 +159,11 @@ def transfer(
                 "device": device,
                 "workers": workers,
             }
-            common |= {"pretraining": pretraining, "on_step": on_step}
+            common |= {"pretraining": pretraining, "weights_key": weights_key or ""}
+            common |= {"on_step": on_step}
             report = _of_models(models, image_options, common)
+    for note in report.notes:
+        print(printable(note), file=sys.stderr)
     if target is not None:
         report.save(target)
     _print(report, target, json)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ncscope.errors import InputError, missing_library
 from ncscope.memory import check_memory
 from ncscope.models.networks.catalogue import NAMES, build
+from ncscope.models.weights import FittedWeights, Weights, fit_names
 
-Weights = Mapping[str, Tensor]
 Picture = Any
 """A PIL image; PIL is imported by the libraries that need it."""
 
@@ -29,12 +29,15 @@ class NamedModel:
             the library does not define it, and the preprocessing of the data set applies.
         input_name: Name of the model's argument for the images; None for the first argument.
         has_head: True if the outputs are those of a classifier; False if they are features.
+        weights: Weights from a file, by their names in the model, and how they were renamed; None
+            for the weights of the library.
     """
 
     model: nn.Module
     prepared: Callable[[Picture], Tensor] | None
     input_name: str | None = None
     has_head: bool = True
+    weights: FittedWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ def _catalogue(wanted: Wanted) -> NamedModel:
     def made(outputs: int) -> nn.Module:
         return build(wanted.name, outputs, in_channels=channels, image_size=size)
 
-    return NamedModel(_filled(made, wanted.weights, wanted), None)
+    model, fitted = _filled(made, wanted.weights, wanted)
+    return NamedModel(model, None, weights=fitted)
 
 
 def _torchvision(wanted: Wanted) -> NamedModel:
@@ -133,7 +137,8 @@ def _torchvision(wanted: Wanted) -> NamedModel:
         def made(outputs: int) -> nn.Module:
             return models.get_model(wanted.name, num_classes=outputs)
 
-        return NamedModel(_filled(made, wanted.weights, wanted), prepared)
+        model, fitted = _filled(made, wanted.weights, wanted)
+        return NamedModel(model, prepared, weights=fitted)
     if not wanted.download:
         raise _no_weights(wanted)
     return NamedModel(models.get_model(wanted.name, weights=pretrained), prepared)
@@ -144,19 +149,20 @@ def _timm(wanted: Wanted) -> NamedModel:
     if not (timm.is_model(wanted.name.partition(".")[0]) or ":" in wanted.name):
         expected, fix = "a model of timm", _nearest(wanted.name, timm.list_models())
         raise InputError(expected=expected, found=repr(wanted.name), fix=fix)
+    fitted = None
     if wanted.weights is not None:
 
         def made(outputs: int) -> nn.Module:
             return timm.create_model(wanted.name, num_classes=outputs)
 
-        model = _filled(made, wanted.weights, wanted, headless=True)
+        model, fitted = _filled(made, wanted.weights, wanted, headless=True)
     elif wanted.download:
         model = timm.create_model(wanted.name, pretrained=True)
     else:
         raise _no_weights(wanted)
     settings = timm.data.resolve_model_data_config(model)
     prepared = timm.data.create_transform(**settings, is_training=False)
-    return NamedModel(model, prepared, has_head=bool(model.num_classes))
+    return NamedModel(model, prepared, has_head=bool(model.num_classes), weights=fitted)
 
 
 def _hugging_face(wanted: Wanted) -> NamedModel:
@@ -166,14 +172,17 @@ def _hugging_face(wanted: Wanted) -> NamedModel:
         raise InputError(expected="weights in the folder of hf:", found="a file beside it", fix=fix)
     local = {"local_files_only": not wanted.download}
     try:
-        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **local)
         model = transformers.AutoModelForImageClassification.from_pretrained(wanted.name, **local)
     except (OSError, ValueError) as error:
         raise InputError(
-            expected=f"an image classifier and its preprocessor under hf:{wanted.name}",
+            expected=f"an image classifier under hf:{wanted.name}",
             found=" ".join(str(error).split())[:200],
             fix="name a folder that save_pretrained wrote, or pass --download",
         ) from error
+    try:
+        processor = transformers.AutoImageProcessor.from_pretrained(wanted.name, **local)
+    except (OSError, ValueError):  # the trainer writes none unless it was given one
+        return NamedModel(model, None, "pixel_values")
 
     def prepared(picture: Picture) -> Tensor:
         pixels: Tensor = processor(images=picture, return_tensors="pt")["pixel_values"][0]
@@ -204,8 +213,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 def _filled(
     made: Callable[[int], nn.Module], weights: Weights, wanted: Wanted, *, headless: bool = False
-) -> nn.Module:
-    """Make a model and load weights into it.
+) -> tuple[nn.Module, FittedWeights]:
+    """Make a model and load weights into it, under their names in the model.
 
     Args:
         made: Function that makes the model with a given number of outputs.
@@ -214,11 +223,13 @@ def _filled(
         headless: True if the function makes a model without a head for 0 outputs.
 
     Raises:
-        InputError: If names or shapes differ; the message names the first difference.
+        InputError: If names or shapes differ; the message names the first difference. Also if the
+            weights hold several models of these names.
     """
-    found = _shapes(weights)
     model = made(_TRIED if wanted.num_classes is None else wanted.num_classes)
     own = _shapes(model.state_dict())
+    fitted = fit_names(weights, own)
+    found = _shapes(fitted.tensors)
     outputs = None if wanted.num_classes is not None else _outputs(own, found, headless)
     if outputs is not None:
         _check_outputs(wanted, own, outputs)
@@ -231,8 +242,8 @@ def _filled(
                 found=_entry(key, found),
                 fix=_remedy(wanted, known=key in own and key in found),
             )
-    model.load_state_dict(dict(weights))
-    return model
+    model.load_state_dict(dict(fitted.tensors))
+    return model, fitted
 
 
 def _remedy(wanted: Wanted, *, known: bool) -> str:
@@ -281,49 +292,3 @@ def _shapes(weights: Mapping[str, Tensor]) -> Shapes:
 
 def _entry(key: str, shapes: Shapes) -> str:
     return f"{key} of shape {shapes[key]}" if key in shapes else f"no {key}"
-
-
-_WRAPPERS = ("_orig_mod.", "module.")
-_NESTED = ("state_dict", "model_state_dict", "model")
-
-
-def bare_weights(content: Mapping[str, Any]) -> Weights:
-    """Return the weights in a saved mapping, by their names in the plain model.
-
-    For a checkpoint these are the entries of ``state_dict``, ``model_state_dict`` or ``model``. The
-    prefixes that ``torch.compile`` and ``DistributedDataParallel`` add to the names are removed.
-
-    Raises:
-        InputError: If the mapping holds anything but named tensors.
-
-    Example:
-        >>> import torch
-        >>> list(bare_weights({"epoch": 3, "state_dict": {"module.fc.weight": torch.ones(2, 3)}}))
-        ['fc.weight']
-    """
-    content = _innermost(content)
-    for name, value in content.items():
-        if not (isinstance(name, str) and isinstance(value, Tensor)):
-            key = repr(name)[:80]
-            found = f"something else under {key}" if isinstance(name, str) else f"{key} as a name"
-            fix = "save model.state_dict()"
-            raise InputError(expected="weights by name", found=found, fix=fix)
-    return {_bare(name): value for name, value in content.items()}
-
-
-def _innermost(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the innermost mapping; a file can nest mappings deeply, or in a circle."""
-    seen = {id(content)}
-    while nested := [content[name] for name in _NESTED if isinstance(content.get(name), Mapping)]:
-        content = nested[0]
-        if id(content) in seen:
-            found, fix = "a mapping that contains itself", "save model.state_dict()"
-            raise InputError(expected="weights by name", found=found, fix=fix)
-        seen.add(id(content))
-    return content
-
-
-def _bare(name: str) -> str:
-    while wrapper := next(filter(name.startswith, _WRAPPERS), ""):
-        name = name.removeprefix(wrapper)
-    return name

@@ -58,8 +58,9 @@ class Taps:
         layers: Names of submodules whose outputs are read.
         head: Name of the head, as `find_head` reports it.
         pool: Average maps (B x C x H x W, or more) over their spatial dimensions, and sequences
-            (B x T x d) over their tokens: over the tokens that the model's ``attention_mask``
-            keeps, if a mask of this shape is passed. Otherwise both are flattened.
+            (B x T x d) over their tokens if True: over the tokens that the model's
+            ``attention_mask`` keeps, if a mask of this shape is passed. Flatten both if False. By
+            default, average sequences with such a mask, and flatten everything else.
         rows: Unit of a row of the features, as `find_head` reports it: a sample; every token; or
             one chosen token of each sample, whose outputs are the logits. The chosen token is taken
             in the head's input and in every layer with the same tokens.
@@ -87,7 +88,7 @@ class Taps:
         layers: Sequence[str],
         head: str,
         *,
-        pool: bool = False,
+        pool: bool | None = None,
         rows: Rows = "sample",
         axes: Mapping[str, BatchAxis] | None = None,
     ) -> None:
@@ -209,7 +210,9 @@ class Taps:
             return _unshared(tensor.flatten(0, 1).flatten(1), tensor)
         if self._rows == "chosen token" and tensor.ndim > 2:
             return tensor.clone()
-        if self._pool and name != HEAD_INPUT:
+        # Without a mask, nothing tells a sequence of tokens from a one-dimensional feature map.
+        pool = _masked(tensor, self._mask) if self._pool is None else self._pool
+        if pool and name != HEAD_INPUT:
             return _averaged(tensor, name, self._mask)
         return _flat(tensor)
 
@@ -289,10 +292,15 @@ def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "
         return tensor.flatten(2).mean(dim=2)
     if tensor.ndim < 3:
         return _flat(tensor)
-    if mask is None or mask.shape != tensor.shape[:2]:
+    if mask is None or not _masked(tensor, mask):
         return tensor.mean(dim=1)
     kept = mask.to(tensor.dtype)[:, :, None]
     return (tensor * kept).sum(dim=1) / kept.sum(dim=1)
+
+
+def _masked(tensor: Tensor, mask: Tensor | None) -> bool:
+    """Return whether a tensor is a sequence whose tokens the mask covers."""
+    return tensor.ndim == 3 and mask is not None and mask.shape == tensor.shape[:2]
 
 
 def _flat(tensor: Tensor) -> Float[Tensor, "b d"]:

@@ -33,7 +33,7 @@ class Trace:
     layers: tuple[str, ...]
     axes: Mapping[str, BatchAxis]
 
-    def taps(self, model: nn.Module, *, pool: bool = False) -> Taps:
+    def taps(self, model: nn.Module, *, pool: bool | None = None) -> Taps:
         """Return taps on the layers and the head of the model that was traced."""
         head = self.head
         return Taps(model, self.layers, head.name, pool=pool, rows=head.rows, axes=self.axes)

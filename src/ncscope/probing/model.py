@@ -214,7 +214,8 @@ class LayerwiseProbe:
 def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) -> Iterable[Any]:
     total = len(loader) if isinstance(loader, Sized) else None
     console = Console(stderr=True)
-    return track(batches, "Measuring", total, console=console, disable=not show, transient=True)
+    hidden = not (show and console.is_terminal)  # outside of a terminal, rich writes an empty line
+    return track(batches, "Measuring", total, console=console, disable=hidden, transient=True)
 
 
 def _gatherer(

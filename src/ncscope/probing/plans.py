@@ -32,8 +32,8 @@ class ProbeOptions:
         prior: Class prior.
         class_counts: Number of samples of each class; required for the uniform prior.
         weight_decay: Weight decay on the head that the MSE decomposition assumes.
-        pool: Average feature maps over space, and sequences over tokens, instead of flattening
-            them.
+        pool: Average feature maps over space, and sequences over tokens, if True; flatten both if
+            False; None to flatten everything but sequences with an attention mask.
         next_token: Take the label of the following token as a token's class if True.
         baseline: True to measure every layer with permuted labels too; None to do so for small
             samples.
@@ -51,7 +51,7 @@ class ProbeOptions:
     prior: Prior = "empirical"
     class_counts: Int[Tensor, " k"] | None = None
     weight_decay: float = 0.0
-    pool: bool = False
+    pool: bool | None = None
     next_token: bool = False
     baseline: bool | None = False
     uncertainty: bool = False

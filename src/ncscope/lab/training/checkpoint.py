@@ -12,7 +12,7 @@ import torch
 from ncscope.errors import InputError
 from ncscope.files import write_bytes
 from ncscope.lab.runs.lock import writing
-from ncscope.tensor_files import load_tensors
+from ncscope.tensor_files import SavedFile, load_tensors
 
 
 class Checkpoints:
@@ -55,7 +55,7 @@ class Checkpoints:
         try:
             # Check the sizes first, so that a zip bomb is refused before it is unpacked. Then check
             # the checksums: torch does not, and would read numbers that the disk has corrupted.
-            state = load_tensors(self.path, mapped=False)
+            state = load_tensors(SavedFile.at(self.path), mapped=False)
             with ZipFile(self.path) as archive:
                 changed = archive.testzip()
         except Exception as error:

@@ -1,0 +1,270 @@
+"""Weights of a model in the content of a saved file, whatever is saved beside and around them."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ncscope.errors import InputError
+
+Weights = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class SavedWeights:
+    """Weights that were found in a file.
+
+    Attributes:
+        tensors: Weights by their names in the file.
+        file: Base name of the file.
+        key: Dotted path of the entry that holds the weights; empty if the whole file does.
+    """
+
+    tensors: Weights
+    file: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class FittedWeights:
+    """Weights by their names in the model.
+
+    Attributes:
+        tensors: Weights by name.
+        prefix: Text that began every name in the file, such as ``module.``.
+        wrapped: True if names of wrappers inside of the names were removed.
+        unused: Names in the file without the prefix, which are no weights of the model.
+    """
+
+    tensors: Weights
+    prefix: str = ""
+    wrapped: bool = False
+    unused: tuple[str, ...] = ()
+
+
+_USUAL = (
+    "state_dict",
+    "model_state_dict",
+    "model_state",
+    "model",
+    "net",
+    "network",
+    "module",
+    # Lightning's WeightAveraging writes the average as `state_dict`, and the weights here.
+    "current_model_state",
+)
+"""Names of the entry that holds the weights, in the files of training libraries and scripts."""
+
+_AVERAGE = re.compile(r"(^|[._])(ema|swa|averaged?)([._]|$)|(^|\.)n_averaged$")
+"""Part of a name that tells of a running average: ``state_dict_ema``, ``model_ema``."""
+
+_DEEPEST = 10
+_MOST_NAMED = 8
+
+
+def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = "") -> SavedWeights:
+    """Find the weights of a model in a saved mapping.
+
+    A mapping of tensors is a model's weights. In a checkpoint the weights are the entry that holds
+    tensors and has a usual name (`_USUAL`), or the only entry that holds tensors. The states of
+    optimisers are passed over, and so are running averages (EMA) if there is anything else.
+
+    Args:
+        content: Content of the file.
+        file: Base name of the file, for messages.
+        key: Dotted path of the entry to take, for example ``state_dict_ema`` or ``models.student``.
+            Its last part may also be the beginning of names, as ``teacher`` of ``teacher.fc.bias``.
+
+    Raises:
+        InputError: If there are no weights or several, or no such entry; the message lists the
+            entries. Also if the mapping holds anything but named tensors.
+
+    Example:
+        >>> import torch
+        >>> found = find_weights({"epoch": 3, "state_dict": {"fc.weight": torch.ones(2, 3)}})
+        >>> found.key, list(found.tensors)
+        ('state_dict', ['fc.weight'])
+    """
+    path = [key] if key else []
+    if key:
+        content = _entry_at(content, key, file)
+    for _ in range(_DEEPEST):
+        entries = _entries_with_tensors(content)
+        if not entries:
+            _check_names(content, file)
+            return SavedWeights(dict(content), file, ".".join(path))
+        name = _only_choice(entries, file, path)
+        path.append(name)
+        content = content[name]
+    found, fix = f"more than {_DEEPEST} nested mappings", "save model.state_dict()"
+    raise InputError(expected=f"weights by name in {file}", found=found, fix=fix)
+
+
+def _entry_at(content: Mapping[str, Any], key: str, file: str) -> Mapping[str, Any]:
+    """Return the entry at a dotted path; names of entries may contain dots themselves."""
+    whole, rest = content, key
+    while rest:
+        parts = rest.split(".")
+        starts = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        name = next((start for start in starts if isinstance(content.get(start), Mapping)), None)
+        if name is None:
+            named = {n: v for n, v in content.items() if isinstance(n, str)}
+            within = {n: v for n, v in named.items() if n.startswith(f"{rest}.")}
+            if not within:
+                raise InputError(
+                    expected=f"weights under {key!r} in {file}",
+                    found=f"weights under {_listed(_entries_with_tensors(whole))}",
+                    fix="pass one of these keys, or leave the key out",
+                )
+            return within
+        content, rest = content[name], rest[len(name) + 1 :]
+    return content
+
+
+def _entries_with_tensors(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the entries that are mappings and hold tensors, without the states of optimisers."""
+    return {
+        name: value
+        for name, value in content.items()
+        if isinstance(name, str) and isinstance(value, Mapping) and _holds_tensors(value)
+    }
+
+
+def _holds_tensors(content: Mapping[str, Any]) -> bool:
+    """Return whether a mapping holds a tensor at any depth; mappings may contain themselves."""
+    if "param_groups" in content:  # the state of an optimiser
+        return False
+    seen, left = {id(content)}, [content]
+    while left:
+        for value in left.pop().values():
+            if isinstance(value, Tensor):
+                return True
+            if isinstance(value, Mapping) and id(value) not in seen:
+                seen.add(id(value))
+                left.append(value)
+    return False
+
+
+def _only_choice(entries: Collection[str], file: str, path: list[str]) -> str:
+    """Return the entry that holds the weights.
+
+    Raises:
+        InputError: If there are several.
+    """
+    plain = [name for name in entries if not _AVERAGE.search(name)]
+    usual = [name for name in plain if name in _USUAL]
+    choice = usual or plain or list(entries)
+    if len(choice) > 1:
+        raise InputError(
+            expected=f"weights of one model in {file}",
+            found=f"weights under {_listed('.'.join([*path, name]) for name in choice)}",
+            fix="choose one with --weights-key",
+        )
+    return choice[0]
+
+
+def _check_names(content: Mapping[Any, Any], file: str) -> None:
+    fix = "save model.state_dict()"
+    if not content:
+        raise InputError(expected=f"weights by name in {file}", found="none", fix=fix)
+    for name, value in content.items():
+        if not (isinstance(name, str) and isinstance(value, Tensor)):
+            key = repr(name)[:80]
+            found = f"something else under {key}" if isinstance(name, str) else f"{key} as a name"
+            raise InputError(expected=f"weights by name in {file}", found=found, fix=fix)
+
+
+_WRAPPERS = re.compile(r"(?<=\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+"""Names that torch.compile, sharding and checkpointing give to what they wrap, inside of names."""
+
+
+def fit_names(weights: Weights, names: Collection[str]) -> FittedWeights:
+    """Rename weights to their names in the model, by removing one prefix from all of them.
+
+    The prefix is the one under which most names of the model occur: ``module.`` of
+    ``DistributedDataParallel``, ``_orig_mod.`` of ``torch.compile``, ``model.`` of an attribute of
+    a LightningModule. Names without the prefix, such as those of a loss, are not used.
+
+    Args:
+        weights: Weights by their names in the file.
+        names: Names of the model's weights.
+
+    Raises:
+        InputError: If several models have these names in the file, under different prefixes.
+
+    Example:
+        >>> import torch
+        >>> fitted = fit_names({"module.fc.bias": torch.ones(2)}, ["fc.bias"])
+        >>> fitted.prefix, list(fitted.tensors)
+        ('module.', ['fc.bias'])
+    """
+    inner = {_WRAPPERS.sub("", name): value for name, value in weights.items()}
+    wrapped = len(inner) == len(weights) and inner.keys() != weights.keys()
+    weights = inner if wrapped else weights
+    prefix = _common_prefix(weights, names)
+    tensors = {
+        name.removeprefix(prefix): value
+        for name, value in weights.items()
+        if name.startswith(prefix)
+    }
+    unused = tuple(name for name in weights if not name.startswith(prefix))
+    return FittedWeights(tensors, prefix, wrapped, unused)
+
+
+def _common_prefix(found: Iterable[str], names: Collection[str]) -> str:
+    """Return the prefix under which most names of a model occur; empty if none occurs."""
+    expected = set(names)
+    most_dots = max((name.count(".") for name in expected), default=0)
+    counts: Counter[str] = Counter()
+    for name in found:
+        start = len(name)
+        for _ in range(most_dots + 1):
+            start = name.rfind(".", 0, max(start, 0))
+            if name[start + 1 :] in expected:
+                counts[name[: start + 1]] += 1
+            if start < 0:
+                break
+    most = max(counts.values(), default=0)
+    best = [prefix for prefix, count in counts.items() if count == most]
+    if not best or "" in best:
+        return ""
+    best = [prefix for prefix in best if not _AVERAGE.search(prefix)] or best
+    if len(best) > 1:
+        raise InputError(
+            expected="weights of one model",
+            found=f"weights under {_listed(prefix.rstrip('.') for prefix in best)}",
+            fix="choose one with --weights-key",
+        )
+    return best[0]
+
+
+def weights_notes(saved: SavedWeights, fitted: FittedWeights) -> tuple[str, ...]:
+    """Return sentences on what was done to the weights of a file, for the reader of a measurement.
+
+    Args:
+        saved: Weights that were found in the file.
+        fitted: The same weights under their names in the model.
+    """
+    notes = []
+    if any(map(_AVERAGE.search, (saved.key, fitted.prefix, *fitted.unused))):
+        under = f" under {saved.key!r}" if saved.key else ""
+        notes.append(f"weights: {saved.file} holds a running average (EMA){under}")
+    if fitted.prefix:
+        notes.append(f"weights: prefix {fitted.prefix!r} removed")
+    if fitted.wrapped:
+        notes.append("weights: names of wrappers, such as '_orig_mod.', removed within names")
+    if fitted.unused:
+        notes.append(f"weights: without this prefix, and not used: {_listed(fitted.unused)}")
+    return tuple(notes)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names as text; long names and long lists are cut."""
+    all_names = [repr(name)[:80] for name in names]
+    more = len(all_names) - _MOST_NAMED
+    return (
+        ", ".join(all_names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "") or "none"
+    )
