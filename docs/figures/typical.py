@@ -1,10 +1,11 @@
 """Measure typical values of every metric for the docs: ``python docs/figures/typical.py``.
 
-A residual network on scikit-learn's digits: untrained, after 20 epochs, and long after its training
+A perceptron of five layers on scikit-learn's digits: untrained, after 20 epochs, and long after its training
 error is zero. The values go to docs/figures/typical.json, which the metrics page shows.
 """
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -13,7 +14,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
-from ncscope.models.networks.residual import ResidualNet
 
 EPOCHS = {"untrained": 0, "trained": 20, "long trained": 400}
 
@@ -24,8 +24,14 @@ def main() -> None:
     digits = load_digits()
     images = torch.tensor(digits.data / 16, dtype=torch.float32)
     data = TensorDataset(images, torch.tensor(digits.target))
-    model = ResidualNet(in_features=64, width=128, depth=3, num_classes=10)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=2e-3)
+    widths = [64, 256, 256, 256, 256]
+    hidden = [
+        layer
+        for before, after in pairwise(widths)
+        for layer in (nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU())
+    ]
+    model = nn.Sequential(*hidden, nn.Linear(widths[-1], 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
     slower = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS["long trained"])
     loader = DataLoader(data, batch_size=128, shuffle=True)
     values, epoch = {}, 0
@@ -38,7 +44,9 @@ def main() -> None:
                 optimizer.step()
             slower.step()
             epoch += 1
-        report = ncscope.measure_model(model, DataLoader(data, batch_size=512), progress=False)
+        report = ncscope.measure_model(
+            model, DataLoader(data, batch_size=512), layers=[], progress=False
+        )
         values[name] = {key: float(f"{value:.3g}") for key, value in report.items()}
     path = Path(__file__).with_name("typical.json")
     path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
