@@ -61,6 +61,7 @@ docs: $(STAMP)
 figures: $(STAMP)
 	$(BIN)/python docs/figures/demo.py
 	$(BIN)/python docs/figures/batch_mir.py
+	$(BIN)/python docs/figures/typical.py
 
 clean:
 	rm -rf $(VENV) $(BARE) site .mypy_cache .ruff_cache .pytest_cache htmlcov .coverage*

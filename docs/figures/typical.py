@@ -1,7 +1,7 @@
 """Measure typical values of every metric for the docs: ``python docs/figures/typical.py``.
 
-A perceptron of five layers on scikit-learn's digits: untrained, after 20 epochs, and long after its training
-error is zero. The values go to docs/figures/typical.json, which the metrics page shows.
+A perceptron of five layers on scikit-learn's digits: untrained, after 20 epochs, and long after its
+training error is zero. The values go to docs/figures/typical.json, which the metrics page shows.
 """
 
 import json

@@ -5,10 +5,12 @@ the group's metrics go.
 """
 
 import inspect
+import json
 import math
 import re
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, get_type_hints
 
@@ -26,9 +28,14 @@ _NEEDS = {
     "scatter": "pooled scatter",
     "directions": "unit vectors",
     "head": "classifier",
-    "decisions": "second look",
-    "information": "second look",
+    "decisions": "second pass",
+    "information": "second pass",
 }
+_TYPICAL: dict[str, dict[str, float]] = json.loads(
+    (Path(__file__).parents[1] / "figures" / "typical.json").read_text(encoding="utf-8")
+)
+"""Values of each metric by stage of training, which docs/figures/typical.py measures."""
+
 _BOUNDS = {2**0.5: r"\sqrt2", math.inf: r"\infty", 0.5: r"\tfrac12"}
 
 
@@ -85,12 +92,16 @@ def _called(function: Callable[..., Any]) -> FunctionType | type:
 
 
 def _summary() -> str:
-    lines = ["| key | what it is | source |", "|---|---|---|"]
+    heads = ["key", "what it measures", *_TYPICAL]
+    lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * len(_TYPICAL)]
     for row in METRICS.values():
-        formula = f"${row.formula}$".replace("|", r"\vert ")
-        meaning = f"{row.title}<br>{formula}"
-        lines.append(f"| [`{row.key}`](#{row.key}) | {meaning} | {_source(row)} |")
+        cells = [f"[`{row.key}`](#{row.key})", row.meaning, *_typical(row.key)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _typical(key: str) -> list[str]:
+    return [f"{values[key]:.3g}" for values in _TYPICAL.values()]
 
 
 def _group(name: str) -> str:
@@ -101,6 +112,9 @@ def _entry(row: Metric) -> str:
     code = definition(row)
     path = f"{code.__module__}.{code.__qualname__}"
     facts = {
+        "Typical": ", ".join(
+            f"{value} {name}" for name, value in zip(_TYPICAL, _typical(row.key), strict=True)
+        ),
         "Source": _source(row),
         "Range": f"${_range(row)}$; {row.better} when collapsed",
         "0 means": row.zero or "does not occur",
@@ -112,7 +126,7 @@ def _entry(row: Metric) -> str:
     }
     table = "\n".join(f"| {name} | {fact} |" for name, fact in facts.items() if fact)
     head = f"### `{row.key}` {{ #{row.key} }}\n\n{row.title[:1].upper()}{row.title[1:]}."
-    return f"{head}\n\n$$\n{row.formula}\n$$\n\n| | |\n|---|---|\n{table}\n"
+    return f"{head} {row.meaning}\n\n$$\n{row.formula}\n$$\n\n| | |\n|---|---|\n{table}\n"
 
 
 def _source(row: Metric) -> str:
