@@ -66,6 +66,8 @@ def measure_named_model(
     prior: Prior = "empirical",
     weight_decay: float = 0.0,
     pool: bool | None = None,
+    baseline: bool | None = False,
+    uncertainty: bool = False,
 ) -> NamedMeasurement:
     """Measure neural collapse in a trained classifier of images.
 
@@ -84,6 +86,8 @@ def measure_named_model(
         prior: Class prior.
         weight_decay: Decay on the head.
         pool: Average feature maps and sequences if True, flatten them if False.
+        baseline: Measure with permuted labels too.
+        uncertainty: Estimate standard errors if True.
 
     Raises:
         InputError: If the model, data set, weights file or device is missing, or does not fit.
@@ -113,6 +117,8 @@ def measure_named_model(
         class_counts=counts,
         weight_decay=weight_decay,
         pool=pool,
+        baseline=baseline,
+        uncertainty=uncertainty,
     )
     fitted = opened.weights
     by_model = opened.prepared is not None and image_options.preprocess != "data"
