@@ -439,7 +439,7 @@ def test_probe_page_of_one_layer_names_what_is_undefined(
     assert page.locator("#layers").count() == 0
     assert page.locator("#gram, #spectra").count() == 2
     row = page.locator("table.details tr", has_text="Novel metric")
-    assert row.locator("td").inner_text() == "undefined"
+    assert row.locator("td").first.inner_text() == "undefined"
     assert "novel_metric is undefined: it has no value" in page.locator(".notes").inner_text()
     assert "1 infinite" in page.locator("#spectra .reading").inner_text()
     assert overflow(narrowed(page)) <= 0
