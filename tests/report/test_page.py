@@ -440,7 +440,7 @@ def test_probe_page_of_one_layer_names_what_is_undefined(
     assert page.locator("#gram, #spectra").count() == 2
     row = page.locator("table.details tr", has_text="Novel metric")
     assert row.locator("td").first.inner_text() == "undefined"
-    assert "novel_metric is undefined: it has no value" in page.locator(".notes").inner_text()
+    assert "novel_metric is undefined: it has no value" in page.locator(".notes").text_content()
     assert "1 infinite" in page.locator("#spectra .reading").inner_text()
     assert overflow(narrowed(page)) <= 0
 

@@ -267,7 +267,7 @@ class History:
             raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
         return metric_figure(self.measurements, metric, self.unit)
 
-    def save(self, path: str | Path, *, title: str = "") -> Path:
+    def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
 
         Args:
@@ -292,17 +292,16 @@ class History:
 
             return write_text(path, history_latex(self.measurements, self.unit))
         if path.suffix == ".html":
-            return write_text(path, self._page(title or path.stem))
+            return write_text(path, self.page(title or path.stem))
         content = io.BytesIO()
         self.plot().savefig(content, format=path.suffix[1:])
         return write_bytes(path, content.getvalue())
 
-    def _page(self, title: str) -> str:
+    def page(self, title: str) -> str:
+        """Return the HTML page with a heading."""
         from ncscope.report.page import history_page
 
-        return history_page(
-            title, self.measurements, unit=self.unit, provenance=self.provenance
-        )
+        return history_page(title, self.measurements, unit=self.unit, provenance=self.provenance)
 
     def _repr_html_(self) -> str:
         from ncscope.report.page import history_fragment

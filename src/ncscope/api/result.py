@@ -231,12 +231,16 @@ class Report(Mapping[str, float]):
 
             return write_text(path, probe_latex(self.probe))
         if path.suffix == ".html":
-            from ncscope.report.page import probe_page
-
-            return write_text(path, probe_page(title or path.stem, self.probe, self.provenance))
+            return write_text(path, self.page(title or path.stem))
         content = io.BytesIO()
         self.plot().savefig(content, format=path.suffix[1:])
         return write_bytes(path, content.getvalue())
+
+    def page(self, title: str) -> str:
+        """Return the HTML page with a heading."""
+        from ncscope.report.page import probe_page
+
+        return probe_page(title, self.probe, self.provenance)
 
     def _repr_html_(self) -> str:
         from ncscope.report.page import probe_fragment

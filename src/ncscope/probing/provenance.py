@@ -58,6 +58,10 @@ class Provenance:
         return {name: text for name, text in named.items() if text}
 
 
+UNKNOWN = Provenance()
+"""Provenance of which nothing is known."""
+
+
 def provenance(
     *,
     model: str = "",

@@ -239,9 +239,7 @@ def last_probes(measurements: Sequence[Measurement], unit: str) -> dict[str, Pro
 
 def details_by_run(measurements: Sequence[Measurement], unit: str) -> list[Details]:
     """Return all metrics of the last measurement of each run and split."""
-    return [
-        details(probe, caption) for caption, probe in last_probes(measurements, unit).items()
-    ]
+    return [details(probe, caption) for caption, probe in last_probes(measurements, unit).items()]
 
 
 def origin_facts(origin: Provenance) -> list[str]:

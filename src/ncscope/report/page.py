@@ -11,7 +11,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
-from ncscope.probing.provenance import Provenance
+from ncscope.probing.provenance import UNKNOWN, Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.formulas import formula
 from ncscope.report.labels import KEY_METRICS, Label, by_group, distinct_labels, label_of
@@ -59,7 +59,7 @@ def history_page(
     *,
     unit: str = "epoch",
     lead: str = "",
-    provenance: Provenance = Provenance(),
+    provenance: Provenance = UNKNOWN,
 ) -> str:
     """Build one self-contained HTML page of a history: it requests nothing from the network.
 
@@ -95,7 +95,7 @@ def history_fragment(measurements: Sequence[Measurement]) -> str:
     Args:
         measurements: Measurements of one run or several; at least one.
     """
-    shown = _printable_measurements(measurements)
+    shown = printable_measurements(measurements)
     return rendered("fragment.html.j2", changes=changes_by_run(shown), warnings=(), details=())
 
 
@@ -156,11 +156,17 @@ def history_view(
     if not measurements or not all(measurement.probe.layers for measurement in measurements):
         msg = "a page needs at least one measurement, and every measurement at least one layer"
         raise ValueError(msg)
-    shown = _printable_measurements(measurements)
+    shown = printable_measurements(measurements)
     payload = history_payload(shown, unit, class_names)
     return HistoryView(shown, unit, payload)
 
-def _printable_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
+
+def printable_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return measurements whose names, notes and warnings are printable.
+
+    Args:
+        measurements: Measurements of one run or several.
+    """
     return [
         replace(
             each,
@@ -172,7 +178,7 @@ def _printable_measurements(measurements: Sequence[Measurement]) -> list[Measure
     ]
 
 
-def probe_page(title: str, probe: ProbeRecord, provenance: Provenance = Provenance()) -> str:
+def probe_page(title: str, probe: ProbeRecord, provenance: Provenance = UNKNOWN) -> str:
     """Build one self-contained HTML page of a single measurement, of one layer or many.
 
     Args:

@@ -10,7 +10,14 @@ from ncscope.errors import printable
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import layer_order, spectra
 from ncscope.report.formulas import formula
-from ncscope.report.labels import PFC_METRICS, Label, collapse_line, distinct_labels, label_of, value_of
+from ncscope.report.labels import (
+    PFC_METRICS,
+    Label,
+    collapse_line,
+    distinct_labels,
+    label_of,
+    value_of,
+)
 from ncscope.report.numbers import compact, typeset
 from ncscope.report.overview import collapsed_text
 from ncscope.report.timeline import by_run, by_split, layer_names, moment
@@ -37,29 +44,29 @@ def history_payload(
     Returns:
         Plain dictionaries and lists, numbers of six digits, None for what is not finite.
         ``shown`` is the run to show first, the one that was measured at the most steps.
+        ``together`` is a run with the last layers of several runs; empty if there is one run only.
     """
     runs = by_run(measurements)
     payload = {name: _run(own, unit, class_names) for name, own in runs.items()}
-    return {"runs": payload, "shown": max(runs, key=lambda name: len(runs[name]))}
+    together = f"all runs by {unit}, last layer" if len(runs) > 1 else ""
+    if together:
+        payload[together] = _overlaid(runs, unit)
+    longest = max(runs, key=lambda name: len(runs[name]))
+    return {"runs": payload, "shown": longest, "together": together}
 
 
-def overlaid(runs: Mapping[str, Sequence[Measurement]], unit: str) -> dict[str, Any]:
-    """Return a run whose layers are the last layers of several runs, to draw them in one chart.
-
-    Args:
-        runs: Measurements by the name of their run.
-        unit: Unit of the steps.
-    """
+def _overlaid(runs: Mapping[str, Sequence[Measurement]], unit: str) -> dict[str, Any]:
+    """Return a run whose layers are the last layers of several runs, to draw them in one chart."""
     by_step: dict[tuple[str, float], list[LayerRecord]] = {}
     for name, measurements in runs.items():
         for each in measurements:
-            last = replace(each.probe.layers[-1], layer=name, metrics=beside(each))
+            last = replace(each.probe.layers[-1], layer=name or "(no name)", metrics=beside(each))
             by_step.setdefault((each.split, each.step), []).append(replace(last, gram=None))
     joined = [
         Measurement(ProbeRecord(tuple(records)), step, split)
         for (split, step), records in by_step.items()
     ]
-    nothing = {"layers": list(runs), "profiles": {}, "grams": {}, "spectra": {}}
+    nothing: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}}
     return _run(joined, unit) | nothing
 
 

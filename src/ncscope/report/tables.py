@@ -85,7 +85,7 @@ def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table
 
 
 def _metric_table(record: LayerRecord) -> Table:
-    table = _plain_table()
+    table = plain_table()
     table.add_column("metric", no_wrap=True)
     for header in ("value", "collapsed at"):
         table.add_column(header, justify="right", no_wrap=True)
@@ -105,7 +105,7 @@ def _metric_table(record: LayerRecord) -> Table:
 
 
 def _layer_table(keys: Sequence[str], beside: Sequence[str] = ()) -> Table:
-    table = _plain_table()
+    table = plain_table()
     named = [f"{COLUMNS[key]} is {key}" for key in keys if "acc" not in COLUMNS[key]]
     table.caption = f"{', '.join(named)}."
     table.add_column("layer", min_width=12, overflow="fold")
@@ -125,7 +125,8 @@ def _add_yardsticks(table: Table, record: LayerRecord, keys: Sequence[str]) -> N
             table.add_row(name, *("" if key is None else plain(values[key], 2) for key in known))
 
 
-def _plain_table() -> Table:
+def plain_table() -> Table:
+    """Return an empty table in the style of all tables."""
     return Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,

@@ -62,25 +62,19 @@ def study_page(
     Returns:
         HTML of the page.
     """
-    measured = [_drawn(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
-    return rendered_page(
-        title=title,
-        lead=lead,
-        facts=facts,
-        sweep=sweep,
-        history=history_view(measured, runs[0].unit) if measured else None,
-        **run_sections(runs),
-    )
+    return rendered_page(title=title, lead=lead, facts=facts, sweep=sweep, **run_sections(runs))
 
 
 def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
-    """Return the sections of a page about runs: figures, findings, tables and settings.
+    """Return the sections of a page about runs: figures, findings, charts, tables and settings.
 
     Args:
-        runs: Runs to show; the claims of several runs are one matrix.
+        runs: Runs to show; the claims of several runs are one matrix, without charts.
     """
     alike, own = shared_config([run.config for run in runs])
+    measured = [_drawn(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
     return {
+        "history": history_view(measured, runs[0].unit) if measured else None,
         "runs": [_shown(run, config) for run, config in zip(runs, own, strict=True)],
         "matrix": _claim_matrix(runs) if len(runs) > 1 else None,
         "config": alike,
