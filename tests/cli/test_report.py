@@ -7,7 +7,6 @@ import torch
 
 import ncscope
 from ncscope.cli import main
-from ncscope.cli import running as _  # loads the laboratory, before its part is taken out
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from ncscope.api.model import measure_model
 from ncscope.api.named_images import ImageOptions, checked_device, images_of_split, loader_for
 from ncscope.api.result import ModelReport
 from ncscope.models.libraries import open_model
+from ncscope.probing.provenance import provenance
 from ncscope.stats.moments import Prior
 
 
@@ -53,7 +54,7 @@ def measure_named_model(
         name, num_classes or classes, shape, weights=content, download=image_options.download
     )
     counts = torch.bincount(images.labels, minlength=classes) if prior == "uniform" else None
-    return measure_model(
+    report = measure_model(
         opened.model.to(device),
         loader_for(opened, images, image_options),
         layers=layers,
@@ -64,3 +65,11 @@ def measure_named_model(
         weight_decay=weight_decay,
         pool=pool,
     )
+    report.provenance = provenance(
+        model=name,
+        weights="" if weights is None else str(weights),
+        data=image_options.data,
+        split=image_options.split,
+        caller="ncscope measure",
+    )
+    return report

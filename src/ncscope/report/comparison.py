@@ -240,7 +240,7 @@ def _row(metric: Label, columns: Sequence[_Column], write: Write, digits: int) -
 
 
 def _distance(metric: Label, column: _Column, value: float | None) -> float:
-    """Return the distance of a value from collapse; infinity if the value or collapse is unknown."""
+    """Return how far a value is from collapse; infinity if either is unknown."""
     known = collapsed_at(metric.key, column.last.num_classes, column.last.dim)
     if value is None or not math.isfinite(value) or known is None:
         return math.inf

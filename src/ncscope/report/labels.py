@@ -56,8 +56,12 @@ class Label:
 
     @property
     def arrow(self) -> str:
-        """Direction in which collapse drives the metric, as an arrow; empty if unknown."""
-        return {"low": "↓", "high": "↑"}.get(self.better, "")
+        """Direction in which collapse drives the metric, as an arrow; empty if it has none.
+
+        A network before collapse may be on either side of the values in `_OF_A_SIMPLEX`.
+        """
+        known = self.key not in _OF_A_SIMPLEX
+        return {"low": "↓", "high": "↑"}.get(self.better, "") if known else ""
 
     @property
     def direction(self) -> str:

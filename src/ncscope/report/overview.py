@@ -167,7 +167,7 @@ def cell_of(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
 def collapsed_text(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
     """Write the value of a metric at collapse, with an arrow towards it; empty if unknown."""
     value = collapsed_at(metric.key, record.num_classes, record.dim)
-    return "" if value is None else f"{write(value, 4)} {metric.arrow}"
+    return "" if value is None else f"{write(value, 4)} {metric.arrow}".rstrip()
 
 
 def warnings(probes: Mapping[str, ProbeRecord]) -> list[str]:

@@ -87,13 +87,13 @@ def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table
 def _metric_table(record: LayerRecord) -> Table:
     table = plain_table()
     table.add_column("metric", no_wrap=True)
-    for header in ("value", "collapsed at"):
+    for header in ("value", "collapsed\nat"):
         table.add_column(header, justify="right", no_wrap=True)
     whole = details(ProbeRecord((record,)), "", plain)
     beside = {"chance": "chance", "interval": "95 % interval"}
     known = [part for part in beside if whole.any(part)]
     for part in known:
-        table.add_column(beside[part], justify="right", no_wrap=True)
+        table.add_column(beside[part], justify="right", overflow="fold")
     for title, rows in whole.groups.items():
         table.add_section()
         table.add_row(Text(title.partition(":")[0], style="bold"))

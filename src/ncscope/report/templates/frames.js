@@ -21,6 +21,7 @@ function classTicks(names) {
     tickvals: names.map((_, place) => place),
     ticktext: names.map((name) => escapeText(short(name))),
     tickfont: { size: names.length > 12 ? 9 : 11 },
+    ticklabelstandoff: 4,
     automargin: true,
   };
 }
@@ -110,7 +111,7 @@ function spectrumAxes(frames, names) {
 function spectraFigure(figure) {
   const frames = data.spectra;
   const all = Object.values(frames).flat();
-  const measured = (names) => names.filter((name) => all.some((frame) => frame.curves[name]));
+  const measured = (names) => names.filter((name) => all.some((frame) => frame.curves[name]?.values.length));
   const covariances = measured(CURVES.map(([name]) => name));
   const signal = measured(["snr_singular_values"]);
   if (!covariances.length) figure.querySelector("#spectra-covariance").remove();
