@@ -334,11 +334,15 @@ def test_the_page_shows_the_chosen_run(history: History, page: Page, tmp_path: P
         f"blocks.{index}, {split}" for split in ("train", "test") for index in (0, 1)
     ]
     assert page.locator("#layers").is_visible()
+    page.select_option("#history-metric", "cdnv")
     page.select_option("#run", ODD)
     page.wait_for_function(f"{names}.length === 1")
     assert page.evaluate(names) == ["head input, train"]
     assert not page.locator("#layers").is_visible()
+    assert page.locator("#history-metric").input_value() == "cdnv"
     page.select_option("#run", "deep")
+    assert page.locator("#history-metric").input_value() == "cdnv"
+    page.select_option("#history-metric", "nc1_quotient")
     page.wait_for_function(f"{names}.length === 4")
     page.wait_for_function(done)
     assert page.locator("#layers").is_visible()

@@ -9,6 +9,8 @@ from ncscope.api.files import load_weights
 from ncscope.api.model import measure_model
 from ncscope.api.named_images import ImageOptions, checked_device, images_of_split, loader_for
 from ncscope.api.result import ModelReport
+from ncscope.data.catalogue import CATALOGUE
+from ncscope.data.folders import class_names
 from ncscope.models.libraries import open_model
 from ncscope.probing.provenance import provenance
 from ncscope.stats.moments import Prior
@@ -65,10 +67,12 @@ def measure_named_model(
         weight_decay=weight_decay,
         pool=pool,
     )
+    data = image_options.data
     report.provenance = provenance(
         model=name,
         weights="" if weights is None else str(weights),
-        data=image_options.data,
+        data=data,
+        class_names=() if data in CATALOGUE else tuple(class_names(Path(data))),
         split=image_options.split,
         caller="ncscope measure",
     )
