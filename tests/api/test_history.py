@@ -159,6 +159,16 @@ def test_provenance_keeps_base_names_only(history: History, tmp_path: Path) -> N
     assert facts["date"].endswith(" UTC")
 
 
+def test_class_names_of_a_report_are_those_of_its_history() -> None:
+    report = ncscope.Report.from_json(reports()[0].to_json())
+    report.class_names = ["a", "b", "c", "d"]
+    made, named = History(), History(class_names=["x"])
+    for history in (made, named):
+        history.add(report, step=0)
+    assert made.provenance.class_names == ("a", "b", "c", "d")
+    assert named.provenance.class_names == ("x",)
+
+
 def changed(whole: dict[str, Any], name: str, value: object) -> dict[str, Any]:
     """A file's content with another value in its first measurement."""
     first, *rest = whole["measurements"]

@@ -87,6 +87,7 @@ def test_equal_names_are_numbered_and_name_no_folder(folder: Path) -> None:
     [
         (["none.json"], "the folder of a run, found nothing at none.json"),
         (["bad.json"], "a report or a history that ncscope wrote, found bad.json: Expecting"),
+        (["hollow.json"], "found an empty history, hollow.json"),
         (["empty"], "expected a history, found no file empty"),
         (["old.json"], "found old.json: nothing named 'schema_version'"),
         (["after.json", "-o", "none/x.html"], "a folder none to write in"),
@@ -98,6 +99,8 @@ def test_bad_sources_are_one_line(
     Path("bad.json").write_text("x")
     Path("old.json").write_text('{"metrics": {}}')
     Path("empty").mkdir()
+    head, _, _ = Path("long.json").read_text().partition('"measurements": [')
+    Path("hollow.json").write_text(f'{head}"measurements": []}}')
     assert run(*words) == 2
     err = capsys.readouterr().err
     assert said in err

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import ncscope
 from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
 from ncscope.lab import studies
@@ -170,6 +171,17 @@ def test_runs_stand_side_by_side_on_one_page(tmp_path):
     alone = written([tmp_path / "1"], tmp_path / "alone.html").read_text()
     assert alone.count("It reaches zero.") == 1
     assert "<h3>" not in alone
+
+
+def test_a_report_beside_runs_is_compared_and_the_runs_keep_their_claims(tmp_path):
+    reproduce("halving", out=tmp_path / "run")
+    report = ncscope.measure([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    report.save(tmp_path / "mine.json")
+    page = written([tmp_path / "mine.json", tmp_path / "run"], tmp_path / "both.html").read_text()
+    assert "<h1>mine and run</h1>" in page
+    assert "Side by side" in page
+    assert page.count("It reaches zero.") == 1
+    assert page.count("data:image/svg+xml;base64,") == 1
 
 
 def test_a_run_that_has_not_ended_is_shown_without_claims(tmp_path):

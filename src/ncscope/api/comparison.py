@@ -67,13 +67,17 @@ class Sources:
 
         path = Path(path)
         check_file(path)
-        title = title or self.sections.get("title") or " and ".join(self.contents)
+        sections = dict(self.sections)
+        if len(sections.get("runs", ())) < len(self.contents):  # what is said is of some runs only
+            for said in ("title", "lead", "facts"):
+                sections.pop(said, None)
+        sections["title"] = title = title or sections.get("title") or " and ".join(self.contents)
         compared = self._compared()
         only = next(iter(self.contents.values()))
         if len(self.contents) > 1 and compared:
-            page = comparison_page(title, compared, {**self.sections, "title": title})
+            page = comparison_page(title, compared, sections)
         elif self.sections or only is None:
-            page = rendered_page(**{**self.sections, "title": title})
+            page = rendered_page(**sections)
         else:
             page = only.page(title)
         return write_text(path, page)
@@ -122,6 +126,8 @@ def read_sources(
             contents[name] = _read(path)
         else:
             raise InputError(expected=expected, found=f"nothing at {path}", fix=fix)
+        if isinstance(contents[name], History) and not contents[name]:
+            raise InputError(expected=expected, found=f"an empty history, {path}", fix=fix)
     return Sources(contents, sections)
 
 

@@ -3,6 +3,7 @@
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsFloat, SupportsInt
 
@@ -35,7 +36,8 @@ class History:
         model: Name of the model.
         weights: Path of the weights file; its base name is kept.
         data: Name of the data set, or path of the data file; the base name is kept.
-        class_names: Names of the classes, in the order of the labels.
+        class_names: Names of the classes, in the order of the labels; by default those of the
+            first report that has some.
         seed: Seed of the run.
 
     Attributes:
@@ -123,6 +125,8 @@ class History:
         }
         at = int(number) if number.is_integer() else number
         split, run = checked_text("split", split), checked_text("run", run)
+        if not self.provenance.class_names:
+            self.provenance = replace(self.provenance, class_names=report.class_names)
         self.append(Measurement(report.probe, at, split, run, further))
 
     def append(self, measurement: Measurement) -> None:

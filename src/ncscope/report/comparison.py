@@ -137,7 +137,6 @@ def comparison_page(
     probes = {column.name: column.probe for column in columns}
     content: dict[str, Any] = {
         "title": title,
-        "lead": "",
         "facts": [f"{len(columns)} measurements side by side"],
         **sections,
         "warnings": warnings(probes),

@@ -34,6 +34,8 @@ from ncscope.report.payload import as_json, history_payload, probe_payload
 from ncscope.report.timeline import by_split
 
 _ABSENT: Mapping[str, Any] = {
+    "lead": "",
+    "facts": (),
     "warnings": (),
     "comparison": None,
     "sweep": None,
