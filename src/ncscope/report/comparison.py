@@ -224,10 +224,11 @@ def _row(metric: Label, columns: Sequence[_Column], write: Write, digits: int) -
     texts = ["" if value is None else write(value, digits) for value in values]
     collapsed = {collapsed_text(metric, column.last, write) for column in columns}
     away = [_distance(metric, column, value) for column, value in zip(columns, values, strict=True)]
-    nearest = min(away)
+    known = [distance for distance in away if distance < math.inf]
+    nearest = min(known, default=math.inf)
     differs = len(set(texts)) > 1
     cells = [
-        ComparedCell(text, differs and distance == nearest < math.inf)
+        ComparedCell(text, differs and len(known) > 1 and distance == nearest)
         for text, distance in zip(texts, away, strict=True)
     ]
     difference = ""
