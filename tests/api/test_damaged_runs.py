@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
 from ncscope.lab import studies
 from ncscope.lab.observations import Heartbeat
 from ncscope.lab.runs.recipe import Part
-from ncscope.lab.studies import load_run, report_runs, reproduce
+from ncscope.lab.studies import load_run, page_sections, reproduce
 from ncscope.lab.sweeps import sweep
 from tests.lab.papers import halving, tiny_linear
 
@@ -208,7 +209,7 @@ def test_a_file_of_any_content_is_one_sentence_or_made_again(name, text, folder,
         if not known:
             (folder / "finished.json").unlink()
         with pytest.raises(InputError) as shown:
-            report_runs([folder], tmp_path / "page.html")
+            read_sources([folder], [page_sections])
         said = [str(shown.value)]
         try:
             reproduce("halving", out=folder, resume=True)

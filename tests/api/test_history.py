@@ -159,6 +159,16 @@ def test_provenance_keeps_base_names_only(history: History, tmp_path: Path) -> N
     assert facts["date"].endswith(" UTC")
 
 
+def test_class_names_of_a_report_are_those_of_its_history() -> None:
+    report = ncscope.Report.from_json(reports()[0].to_json())
+    report.class_names = ["a", "b", "c", "d"]
+    made, named = History(), History(class_names=["x"])
+    for history in (made, named):
+        history.add(report, step=0)
+    assert made.provenance.class_names == ("a", "b", "c", "d")
+    assert named.provenance.class_names == ("x",)
+
+
 def changed(whole: dict[str, Any], name: str, value: object) -> dict[str, Any]:
     """A file's content with another value in its first measurement."""
     first, *rest = whole["measurements"]
@@ -254,7 +264,7 @@ def test_further_numbers_are_drawn(history: History, page: Page, tmp_path: Path)
         "document.getElementById('history-chart').data.map((t) => [t.name, t.y])"
     )
     assert traces == [["blocks.1, train", [1, 0.5, 0.333333]]]
-    assert "Deep, train, epoch 2" in page.locator(".details caption").first.inner_text()
+    assert "deep, train, epoch 2" in page.locator(".details caption").first.inner_text()
 
 
 @pytest.mark.slow
@@ -334,11 +344,15 @@ def test_the_page_shows_the_chosen_run(history: History, page: Page, tmp_path: P
         f"blocks.{index}, {split}" for split in ("train", "test") for index in (0, 1)
     ]
     assert page.locator("#layers").is_visible()
+    page.select_option("#history-metric", "cdnv")
     page.select_option("#run", ODD)
     page.wait_for_function(f"{names}.length === 1")
     assert page.evaluate(names) == ["head input, train"]
     assert not page.locator("#layers").is_visible()
+    assert page.locator("#history-metric").input_value() == "cdnv"
     page.select_option("#run", "deep")
+    assert page.locator("#history-metric").input_value() == "cdnv"
+    page.select_option("#history-metric", "nc1_quotient")
     page.wait_for_function(f"{names}.length === 4")
     page.wait_for_function(done)
     assert page.locator("#layers").is_visible()

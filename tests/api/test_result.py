@@ -1,17 +1,23 @@
 """A report is a mapping that writes itself, whole or not at all."""
 
+import csv
 import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
 from ncscope import InputError
 from ncscope.files import write_text
+from ncscope.probing.records import LayerRecord
 
 from ..metrics.degenerate import DEGENERATE
 from ..reference.instances import INSTANCES, Instance
@@ -73,14 +79,107 @@ def strict(text: str) -> object:
     return json.loads(text, parse_constant=refuse)
 
 
-def test_json_holds_everything(report: ncscope.Report) -> None:
-    assert strict(report.to_json()) == {
+def test_json_states_the_values_for_scripts(report: ncscope.Report) -> None:
+    stated = strict(report.to_json())
+    assert {key: stated[key] for key in stated if key not in ("probe", "provenance")} == {
+        "schema_version": 1,
         "metrics": dict(report),
         "notes": report.notes,
+        "warnings": report.warnings,
         "num_classes": 5,
         "num_samples": 60,
         "dim": 8,
     }
+
+
+def trusted(record: LayerRecord) -> LayerRecord:
+    """A record whose every field is filled."""
+    return replace(
+        record,
+        warnings=("n < 5 d",),
+        baseline={"nc1": math.inf, "vci": 0.5},
+        standard_errors={"nc1": 1 / 3},
+        bias_corrected={"nc1": -0.1},
+    )
+
+
+def test_a_file_is_read_again_exactly(undefined: ncscope.Report, tmp_path: Path) -> None:
+    report = ncscope.Report(trusted(undefined.record), undefined.statistics)
+    report.class_names = [f"class <{index}>" for index in range(report.num_classes)]
+    path = report.save(tmp_path / "report.json")
+    for source in (path, str(path), report.to_json()):
+        again = ncscope.Report.from_json(source)
+        assert type(again) is ncscope.Report
+        assert repr(again.record) == repr(report.record)  # nan differs from itself
+        assert again.provenance == report.provenance
+        assert again.class_names[1] == "class <1>"
+        assert again.save(tmp_path / "again.html").stat().st_size > 10_000
+        assert again.to_json() == report.to_json()
+
+
+def test_a_report_of_a_model_is_read_again_with_its_layers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(40, 8), torch.arange(40) % 4)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.Linear(16, 4))
+    loader = DataLoader(data, 20)
+    report = ncscope.measure_model(model, loader, layers=["0", "1"], progress=False)
+    again = ncscope.ModelReport.from_json(report.save(tmp_path / "model.json"))
+    assert again.probe == report.probe
+    assert list(again.layers) == list(report.layers)
+    assert again.probe.geodesic is not None
+    assert type(ncscope.Report.from_json(report.to_json())) is ncscope.ModelReport
+    with pytest.raises(InputError, match="a report with its class means, found a report read"):
+        ncscope.measure_model(model, loader, reference=again, progress=False)
+
+
+def test_what_a_file_does_not_hold_is_said_in_one_line(
+    report: ncscope.Report, tmp_path: Path
+) -> None:
+    again = ncscope.Report.from_json(report.to_json())
+    assert again.statistics is None
+    with pytest.raises(InputError, match=r"measure the training set again") as caught:
+        ncscope.measure(torch.zeros(4, 8), [0, 0, 1, 1], reference=again)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"a report of a model, found the text: one of features"):
+        ncscope.ModelReport.from_json(report.to_json())
+    with pytest.raises(InputError, match="a name for each of the 5 classes, found 2 names"):
+        report.class_names = ("cat", "dog")
+
+
+def test_bad_files_are_refused_in_one_line(report: ncscope.Report, tmp_path: Path) -> None:
+    whole = json.loads(report.to_json())
+    bad = {
+        "nothing named 'schema_version'": {"metrics": {}},  # as earlier versions wrote
+        "schema version 2, where": whole | {"schema_version": 2},
+        "a measurement without a layer": whole | {"probe": whole["probe"] | {"layers": []}},
+        "3 where a text should be": whole | {"provenance": whole["provenance"] | {"split": 3}},
+    }
+    for said, content in bad.items():
+        with pytest.raises(InputError, match="a report that ncscope wrote") as caught:
+            ncscope.Report.from_json(json.dumps(content))
+        assert said in str(caught.value)
+    with pytest.raises(InputError, match="expected a report, found no file"):
+        ncscope.Report.from_json(tmp_path / "none.json")
+
+
+def test_rows_have_one_metric_and_layer_each(report: ncscope.Report, tmp_path: Path) -> None:
+    full = ncscope.Report(trusted(report.record), report.statistics)
+    pytest.importorskip("pandas")
+    frame = full.to_dataframe().set_index("metric")
+    assert frame.loc["nc1"].drop("layer").tolist() == [report["nc1"], 0, math.inf, 1 / 3, -0.1]
+    with full.save(tmp_path / "report.csv").open(newline="") as file:
+        rows = {row["metric"]: row for row in csv.DictReader(file)}
+    assert list(rows) == list(report)
+    assert float(rows["vci"]["value"]) == report["vci"]
+    assert rows["vci"]["standard_error"] == ""
+    text = full.save(tmp_path / "report.tex").read_text()
+    assert rf"\texttt{{nc2\_etf}} & ${report['nc2_etf']:.4g}$" in text
+
+
+def test_a_notebook_shows_warnings_and_values(report: ncscope.Report) -> None:
+    html = ncscope.Report(trusted(report.record), report.statistics)._repr_html_()
+    assert html.index("n &lt; 5 d") < html.index("Variability collapse index")
+    assert "Collapsed at" in html
 
 
 def test_json_of_undefined_values_is_null_and_the_notes_name_them(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ncscope.api.comparison import read_sources
 from ncscope.cli import main
 from ncscope.lab import studies
 from tests.lab.papers import tiny_linear
@@ -89,7 +90,7 @@ def whole(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(studies, "experiment", lambda name: tiny_linear.RECIPE)
         studies.reproduce("tiny", out=folder / "run")
-        studies.report_runs([folder / "run"], folder / "page.html")
+        read_sources([folder / "run"], [studies.page_sections]).save(folder / "page.html")
     return folder
 
 
@@ -121,12 +122,12 @@ def test_a_finished_run_is_mended_or_refused(pattern, whole, tmp_path, capsys):
     for name in damaged(pristine, pattern):
         folder, page = tmp_path / "run", tmp_path / "page.html"
         shutil.copytree(pristine, folder)
-        shown = ran(capsys, "report", folder, "--out", page)
+        shown = ran(capsys, "report", folder, "--save", page)
         assert not shown or page.read_bytes() == (whole / "page.html").read_bytes(), name
         if ran(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
             assert_same(folder, whole / "run")
             mended += 1
-            assert ran(capsys, "report", folder, "--out", page), name
+            assert ran(capsys, "report", folder, "--save", page), name
             assert page.read_bytes() == (whole / "page.html").read_bytes(), name
         else:
             assert pattern in READ or "exchanged" in name, name
@@ -148,7 +149,7 @@ def test_a_run_that_was_stopped_is_mended_or_refused(pattern, whole, tmp_path, c
     for name in damaged(pristine, pattern):
         folder, page = tmp_path / "run", tmp_path / "page.html"
         shutil.copytree(pristine, folder)
-        if ran(capsys, "report", folder, "--out", page):
+        if ran(capsys, "report", folder, "--save", page):
             assert "This run has not ended" in page.read_text(), name
         if ran(capsys, "reproduce", "tiny", "--out", folder, "--resume"):
             assert_same(folder, whole / "run")

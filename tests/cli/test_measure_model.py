@@ -1,6 +1,7 @@
 """The command `ncscope measure --model`: models and images in the files that people have."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,9 @@ def test_a_model_of_timm_on_photographs(run) -> None:
     code, out, _ = run(*words.split()[:-1], "--save", "r.html")
     assert code == 0
     assert "layer1.0" in out
-    assert "</html>" in Path("r.html").read_text()
+    page = Path("r.html").read_text()
+    for fact in ("timm:test_resnet", "net.safetensors", "photos", "train", "ncscope measure"):
+        assert re.search(rf"<(li|dd)>{fact}</", page), fact
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_a_run_of_a_sweep_that_is_written_to_fails_alone(with_halving, capsys, t
 def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
     assert ran("reproduce", "xufm/ufm", "--out", tmp_path / "run") == 0
     with only_writer(tmp_path / "run"):
-        assert ran("report", tmp_path / "run", "--out", tmp_path / "page.html") == 0
+        assert ran("report", tmp_path / "run", "--save", tmp_path / "page.html") == 0
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_the_shell_completes_experiments() -> None:
 
 @pytest.mark.slow
 def test_the_shell_completes_commands_models_and_options() -> None:
-    assert completed("ncscope", "re") == ["reproduce", "report"]
+    assert completed("ncscope", "re") == ["report", "reproduce"]
     assert completed("ncscope", "simulate", "cen") == ["central-path"]
     assert completed("ncscope", "measure", "--spl") == ["--split"]
 

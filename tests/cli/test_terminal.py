@@ -98,7 +98,7 @@ def test_only_files_are_written(run: Run) -> None:
         said = f"expected a file {name} to write, found {found}; choose another name"
         code, out, err = run("measure", "gone.npz", "--save", name)  # before anything is read
         assert (code, out, err) == (2, "", f"error: {said}\n")
-        code, out, err = run("report", "runs/r", "--out", name)
+        code, out, err = run("report", "runs/r", "--save", name)
         assert (code, out, err) == (2, "", f"error: {said}\n")
     for name in ("pipe.html", "f.npz/under.html", "f.npz/under"):
         code, out, err = run("transfer", "--models", "f.npz", "--out", name)

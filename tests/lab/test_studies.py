@@ -6,14 +6,22 @@ from dataclasses import replace
 
 import pytest
 
+import ncscope
+from ncscope.api.comparison import read_sources
 from ncscope.errors import InputError
 from ncscope.lab import studies
 from ncscope.lab.observations import Heartbeat
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.settings import overridden
-from ncscope.lab.studies import load_run, report_runs, reproduce, simulate
+from ncscope.lab.studies import load_run, page_sections, reproduce, simulate
 from ncscope.lab.training.settings import Training
 from tests.lab.papers import halving
+
+
+def written(folders, page):
+    """Write the page of `ncscope report`."""
+    return read_sources(folders, [page_sections]).save(page)
+
 
 FILES = ("config.yaml", "metrics.jsonl", "claims.json", "report.html")
 
@@ -155,13 +163,25 @@ def test_a_run_comes_back_from_its_folder(tmp_path):
 def test_runs_stand_side_by_side_on_one_page(tmp_path):
     for steps in (1, 2):
         reproduce("halving", out=tmp_path / f"{steps}", overrides={"steps": steps})
-    page = report_runs([tmp_path / "1", tmp_path / "2"], tmp_path / "both.html").read_text()
+    page = written([tmp_path / "1", tmp_path / "2"], tmp_path / "both.html").read_text()
     assert page.count("data:image/svg+xml;base64,") == 2
-    assert page.count("It reaches zero.") == 2
+    assert page.count("It reaches zero.") == 1  # a row of the matrix
+    assert page.count("✓ held") == page.count("✕ not") == 2
     assert page.index("data:image/svg+xml;base64,") < page.index("It reaches zero.")
-    alone = report_runs([tmp_path / "1"], tmp_path / "alone.html").read_text()
+    alone = written([tmp_path / "1"], tmp_path / "alone.html").read_text()
     assert alone.count("It reaches zero.") == 1
     assert "<h3>" not in alone
+
+
+def test_a_report_beside_runs_is_compared_and_the_runs_keep_their_claims(tmp_path):
+    reproduce("halving", out=tmp_path / "run")
+    report = ncscope.measure([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    report.save(tmp_path / "mine.json")
+    page = written([tmp_path / "mine.json", tmp_path / "run"], tmp_path / "both.html").read_text()
+    assert "<h1>mine and run</h1>" in page
+    assert "Side by side" in page
+    assert page.count("It reaches zero.") == 1
+    assert page.count("data:image/svg+xml;base64,") == 1
 
 
 def test_a_run_that_has_not_ended_is_shown_without_claims(tmp_path):
@@ -175,7 +195,7 @@ def test_a_run_that_has_not_ended_is_shown_without_claims(tmp_path):
     assert not found.ended
     assert found.claims == []
     assert {row.part for row in found.rows} == {"upper"}
-    page = report_runs([tmp_path], tmp_path / "page.html").read_text()
+    page = written([tmp_path], tmp_path / "page.html").read_text()
     assert "This run has not ended" in page
     assert "<img" not in page
 
@@ -203,5 +223,5 @@ def test_a_damaged_file_is_one_sentence(name, tmp_path):
 
 
 def test_no_run_is_no_page(tmp_path):
-    with pytest.raises(InputError, match="the folder of a run, found none"):
-        report_runs([], tmp_path / "page.html")
+    with pytest.raises(InputError, match="or the folder of a run, found none"):
+        written([], tmp_path / "page.html")

@@ -6,11 +6,12 @@ from itertools import pairwise
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import ncscope
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report.figures import plot_probe, run_figure
+from ncscope.report.figures import metric_figure, plot_probe, run_figure
 
 
 def titles(figure: Figure) -> list[str]:
@@ -104,6 +105,35 @@ def test_logarithmic_axis_is_marked_at_few_round_values(
     record = LayerRecord("l", {"nc1_quotient": high, "vci": low}, (), 2, 4, 3)
     axes = plot_probe(ProbeRecord((record,))).axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == names
+
+
+def vertical_marks(axes: Axes) -> list[str]:
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def test_a_value_of_0_has_its_place_on_every_logarithmic_axis() -> None:
+    def measured(step: int, *values: float) -> Measurement:
+        layers = tuple(
+            LayerRecord(f"l{index}", {"nc1_quotient": value, "pfc1": value}, (), 2, 4, 3)
+            for index, value in enumerate(values)
+        )
+        return Measurement(ProbeRecord(layers), step)
+
+    run = [measured(0, 2.0, 0.5), measured(1, 1e-3, 0.0)]
+    over_time, layers = (part.axes[0] for part in run_figure(run).subfigs)
+    by_metric = metric_figure(run, "nc1_quotient").axes[0]
+    for axes, line, least in ((over_time, 0, 0.5), (layers, 1, 1e-3), (by_metric, 1, 1e-3)):
+        zero = float(axes.lines[line].get_ydata()[-1])
+        assert least / 100 < zero < 0.8 * least
+        assert axes.get_yticks()[0] == zero
+        assert vertical_marks(axes)[0] == "0"
+        assert axes.get_ylim()[0] < zero
+    of_zeros = metric_figure([measured(0, 0.0), measured(1, 0.0)], "nc1_quotient")
+    of_zeros.savefig(io.BytesIO(), format="png")
+    record = LayerRecord("l", {"nc1_quotient": 0.0, "vci": 0.2, "cdnv": 3.0}, (), 2, 4, 3)
+    (dots,) = plot_probe(ProbeRecord((record,))).axes
+    assert [label.get_text() for label in dots.get_xticklabels()] == ["0", "0.5", "1", "2"]
+    assert float(dots.lines[0].get_xdata()[0]) == dots.get_xticks()[0]
 
 
 def test_global_settings_stay_as_they_are(measurements: list[Measurement]) -> None:

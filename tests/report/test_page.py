@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -14,8 +15,11 @@ import pytest
 from playwright.sync_api import Browser, Page, Request
 
 from ncscope.metrics.registry import METRICS
+from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.report.comparison import Compared, comparison_page
 from ncscope.report.formulas import formula
+from ncscope.report.layer_order import reading
 from ncscope.report.overview import (
     changes_by_run,
     claims_of,
@@ -40,7 +44,8 @@ RUN_CHARTS = [
 ]
 Open = Callable[..., Page]
 Scheme = Literal["light", "dark"]
-DRAWN = "[...document.querySelectorAll('.chart')].every((c) => c.dataset.drawn === 'true')"
+SHOWN = "[...document.querySelectorAll('section:not(.absent) .chart')]"
+DRAWN = f"{SHOWN}.every((chart) => chart.dataset.drawn === 'true')"
 
 RESET = """() => {
   const all = (selector) => [...document.querySelectorAll(selector)];
@@ -439,8 +444,8 @@ def test_probe_page_of_one_layer_names_what_is_undefined(
     assert page.locator("#layers").count() == 0
     assert page.locator("#gram, #spectra").count() == 2
     row = page.locator("table.details tr", has_text="Novel metric")
-    assert row.locator("td").inner_text() == "undefined"
-    assert "novel_metric is undefined: it has no value" in page.locator(".notes").inner_text()
+    assert row.locator("td").first.inner_text() == "undefined"
+    assert "novel_metric is undefined: it has no value" in page.locator(".notes").text_content()
     assert "1 infinite" in page.locator("#spectra .reading").inner_text()
     assert overflow(narrowed(page)) <= 0
 
@@ -476,3 +481,80 @@ def test_pages_of_nothing_are_refused() -> None:
         history_page("Nothing", [])
     with pytest.raises(ValueError, match="at least one layer"):
         probe_page("Nothing", ProbeRecord(layers=()))
+
+
+def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_apply(
+    show: Open, measurements: list[Measurement]
+) -> None:
+    """The layers are those of a CNN: two share a dimension, and the last has another."""
+    probe = measurements[-2].probe
+    dims = [64, 64, 32, 32, 16, 8]
+    layers = [replace(one, dim=dim) for one, dim in zip(probe.layers, dims, strict=True)]
+    layers[-1] = replace(
+        layers[-1],
+        warnings=("n = 60 is less than 5 d.",),
+        baseline={"nc1_quotient": 7.5},
+        standard_errors={"nc1_quotient": 0.25},
+        bias_corrected={"nc1_quotient": 1.0},
+    )
+    two = replace(
+        probe, layers=tuple(layers), comparable=probe.comparable[1:3], relative_position=(0.0, 1.0)
+    )
+    names = ("cat", "<dog>", "eel", "fox", "gnu", "hen")
+    origin = Provenance(model="resnet", weights="best.pt", data="pets", class_names=names)
+    page = show(probe_page("My <title>", two, origin))
+    assert page.locator("h1").inner_text() == "My <title>"
+    assert page.locator(".facts li").all_inner_texts()[:3] == ["resnet", "best.pt", "pets"]
+    assert "best.pt" in page.locator("section", has_text="Provenance").last.inner_text()
+    box = page.locator("main > *").nth(1)
+    assert box.inner_text().endswith("stage3.block1: n = 60 is less than 5 d.")
+    assert page.locator(".notes li").first.is_hidden()
+    assert page.locator(".layers-axis").count() == 0
+    assert [len(drawn(page, f"layers-pfc{number}")) for number in (1, 2, 3)] == [1, 1, 1]
+    reading = page.locator("#layers").inner_text()
+    assert "Effective depth" in reading
+    assert not re.search("geodesic|position|straight line", reading)
+    number = page.locator(".numbers > div").first.inner_text().splitlines()
+    assert number[1].endswith("± 0.25")
+    assert number[2:5] == ["95 % interval 0.477 to 1.52", "by chance 7.5", "collapsed at 0 ↓"]
+    ticks = page.locator("#gram-measured .yaxislayer-above text").all_text_contents()
+    assert ticks == list(names)
+    assert drawn(page, "gram-measured")[0]["text"][0][1] == "cat and &lt;dog>"  # type: ignore[index]
+    assert re.search("Closest to each other: .* and .*, with", page.locator("#gram").inner_text())
+
+
+def test_the_layers_that_are_compared_are_named(measurements: list[Measurement]) -> None:
+    probe = measurements[-2].probe
+    said = " ".join(reading(probe))
+    dim = probe.layers[-1].dim
+    chain = f"the 4 layers of one dimension (d = {dim}) from stage2.block0 to stage3.block1"
+    assert f"compare {chain}; without a relative position: stage1.block0 (d = 48)" in said
+    assert "class means of stage2.block0 and stage3.block1 that do not oppose" in said
+    assert "first and last layer" not in said
+
+
+def test_a_comparison_draws_every_run_and_all_in_one(
+    show: Open, measurements: list[Measurement]
+) -> None:
+    other = [replace(each, step=each.step + 1) for each in measurements]
+    compared = [
+        Compared("one <b>", measurements, "epoch", Provenance(model="A", data="set")),
+        Compared("two", other, "epoch", Provenance(model="B", data="set")),
+        Compared("single", measurements[:1], "", Provenance()),
+    ]
+    page = show(comparison_page("All", compared))
+    names = [trace["name"] for trace in drawn(page, "history-chart")]
+    assert names == ["one <b>, train", "two, train", "one <b>, test", "two, test"]
+    assert page.locator("#run option").all_inner_texts() == [
+        "one <b>", "two", "all runs by epoch, last layer", "single"
+    ]  # fmt: skip
+    heads = page.locator(".compared").first.locator("thead th").all_inner_texts()[2:]
+    assert heads == ["one <b>, train", "one <b>, test", "two, train", "two, test", "single"]
+    facts = page.locator(".compared").last
+    assert facts.locator("tr.same th").all_inner_texts()[:1] != ["model"]
+    assert facts.locator("tr", has_text="model").get_attribute("class") is None
+    page.locator("#run").select_option("single")
+    page.wait_for_timeout(60)
+    assert not page.locator("#history").is_visible()
+    assert page.locator("#gram").is_visible()
+    assert overflow(page) <= 0

@@ -1,16 +1,16 @@
 """Tables as a terminal of a given width shows them."""
 
 import math
+from dataclasses import replace
 
 import pytest
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.tables import probe_table, run_table
 
 
-def shown(table: Table, width: int = 80) -> str:
+def shown(table: RenderableType, width: int = 80) -> str:
     console = Console(width=width, record=True, file=None, color_system=None, quiet=False)
     with console.capture() as capture:
         console.print(table)
@@ -45,11 +45,54 @@ def test_numbers_end_in_one_column(measurements: list[Measurement]) -> None:
     assert len({len(line.rstrip()) for line in lines}) == 1
 
 
-def test_table_of_one_layer_tells_what_zero_means(single_layer: ProbeRecord) -> None:
-    text = shown(probe_table(single_layer), width=100)
+def test_table_of_one_layer_tells_the_value_at_collapse(single_layer: ProbeRecord) -> None:
+    text = shown(probe_table(single_layer))
     assert "undefined" in text
-    assert "every feature sits on its class mean" in text
+    lines = {line.split()[0]: line.split()[2:] for line in text.splitlines() if line.strip()}
+    assert lines["nc1_quotient"] == ["0", "↓"]
+    assert lines["ncc_accuracy"] == ["1", "↑"]
+    assert lines["novel_metric"] == []
     assert text.index("NC1") < text.index("NC2") < text.index("NC4")
+
+
+def trusted(record: LayerRecord) -> LayerRecord:
+    """A record with a warning, and with values at chance level, errors and corrections."""
+    return replace(
+        record,
+        warnings=("n < 5 d",),
+        baseline={"nc1_quotient": 7.5, "ncc_accuracy": 0.125},
+        standard_errors={"nc1_quotient": 0.01, "ncc_accuracy": 0.01},
+        bias_corrected={"nc1_quotient": 0.5},
+    )
+
+
+def test_chance_and_intervals_stand_beside_the_value_and_warnings_come_first(
+    single_layer: ProbeRecord,
+) -> None:
+    record = trusted(single_layer.layers[0])
+    text = shown(probe_table(ProbeRecord((record,))))
+    assert text.startswith("warning: n < 5 d")
+    line = next(line for line in text.splitlines() if "nc1_quotient" in line)
+    assert "± 0.01" in line
+    assert "7.5" in line
+    assert "0.479 to 0.521" in line  # the corrected value and 2.093 standard errors
+    share = record.metrics["ncc_accuracy"]
+    line = next(line for line in text.splitlines() if "ncc_accuracy" in line)
+    assert f"{share - 0.0196:.3g} to {share + 0.0196:.3g}" in line  # a binomial's
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_table_of_layers_ends_with_what_to_judge_the_last_by(
+    measurements: list[Measurement],
+) -> None:
+    probe = measurements[-1].probe
+    last = trusted(probe.layers[-1])
+    text = shown(probe_table(replace(probe, layers=(*probe.layers[:-1], last))))
+    rows = {line.strip()[:9].strip(): line.split() for line in text.splitlines()}
+    assert rows["collapsed"][2:] == ["0↓", "0↓", "0↓", "0↓", "1↑", "1↑"]
+    assert "7.5" in rows["by chance"]
+    assert rows["± s.e."][2] == "0.01"
+    assert text.startswith(f"warning: {last.layer}: n < 5 d")
 
 
 def test_table_of_bare_record(bare: ProbeRecord) -> None:

@@ -1,9 +1,9 @@
 """A history: the measurements of a run, or of several, that plots and saves itself."""
 
-import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsFloat, SupportsInt
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.api.inputs import checked_number, checked_text
-from ncscope.api.result import Report, check_file
+from ncscope.api.result import Report, writable_file
+from ncscope.api.tables import csv_text, data_frame, parsed_content
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.probing.history_file import history_json, parsed_history
@@ -21,9 +22,6 @@ from ncscope.probing.records import Measurement, ProbeRecord
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-FILES = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
-"""Suffixes of the files that a history can be saved as."""
 
 
 class History:
@@ -38,7 +36,8 @@ class History:
         model: Name of the model.
         weights: Path of the weights file; its base name is kept.
         data: Name of the data set, or path of the data file; the base name is kept.
-        class_names: Names of the classes, in the order of the labels.
+        class_names: Names of the classes, in the order of the labels; by default those of the
+            first report that has some.
         seed: Seed of the run.
 
     Attributes:
@@ -126,6 +125,8 @@ class History:
         }
         at = int(number) if number.is_integer() else number
         split, run = checked_text("split", split), checked_text("run", run)
+        if not self.provenance.class_names:
+            self.provenance = replace(self.provenance, class_names=report.class_names)
         self.append(Measurement(report.probe, at, split, run, further))
 
     def append(self, measurement: Measurement) -> None:
@@ -245,13 +246,7 @@ class History:
         Raises:
             InputError: If pandas is not installed.
         """
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            fix = "pip install pandas, or save the history as .csv"
-            found = "that it is not installed"
-            raise InputError(expected="the library pandas", found=found, fix=fix) from error
-        return pandas.DataFrame(self.rows())
+        return data_frame(self.rows())
 
     def plot(self, metric: str | None = None) -> "Figure":
         """Draw the history as a matplotlib figure.
@@ -276,7 +271,7 @@ class History:
             raise InputError(expected="a metric of the history", found=repr(metric), fix=fix)
         return metric_figure(self.measurements, metric, self.unit)
 
-    def save(self, path: str | Path, *, title: str = "") -> Path:
+    def save(self, path: str | Path, title: str | None = None) -> Path:
         """Write the history as .html, .json, .csv, .tex, .png, .svg or .pdf.
 
         Args:
@@ -290,40 +285,27 @@ class History:
             InputError: If the suffix is none of these, the history is empty, or the folder cannot
                 be written.
         """
-        path = Path(path)
-        if path.suffix not in FILES:
-            expected = f"a file name ending in {', '.join(FILES)}"
-            raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-        check_file(path)
+        path = writable_file(path)
         self._not_empty()
         if path.suffix == ".json":
             return write_text(path, history_json(self.measurements, self.unit, self.provenance))
         if path.suffix == ".csv":
-            return write_text(path, self._csv())
+            return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
             from ncscope.report.latex import history_latex
 
             return write_text(path, history_latex(self.measurements, self.unit))
         if path.suffix == ".html":
-            return write_text(path, self._page(title or path.stem))
+            return write_text(path, self.page(title or path.stem))
         content = io.BytesIO()
         self.plot().savefig(content, format=path.suffix[1:])
         return write_bytes(path, content.getvalue())
 
-    def _page(self, title: str) -> str:
+    def page(self, title: str) -> str:
+        """Return the HTML page with a heading."""
         from ncscope.report.page import history_page
 
-        facts = self.provenance.facts()
-        return history_page(title, self.measurements, unit=self.unit, provenance=facts)
-
-    def _csv(self) -> str:
-        rows = self.rows()
-        text = io.StringIO()
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+        return history_page(title, self.measurements, unit=self.unit, provenance=self.provenance)
 
     def _repr_html_(self) -> str:
         from ncscope.report.page import history_fragment
@@ -354,15 +336,13 @@ class History:
             if path.is_dir() and (path / "finished.json").exists():
                 fix = "resume the run: it writes the file when one of its parts has ended"
             raise InputError(expected="a history", found=f"no file {file}", fix=fix)
-        try:
-            measurements, unit, origin = parsed_history(file.read_bytes())
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            reason = f"nothing named {error}" if isinstance(error, KeyError) else error
-            raise InputError(
-                expected="a history that ncscope wrote",
-                found=f"{file}: {reason}",
-                fix="pass a file that History.save wrote as .json",
-            ) from error
+        measurements, unit, origin = parsed_content(
+            parsed_history,
+            file.read_bytes(),
+            expected="a history that ncscope wrote",
+            name=str(file),
+            fix="pass a file that History.save wrote as .json",
+        )
         return cls._of(measurements, unit, origin)
 
     def _not_empty(self) -> None:

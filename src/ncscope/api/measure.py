@@ -140,7 +140,9 @@ def _reference_statistics(
         fix = "pass what measure returned for the training set, or its moments"
         found = type(reference).__name__
         raise InputError(expected="moments or a report as reference", found=found, fix=fix)
-    stats = finish(reference) if isinstance(reference, ClassMoments) else reference.statistics
+    stats = (
+        finish(reference) if isinstance(reference, ClassMoments) else reference.known_statistics()
+    )
     if stats.dim != dim:
         fix = "measure the same layer of the same model on the training set"
         found = f"dimension {stats.dim}"

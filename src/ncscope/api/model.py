@@ -132,4 +132,4 @@ def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatist
         fix = "pass what measure_model returned for the training set"
         found = type(reference).__name__
         raise InputError(expected="a model's report as reference", found=found, fix=fix)
-    return {name: report.statistics for name, report in reference.layers.items()}
+    return {name: report.known_statistics() for name, report in reference.layers.items()}

@@ -1,8 +1,8 @@
 """Measurement of a model on a data set, both given by name, as on the command line."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -10,7 +10,6 @@ from ncscope.api.files import load_weights
 from ncscope.api.model import measure_model
 from ncscope.api.named_images import (
     ImageOptions,
-    Preprocess,
     checked_device,
     class_names_of,
     images_of_split,
@@ -20,36 +19,14 @@ from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
+from ncscope.probing.provenance import provenance
 from ncscope.stats.moments import Prior
 
 
-@dataclass(frozen=True)
-class NamedMeasurement:
-    """Measurement of a model on a data set, and its origin.
-
-    Attributes:
-        report: Metrics of the model.
-        model: Name of the model, as it was passed.
-        weights: Base name of the weights file or folder; empty for the weights of the library.
-        weights_key: Dotted path of the entry that holds the weights; empty if the whole file does.
-        weights_prefix: Prefix that was removed from the names of the weights.
-        data: Name of the data set, or path of the folder of images, as it was passed.
-        split: Split of the data set.
-        class_names: Names of the classes of a folder of images, in the order of the labels.
-        preprocessing: ``"model"`` if the images were prepared by the model's library, ``"data"`` if
-            by the data set.
-        notes: Sentences on what was done to the weights, for the reader.
-    """
+class NamedMeasurement(NamedTuple):
+    """Measurement of a model on a data set, and sentences on what was done to its weights."""
 
     report: ModelReport
-    model: str
-    weights: str
-    weights_key: str
-    weights_prefix: str
-    data: str
-    split: str
-    class_names: tuple[str, ...]
-    preprocessing: Preprocess
     notes: tuple[str, ...]
 
 
@@ -120,17 +97,15 @@ def measure_named_model(
         baseline=baseline,
         uncertainty=uncertainty,
     )
-    fitted = opened.weights
-    by_model = opened.prepared is not None and image_options.preprocess != "data"
-    return NamedMeasurement(
-        report=report,
+    report.provenance = provenance(
         model=name,
         weights="" if saved is None else saved.file,
-        weights_key="" if saved is None else saved.key,
-        weights_prefix="" if fitted is None else fitted.prefix,
         data=image_options.data,
-        split=image_options.split,
         class_names=class_names_of(image_options),
-        preprocessing="model" if by_model else "data",
-        notes=() if saved is None or fitted is None else weights_notes(saved, fitted),
+        split=image_options.split,
+        caller="ncscope measure",
     )
+    fitted = opened.weights
+    if saved is None or fitted is None:
+        return NamedMeasurement(report, ())
+    return NamedMeasurement(report, weights_notes(saved, fitted))

@@ -1,25 +1,29 @@
 """Result of a measurement: a mapping from metric to value that can plot and save itself."""
 
 import io
-import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ncscope.api.tables import csv_text, data_frame, parsed_content
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
+from ncscope.probing.history_file import parsed_report, report_json
+from ncscope.probing.provenance import Provenance, provenance
 from ncscope.probing.records import LayerRecord, ProbeRecord
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
-REPORTS = (".html", ".json", ".png", ".svg", ".pdf")
-"""Suffixes of the files that a report can be saved as."""
+REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
+"""Suffixes of the files that a report or a history can be saved as."""
 
 
 class Report(Mapping[str, float]):
@@ -40,7 +44,10 @@ class Report(Mapping[str, float]):
         num_samples: Number of samples.
         dim: Feature dimension.
         statistics: Class statistics from which the values were computed; a later call of `measure`
-            uses them if this report is its ``reference``.
+            uses them if this report is its ``reference``. None in a report that was read from a
+            file.
+        provenance: Origin of the report, which its page shows: versions and date, and what the
+            caller states of model, weights, data and split.
 
     Example:
         >>> import ncscope
@@ -49,8 +56,14 @@ class Report(Mapping[str, float]):
         0.0625
     """
 
-    def __init__(self, record: LayerRecord, statistics: ClassStatistics) -> None:
+    def __init__(
+        self,
+        record: LayerRecord,
+        statistics: ClassStatistics | None,
+        origin: Provenance | None = None,
+    ) -> None:
         self.record, self.statistics = record, statistics
+        self.provenance = provenance() if origin is None else origin
         self.notes, self.warnings = list(record.notes), list(record.warnings)
         self.baseline = dict(record.baseline)
         self.standard_errors = dict(record.standard_errors)
@@ -71,6 +84,7 @@ class Report(Mapping[str, float]):
     def __repr__(self) -> str:
         lines = [f"  {key:<26} {value:.6g}" for key, value in self.items()]
         lines += [f"  note: {note}" for note in self.notes]
+        lines = [f"  warning: {warning}" for warning in self.warnings] + lines
         head = f"{self.num_samples} samples, {self.num_classes} classes, dimension {self.dim}"
         return "\n".join([f"{type(self).__name__}: {head}", *lines])
 
@@ -79,20 +93,113 @@ class Report(Mapping[str, float]):
         """Plain record of the report."""
         return ProbeRecord(layers=(self.record,))
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the labels; empty if unknown."""
+        return self.provenance.class_names
+
+    @class_names.setter
+    def class_names(self, names: Iterable[str]) -> None:
+        given = tuple(map(str, names))
+        if given and len(given) != self.num_classes:
+            expected = f"a name for each of the {self.num_classes} classes"
+            fix = "pass the names in the order of the labels"
+            raise InputError(expected=expected, found=f"{len(given)} names", fix=fix)
+        self.provenance = replace(self.provenance, class_names=given)
+
+    def known_statistics(self) -> ClassStatistics:
+        """Return the class statistics.
+
+        Raises:
+            InputError: If the report was read from a file, which does not hold them.
+        """
+        if self.statistics is None:
+            fix = "measure the training set again, and pass that report"
+            found = "a report read from a file, which has no class means"
+            raise InputError(expected="a report with its class means", found=found, fix=fix)
+        return self.statistics
+
     def as_dict(self) -> dict[str, object]:
-        """Return the content of `to_json`; NaN and infinities are None, and a note says why."""
+        """Return the values as plain types; NaN and infinities are None, and a note says why."""
         metrics = {k: v if math.isfinite(v) else None for k, v in self.items()}
         return {
             "metrics": metrics,
             "notes": self.notes,
+            "warnings": self.warnings,
             "num_classes": self.num_classes,
             "num_samples": self.num_samples,
             "dim": self.dim,
         }
 
     def to_json(self) -> str:
-        """Write one JSON object: metrics, notes, num_classes, num_samples, dim."""
-        return json.dumps(self.as_dict(), allow_nan=False)
+        """Write one JSON object, which `from_json` reads.
+
+        For scripts: ``metrics``, ``notes``, ``warnings``, ``num_classes``, ``num_samples``,
+        ``dim``, and for a model ``layers``. Under ``probe`` and ``provenance`` stands everything
+        else that a page needs.
+        """
+        return report_json(self.as_dict(), self.probe, self.provenance)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> "Report":
+        """Read a report that `save` wrote as .json, or `to_json` as text.
+
+        Args:
+            source: Path of the file, or the text, which begins with ``{``.
+
+        Returns:
+            A `ModelReport` if a model was measured, else a `Report`. Its ``statistics`` are None.
+
+        Raises:
+            InputError: If there is no such file, or it holds something else.
+        """
+        if isinstance(source, str) and source.lstrip()[:1] == "{":
+            name, content = "the text", source.encode()
+        else:
+            path = Path(source)
+            if not path.is_file():
+                fix = "pass a file that Report.save wrote as .json"
+                raise InputError(expected="a report", found=f"no file {path}", fix=fix)
+            name, content = str(path), path.read_bytes()
+        probe, origin, of_model = parsed_content(
+            parsed_report,
+            content,
+            expected="a report that ncscope wrote",
+            name=name,
+            fix="pass what Report.save wrote as .json",
+        )
+        read = ModelReport(probe, {}, origin) if of_model else Report(probe.layers[0], None, origin)
+        if not isinstance(read, cls):
+            fix = "read it by Report.from_json"
+            expected = "a report of a model"
+            raise InputError(expected=expected, found=f"{name}: one of features", fix=fix)
+        return read
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return a flat row for each layer and metric: value, value at collapse, trust."""
+        from ncscope.report.labels import collapsed_at
+
+        return [
+            {
+                "layer": record.layer,
+                "metric": key,
+                "value": value,
+                "collapsed_at": collapsed_at(key, record.num_classes, record.dim),
+                "baseline": record.baseline.get(key),
+                "standard_error": record.standard_errors.get(key),
+                "bias_corrected": record.bias_corrected.get(key),
+            }
+            for record in self.probe.layers
+            for key, value in record.metrics.items()
+        ]
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return `rows` as a pandas data frame.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        return data_frame(self.rows())
 
     def plot(self) -> "Figure":
         """Draw the measurement as a matplotlib figure."""
@@ -100,11 +207,15 @@ class Report(Mapping[str, float]):
 
         return plot_probe(self.probe)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the report as .html, .json, .png, .svg or .pdf.
+    def save(self, path: str | Path, title: str | None = None) -> Path:
+        """Write the report as .html, .json, .csv, .tex, .png, .svg or .pdf.
+
+        Args:
+            path: File to write; one that is there is replaced whole or not at all.
+            title: Heading of the page; by default the name of the file.
 
         Returns:
-            Path of the file. An existing file is replaced completely or not at all.
+            Path of the file.
 
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
@@ -113,13 +224,28 @@ class Report(Mapping[str, float]):
         path = writable_file(path)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
-        if path.suffix == ".html":
-            from ncscope.report.page import probe_page
+        if path.suffix == ".csv":
+            return write_text(path, csv_text(self.rows()))
+        if path.suffix == ".tex":
+            from ncscope.report.latex import probe_latex
 
-            return write_text(path, probe_page(path.stem, self.probe))
+            return write_text(path, probe_latex(self.probe))
+        if path.suffix == ".html":
+            return write_text(path, self.page(title or path.stem))
         content = io.BytesIO()
         self.plot().savefig(content, format=path.suffix[1:])
         return write_bytes(path, content.getvalue())
+
+    def page(self, title: str) -> str:
+        """Return the HTML page with a heading."""
+        from ncscope.report.page import probe_page
+
+        return probe_page(title, self.probe, self.provenance)
+
+    def _repr_html_(self) -> str:
+        from ncscope.report.page import probe_fragment
+
+        return probe_fragment(self.probe)
 
 
 class ModelReport(Report):
@@ -131,11 +257,18 @@ class ModelReport(Report):
         probe: Plain record of all layers, with relative positions and the geodesic.
     """
 
-    def __init__(self, probe: ProbeRecord, statistics: Mapping[str, ClassStatistics]) -> None:
+    def __init__(
+        self,
+        probe: ProbeRecord,
+        statistics: Mapping[str, ClassStatistics],
+        origin: Provenance | None = None,
+    ) -> None:
         last = probe.layers[-1]
-        super().__init__(last, statistics[last.layer])
+        super().__init__(last, statistics.get(last.layer), origin)
         self._probe = probe
-        self.layers = {r.layer: Report(r, statistics[r.layer]) for r in probe.layers}
+        self.layers = {
+            r.layer: Report(r, statistics.get(r.layer), self.provenance) for r in probe.layers
+        }
 
     @property
     def probe(self) -> ProbeRecord:

@@ -14,7 +14,7 @@ from ncscope.cli.app import Interrupted, app
 from ncscope.errors import EXTRAS, InputError, missing_library, printable
 
 # Each module adds its command to the app; the help lists the commands in this order.
-for _module in ("measure", "transfer", "doctor"):
+for _module in ("measure", "report", "transfer", "doctor"):
     import_module(f"ncscope.cli.{_module}")
 # Commands of other packages, the laboratory among them.
 for _entry in entry_points(group="ncscope.commands"):

@@ -1,17 +1,15 @@
 """Functions that simulate surrogate models, repeat papers' experiments and compare runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from ncscope.api.result import check_file
 from ncscope.errors import InputError
-from ncscope.files import write_text
 from ncscope.lab.catalogue import experiment, simulation
 from ncscope.lab.observations import together
-from ncscope.lab.report.study_page import study_page
+from ncscope.lab.report.study_page import run_sections
 from ncscope.lab.runs.finished import KeptResults
 from ncscope.lab.runs.recipe import Recipe, Scale
 from ncscope.lab.runs.resources import Resources
@@ -174,25 +172,33 @@ def _refuse_damaged(path: Path, kept: KeptResults) -> None:
 _RUN_AGAIN = "run the same command with --resume to make them anew"
 
 
-def report_runs(folders: Sequence[str | Path], out: str | Path) -> Path:
-    """Write one HTML page of one run, or of several side by side: figures, claims, then the rest.
+_OF_A_RUN = ("config.yaml", "finished.json", "metrics.jsonl")
+
+
+def page_sections(folders: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the sections of a page about runs: figures, claims, tables and settings.
 
     Args:
-        folders: Folders of the runs.
-        out: Path of the page.
+        folders: Folders by their name on the page; one that holds a history.json alone is no run
+            of this package, and has no part in the sections.
 
     Raises:
-        InputError: If no folder is given, a folder holds no run, or the page cannot be written.
+        InputError: If a run is damaged.
     """
-    out = Path(out)
-    if not folders:
-        raise InputError(expected="the folder of a run", found="none", fix="pass at least one")
-    check_file(out)
-    runs = [load_run(folder) for folder in folders]
-    studies = list(dict.fromkeys(run.study.title for run in runs))
-    title = studies[0] if len(studies) == 1 else "Runs side by side"
-    lead = runs[0].study.lead if len(studies) == 1 else "; ".join(studies) + "."
-    names = [""] if len(runs) == 1 else [str(folder) for folder in folders]
-    facts = list(dict.fromkeys(run.study.source for run in runs))
-    views = [run.view(name) for run, name in zip(runs, names, strict=True)]
-    return write_text(out, study_page(title, lead, facts, views))
+    runs = {
+        name: load_run(folder)
+        for name, folder in folders.items()
+        if any((folder / file).exists() for file in _OF_A_RUN)
+        or not (folder / "history.json").exists()
+    }
+    if not runs:
+        return {}
+    studies = list(dict.fromkeys(run.study.title for run in runs.values()))
+    first = next(iter(runs.values()))
+    views = [run.view(name if len(folders) > 1 else "") for name, run in runs.items()]
+    return {
+        "title": studies[0] if len(studies) == 1 else "Runs side by side",
+        "lead": first.study.lead if len(studies) == 1 else "; ".join(studies) + ".",
+        "facts": list(dict.fromkeys(run.study.source for run in runs.values())),
+        **run_sections(views),
+    }

@@ -1,4 +1,4 @@
-"""Writing measurements as one JSON object, and reading them."""
+"""Writing histories and reports as one JSON object, and reading them."""
 
 import json
 import math
@@ -48,24 +48,72 @@ def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
         ValueError: If the content is of another form or version. TypeError and KeyError mean the
             former too.
     """
-    whole = json.loads(content.decode())
-    version = _mapping(whole)["schema_version"]
+    whole, origin = _opened(content)
+    measurements = [measurement_of(_mapping(each)) for each in _list(whole["measurements"])]
+    return measurements, _word(whole["unit"]), origin
+
+
+def report_json(summary: Mapping[str, Any], probe: ProbeRecord, provenance: Provenance) -> str:
+    """Write a report as strict JSON: a summary for scripts, then the whole record.
+
+    Args:
+        summary: Entries for scripts, whose numbers are finite or None; `parsed_report` ignores
+            them.
+        probe: Record of all layers.
+        provenance: Origin of the report.
+    """
+    record = {"provenance": asdict(provenance), "probe": asdict(probe)}
+    return _text({"schema_version": SCHEMA_VERSION, **summary, **record})
+
+
+def parsed_report(content: bytes) -> tuple[ProbeRecord, Provenance, bool]:
+    """Read a file that `report_json` wrote: record, provenance, and whether a model was measured.
+
+    Args:
+        content: Content of the file.
+
+    Raises:
+        ValueError: If the content is of another form or version. TypeError and KeyError mean the
+            former too.
+    """
+    whole, origin = _opened(content)
+    return _probe(_mapping(whole["probe"])), origin, "layers" in whole
+
+
+def is_history(content: bytes) -> bool:
+    """Return whether a JSON file that ncscope wrote holds a history, and not a report.
+
+    Args:
+        content: Content of the file.
+
+    Raises:
+        ValueError: If the content is no JSON object.
+    """
+    return "measurements" in _mapping(json.loads(content.decode()))
+
+
+def _opened(content: bytes) -> tuple[Mapping[str, Any], Provenance]:
+    """Return the object that a file holds, and its provenance."""
+    whole = _mapping(json.loads(content.decode()))
+    version = whole["schema_version"]
     if version != SCHEMA_VERSION:
         msg = f"schema version {version}, where this ncscope reads {SCHEMA_VERSION}"
         raise ValueError(msg)
-    origin = _mapping(whole["provenance"])
+    return whole, _provenance(_mapping(whole["provenance"]))
+
+
+def _provenance(origin: Mapping[str, Any]) -> Provenance:
     if unknown := origin.keys() - {field.name for field in fields(Provenance)}:
         msg = f"{', '.join(sorted(unknown))} in the provenance, which this ncscope does not know"
         raise ValueError(msg)
     seed = origin["seed"]
-    provenance = Provenance(
+    return Provenance(
         **{name: _word(origin[name]) for name in ("model", "weights", "data", "caller", "date")},
         class_names=tuple(map(_word, _list(origin["class_names"]))),
         seed=None if seed is None else _count(seed),
+        split=_word(origin.get("split", "")),  # absent from the files of earlier versions
         versions={name: _word(text) for name, text in _mapping(origin["versions"]).items()},
     )
-    measurements = [measurement_of(_mapping(each)) for each in _list(whole["measurements"])]
-    return measurements, _word(whole["unit"]), provenance
 
 
 def _text(value: Any) -> str:
@@ -90,22 +138,29 @@ def measurement_of(given: Mapping[str, Any]) -> Measurement:
     Raises:
         ValueError: If a value is no measurement's. TypeError and KeyError mean the same.
     """
-    probe = _mapping(given["probe"])
-    geodesic, layers, step = probe["geodesic"], _list(probe["layers"]), _number(given["step"])
-    if not layers or not -_LARGEST <= step <= _LARGEST:
-        msg = "a measurement without a layer or a finite step"
+    step = _number(given["step"])
+    if not -_LARGEST <= step <= _LARGEST:
+        msg = "a measurement without a finite step"
         raise ValueError(msg)
     return Measurement(
-        ProbeRecord(
-            tuple(_layer(_mapping(layer)) for layer in layers),
-            tuple(map(str, probe["comparable"])),
-            _numbers(probe["relative_position"]),
-            None if geodesic is None else _geodesic(_mapping(geodesic)),
-        ),
+        _probe(_mapping(given["probe"])),
         step,
         _word(given["split"]),
         _word(given["run"]),
         _named_numbers(given["values"]),
+    )
+
+
+def _probe(given: Mapping[str, Any]) -> ProbeRecord:
+    geodesic, layers = given["geodesic"], _list(given["layers"])
+    if not layers:
+        msg = "a measurement without a layer"
+        raise ValueError(msg)
+    return ProbeRecord(
+        tuple(_layer(_mapping(layer)) for layer in layers),
+        tuple(map(str, given["comparable"])),
+        _numbers(given["relative_position"]),
+        None if geodesic is None else _geodesic(_mapping(geodesic)),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 LIBRARIES = ("ncscope", "torch", "numpy")
+_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Provenance:
         class_names: Names of the classes, in the order of the labels.
         caller: Command or function that measured.
         seed: Seed of the run.
+        split: Name of the samples that were measured; empty where there are several splits.
         versions: Version of each library and of Python.
         date: Day and time of the first measurement, UTC, to the minute.
     """
@@ -36,6 +38,7 @@ class Provenance:
     class_names: tuple[str, ...] = ()
     caller: str = ""
     seed: int | None = None
+    split: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     date: str = ""
 
@@ -45,13 +48,18 @@ class Provenance:
             "model": self.model,
             "weights": self.weights,
             "data": self.data,
+            "split": self.split,
             "made by": self.caller,
-            "classes": ", ".join(self.class_names),
+            "classes": _shortened(self.class_names),
             "seed": "" if self.seed is None else str(self.seed),
             "versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
             "date": self.date and f"{self.date} UTC",
         }
         return {name: text for name, text in named.items() if text}
+
+
+UNKNOWN = Provenance()
+"""Provenance of which nothing is known."""
 
 
 def provenance(
@@ -62,6 +70,7 @@ def provenance(
     class_names: tuple[str, ...] = (),
     caller: str = "",
     seed: int | None = None,
+    split: str = "",
 ) -> Provenance:
     """Return the provenance of measurements that this process makes now.
 
@@ -72,6 +81,7 @@ def provenance(
         class_names: Names of the classes, in the order of the labels.
         caller: Command or function that measures.
         seed: Seed of the run.
+        split: Name of the samples that are measured.
     """
     return Provenance(
         model=_base_name(model),
@@ -80,9 +90,17 @@ def provenance(
         class_names=tuple(class_names),
         caller=caller,
         seed=seed,
+        split=split,
         versions=_versions(),
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
     )
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    """List names; of more than twenty, the first and how many follow."""
+    further = len(names) - _NAMES_SHOWN
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {further:,} more" if further > 0 else shown
 
 
 def _base_name(text: str, path: bool = False) -> str:

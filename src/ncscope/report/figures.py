@@ -73,12 +73,13 @@ def metric_figure(measurements: Sequence[Measurement], key: str, unit: str = "ep
         A figure; lines of splits other than the first are dashed, lines of deeper layers darker.
     """
     runs, label = by_run(measurements), label_of(key)
+    scale = panels.metric_values(measurements, key)
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(1.2 + 4.6 * len(runs), 3.6), layout="constrained")
         grid = figure.subplots(1, len(runs), squeeze=False, sharey=True)[0]
         last = grid[0]  # panel with lines, for the legend
         for axes, (name, own) in zip(grid, runs.items(), strict=True):
-            panels.metric_panel(axes, by_split(own), key, unit)
+            panels.metric_panel(axes, by_split(own), key, unit, scale)
             axes.set_title(figure_text(f"{label.title}, {name}" if name else label.title))
             if axes.lines:
                 last = axes
@@ -136,11 +137,12 @@ def _layers_through_time(axes: Axes, measurements: Sequence[Measurement], unit: 
     chosen = [measurements[0], measurements[len(measurements) // 2], measurements[-1]]
     distinct = {moment(measurement, unit): measurement for measurement in chosen}
     colours = ("#3dbc74", "#31688e", "#440154")
+    scale = [v for each in distinct.values() for v in panels.pfc_values(each.probe, "pfc1")]
     for colour, (when, measurement) in zip(
         colours[-len(distinct) :], distinct.items(), strict=True
     ):
-        panels.pfc_panel(axes, measurement.probe, "pfc1", colour, colour, when)
-    if any(measurement.probe.geodesic for measurement in distinct.values()):
+        panels.pfc_panel(axes, measurement.probe, "pfc1", colour, colour, when, scale)
+    if any(each.probe.geodesic and positions(each.probe) for each in distinct.values()):
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")
     axes.set_ylabel(label_of("pfc1").title)

@@ -1,8 +1,10 @@
 """Labels of metrics in reports: from the registry, or from the key of an unregistered value."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ncscope.metrics.information import collapse_mir
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
 
@@ -53,6 +55,15 @@ class Label:
     aliases: tuple[str, ...] = ()
 
     @property
+    def arrow(self) -> str:
+        """Direction in which collapse drives the metric, as an arrow; empty if it has none.
+
+        A network before collapse may be on either side of the values in `_OF_A_SIMPLEX`.
+        """
+        known = self.key not in _OF_A_SIMPLEX
+        return {"low": "↓", "high": "↑"}.get(self.better, "") if known else ""
+
+    @property
     def direction(self) -> str:
         """Direction in which collapse drives the metric, as text; empty if unknown."""
         directions = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
@@ -62,6 +73,64 @@ class Label:
 def label_of(key: str) -> Label:
     """Return the label of a key or alias; for an unregistered key, a label with the name alone."""
     return _LABELS.get(key) or Label(key, "other", capitalised(key.replace("_", " ")))
+
+
+_OF_A_SIMPLEX: Mapping[str, Callable[[int], float]] = {
+    "nc2_of": lambda k: math.sqrt(2 - 2 * math.sqrt(1 - 1 / k)),
+    "entropy_features": lambda k: math.log(k - 1),
+    "entropy_weights": lambda k: math.log(k - 1),
+    "mutual_information": lambda k: collapse_mir(k) * math.log(k - 1) if k > 2 else 0.0,
+    "effective_rank": lambda k: k - 1,
+}
+"""Values on a simplex ETF around the origin, where the registry names none and 0 and 1 are wrong.
+"""
+
+_WITHOUT_A_SIMPLEX = ("nc3_etf", "linear_probe_mse", "mse_loss", "mse_nc23")
+"""Metrics besides those of NC2 whose 0 needs the K class means of a simplex."""
+
+
+def collapse_line(key: str, num_classes: int, dim: int) -> float | None:
+    """Return the value at collapse that a chart marks: one that is neither 0 nor 1.
+
+    Args:
+        key: Key or alias of the metric.
+        num_classes: Number of classes.
+        dim: Feature dimension.
+    """
+    value = collapsed_at(key, num_classes, dim)
+    return None if value in (0.0, 1.0) else value
+
+
+def collapsed_at(key: str, num_classes: int, dim: int) -> float | None:
+    """Return the value of a metric at collapse to a simplex ETF, whose classifier is the means'.
+
+    The class means sum to zero, the classifier is the least-squares one, and there is no weight
+    decay.
+
+    Args:
+        key: Key or alias of the metric.
+        num_classes: Number of classes K.
+        dim: Feature dimension d.
+
+    Returns:
+        The value; None for an unregistered metric, for one that is undefined at collapse, and where
+        the value belongs to a simplex, which does not exist for K > d + 1.
+
+    Example:
+        >>> collapsed_at("accuracy", 10, 512), collapsed_at("nc2_etf", 10, 8)
+        (1.0, None)
+    """
+    label = label_of(key)
+    at_collapse = label.at_collapse or _OF_A_SIMPLEX.get(label.key)
+    of_simplex = at_collapse or label.group == "nc2" or label.key in _WITHOUT_A_SIMPLEX
+    if not label.better or num_classes < 2 or (of_simplex and num_classes > dim + 1):
+        return None
+    if num_classes == 2 and "hdr" in label.key:  # a ratio of entropies, which are 0
+        return None
+    if at_collapse is None:
+        return 1.0 if label.better == "high" else 0.0
+    value = float(at_collapse(num_classes))
+    return None if math.isnan(value) else value
 
 
 def capitalised(text: str) -> str:
@@ -94,9 +163,14 @@ _LABELS = {
 
 def value_of(metrics: Mapping[str, float], key: str) -> float | None:
     """Return the value under the key or any of its aliases; None if there is none."""
+    name = key_in(metrics, key)
+    return None if name is None else metrics[name]
+
+
+def key_in(metrics: Mapping[str, float], key: str) -> str | None:
+    """Return the name, the key or an alias of it, under which a value stands; None without."""
     label = label_of(key)
-    names = (key, label.key, *label.aliases)
-    return next((metrics[name] for name in names if name in metrics), None)
+    return next((name for name in (key, label.key, *label.aliases) if name in metrics), None)
 
 
 def distinct_labels(keys: Iterable[str]) -> list[Label]:

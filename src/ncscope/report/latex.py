@@ -1,12 +1,12 @@
-"""A history as a table for a paper."""
+"""Histories and reports as tables for a paper."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ncscope.errors import printable
-from ncscope.probing.records import Measurement
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import distinct_labels, value_of
 from ncscope.report.numbers import plain
-from ncscope.report.timeline import by_run, by_split, moment
+from ncscope.report.overview import last_probes
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
@@ -37,22 +37,31 @@ def history_latex(measurements: Sequence[Measurement], unit: str) -> str:
         measurements: Measurements of one run or several; at least one.
         unit: Unit of their steps.
     """
-    last = {
-        ", ".join(filter(None, (run, split, moment(own[-1], unit)))): own[-1].probe.layers[-1]
-        for run, measured in by_run(measurements).items()
-        for split, own in by_split(measured).items()
-    }
-    labels = distinct_labels(key for record in last.values() for key in record.metrics)
-    lines = [" & ".join(["metric", *map(escaped, last)]) + r" \\", r"\midrule"]
+    probes = last_probes(measurements, unit)
+    return _tabular({caption: probe.layers[-1] for caption, probe in probes.items()})
+
+
+def probe_latex(probe: ProbeRecord) -> str:
+    r"""Write a measurement as a ``tabular``, like `history_latex`, with a column for each layer.
+
+    Args:
+        probe: Measurement of one or more layers.
+    """
+    return _tabular({record.layer: record for record in probe.layers})
+
+
+def _tabular(columns: Mapping[str, LayerRecord]) -> str:
+    labels = distinct_labels(key for record in columns.values() for key in record.metrics)
+    lines = [" & ".join(["metric", *map(escaped, columns)]) + r" \\", r"\midrule"]
     for label in labels:
-        values = [value_of(record.metrics, label.key) for record in last.values()]
+        values = [value_of(record.metrics, label.key) for record in columns.values()]
         cells = ["" if value is None else _number(value) for value in values]
         lines.append(" & ".join([rf"\texttt{{{escaped(label.key)}}}", *cells]) + r" \\")
     body = "\n".join(lines)
-    columns = "l" + "r" * len(last)
+    places = "l" + "r" * len(columns)
     return (
         "% \\usepackage{booktabs}\n"
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+        f"\\begin{{tabular}}{{{places}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
     )
 
 

@@ -11,6 +11,10 @@ EPSILON = 0.01
 """Tolerance of the effective depth: allowed share of samples nearest to a wrong class mean."""
 
 _BREAKS_SHOWN = 3
+_NAMES_SHOWN = 6
+
+SHORTEST_CHAIN = 3
+"""Fewest layers of one dimension whose positions say something: two stand at 0 and 1 always."""
 
 
 def values_by_layer(probe: ProbeRecord, key: str) -> list[float]:
@@ -30,8 +34,12 @@ def geodesic_curves(geodesic: GeodesicRecord) -> dict[str, list[float]]:
 
 
 def positions(probe: ProbeRecord) -> dict[str, float]:
-    """Return the relative position of each comparable layer, by name; empty if not measured."""
-    if len(probe.relative_position) != len(probe.comparable):
+    """Return the relative position of each comparable layer, by name.
+
+    Empty if positions were not measured, or if fewer than three layers share a dimension.
+    """
+    count = len(probe.comparable)
+    if count < SHORTEST_CHAIN or len(probe.relative_position) != count:
         return {}
     return dict(zip(probe.comparable, probe.relative_position, strict=True))
 
@@ -42,9 +50,10 @@ def reading(probe: ProbeRecord) -> list[str]:
         return []
     sentences = [_depth_sentence(probe)]
     sentences += [_order_sentence(probe, key) for key in PFC_METRICS]
-    if probe.geodesic is not None:
-        sentences.append(_premise_sentence(probe.geodesic))
-    sentences.append(_left_out_sentence(probe))
+    if positions(probe):
+        sentences.append(_chain_sentence(probe))
+        if probe.geodesic is not None:
+            sentences.append(_premise_sentence(probe, probe.geodesic))
     return [sentence for sentence in sentences if sentence]
 
 
@@ -78,21 +87,27 @@ def _order_sentence(probe: ProbeRecord, key: str) -> str:
     return f"{name} breaks the order: it {wrong} {listed(phrases)}."
 
 
-def _premise_sentence(geodesic: GeodesicRecord) -> str:
+def _premise_sentence(probe: ProbeRecord, geodesic: GeodesicRecord) -> str:
     holds = "holds" if geodesic.alignment >= 0 else "does not hold"
     return (
-        f"The geodesic theorem’s premise, class means of the first and last layer that do not "
-        f"oppose each other, {holds} (inner products sum to {typeset(geodesic.alignment)}); "
-        f"transport cost {typeset(geodesic.transport_cost)}."
+        f"The geodesic theorem’s premise, class means of {probe.comparable[0]} and "
+        f"{probe.comparable[-1]} that do not oppose each other, {holds} (inner products sum to "
+        f"{typeset(geodesic.alignment)}); transport cost {typeset(geodesic.transport_cost)}."
     )
 
 
-def _left_out_sentence(probe: ProbeRecord) -> str:
-    left_out = [record for record in probe.layers if record.layer not in probe.comparable]
-    if not probe.comparable or not left_out:
-        return ""
-    names = listed([f"{record.layer} (d = {record.dim})" for record in left_out])
-    return (
-        f"Of another dimension than the last layer (d = {probe.layers[-1].dim}), hence without a "
-        f"relative position: {names}."
+def _chain_sentence(probe: ProbeRecord) -> str:
+    """Name the layers that relative position and geodesic compare, and the layers left out."""
+    compared = probe.comparable
+    dims = {record.layer: record.dim for record in probe.layers}
+    others = [name for name in dims if name not in compared]
+    sentence = (
+        f"Relative position and geodesic compare the {len(compared)} layers of one dimension "
+        f"(d = {dims[compared[-1]]}) from {compared[0]} to {compared[-1]}"
     )
+    if not others:
+        return f"{sentence}."
+    named = [f"{name} (d = {dims[name]})" for name in others[:_NAMES_SHOWN]]
+    if len(others) > len(named):
+        named.append(f"{len(others) - len(named)} more")
+    return f"{sentence}; without a relative position: {listed(named)}."

@@ -10,13 +10,18 @@ LONGEST_TICK = 40
 
 
 def printable_probe(probe: ProbeRecord) -> ProbeRecord:
-    """Return a measurement whose names and notes are printable.
+    """Return a measurement whose names, notes and warnings are printable.
 
     Args:
         probe: Measurement of one or more layers.
     """
     layers = [
-        replace(record, layer=printable(record.layer), notes=tuple(map(printable, record.notes)))
+        replace(
+            record,
+            layer=printable(record.layer),
+            notes=tuple(map(printable, record.notes)),
+            warnings=tuple(map(printable, record.warnings)),
+        )
         for record in probe.layers
     ]
     return replace(probe, layers=tuple(layers), comparable=tuple(map(printable, probe.comparable)))

@@ -2,6 +2,8 @@
 
 import math
 
+from ncscope.probing.records import LayerRecord
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -31,6 +33,26 @@ def typeset(value: float, digits: int = 4) -> str:
     if not exponent:
         return mantissa
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+_T_19, _NORMAL = 2.093, 1.96
+"""97.5 % points of the distributions of a jackknife over 20 groups and of a binomial share."""
+
+
+def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
+    """Return the 95 % interval of a metric; None if its standard error is unknown.
+
+    Args:
+        record: Record of the layer.
+        key: Key of the metric in the record.
+    """
+    error = record.standard_errors.get(key)
+    if error is None:
+        return None
+    corrected = record.bias_corrected.get(key)
+    if corrected is None:
+        return record.metrics[key] - _NORMAL * error, record.metrics[key] + _NORMAL * error
+    return corrected - _T_19 * error, corrected + _T_19 * error
 
 
 def listed(words: list[str]) -> str:

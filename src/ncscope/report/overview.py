@@ -1,19 +1,22 @@
 """Texts and tables of a page: claims, first and last values, all values, notes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import (
     KEY_METRICS,
     Label,
     by_group,
+    collapsed_at,
     distinct_labels,
+    key_in,
     label_of,
     value_of,
 )
-from ncscope.report.numbers import listed, typeset
+from ncscope.report.numbers import interval_of, listed, typeset
 from ncscope.report.timeline import by_run, by_split, moment, step_text
 
 
@@ -40,6 +43,7 @@ class SummaryRow:
     """One metric of the summary: a change for each split, or None if it was not measured."""
 
     metric: Label
+    collapsed: str
     changes: list[Change | None]
 
 
@@ -53,11 +57,21 @@ class RunChanges:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A metric at one layer, as text; empty where it is unknown."""
+
+    value: str
+    interval: str = ""
+    chance: str = ""
+
+
+@dataclass(frozen=True)
 class DetailRow:
-    """One metric of the details table, with its value at each layer."""
+    """One metric of the details table, with its value at collapse and at each layer."""
 
     metric: Label
-    values: list[str]
+    collapsed: str
+    cells: list[Cell]
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,11 @@ class Details:
     layers: list[LayerRecord]
     groups: dict[str, list[DetailRow]]
     notes: list[str]
+
+    def any(self, part: str) -> bool:
+        """Return whether a cell has a part: ``interval`` or ``chance``."""
+        cells = (cell for rows in self.groups.values() for row in rows for cell in row.cells)
+        return any(getattr(cell, part) for cell in cells)
 
 
 def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[TestedClaim]:
@@ -89,7 +108,8 @@ def _run_changes(name: str, measurements: Sequence[Measurement]) -> RunChanges:
     for metric in map(label_of, KEY_METRICS):
         changes = [_change(metric, each[0].probe, each[-1].probe) for each in splits.values()]
         if any(changes):
-            rows.append(SummaryRow(metric, changes))
+            last = measurements[-1].probe.layers[-1]
+            rows.append(SummaryRow(metric, collapsed_text(metric, last), changes))
     return RunChanges(name, list(splits), rows)
 
 
@@ -112,34 +132,71 @@ def _trend(metric: Label, start: float, end: float) -> str:
     return f"{arrow} {'towards' if towards else 'away from'} collapse"
 
 
-def details(probe: ProbeRecord, caption: str) -> Details:
+Write = Callable[[float, int], str]
+"""Function that writes a number with some significant digits."""
+
+
+def details(probe: ProbeRecord, caption: str, write: Write = typeset) -> Details:
     """Collect all metrics of one measurement at each layer, and its notes."""
     metrics = distinct_labels(key for record in probe.layers for key in record.metrics)
     groups = {
-        title: [_detail_row(probe, metric) for metric in group]
+        title: [_detail_row(probe, metric, write) for metric in group]
         for title, group in by_group(metrics).items()
     }
     return Details(caption, list(probe.layers), groups, notes(probe))
 
 
-def _detail_row(probe: ProbeRecord, metric: Label) -> DetailRow:
-    return DetailRow(metric, [_cell(record, metric) for record in probe.layers])
+def _detail_row(probe: ProbeRecord, metric: Label, write: Write) -> DetailRow:
+    cells = [cell_of(record, metric, write) for record in probe.layers]
+    return DetailRow(metric, collapsed_text(metric, probe.layers[-1], write), cells)
 
 
-def _cell(record: LayerRecord, metric: Label) -> str:
-    value = value_of(record.metrics, metric.key)
-    return "" if value is None else typeset(value)
+def cell_of(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
+    """Write a metric at one layer with its standard error, interval and value at chance level."""
+    key = key_in(record.metrics, metric.key)
+    if key is None:
+        return Cell("")
+    value, ends = write(record.metrics[key], 4), interval_of(record, key)
+    if ends is not None:
+        value = f"{value} ± {write(record.standard_errors[key], 2)}"
+    interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
+    chance = record.baseline.get(key)
+    return Cell(value, interval, "" if chance is None else write(chance, 3))
+
+
+def collapsed_text(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
+    """Write the value of a metric at collapse, with an arrow towards it; empty if unknown."""
+    value = collapsed_at(metric.key, record.num_classes, record.dim)
+    return "" if value is None else f"{write(value, 4)} {metric.arrow}".rstrip()
+
+
+def warnings(probes: Mapping[str, ProbeRecord]) -> list[str]:
+    """Return each warning once, with the measurements and layers that it concerns.
+
+    Args:
+        probes: Measurements by caption; with one, the caption is left out.
+    """
+    said = [
+        f"{caption}: {warning}" if len(probes) > 1 else warning
+        for caption, probe in probes.items()
+        for warning in _shared(probe, "warnings")
+    ]
+    return list(dict.fromkeys(said))
 
 
 def notes(probe: ProbeRecord) -> list[str]:
     """Return each note once, with its layers unless it concerns all layers."""
+    return _shared(probe, "notes")
+
+
+def _shared(probe: ProbeRecord, kind: str) -> list[str]:
     bearers: dict[str, list[str]] = {}
     for record in probe.layers:
-        for note in record.notes:
-            bearers.setdefault(note, []).append(record.layer)
+        for sentence in getattr(record, kind):
+            bearers.setdefault(sentence, []).append(record.layer)
     return [
-        note if len(names) == len(probe.layers) else f"{listed(names)}: {note}"
-        for note, names in bearers.items()
+        sentence if len(names) == len(probe.layers) else f"{listed(names)}: {sentence}"
+        for sentence, names in bearers.items()
     ]
 
 
@@ -171,13 +228,23 @@ def distinct_rows(tables: Iterable[Details]) -> list[DetailRow]:
     return list({row.metric.key: row for row in rows}.values())
 
 
+def last_probes(measurements: Sequence[Measurement], unit: str) -> dict[str, ProbeRecord]:
+    """Return the last measurement of each run and split, by caption."""
+    return {
+        ", ".join(filter(None, (run, split, moment(own[-1], unit)))): own[-1].probe
+        for run, measured in by_run(measurements).items()
+        for split, own in by_split(measured).items()
+    }
+
+
 def details_by_run(measurements: Sequence[Measurement], unit: str) -> list[Details]:
     """Return all metrics of the last measurement of each run and split."""
-    return [
-        details(each[-1].probe, ", ".join(filter(None, (run, split, moment(each[-1], unit)))))
-        for run, measured in by_run(measurements).items()
-        for split, each in by_split(measured).items()
-    ]
+    return [details(probe, caption) for caption, probe in last_probes(measurements, unit).items()]
+
+
+def origin_facts(origin: Provenance) -> list[str]:
+    """Name model, weights, data and split, as far as they are known."""
+    return [text for text in (origin.model, origin.weights, origin.data, origin.split) if text]
 
 
 def probe_facts(probe: ProbeRecord) -> list[str]:

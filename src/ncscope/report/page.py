@@ -11,29 +11,41 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.probing.provenance import UNKNOWN, Provenance
+from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.formulas import formula
-from ncscope.report.labels import KEY_METRICS, Label, by_group, label_of, value_of
+from ncscope.report.labels import KEY_METRICS, Label, by_group, distinct_labels, label_of
 from ncscope.report.names import printable_probe
-from ncscope.report.numbers import typeset
 from ncscope.report.overview import (
+    DetailRow,
+    cell_of,
     changes_by_run,
+    collapsed_text,
     details,
     details_by_run,
     distinct_rows,
     history_facts,
+    last_probes,
+    origin_facts,
     probe_facts,
+    warnings,
 )
 from ncscope.report.payload import as_json, history_payload, probe_payload
 from ncscope.report.timeline import by_split
 
 _ABSENT: Mapping[str, Any] = {
+    "lead": "",
+    "facts": (),
+    "warnings": (),
+    "comparison": None,
     "sweep": None,
+    "matrix": None,
     "runs": (),
     "history": None,
     "changes": (),
     "probe": None,
     "key_numbers": (),
+    "geodesic": False,
     "details": (),
     "config": {},
     "provenance": {},
@@ -49,7 +61,7 @@ def history_page(
     *,
     unit: str = "epoch",
     lead: str = "",
-    provenance: Mapping[str, str] = {},
+    provenance: Provenance = UNKNOWN,
 ) -> str:
     """Build one self-contained HTML page of a history: it requests nothing from the network.
 
@@ -58,7 +70,7 @@ def history_page(
         measurements: Measurements of one run or several, of one split or several, in any order.
         unit: Unit of their steps.
         lead: A sentence or two under the heading.
-        provenance: Facts about the origin of the measurements, by name.
+        provenance: Origin of the measurements.
 
     Returns:
         The page.
@@ -66,15 +78,16 @@ def history_page(
     Raises:
         ValueError: If there is no measurement, or one without a layer.
     """
-    history = history_view(measurements, unit)
+    history = history_view(measurements, unit, provenance.class_names)
     return rendered_page(
         title=title,
         lead=lead,
-        facts=history_facts(measurements, unit),
+        facts=[*origin_facts(provenance), *history_facts(measurements, unit)],
+        warnings=warnings(last_probes(history.measurements, unit)),
         history=history,
         changes=changes_by_run(history.measurements),
         details=details_by_run(history.measurements, unit),
-        provenance=provenance,
+        provenance=provenance.facts(),
     )
 
 
@@ -84,8 +97,8 @@ def history_fragment(measurements: Sequence[Measurement]) -> str:
     Args:
         measurements: Measurements of one run or several; at least one.
     """
-    shown = _printable_measurements(measurements)
-    return rendered("fragment.html.j2", changes=changes_by_run(shown))
+    shown = printable_measurements(measurements)
+    return rendered("fragment.html.j2", changes=changes_by_run(shown), warnings=(), details=())
 
 
 @dataclass(frozen=True)
@@ -96,13 +109,17 @@ class HistoryView:
         measurements: Measurements that are drawn, their names printable.
         unit: Unit of their steps.
         payload: Data of the charts.
-        metric_groups: Metrics to choose from, by the title of their group.
     """
 
     measurements: Sequence[Measurement]
     unit: str
     payload: Mapping[str, Any]
-    metric_groups: Mapping[str, Sequence[Label]]
+
+    @property
+    def metric_groups(self) -> dict[str, list[Label]]:
+        """Metrics to choose from, by the title of their group."""
+        entries = (entry for run in self.payload["runs"].values() for entry in run["metrics"])
+        return by_group(distinct_labels(entry["key"] for entry in entries))
 
     @property
     def splits(self) -> list[str]:
@@ -110,16 +127,30 @@ class HistoryView:
         return list(by_split(self.measurements))
 
     def any(self, chart: str) -> bool:
-        """Return whether a run has data of a chart: ``profiles``, ``grams`` or ``spectra``."""
+        """Return whether a run has data: ``series``, ``profiles``, ``grams`` or ``spectra``."""
         return any(run[chart] for run in self.payload["runs"].values())
 
+    @property
+    def geodesic(self) -> bool:
+        """True if a geodesic is drawn in any run."""
+        return has_geodesic(self.payload)
 
-def history_view(measurements: Sequence[Measurement], unit: str) -> HistoryView:
+
+def has_geodesic(payload: Mapping[str, Any]) -> bool:
+    """Return whether a frame of any run holds the geodesic's prediction."""
+    frames = (f for r in payload["runs"].values() for own in r["profiles"].values() for f in own)
+    return any(frame["geodesic"] for frame in frames)
+
+
+def history_view(
+    measurements: Sequence[Measurement], unit: str, class_names: Sequence[str] = ()
+) -> HistoryView:
     """Prepare the interactive part of a page.
 
     Args:
         measurements: Measurements of one run or several, in any order.
         unit: Unit of their steps.
+        class_names: Names of the classes, in the order of the labels.
 
     Raises:
         ValueError: If there is no measurement, or one without a layer.
@@ -127,15 +158,17 @@ def history_view(measurements: Sequence[Measurement], unit: str) -> HistoryView:
     if not measurements or not all(measurement.probe.layers for measurement in measurements):
         msg = "a page needs at least one measurement, and every measurement at least one layer"
         raise ValueError(msg)
-    shown = _printable_measurements(measurements)
-    payload = history_payload(shown, unit)
-    keys = dict.fromkeys(
-        entry["key"] for run in payload["runs"].values() for entry in run["metrics"]
-    )
-    return HistoryView(shown, unit, payload, by_group(map(label_of, keys)))
+    shown = printable_measurements(measurements)
+    payload = history_payload(shown, unit, class_names)
+    return HistoryView(shown, unit, payload)
 
 
-def _printable_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
+def printable_measurements(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return measurements whose names, notes and warnings are printable.
+
+    Args:
+        measurements: Measurements of one run or several.
+    """
     return [
         replace(
             each,
@@ -147,13 +180,13 @@ def _printable_measurements(measurements: Sequence[Measurement]) -> list[Measure
     ]
 
 
-def probe_page(title: str, probe: ProbeRecord, provenance: Mapping[str, str] = {}) -> str:
+def probe_page(title: str, probe: ProbeRecord, provenance: Provenance = UNKNOWN) -> str:
     """Build one self-contained HTML page of a single measurement, of one layer or many.
 
     Args:
         title: Heading of the page.
         probe: The measurement; sections for which it has no data are left out.
-        provenance: Facts about the origin of the measurement, by name.
+        provenance: Origin of the measurement.
 
     Returns:
         The page.
@@ -165,20 +198,43 @@ def probe_page(title: str, probe: ProbeRecord, provenance: Mapping[str, str] = {
         msg = "a page needs a measurement of at least one layer, this record has none"
         raise ValueError(msg)
     probe = printable_probe(probe)
-    last = probe.layers[-1]
-    values = ((label_of(key), value_of(last.metrics, key)) for key in KEY_METRICS)
-    payload = probe_payload(probe)
+    payload = probe_payload(probe, provenance.class_names)
     return rendered_page(
         title=title,
         lead="",
-        facts=probe_facts(probe),
+        facts=[*origin_facts(provenance), *probe_facts(probe)],
+        warnings=warnings({"": probe}),
         probe=payload["runs"][""],
+        geodesic=has_geodesic(payload),
         payload=payload,
-        last_layer=last.layer,
-        key_numbers=[(metric, typeset(value)) for metric, value in values if value is not None],
+        last_layer=probe.layers[-1].layer,
+        key_numbers=_key_numbers(probe.layers[-1]),
         details=[details(probe, "")],
-        provenance=provenance,
+        provenance=provenance.facts(),
     )
+
+
+def probe_fragment(probe: ProbeRecord) -> str:
+    """Build the table of a measurement, for a notebook.
+
+    Args:
+        probe: The measurement.
+    """
+    shown = printable_probe(probe)
+    return rendered(
+        "fragment.html.j2",
+        changes=(),
+        warnings=warnings({"": shown}),
+        details=[details(shown, "")],
+    )
+
+
+def _key_numbers(record: LayerRecord) -> list[DetailRow]:
+    rows = (
+        DetailRow(metric, collapsed_text(metric, record), [cell_of(record, metric)])
+        for metric in map(label_of, KEY_METRICS)
+    )
+    return [row for row in rows if row.cells[0].value]
 
 
 def rendered_page(**sections: Any) -> str:

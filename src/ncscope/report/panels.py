@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import colormaps
@@ -13,7 +13,6 @@ from matplotlib.ticker import (
     FixedFormatter,
     FixedLocator,
     MaxNLocator,
-    NullFormatter,
     NullLocator,
 )
 
@@ -61,6 +60,48 @@ def diverging() -> Colormap:
     return LinearSegmentedColormap.from_list("cosine", ["#b8560b", "#f7f7f4", "#0b5d8a"])
 
 
+def on_log_axis(values: Sequence[float], scale: Sequence[float]) -> list[float]:
+    """Return values as they stand on a logarithmic axis: 0 below the scale, NaN below 0.
+
+    Args:
+        values: Values of a curve.
+        scale: All values on the axis.
+    """
+    zero = _zero_place(scale)
+    return [zero if value == 0 else value if value > 0 else math.nan for value in values]
+
+
+def _zero_place(scale: Sequence[float]) -> float:
+    logs = [math.log10(value) for value in scale if 0 < value < math.inf]
+    if not logs:
+        return 1.0
+    return float(10 ** (min(logs) - max(0.15 * (max(logs) - min(logs)), 0.15)))
+
+
+def logarithmic(axes: Axes, way: Literal["x", "y"], scale: Sequence[float]) -> None:
+    """Make an axis logarithmic, with round marks and, if a value is 0, a mark for it.
+
+    Args:
+        axes: Axes on which everything is drawn, as `on_log_axis` places it.
+        way: Axis to change.
+        scale: All values on the axis.
+    """
+    known = [value for value in scale if 0 < value < math.inf]
+    zero = _zero_place(scale) if 0 in scale else None
+    if known or zero:
+        axes.set(**{f"{way}scale": "log"})
+    _round_marks(axes, way, zero, empty=not known)
+
+
+def pfc_values(probe: ProbeRecord, key: str) -> list[float]:
+    """Return all values that `pfc_panel` draws."""
+    places = positions(probe)
+    values = zip(probe.layers, values_by_layer(probe, key), strict=True)
+    drawn = [value for record, value in values if not places or record.layer in places]
+    known = places and probe.geodesic is not None
+    return drawn + (geodesic_curves(probe.geodesic)[key] if known and probe.geodesic else [])
+
+
 def pfc_panel(
     axes: Axes,
     probe: ProbeRecord,
@@ -68,28 +109,44 @@ def pfc_panel(
     colour: str = ACCENT,
     prediction_colour: str = SECOND,
     name: str = "measured",
+    scale: Sequence[float] = (),
 ) -> None:
     """Draw a metric of every layer against its position, with the geodesic's prediction.
 
     Against relative position where it is known, of the comparable layers only; else against
     the layer's place.
+
+    Args:
+        axes: Axes to draw on.
+        probe: Measurement of several layers.
+        key: ``"pfc1"``, ``"pfc2"`` or ``"pfc3"``.
+        colour: Colour of the measured values.
+        prediction_colour: Colour of the prediction.
+        name: Name in the legend.
+        scale: All values on the axes, if several measurements are drawn on them.
     """
     label, places = label_of(key), positions(probe)
+    scale = scale or pfc_values(probe, key)
+    log = label.log_scale and any(value > 0 for value in scale)
+
+    def placed(values: Sequence[float]) -> Sequence[float]:
+        return on_log_axis(values, scale) if log else values
+
     values = values_by_layer(probe, key)
     records = list(zip(probe.layers, values, strict=True))
     if places:
         points = [(places[r.layer], value) for r, value in records if r.layer in places]
         axes.set_xlabel("relative position")
         if probe.geodesic is not None:
-            predicted = geodesic_curves(probe.geodesic)[key]
+            predicted = placed(geodesic_curves(probe.geodesic)[key])
             axes.plot(probe.geodesic.t, predicted, color=prediction_colour, linestyle=DASHED)
     else:
         points = [(float(place), value) for place, value in enumerate(values)]
         _name_layers(axes, [record.layer for record, _ in records])
-    x, y = [at for at, _ in points], [value for _, value in points]
+    x, y = [at for at, _ in points], placed([value for _, value in points])
     axes.plot(x, y, "o-", color=colour, markersize=4.5, linewidth=0.8, label=name)
-    if label.log_scale and any(value > 0 for value in y):
-        axes.set_yscale("log")
+    if log:
+        logarithmic(axes, "y", scale)
     axes.set_title(f"{key.upper()}: {label.title[:1].lower()}{label.title[1:]}")
 
 
@@ -130,21 +187,22 @@ def spectra_panel(axes: Axes, record: LayerRecord) -> None:
     if any(drawn.values for drawn in curves.values()):  # a logarithmic axis refuses to be empty
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _round_marks(axes)
+        _round_marks(axes, "x")
+        _round_marks(axes, "y")
     axes.set_xlabel("index")
     axes.set_title("Covariance eigenvalues")
     axes.legend()
 
 
 def metrics_panel(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> None:
-    """Values as dots on one logarithmic axis, the number beside each; zero and NaN as text."""
+    """Values as dots on one logarithmic axis, the number beside each; NaN as text alone."""
     values = [value_of(record.metrics, label.key) for label in labels]
     places = range(len(labels))[::-1]
+    scale = [value for value in values if value is not None and math.isfinite(value)]
     for place, value in zip(places, values, strict=True):
-        if value is not None and value > 0 and math.isfinite(value):
-            axes.plot(value, place, "o", color=ACCENT, markersize=6)
-    axes.set_xscale("log")
-    _round_marks(axes)
+        if value is not None and math.isfinite(value):
+            axes.plot(on_log_axis([value], scale), [place], "o", color=ACCENT, markersize=6)
+    logarithmic(axes, "x", scale)
     axes.set_yticks(list(places), [label.title for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     beside = axes.secondary_yaxis("right")
@@ -155,13 +213,34 @@ def metrics_panel(axes: Axes, record: LayerRecord, labels: Sequence[Label]) -> N
     axes.set_title("Key metrics")
 
 
-def _round_marks(axes: Axes) -> None:
-    """Mark a logarithmic x axis at round values, so few that their labels do not touch.
+def _round_marks(
+    axes: Axes, way: Literal["x", "y"], zero: float | None = None, empty: bool = False
+) -> None:
+    """Mark a logarithmic axis at round values, so few that their labels do not touch.
 
     Matplotlib labels 2, 3, 4, ... times a power of ten where an axis spans about one, and these
     labels overlap.
+
+    Args:
+        axes: Axes with the logarithmic axis.
+        way: Axis to mark.
+        zero: Place of the value 0, below all others; None without such a value.
+        empty: No value is positive if True: there are no other marks.
     """
-    low, high = axes.get_xlim()
+    axis = axes.xaxis if way == "x" else axes.yaxis
+    low, high = axes.get_xlim() if way == "x" else axes.get_ylim()
+    if zero is not None:  # no mark so near to that of 0 that their labels touch
+        low = zero * (high / zero) ** 0.14
+    marks = [] if empty else _few_round(low, high)
+    powers_of_ten = bool(marks) and (marks[0] < 1e-3 or marks[-1] >= 1e4)
+    names = [_power(mark) if powers_of_ten else f"{mark:g}" for mark in marks]
+    of_zero = [] if zero is None else [zero]
+    axis.set_major_locator(FixedLocator([*of_zero, *marks]))
+    axis.set_major_formatter(FixedFormatter(["0" for _ in of_zero] + names))
+    axis.set_minor_locator(NullLocator())
+
+
+def _few_round(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for multiples in ((1, 2, 5), (1, 3), (1,)):
         marks = [float(f"{many}e{power}") for power in powers for many in multiples]
@@ -173,11 +252,7 @@ def _round_marks(axes: Axes) -> None:
     if len(marks) < 2:
         between = [mark for mark in MaxNLocator(3).tick_values(low, high) if low <= mark <= high]
         marks = between or [low, high]
-    powers_of_ten = marks[0] < 1e-3 or marks[-1] >= 1e4
-    names = [_power(mark) if powers_of_ten else f"{mark:g}" for mark in marks]
-    axes.xaxis.set_major_locator(FixedLocator(marks))
-    axes.xaxis.set_major_formatter(FixedFormatter(names))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    return marks
 
 
 def _power(value: float) -> str:
@@ -193,8 +268,9 @@ def history_panel(
     """Draw metrics of one layer on a logarithmic axis; a count t of steps stands at log(1 + t)."""
     counted = unit in ("epoch", "step", "iteration") and min(times) >= 0
     at = [math.log10(1 + time) for time in times] if counted else times
+    scale = [value for values in curves.values() for value in values]
     for place, (key, values) in enumerate(curves.items()):
-        drawn = [value if value > 0 else math.nan for value in values]
+        drawn = on_log_axis(values, scale)
         label = label_of(key).title
         axes.plot(
             at,
@@ -204,7 +280,7 @@ def history_panel(
             markersize=4,
             label=label,
         )
-    axes.set_yscale("log")
+    logarithmic(axes, "y", scale)
     if counted:
         _time_ticks(axes, times)
     label = figure_text(unit)
@@ -213,12 +289,34 @@ def history_panel(
         axes.legend()
 
 
+def metric_values(measurements: Sequence[Measurement], key: str) -> list[float]:
+    """Return all values that `metric_panel` draws."""
+    return [
+        value
+        for each in measurements
+        for record in each.probe.layers
+        if math.isfinite(value := _at(each, record.layer, key))
+    ]
+
+
 def metric_panel(
-    axes: Axes, splits: Mapping[str, Sequence[Measurement]], key: str, unit: str
+    axes: Axes,
+    splits: Mapping[str, Sequence[Measurement]],
+    key: str,
+    unit: str,
+    scale: Sequence[float],
 ) -> None:
-    """One metric of every layer against the step; splits after the first are dashed."""
+    """One metric of every layer against the step; splits after the first are dashed.
+
+    Args:
+        axes: Axes to draw on.
+        splits: Measurements by split.
+        key: Key of the metric.
+        unit: Unit of the steps.
+        scale: All values on the axes, and on those that share their scale.
+    """
     names = layer_names(each.probe for own in splits.values() for each in own)
-    drawn: list[float] = []
+    log = label_of(key).log_scale and any(value > 0 for value in scale)
     for rank, (split, own) in enumerate(splits.items()):
         for index, name in enumerate(names):
             values = [_at(each, name, key) for each in own]
@@ -226,17 +324,15 @@ def metric_panel(
                 continue
             axes.plot(
                 [each.step for each in own],
-                values,
+                on_log_axis(values, scale) if log else values,
                 color=_depth_colour(index, len(names)),
                 linestyle=DASHED if rank else "-",
                 marker=_MARKERS[rank % 5],
                 markersize=3,
                 label=figure_text(", ".join(([name] if len(names) > 1 else []) + [split])),
             )
-            drawn += values
-    finite = [value for value in drawn if math.isfinite(value)]
-    if label_of(key).log_scale and min(finite, default=0.0) > 0:
-        axes.set_yscale("log")
+    if log:
+        logarithmic(axes, "y", scale)
     axes.set_xlabel(figure_text(unit))
 
 

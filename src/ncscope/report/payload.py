@@ -3,13 +3,23 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ncscope.errors import printable
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import layer_order, spectra
 from ncscope.report.formulas import formula
-from ncscope.report.labels import PFC_METRICS, Label, distinct_labels, label_of, value_of
+from ncscope.report.labels import (
+    PFC_METRICS,
+    Label,
+    collapse_line,
+    distinct_labels,
+    label_of,
+    value_of,
+)
 from ncscope.report.numbers import compact, typeset
+from ncscope.report.overview import collapsed_text
 from ncscope.report.timeline import by_run, by_split, layer_names, moment
 
 GRAM_CLASSES = 64
@@ -21,20 +31,48 @@ def as_json(payload: Mapping[str, Any]) -> str:
     return json.dumps(payload, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def history_payload(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
+def history_payload(
+    measurements: Sequence[Measurement], unit: str, class_names: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return everything that the page of a history draws, run by run.
 
     Args:
         measurements: Measurements of one run or several, in any order.
         unit: Unit of their steps.
+        class_names: Names of the classes, in the order of the labels.
 
     Returns:
         Plain dictionaries and lists, numbers of six digits, None for what is not finite.
+        ``shown`` is the run to show first, the one that was measured at the most steps.
+        ``together`` is a run with the last layers of several runs; empty if there is one run only.
     """
-    return {"runs": {name: _run(own, unit) for name, own in by_run(measurements).items()}}
+    runs = by_run(measurements)
+    payload = {name: _run(own, unit, class_names) for name, own in runs.items()}
+    together = f"all runs by {unit}, last layer" if len(runs) > 1 else ""
+    if together:
+        payload[together] = _overlaid(runs, unit)
+    longest = max(runs, key=lambda name: len(runs[name]))
+    return {"runs": payload, "shown": longest, "together": together}
 
 
-def _run(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
+def _overlaid(runs: Mapping[str, Sequence[Measurement]], unit: str) -> dict[str, Any]:
+    """Return a run whose layers are the last layers of several runs, to draw them in one chart."""
+    by_step: dict[tuple[str, float], list[LayerRecord]] = {}
+    for name, measurements in runs.items():
+        for each in measurements:
+            last = replace(each.probe.layers[-1], layer=name or "(no name)", metrics=beside(each))
+            by_step.setdefault((each.split, each.step), []).append(replace(last, gram=None))
+    joined = [
+        Measurement(ProbeRecord(tuple(records)), step, split)
+        for (split, step), records in by_step.items()
+    ]
+    nothing: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}}
+    return _run(joined, unit) | nothing
+
+
+def _run(
+    measurements: Sequence[Measurement], unit: str, class_names: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return everything that the charts of one run draw."""
     splits = by_split(measurements)
     records = [record for measurement in measurements for record in measurement.probe.layers]
@@ -45,22 +83,22 @@ def _run(measurements: Sequence[Measurement], unit: str) -> dict[str, Any]:
     return {
         "unit": unit,
         "layers": layers,
-        "metrics": [_metric_entry(metric, classes=records[-1].num_classes) for metric in metrics],
+        "metrics": [_metric_entry(metric, at=records[-1]) for metric in metrics],
         "series": {name: _series(own, layers, metrics) for name, own in splits.items()},
         "profiles": {
             name: [_labelled(one, unit, profile(one.probe)) for one in own]
             for name, own in splits.items()
             if len(layers) > 1
         },
-        "grams": _last_layer_frames(splits, unit, gram_frame),
+        "grams": _last_layer_frames(splits, unit, lambda own: gram_frame(own, class_names)),
         "spectra": _last_layer_frames(splits, unit, _spectra_frame),
         "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
 
 
-def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
+def probe_payload(probe: ProbeRecord, class_names: Sequence[str] = ()) -> dict[str, Any]:
     """Return everything that the page of a single measurement draws, one frame a layer."""
-    grams = [(record.layer, gram_frame(record)) for record in probe.layers]
+    grams = [(record.layer, gram_frame(record, class_names)) for record in probe.layers]
     curves = [(record.layer, _spectra_frame(record)) for record in probe.layers]
     run = {
         "unit": "layer",
@@ -72,14 +110,15 @@ def probe_payload(probe: ProbeRecord) -> dict[str, Any]:
         "spectra": _nonempty({"all": [{"label": n, **frame} for n, frame in curves if frame]}),
         "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
-    return {"runs": {"": run}}
+    return {"runs": {"": run}, "shown": ""}
 
 
-def _metric_entry(metric: Label, key: str = "", classes: int = 0) -> dict[str, Any]:
-    """Return the script's data on one metric; with its value at collapse, if classes are given."""
-    known = metric.at_collapse(classes) if metric.at_collapse and classes else math.nan
+def _metric_entry(metric: Label, key: str = "", at: LayerRecord | None = None) -> dict[str, Any]:
+    """Return the script's data on one metric; with its value at collapse, if a record is given."""
+    line = None if at is None else collapse_line(metric.key, at.num_classes, at.dim)
     return {
-        "collapse": compact(known),
+        "collapse": None if line is None else compact(line),
+        "collapsed": "" if at is None else collapsed_text(metric, at),
         "key": key or metric.key,
         "title": metric.title,
         "formula": formula(metric.formula, display=True),
@@ -106,14 +145,35 @@ def profile(probe: ProbeRecord) -> dict[str, Any]:
     }
 
 
-def gram_frame(record: LayerRecord) -> dict[str, Any] | None:
-    """Cosines between the centred class means, and how far they are from the ETF’s."""
+def gram_frame(record: LayerRecord, class_names: Sequence[str] = ()) -> dict[str, Any] | None:
+    """Cosines between the centred class means, and how far they are from the ETF’s.
+
+    Args:
+        record: Measurement of the layer.
+        class_names: Names of all classes; left out where a class has no samples, and so no row.
+    """
     if not record.gram:
         return None
     count = len(record.gram)
     shown = min(count, GRAM_CLASSES)
     cosines = [[compact(value, 4) for value in row[:shown]] for row in record.gram[:shown]]
-    return {"classes": count, "cosines": cosines, "reading": _gram_reading(record.gram, shown)}
+    names = list(map(printable, class_names)) if len(class_names) == count else []
+    reading = _gram_reading(record.gram, shown) + _closest(record.gram, names)
+    return {"classes": count, "cosines": cosines, "names": names[:shown], "reading": reading}
+
+
+def _closest(gram: Sequence[Sequence[float]], names: Sequence[str]) -> list[str]:
+    """Name the two classes with the greatest cosine."""
+    pairs = [
+        (value, names[row], names[column])
+        for row in range(len(names))
+        for column, value in enumerate(gram[row][:row])
+        if math.isfinite(value)
+    ]
+    if len(names) < 3 or not pairs:
+        return []
+    value, first, second = max(pairs)
+    return [f"Closest to each other: {second} and {first}, with cosine {typeset(value, 3)}."]
 
 
 def _spectra_frame(record: LayerRecord) -> dict[str, Any] | None:

@@ -21,11 +21,13 @@ class Summary:
         caption: Description of the cells.
         columns: Heads of the columns after the first.
         lines: The cells of a line, by the name in its first column.
+        title: Heading of the table on a page.
     """
 
     caption: str
     columns: Sequence[str]
     lines: Mapping[str, Sequence[str]]
+    title: str = ""
 
 
 def summary_table(summary: Summary) -> Table:

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
-from ncscope.report.labels import by_group, distinct_labels, label_of, value_of
+from ncscope.report.labels import key_in, label_of, value_of
 from ncscope.report.names import printable_probe
 from ncscope.report.numbers import plain
+from ncscope.report.overview import collapsed_text, details, warnings
 from ncscope.report.timeline import by_split, moment
 
 COLUMNS = {
@@ -25,22 +27,28 @@ COLUMNS = {
 """Metrics that a table of layers shows if they were measured, with their column headings."""
 
 
-def probe_table(probe: ProbeRecord) -> Table:
+def probe_table(probe: ProbeRecord) -> Group:
     """Build a table of a measurement: all metrics of a single layer, or key metrics of several.
 
     Args:
         probe: Measurement of one or more layers.
 
     Returns:
-        A table that an 80-column terminal can show.
+        Warnings, then a table that an 80-column terminal can show.
     """
     probe = printable_probe(probe)
+    said = [Text(f"warning: {each}", style="yellow") for each in warnings({"": probe})]
+    return Group(*said, _probe_table(probe))
+
+
+def _probe_table(probe: ProbeRecord) -> Table:
     if len(probe.layers) == 1:
         return _metric_table(probe.layers[0])
     keys = _measured(probe.layers)
-    table = _layer_table(keys, probe.layers[-1].num_classes)
+    table = _layer_table(keys)
     for record in probe.layers:
         table.add_row(Text(record.layer), *_cells(record.metrics, keys))
+    _add_yardsticks(table, probe.layers[-1], keys)
     return table
 
 
@@ -66,43 +74,59 @@ def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table
     beside = [name for name in splits if name == "test" and name != main]
     tested = {name: _by_layer(splits[name][-1].probe) for name in beside}
     keys = _measured(last.probe.layers)
-    classes = last.probe.layers[-1].num_classes
-    table = _layer_table(keys, classes, [f"{name}\nNCC\nacc." for name in beside])
+    table = _layer_table(keys, [f"{name}\nNCC\nacc." for name in beside])
     table.title = f"{printable(main)} samples, {moment(last, unit)}"
     for record in last.probe.layers:
         cells = _cells(record.metrics, keys)
         cells += [_cell(tested[name].get(record.layer, {}), "ncc_accuracy") for name in beside]
         table.add_row(Text(printable(record.layer)), *cells)
+    _add_yardsticks(table, last.probe.layers[-1], keys)
     return table
 
 
 def _metric_table(record: LayerRecord) -> Table:
-    table = _plain_table()
+    table = plain_table()
     table.add_column("metric", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("0 means", style="dim", overflow="fold")
-    for title, labels in by_group(distinct_labels(record.metrics)).items():
+    for header in ("value", "collapsed\nat"):
+        table.add_column(header, justify="right", no_wrap=True)
+    whole = details(ProbeRecord((record,)), "", plain)
+    beside = {"chance": "chance", "interval": "95 % interval"}
+    known = [part for part in beside if whole.any(part)]
+    for part in known:
+        table.add_column(beside[part], justify="right", overflow="fold")
+    for title, rows in whole.groups.items():
         table.add_section()
         table.add_row(Text(title.partition(":")[0], style="bold"))
-        for label in labels:
-            value = _cell(record.metrics, label.key)
-            table.add_row(Text(f"  {label.key}"), value, Text(label.zero))
+        for row in rows:
+            (cell,) = row.cells
+            cells = [cell.value, row.collapsed, *(getattr(cell, part) for part in known)]
+            table.add_row(Text(f"  {row.metric.key}"), *map(Text, cells))
     return table
 
 
-def _layer_table(keys: Sequence[str], classes: int, beside: Sequence[str] = ()) -> Table:
-    table = _plain_table()
+def _layer_table(keys: Sequence[str], beside: Sequence[str] = ()) -> Table:
+    table = plain_table()
     named = [f"{COLUMNS[key]} is {key}" for key in keys if "acc" not in COLUMNS[key]]
-    known = [(COLUMNS[key], label_of(key).at_collapse) for key in keys]
-    target = [f" {name} at collapse is {value(classes):.4f}." for name, value in known if value]
-    table.caption = f"{', '.join(named)}.{''.join(target)}"
-    table.add_column("layer", min_width=10, overflow="fold")
+    table.caption = f"{', '.join(named)}."
+    table.add_column("layer", min_width=12, overflow="fold")
     for header in (*(COLUMNS[key] for key in keys), *beside):
         table.add_column(header, justify="right", no_wrap=True, vertical="top")
     return table
 
 
-def _plain_table() -> Table:
+def _add_yardsticks(table: Table, record: LayerRecord, keys: Sequence[str]) -> None:
+    """Add rows to judge the last layer by: values at collapse and by chance, standard errors."""
+    table.add_section()
+    collapsed = (collapsed_text(label_of(key), record, plain) for key in keys)
+    table.add_row("collapsed at", *(text.replace(" ", "") for text in collapsed))
+    for name, values in (("by chance", record.baseline), ("± s.e.", record.standard_errors)):
+        if values:
+            known = (key_in(values, key) for key in keys)
+            table.add_row(name, *("" if key is None else plain(values[key], 2) for key in known))
+
+
+def plain_table() -> Table:
+    """Return an empty table in the style of all tables."""
     return Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,

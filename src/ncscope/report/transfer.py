@@ -51,12 +51,14 @@ def _ranking_summaries(ranking: Ranking) -> list[Summary]:
             "samples to which the probe is fitted.",
             [ranking.measure, "λ", *_names(ranking, downstream)],
             _lines(ranking, downstream, probed),
+            title="Checkpoints, the best first",
         ),
         *_correlations(ranking, downstream),
     ]
     if source:
         caption, columns = "Scores on the pretraining samples.", _names(ranking, source)
-        summaries.append(Summary(caption, columns, _lines(ranking, source, {})))
+        lines = _lines(ranking, source, {})
+        summaries.append(Summary(caption, columns, lines, title="On the pretraining samples"))
     return [*summaries, *_correlations(ranking, source)]
 
 
@@ -169,7 +171,8 @@ def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
         "Correlation of each score with the accuracy over the checkpoints, with bootstrap "
         "intervals of 95 %. ↑ greater is said to be better, ↓ smaller."
     )
-    return [Summary(caption, [name.capitalize() for name in names], lines)]
+    columns = [name.capitalize() for name in names]
+    return [Summary(caption, columns, lines, title="Correlation with the accuracy")]
 
 
 def _interval(coefficient: Correlation) -> str:

@@ -70,7 +70,10 @@ def test_help_of_a_model_says_what_it_is_and_names_its_options(model, capsys):
         ("train xufm/ufm --set seed=2001-99-99", "expected a value after =, found"),
         ("train xufm/ufm --set seed=!!int", "expected a value after =, found"),
         (f"train xufm/ufm --set seed={'[' * 600}", "expected a value after =, found"),
-        ("report nowhere", "expected the folder of a run, found nowhere without one"),
+        (
+            "report nowhere",
+            "or the folder of a run, found nothing at nowhere",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(words, said, capsys, tmp_path, monkeypatch):
@@ -99,7 +102,7 @@ def test_train_overrides_and_report_compares(with_halving, capsys, tmp_path):
     for start in (2, 4):
         words = ["train", "xufm/ufm", "--set", f"start={start}", "--out", tmp_path / str(start)]
         assert ran(*words) == 0
-    assert ran("report", tmp_path / "2", tmp_path / "4", "--out", tmp_path / "both.html") == 0
+    assert ran("report", tmp_path / "2", tmp_path / "4", "--save", tmp_path / "both.html") == 0
     page = (tmp_path / "both.html").read_text()
     assert "From 2.0, halved." in page
     assert "From 4.0, halved." in page

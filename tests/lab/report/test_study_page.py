@@ -39,6 +39,11 @@ def test_the_page_shows_its_figures_and_asks_the_network_for_nothing(page_of_a_r
         "-1",
         "undefined",
     ]
+    inverted = "image => getComputedStyle(image).filter"
+    page.emulate_media(color_scheme="light")
+    assert image.evaluate(inverted) == "none"
+    page.emulate_media(color_scheme="dark")
+    assert image.evaluate(inverted) == "invert(1) hue-rotate(180deg)"
     page.set_viewport_size({"width": 300, "height": 600})
     assert image.evaluate("image => image.clientWidth") >= 280  # of 4 inches: it can be read
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

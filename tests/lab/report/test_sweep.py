@@ -5,8 +5,8 @@ import io
 
 from rich.console import Console
 
-from ncscope.lab.observations import Observation
-from ncscope.lab.report.study_page import study_page
+from ncscope.lab.observations import Observation, Results
+from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_csv, sweep_table
 
 COLUMNS = ("nc1", "accuracy")
@@ -56,6 +56,42 @@ def test_the_page_begins_with_the_table_and_says_why_a_run_failed() -> None:
     assert "expected data, found &lt;none&gt;" in page
     assert "Findings" not in page  # of no run
     assert "✕ failed" not in study_page("Title", "Lead.", [], [], sweep_table([ONE], COLUMNS))
+
+
+def test_runs_that_differ_in_the_seed_have_a_mean_and_a_spread() -> None:
+    def run(seed: int, rate: float, value: float) -> SweptRun:
+        rows = [Observation(0, 0, layer="last", part="a", values={"nc1": value, "accuracy": 0.5})]
+        settings = {"optimiser.seed": seed, "rate": rate}
+        return SweptRun(f"{seed}, {rate}", settings, CLAIMS, rows)
+
+    runs = [run(0, 0.1, 1.0), run(1, 0.1, 2.0), run(0, 0.2, 5.0)]
+    spread = sweep_table(runs, COLUMNS).spread
+    assert spread is not None
+    assert spread.lines == {"rate=0.1": ["2", "1.5 ± 0.71", "0.5 ± 0"]}
+    page = study_page("Title", "Lead.", [], [], sweep_table(runs, COLUMNS))
+    assert page.index("Mean and spread over seeds") < page.index("Every run")
+    assert sweep_table(runs[1:], COLUMNS).spread is None
+    runs[0] = run(0, 0.1, float("nan"))
+    undefined = sweep_table(runs, COLUMNS).spread
+    assert undefined is not None
+    assert undefined.lines["rate=0.1"][1] == "undefined"
+
+
+def test_claims_of_several_runs_are_one_matrix() -> None:
+    def view(name: str, *held: bool, ended: bool = True) -> RunView:
+        claims = [
+            {"claim": f"Claim {index}.", "held": verdict, "evidence": f"of {name} <{index}>"}
+            for index, verdict in enumerate(held)
+        ]
+        return RunView(name, claims, [], Results([], []), (), {}, ended=ended)
+
+    runs = [view("one", True, False), view("two", True), view("three", ended=False)]
+    page = study_page("Title", "Lead.", [], runs)
+    assert page.count("Claim 0.") == page.count("Claim 1.") == 1
+    assert (page.count("✓ held"), page.count("✕ not")) == (2, 1)
+    assert '<td class="number">2/2</td>' in page
+    assert 'title="of one &lt;1&gt;"' in page
+    assert "three has not ended" in page
 
 
 def test_csv_has_settings_in_columns_and_every_digit() -> None:

@@ -1,4 +1,4 @@
-"""The commands that run, show and list experiments: `reproduce`, `train`, `report`, `list`."""
+"""The commands that run and list experiments: `reproduce`, `train`, `list`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ncscope.cli.app import app
+from ncscope.cli.report import sections_of_runs
 from ncscope.cli.terminal import Terminal, row_bar
 from ncscope.lab.cli.options import (
     Assignments,
@@ -20,6 +21,8 @@ from ncscope.lab.cli.results import resumable, show
 from ncscope.lab.runs.resources import first_process
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ncscope.lab.runs.resources import Resources
 
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]
@@ -63,19 +66,14 @@ def train(
     _experiment(experiment, out, scale, resume, overrides, resources)
 
 
-@app.command()
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-) -> None:
-    """Show one run, or several side by side, as one HTML page.
+def _sections_of_runs(folders: "Mapping[str, Path]") -> "Mapping[str, Any]":
+    from ncscope.lab.studies import page_sections
 
-    Example: ncscope report runs/pfc-training-small runs/other --out both.html
-    """
-    from ncscope.lab.studies import report_runs
+    return page_sections(folders)
 
-    page = report_runs(runs, out)
-    Terminal().print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)
+
+# Claims and figures of runs on the pages of `ncscope report`.
+sections_of_runs.append(_sections_of_runs)
 
 
 def _experiment(

@@ -91,9 +91,12 @@ def sweep(
             on_change=on_change,
         )
     from ncscope.lab.report.sweep import printed_sweep
+    from ncscope.report.summary import summary_table
 
     console = Terminal()
     console.print(printed_sweep(found.table))
+    if found.table.spread is not None:
+        console.print(summary_table(found.table.spread))
     for name, failure in found.failures.items():
         console.print(
             f"{printable(name)} failed: {printable(failure)}",

@@ -10,7 +10,7 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import last_rows, place_of, shown
 from ncscope.lab.report.sweep import SweepTable
 from ncscope.probing.records import Measurement
-from ncscope.report.overview import claims_of, shared_config
+from ncscope.report.overview import TestedClaim, claims_of, shared_config
 from ncscope.report.page import history_view, rendered_page
 from ncscope.report.summary import Summary
 
@@ -62,16 +62,61 @@ def study_page(
     Returns:
         HTML of the page.
     """
+    return rendered_page(title=title, lead=lead, facts=facts, sweep=sweep, **run_sections(runs))
+
+
+def run_sections(runs: Sequence[RunView]) -> dict[str, Any]:
+    """Return the sections of a page about runs: figures, findings, charts, tables and settings.
+
+    Args:
+        runs: Runs to show; the claims of several runs are one matrix, without charts.
+    """
     alike, own = shared_config([run.config for run in runs])
     measured = [_drawn(each) for each in runs[0].rows.measurements] if len(runs) == 1 else []
-    return rendered_page(
-        title=title,
-        lead=lead,
-        facts=facts,
-        sweep=sweep,
-        runs=[_shown(run, config) for run, config in zip(runs, own, strict=True)],
-        history=history_view(measured, runs[0].unit) if measured else None,
-        config=alike,
+    return {
+        "history": history_view(measured, runs[0].unit) if measured else None,
+        "runs": [_shown(run, config) for run, config in zip(runs, own, strict=True)],
+        "matrix": _claim_matrix(runs) if len(runs) > 1 else None,
+        "config": alike,
+    }
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """A claim with its verdict in each run, None where a run does not test it."""
+
+    text: str
+    cells: Sequence[TestedClaim | None]
+
+    @property
+    def held(self) -> str:
+        """Number of runs in which the claim held, out of those that test it."""
+        tested = [cell for cell in self.cells if cell is not None]
+        return f"{sum(cell.held for cell in tested)}/{len(tested)}"
+
+
+@dataclass(frozen=True)
+class ClaimMatrix:
+    """Claims by run.
+
+    Attributes:
+        runs: Names of the runs.
+        rows: Claims, in order of first appearance.
+        unfinished: Names of the runs that have not ended.
+    """
+
+    runs: Sequence[str]
+    rows: Sequence[ClaimRow]
+    unfinished: Sequence[str]
+
+
+def _claim_matrix(runs: Sequence[RunView]) -> ClaimMatrix:
+    tested = [{claim.text: claim for claim in claims_of(run.claims)} for run in runs]
+    texts = dict.fromkeys(text for claims in tested for text in claims)
+    return ClaimMatrix(
+        runs=[run.name for run in runs],
+        rows=[ClaimRow(text, [claims.get(text) for claims in tested]) for text in texts],
+        unfinished=[run.name for run in runs if not run.ended],
     )
 
 

@@ -2,8 +2,10 @@
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import Any
 
 from rich import box
@@ -13,6 +15,8 @@ from rich.text import Text
 from ncscope.errors import printable
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import last_rows, shown
+from ncscope.report.numbers import plain
+from ncscope.report.summary import Summary
 
 FAILED = "failed"
 
@@ -78,12 +82,14 @@ class SweepTable:
         columns: Headings of the columns after the name and the claims.
         lines: Lines of the runs, in order.
         failures: Reason of the failure, for each run that failed.
+        spread: Mean and spread over the seeds; None without two runs that differ in the seed alone.
     """
 
     caption: str
     columns: Sequence[str]
     lines: Sequence[Line]
     failures: Mapping[str, str] = field(default_factory=dict)
+    spread: Summary | None = None
 
 
 CAPTION = (
@@ -101,7 +107,38 @@ def sweep_table(runs: Sequence[SweptRun], columns: Sequence[str]) -> SweepTable:
     """
     lines = [line for run in runs for line in _lines(run, columns)]
     failures = {run.name: run.error for run in runs if run.error}
-    return SweepTable(CAPTION, columns, lines, failures)
+    return SweepTable(CAPTION, columns, lines, failures, _spread(runs, columns))
+
+
+def _spread(runs: Sequence[SweptRun], columns: Sequence[str]) -> Summary | None:
+    """Return mean and standard deviation over the runs that differ in the seed alone, by part."""
+    groups: dict[tuple[str, str], list[Observation]] = {}
+    for run in runs:
+        others = [f"{k}={v}" for k, v in run.settings.items() if k.rpartition(".")[2] != "seed"]
+        for part, row in run.ends(columns).items():
+            groups.setdefault((", ".join(others), part), []).append(row)
+    repeated = {name: rows for name, rows in groups.items() if len(rows) > 1}
+    if not repeated:
+        return None
+    parts = {part for _, part in repeated}
+    lines = {
+        ": ".join(filter(None, (others, part if len(parts) > 1 else ""))) or "all runs": [
+            str(len(rows)),
+            *(_mean_and_deviation(rows, key) for key in columns),
+        ]
+        for (others, part), rows in repeated.items()
+    }
+    caption = "Mean ± standard deviation of the last measurement over runs that differ in the seed."
+    return Summary(caption, ["seeds", *columns], lines, title="Mean and spread over seeds")
+
+
+def _mean_and_deviation(rows: Sequence[Observation], key: str) -> str:
+    values = [float(row[key]) for row in rows if isinstance(row.get(key), int | float)]
+    if len(values) < len(rows):
+        return ""
+    if not all(map(math.isfinite, values)):
+        return plain(math.nan)
+    return f"{plain(fmean(values))} ± {plain(stdev(values), 2)}"
 
 
 def _lines(run: SweptRun, columns: Sequence[str]) -> list[Line]:

@@ -12,7 +12,22 @@ function minus(left, right) {
   return left.map((row, i) => row.map((value, j) => (value === null ? null : value - right[i][j])));
 }
 
-function heatmap(chart, values, limit) {
+// Names of classes beside the rows: all of them where they fit, shortened where they are long.
+function classTicks(names) {
+  if (!names.length || names.length > 24) return {};
+  const short = (name) => (name.length > 12 ? `${name.slice(0, 11)}…` : name);
+  return {
+    showticklabels: true,
+    tickvals: names.map((_, place) => place),
+    ticktext: names.map((name) => escapeText(short(name))),
+    tickfont: { size: names.length > 12 ? 9 : 11 },
+    ticklabelstandoff: 4,
+    automargin: true,
+  };
+}
+
+function heatmap(chart, values, limit, names) {
+  const whole = values.map((_, place) => escapeText(names[place] || String(place)));
   const trace = {
     type: "heatmap",
     z: values,
@@ -25,7 +40,8 @@ function heatmap(chart, values, limit) {
     ],
     xgap: values.length > 24 ? 0 : 1,
     ygap: values.length > 24 ? 0 : 1,
-    hovertemplate: "class means %{y} and %{x}: %{z:.3f}<extra></extra>",
+    text: values.map((row, y) => row.map((_, x) => `${whole[y]} and ${whole[x]}`)),
+    hovertemplate: "%{text}: %{z:.3f}<extra></extra>",
     colorbar: {
       orientation: "h",
       thickness: 8,
@@ -40,7 +56,7 @@ function heatmap(chart, values, limit) {
   const bare = { showgrid: false, showline: false, ticks: "", showticklabels: false, zeroline: false };
   return draw(chart, [trace], {
     xaxis: { ...bare, constrain: "domain" },
-    yaxis: { ...bare, autorange: "reversed", scaleanchor: "x", constrain: "domain" },
+    yaxis: { ...bare, autorange: "reversed", scaleanchor: "x", constrain: "domain", ...classTicks(names) },
     margin: { l: 4, r: 4, t: 4, b: 44 },
   });
 }
@@ -52,11 +68,11 @@ function gramFigure(figure) {
     .flatMap((frame) => minus(frame.cosines, simplexCosines(frame.cosines.length, frame.classes)).flat())
     .reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
   const redraw = () => {
-    const { cosines, classes, reading } = current();
+    const { cosines, classes, names, reading } = current();
     const simplex = simplexCosines(cosines.length, classes);
-    heatmap(figure.querySelector("#gram-measured"), cosines, 1);
-    heatmap(figure.querySelector("#gram-simplex"), simplex, 1);
-    heatmap(figure.querySelector("#gram-difference"), minus(cosines, simplex), furthest || 1);
+    heatmap(figure.querySelector("#gram-measured"), cosines, 1, names);
+    heatmap(figure.querySelector("#gram-simplex"), simplex, 1, names);
+    heatmap(figure.querySelector("#gram-difference"), minus(cosines, simplex), furthest || 1, names);
     fillList(figure.querySelector(".reading"), reading);
   };
   const current = frameChooser(figure, frames, redraw);
@@ -95,7 +111,7 @@ function spectrumAxes(frames, names) {
 function spectraFigure(figure) {
   const frames = data.spectra;
   const all = Object.values(frames).flat();
-  const measured = (names) => names.filter((name) => all.some((frame) => frame.curves[name]));
+  const measured = (names) => names.filter((name) => all.some((frame) => frame.curves[name]?.values.length));
   const covariances = measured(CURVES.map(([name]) => name));
   const signal = measured(["snr_singular_values"]);
   if (!covariances.length) figure.querySelector("#spectra-covariance").remove();

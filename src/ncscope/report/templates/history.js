@@ -44,7 +44,8 @@ function timeAxis(times, logarithmic, width) {
 }
 
 function aboutMetric(node, metric) {
-  const facts = [metric.direction, metric.zero && `0 means ${metric.zero}`].filter(Boolean);
+  const collapsed = metric.collapsed ? `collapsed at ${metric.collapsed}` : metric.direction;
+  const facts = [collapsed, metric.zero && `0 means ${metric.zero}`].filter(Boolean);
   const sentence = facts.length ? `${capitalised(facts.join("; "))}.` : "";
   const parts = [element("p", { textContent: `${metric.title}. ${sentence}` })];
   // The formula is SVG that this package made from its own registry.
@@ -64,6 +65,7 @@ function historyTraces(metric, splits, hidden, logarithmic) {
       traces.push({
         type: "scatter",
         mode: "lines+markers",
+        connectgaps: true,
         name: `${layer}, ${split}`,
         x: times.map((time) => timePlace(time, logarithmic)),
         y: own,
@@ -139,6 +141,9 @@ function historyLegend(list, hidden, redraw) {
   list.replaceChildren(...keys, ...layers);
 }
 
+// The metric and the axis that the reader chose, which another run keeps where it has them.
+const chosen = { metric: "nc1_quotient", logarithmic: true };
+
 function historyFigure(figure) {
   const choice = figure.querySelector("#history-metric");
   const logarithmic = figure.querySelector("#history-log");
@@ -154,13 +159,14 @@ function historyFigure(figure) {
   boxes.forEach((box) => (box.closest("label").hidden = !measured.includes(box.value)));
   const keys = data.metrics.map((entry) => entry.key);
   [...choice.options].forEach((option) => (option.disabled = !keys.includes(option.value)));
-  if (!keys.includes(choice.value)) choice.value = keys[0];
+  choice.value = keys.includes(chosen.metric) ? chosen.metric : keys[0];
+  logarithmic.checked = logarithmic.checked && chosen.logarithmic;
 
   const drawChart = () => {
     const metric = data.metrics.find((entry) => entry.key === choice.value);
     const all = measured;
-    const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
-    const splits = boxes.length ? all.filter((split) => chosen.includes(split)) : all;
+    const checked = boxes.filter((box) => box.checked).map((box) => box.value);
+    const splits = boxes.length ? all.filter((split) => checked.includes(split)) : all;
     const traces = historyTraces(metric, splits, hidden, logarithmic.checked);
     const values = [...traces.flatMap((trace) => trace.text), metric.collapse];
     if (metric.log) traces.forEach((trace) => Object.assign(trace, { y: onLogAxis(trace.text, values) }));
@@ -179,8 +185,8 @@ function historyFigure(figure) {
     aboutMetric(figure.querySelector("#history-about"), metric);
   };
   [choice, logarithmic, ...boxes].forEach((control) => control.addEventListener("change", drawChart));
-  const preferred = data.metrics.find((entry) => entry.key === "nc1_quotient");
-  if (preferred) choice.value = preferred.key;
+  choice.addEventListener("change", () => (chosen.metric = choice.value));
+  logarithmic.addEventListener("change", () => (chosen.logarithmic = logarithmic.checked));
   register(figure, () => {
     historyLegend(legend, hidden, drawChart);
     drawChart();

@@ -83,13 +83,13 @@ function layersLegend(list, frame, byPosition) {
   list.replaceChildren(...keys);
 }
 
-function axisChoice(host, redraw) {
+function axisChoice(host, redraw, preferred) {
   const choice = select(
     [
       ["position", "relative position"],
       ["layer", "every layer, in order"],
     ],
-    "position"
+    preferred
   );
   choice.className = "layers-axis";
   choice.addEventListener("change", redraw);
@@ -100,7 +100,8 @@ function axisChoice(host, redraw) {
 function layersFigure(figure) {
   const frames = data.profiles;
   const all = Object.values(frames).flat();
-  const placed = all.some((frame) => frame.positions.filter((at) => at !== null).length > 1);
+  const placed = Math.max(...all.map((frame) => frame.positions.filter((at) => at !== null).length));
+  const most = Math.max(...all.map((frame) => frame.names.length));
   let choice = null;
   const redraw = () => {
     const frame = current();
@@ -121,6 +122,8 @@ function layersFigure(figure) {
     fillList(figure.querySelector(".reading"), frame.reading);
   };
   const current = frameChooser(figure, frames, redraw);
-  if (placed) choice = axisChoice(figure.querySelector(".controls"), redraw);
+  // Positions hide the layers that have none: where these are the majority, every layer is shown.
+  const preferred = 2 * placed >= most ? "position" : "layer";
+  if (placed > 1) choice = axisChoice(figure.querySelector(".controls"), redraw, preferred);
   register(figure, redraw);
 }

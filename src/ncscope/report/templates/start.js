@@ -30,15 +30,9 @@ function showRun(name) {
   }
 }
 
-// The run that was measured at the most steps is shown first.
-const measuredSteps = (run) =>
-  Object.values(run.series).reduce((count, { times }) => count + times.length, 0);
-const longest = Object.keys(runs).reduce((best, name) =>
-  measuredSteps(runs[name]) > measuredSteps(runs[best]) ? name : best
-);
-const choice = document.getElementById("run");
-if (choice) {
-  choice.value = longest;
-  choice.addEventListener("change", () => showRun(choice.value));
+const runChoice = document.getElementById("run");
+if (runChoice) {
+  runChoice.value = shown;
+  runChoice.addEventListener("change", () => showRun(runChoice.value));
 }
-showRun(longest);
+showRun(shown);

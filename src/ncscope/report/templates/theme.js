@@ -2,8 +2,8 @@
 // What every chart shares: the data, the colours of the style sheet, drawing, and redrawing
 // when the width, the colour scheme or the medium changes.
 
-const { runs } = JSON.parse(document.getElementById("data").textContent);
-let data = Object.values(runs)[0];
+const { runs, shown } = JSON.parse(document.getElementById("data").textContent);
+let data = runs[shown];
 const redraws = new Map();
 
 function token(name) {

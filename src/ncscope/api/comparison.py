@@ -1,0 +1,158 @@
+"""Reports, histories and folders of runs, read from files to be compared."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ncscope.api.history import History
+from ncscope.api.result import Report, check_file
+from ncscope.api.tables import parsed_content
+from ncscope.errors import InputError
+from ncscope.files import write_text
+from ncscope.probing.history_file import is_history
+from ncscope.probing.records import Measurement
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ncscope.report.comparison import Compared
+
+RunSections = Callable[[Mapping[str, Path]], Mapping[str, Any]]
+"""Function that returns the sections of a page about folders of runs, by their name on the page.
+
+The sections are variables of ``page.html.j2``. Folders that hold no run of the function's package
+have no part in them; without any other, the result is empty.
+"""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Files and folders to show on one page.
+
+    Attributes:
+        contents: Report or history of each source, by its name; None for the folder of a run
+            without a history, of which a package knows more.
+        sections: Sections about the folders of runs.
+    """
+
+    contents: Mapping[str, Report | History | None]
+    sections: Mapping[str, Any]
+
+    def table(self) -> "RenderableType | None":
+        """Return the table for the terminal; None if there are no measurements."""
+        from ncscope.report.comparison import comparison_table
+        from ncscope.report.tables import probe_table
+
+        compared = self._compared()
+        if not compared:
+            return None
+        only = next(iter(self.contents.values()))
+        if len(self.contents) == 1 and isinstance(only, Report):
+            return probe_table(only.probe)
+        return comparison_table(compared)
+
+    def save(self, path: str | Path, title: str | None = None) -> Path:
+        """Write one HTML page: of one source its own page, of several a comparison.
+
+        Args:
+            path: File to write.
+            title: Heading of the page; by default the names of the sources, or of their study.
+
+        Raises:
+            InputError: If the file cannot be written.
+        """
+        from ncscope.report.comparison import comparison_page
+        from ncscope.report.page import rendered_page
+
+        path = Path(path)
+        check_file(path)
+        sections = dict(self.sections)
+        if len(sections.get("runs", ())) < len(self.contents):  # what is said is of some runs only
+            for said in ("title", "lead", "facts"):
+                sections.pop(said, None)
+        sections["title"] = title = title or sections.get("title") or " and ".join(self.contents)
+        compared = self._compared()
+        only = next(iter(self.contents.values()))
+        if len(self.contents) > 1 and compared:
+            page = comparison_page(title, compared, sections)
+        elif self.sections or only is None:
+            page = rendered_page(**sections)
+        else:
+            page = only.page(title)
+        return write_text(path, page)
+
+    def _compared(self) -> "list[Compared]":
+        from ncscope.report.comparison import Compared
+
+        compared = []
+        for name, content in self.contents.items():
+            if isinstance(content, Report):
+                one = [Measurement(content.probe, 0)]
+                compared.append(Compared(name, one, "", content.provenance))
+            elif content is not None and len(content):
+                origin = content.provenance
+                compared.append(Compared(name, content.measurements, content.unit, origin))
+        return compared
+
+
+def read_sources(
+    paths: Sequence[str | Path], sections_of_runs: Sequence[RunSections] = ()
+) -> Sources:
+    """Read reports, histories and folders of runs.
+
+    Args:
+        paths: Files that `Report.save` or `History.save` wrote as .json, and folders of runs.
+        sections_of_runs: Functions of other packages that know more about folders of runs.
+
+    Raises:
+        InputError: If no path is given, there is no such file, or it holds something else.
+    """
+    fix = "pass files that save wrote as .json, or folders of runs"
+    expected = "a report, a history or the folder of a run"
+    if not paths:
+        raise InputError(expected=expected, found="none", fix=fix)
+    named = _named([Path(path) for path in paths])
+    folders = {name: path for name, path in named.items() if path.is_dir()}
+    sections: dict[str, Any] = {}
+    for of_runs in sections_of_runs if folders else ():
+        sections |= of_runs(folders)
+    contents: dict[str, Report | History | None] = {}
+    for name, path in named.items():
+        if path.is_dir():
+            known = sections and not (path / "history.json").is_file()
+            contents[name] = None if known else History.load(path)
+        elif path.is_file():
+            contents[name] = _read(path)
+        else:
+            raise InputError(expected=expected, found=f"nothing at {path}", fix=fix)
+        if isinstance(contents[name], History) and not contents[name]:
+            raise InputError(expected=expected, found=f"an empty history, {path}", fix=fix)
+    return Sources(contents, sections)
+
+
+def _read(path: Path) -> Report | History:
+    of_run = parsed_content(
+        is_history,
+        path.read_bytes(),
+        expected="a report or a history that ncscope wrote",
+        name=str(path),
+        fix="pass a file that save wrote as .json",
+    )
+    return History.load(path) if of_run else Report.from_json(path)
+
+
+def _named(paths: Sequence[Path]) -> dict[str, Path]:
+    """Name each path by its base name, which shows no home folder; number equal names."""
+    named: dict[str, Path] = {}
+    for path in paths:
+        name = path.resolve().name if path.is_dir() else path.stem
+        if name in ("history", "report"):  # of a run's folder, whose name says more
+            name = path.resolve().parent.name
+        number = 1
+        unique = name
+        while unique in named:
+            number += 1
+            unique = f"{name} ({number})"
+        named[unique] = path
+    return named

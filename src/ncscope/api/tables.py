@@ -1,0 +1,67 @@
+"""Rows of numbers as CSV and as data frames, and files that are read again."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from ncscope.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+Parsed = TypeVar("Parsed")
+
+
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """Write rows as CSV with a column for every name; a cell that a row lacks is empty.
+
+    Args:
+        rows: Rows of the table.
+    """
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def data_frame(rows: Sequence[Mapping[str, object]]) -> "pandas.DataFrame":
+    """Return rows as a pandas data frame.
+
+    Args:
+        rows: Rows of the table.
+
+    Raises:
+        InputError: If pandas is not installed.
+    """
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        fix = "pip install pandas, or save as .csv"
+        found = "that it is not installed"
+        raise InputError(expected="the library pandas", found=found, fix=fix) from error
+    return pandas.DataFrame(rows)
+
+
+def parsed_content(
+    parse: Callable[[bytes], Parsed], content: bytes, *, expected: str, name: str, fix: str
+) -> Parsed:
+    """Parse the content of a file, and turn every failure into an InputError of one line.
+
+    Args:
+        parse: Function that parses the content.
+        content: Content of the file.
+        expected: Description of the content, for the message.
+        name: Name of the file, for the message.
+        fix: Remedy, for the message.
+
+    Raises:
+        InputError: If the content is something else.
+    """
+    try:
+        return parse(content)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        reason = f"nothing named {error}" if isinstance(error, KeyError) else error
+        raise InputError(expected=expected, found=f"{name}: {reason}", fix=fix) from error

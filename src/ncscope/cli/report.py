@@ -1,0 +1,50 @@
+"""The command `ncscope report`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ncscope.cli.app import app
+from ncscope.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from ncscope.api.comparison import RunSections
+
+sections_of_runs: "list[RunSections]" = []
+"""Functions of other packages that know more about the folders of runs, such as claims and figures.
+
+A module of the entry-point group ``ncscope.commands`` appends to this list.
+"""
+
+
+@app.command()
+def report(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(help="Reports and histories (.json), and folders of runs, in any mixture."),
+    ],
+    title: Annotated[
+        str | None, typer.Option(help="Heading of the page; default the names of the files.")
+    ] = None,
+    save: Annotated[Path, typer.Option("--save", "-o", help="HTML file to write.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Show reports, histories and runs side by side on one page.
+
+    Example: ncscope report before.json after.json --title "Weight decay" --save both.html
+
+    Example: ncscope report runs/pfc-training-small history.json
+    """
+    from ncscope.api.comparison import read_sources
+    from ncscope.api.result import check_file
+
+    check_file(save)
+    read = read_sources(sources, sections_of_runs)
+    page = read.save(save, title)
+    table = read.table()
+    console = Terminal()
+    if table is not None:
+        console.print(table)
+    console.print(f"Report: {page.resolve().as_uri()}", soft_wrap=True)

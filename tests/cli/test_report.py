@@ -1,0 +1,108 @@
+"""`ncscope report` on reports, histories and folders that the instrument reads alone."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import ncscope
+from ncscope.cli import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder of two reports, two histories, and a run with a history."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ncscope.cli.report.sections_of_runs", [])
+    for name, spread in (("before", 1.0), ("after", 0.1)):
+        report = measured(spread)
+        report.class_names = ["cat", "<dog>", "eel"]
+        report.save(f"{name}.json")
+    for name in ("long", "short"):
+        history = ncscope.History(model=name)
+        for step in range(3 if name == "long" else 2):
+            history.add(measured(0.5**step), step=step)
+        history.save(f"{name}.json")
+    Path("run").mkdir()
+    history.save("run/history.json")
+    return tmp_path
+
+
+def measured(spread: float) -> ncscope.Report:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(60) % 3
+    noise = spread * torch.randn(60, 5, generator=generator)
+    return ncscope.measure(3 * torch.eye(5)[labels] + noise, labels)
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", *words])
+    return int(stopped.value.code or 0)
+
+
+def test_two_reports_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("before.json", "after.json", "--title", "A <title>", "-o", "both.html") == 0
+    out = capsys.readouterr().out
+    assert "1: before" in out
+    assert "2 − 1" in out
+    values = next(line for line in out.splitlines() if "nc1_quotient" in line).split()
+    one, two = measured(1.0)["nc1_quotient"], measured(0.1)["nc1_quotient"]
+    gap = f"{two - one:.3g}"
+    assert values == ["nc1_quotient", "0", "↓", f"{one:.3g}", f"{two:.3g}", gap]
+    assert max(map(len, out.split("Report: ")[0].splitlines())) <= 80
+    page = Path("both.html").read_text()
+    assert "<h1>A &lt;title&gt;</h1>" in page
+    row = page[page.index('title="nc1_quotient;') :].partition("</tr>")[0]
+    assert f'<td class="number best">{two:.4g}</td>' in row.replace(" × 10⁻", "e-")
+
+
+def test_any_mixture_is_one_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("before.json", "long.json", "run") == 0
+    assert "3: run" in capsys.readouterr().out
+    page = Path("report.html").read_text()
+    assert "<h1>before and long and run</h1>" in page
+    for name in ("before", "long", "run", "all runs by epoch, last layer"):
+        assert f'<option value="{name}">' in page
+
+
+def test_one_source_has_its_own_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("after.json") == 0
+    assert "nc2_equinorm_means" in capsys.readouterr().out
+    assert "Side by side" not in Path("report.html").read_text()
+    assert run("run", "--title", "Mine") == 0
+    assert "<h1>Mine</h1>" in Path("report.html").read_text()
+
+
+def test_equal_names_are_numbered_and_name_no_folder(folder: Path) -> None:
+    (folder / "run" / "after.json").write_bytes((folder / "after.json").read_bytes())
+    assert run("after.json", "run/after.json", "run/history.json") == 0
+    page = Path("report.html").read_text()
+    assert "<h1>after and after (2) and run</h1>" in page
+    assert str(folder) not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["none.json"], "the folder of a run, found nothing at none.json"),
+        (["bad.json"], "a report or a history that ncscope wrote, found bad.json: Expecting"),
+        (["hollow.json"], "found an empty history, hollow.json"),
+        (["empty"], "expected a history, found no file empty"),
+        (["old.json"], "found old.json: nothing named 'schema_version'"),
+        (["after.json", "-o", "none/x.html"], "a folder none to write in"),
+    ],
+)
+def test_bad_sources_are_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.json").write_text("x")
+    Path("old.json").write_text('{"metrics": {}}')
+    Path("empty").mkdir()
+    head, _, _ = Path("long.json").read_text().partition('"measurements": [')
+    Path("hollow.json").write_text(f'{head}"measurements": []}}')
+    assert run(*words) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert not Path("report.html").exists()
