@@ -43,12 +43,24 @@ def measuring(model: nn.Module) -> Iterator[None]:
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
         torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(torch.no_grad())
-        if any(_compiled(module) for module, _ in flags):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(uncompiled(model))
         for device in _autocast_devices(model):
             stack.enter_context(torch.autocast(device, enabled=False))
         for module, _ in flags:
             module.training = False
+        yield
+
+
+@contextmanager
+def uncompiled(model: nn.Module) -> Iterator[None]:
+    """Run compiled modules uncompiled, so that hooks in them are called.
+
+    Args:
+        model: Any model; the context does nothing unless the model or a part of it is compiled.
+    """
+    with ExitStack() as stack:
+        if any(map(_compiled, model.modules())):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
 
 
@@ -77,8 +89,12 @@ _ORIGINAL = "_orig_mod"
 
 
 def _compiled(module: nn.Module) -> bool:
-    """Return whether ``torch.compile`` made a module, or its ``compile`` method was called."""
-    return _ORIGINAL in module._modules or module._compiled_call_impl is not None
+    """Return whether ``torch.compile`` made a module, or its ``compile`` method was called.
+
+    Lightning replaces methods of a compiled `LightningModule`, and marks it by ``_compiler_ctx``.
+    """
+    called = module._compiled_call_impl is not None
+    return _ORIGINAL in module._modules or called or bool(getattr(module, "_compiler_ctx", None))
 
 
 def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
