@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -15,9 +16,9 @@ def measuring(model: nn.Module) -> Iterator[None]:
 
     Inside the context, every module is in evaluation mode, and gradients and autocast are off. On
     exit, even after an exception, every module gets its training flag back, and the global random
-    states of Python and torch (CPU, and every CUDA device if CUDA was in use) are restored: a
-    loader draws its seed from them, and a run that is measured must train like a run that is not.
-    NumPy's global state and generators of the caller are not restored.
+    states of Python, NumPy and torch (CPU, and every CUDA device if CUDA was in use) are restored:
+    a loader draws its seed from them, augmentation draws from them, and a run that is measured must
+    train like a run that is not. Generators of the caller are not restored.
 
     Compiled modules run uncompiled, so that hooks in them are called. Torch's transformer layers
     run without their fast path, which removes the padding of samples.
@@ -105,12 +106,14 @@ def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
 @contextmanager
 def _random_states() -> Iterator[None]:
     python, cpu = random.getstate(), torch.get_rng_state()
+    numbers = np.random.get_state()  # noqa: NPY002  the user's code draws from it
     in_use = torch.cuda.is_initialized()
     cuda = torch.cuda.get_rng_state_all() if in_use else []
     try:
         yield
     finally:
         random.setstate(python)
+        np.random.set_state(numbers)  # noqa: NPY002
         torch.set_rng_state(cpu)
         torch.cuda.set_rng_state_all(cuda)
 

@@ -11,17 +11,10 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.models.forward import logits_of, tensors_in
 from ncscope.models.heads import head_among
+from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
 from ncscope.models.linear_calls import recorded_calls
-from ncscope.models.taps import (
-    HEAD_INPUT,
-    BatchAxis,
-    Taps,
-    call_name,
-    caught,
-    in_backward,
-    mask_of,
-)
+from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, mask_of
 from ncscope.models.tracing import Trace
 
 
@@ -29,10 +22,10 @@ class PartsObserver:
     """Record of the latest forward pass of a loop that may call parts of a model.
 
     The last module with parameters that the loop itself calls gives the logits. If this module is
-    the model, `called_whole` is true, and `trace` can analyse the model on its inputs. Otherwise the
-    parts cannot run a second time, because only the loop knows what it does between them;
-    `trace` of this class then takes the head and the layers from this one pass. A pass ends where
-    the loop calls a part that it has called before.
+    the model, `called_whole` is true, and `ncscope.models.tracing.trace` can analyse the model on
+    its inputs. Otherwise the parts cannot run a second time, because only the loop knows what it
+    does between them; the method `trace` then takes the head and the layers from this one pass. A
+    pass ends where the loop calls a part that it has called before.
 
     Args:
         model: Model whose parts are called.
@@ -66,7 +59,7 @@ class PartsObserver:
         self._start_pass()
 
     def __enter__(self) -> "PartsObserver":
-        self._linear = self._hooks.enter_context(recorded_calls(self._model))
+        self._linear = self._hooks.enter_context(recorded_calls(self._model, self._on_error))
         for module in self._model.modules():
             if module is not self._model or self._whole:
                 begin = caught(self._begins, self._on_error)

@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor, logits_of, tensors_in
 from ncscope.models.heads import Rows, chosen_tokens
+from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import named_layer
 from ncscope.models.linear_calls import dequantized
 
@@ -334,30 +335,6 @@ def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """Return the features of a pass, those of the head last."""
     layers = {name: rows for name, rows in running.items() if name != HEAD_INPUT}
     return MappingProxyType({**layers, HEAD_INPUT: running[HEAD_INPUT]})
-
-
-def caught(hook: Any, on_error: Callable[[Exception], None] | None) -> Any:
-    """Return a hook that passes its exceptions to a function instead of raising them.
-
-    Args:
-        hook: Function to register as a hook of a module.
-        on_error: Function to call with an exception; None to raise the exception.
-    """
-    if on_error is None:
-        return hook
-
-    def call(*args: Any) -> None:
-        try:
-            hook(*args)
-        except Exception as error:
-            on_error(error)
-
-    return call
-
-
-def in_backward() -> bool:
-    """Return whether autograd runs: gradient checkpointing calls layers again in that pass."""
-    return torch._C._current_graph_task_id() != -1
 
 
 def mask_of(arguments: Mapping[str, Any]) -> Tensor | None:

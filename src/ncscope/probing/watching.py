@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
+from ncscope.models.hooks import caught
 from ncscope.models.linear_calls import dequantized
 from ncscope.models.measuring import kept_buffers, uncompiled, unwrapped
 from ncscope.models.parts import PartsObserver
-from ncscope.models.taps import Taps, caught
+from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import check_next_token
 from ncscope.probing.model import LayerwiseProbe, Probed
@@ -190,6 +191,8 @@ class Watch:
                 )
             probe = self._probe or self._new_probe()
             try:
+                with ending_together():
+                    probe.set_reference(self.reference)
                 return probe.result(None if self._traced is None else _by_now(self._traced.head))
             finally:
                 self.forget()
@@ -214,9 +217,7 @@ class Watch:
                 return
         self._tap(self._traced).begin(module, args, kwargs)
 
-    def _trace(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Trace:
+    def _trace(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
         self._unchecked = _named_inputs(module, args, kwargs)
         layers, head = self._options.layers, self._options.head
         with _outliving(), kept_buffers(self._model):
