@@ -273,14 +273,14 @@ class _PassHook:
             callback.pass_begins(module, args, kwargs)
 
     def __deepcopy__(self, memo: object) -> Any:
-        return no_callback
+        return self.nothing
 
-    def __reduce__(self) -> str:
-        return "no_callback"
+    def __reduce__(self) -> Any:
+        return getattr, (_PassHook, "nothing")
 
-
-def no_callback(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Take the place of the hook in a copy of the model."""
+    @staticmethod
+    def nothing(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take the place of the hook in a copy of the model."""
 
 
 def _calling_handler() -> CallbackHandler | None:

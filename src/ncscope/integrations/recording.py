@@ -12,6 +12,7 @@ from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.integrations.naming import Logged, logged
+from ncscope.models.measuring import kept_random_states
 from ncscope.probing.model import Probed
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
@@ -85,7 +86,8 @@ class Recorder:
         if self.ended or self._failure is not None:
             return
         try:
-            action()
+            with kept_random_states():
+                action()
         except Exception as error:
             self._failure = error
 
@@ -103,7 +105,8 @@ class Recorder:
                     raise self._failure
             failure = None
             try:
-                action()
+                with kept_random_states():
+                    action()
             except Exception as error:
                 failure = error
             with ending_together():

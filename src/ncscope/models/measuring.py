@@ -38,7 +38,7 @@ def measuring(model: nn.Module) -> Iterator[None]:
     """
     flags = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
-        stack.enter_context(_random_states())
+        stack.enter_context(kept_random_states())
         stack.callback(_restore_flags, flags)
         fast_path = torch.backends.mha.get_fastpath_enabled()
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
@@ -104,7 +104,8 @@ def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
 
 
 @contextmanager
-def _random_states() -> Iterator[None]:
+def kept_random_states() -> Iterator[None]:
+    """Restore the global random states of Python, NumPy and torch, on all devices in use."""
     python, cpu = random.getstate(), torch.get_rng_state()
     numbers = np.random.get_state()  # noqa: NPY002  the user's code draws from it
     in_use = torch.cuda.is_initialized()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.forward import logits_of, tensors_in
-from ncscope.models.heads import head_among
+from ncscope.models.heads import Head, head_among
 from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
 from ncscope.models.linear_calls import recorded_calls
@@ -30,6 +30,7 @@ class PartsObserver:
     Args:
         model: Model whose parts are called.
         layers: Names or patterns of layers; None for the repeated blocks.
+        head: Name of the head, if known.
         on_error: Function that is called with an exception of a hook.
         whole: Observe calls of the model itself too if True.
 
@@ -46,11 +47,13 @@ class PartsObserver:
         self,
         model: nn.Module,
         layers: Sequence[str] | None = None,
+        head: str | None = None,
         on_error: Callable[[Exception], None] | None = None,
         *,
         whole: bool = True,
     ) -> None:
         self._model, self._on_error, self._whole = model, on_error, whole
+        self._head_name = head
         blocks = residual_blocks(model) if layers is None else match_layers(model, layers)
         self._layers, self._by_name = blocks, layers is not None
         self._hooks = ExitStack()
@@ -103,42 +106,34 @@ class PartsObserver:
             self._paused = False
             self._linear[:] = kept
 
-    def trace(self, head: str | None = None) -> Trace:
+    def trace(self) -> Trace:
         """Return the head and the layers of the latest pass.
 
         The head is the linear layer whose output is the output of the last module that the loop
         called. The batch axis of a layer is the first or else the second axis of its output, of
         which the length is the number of samples.
 
-        Args:
-            head: Name of the head, if known.
-
         Raises:
             InputError: If no layer or several layers qualify as the head, the head is applied to
                 tokens, or a layer does not return one row for each sample.
         """
-        if head is None and self._logits is None:
-            name = {module: name for name, module in self._model.named_modules()}[self._last]
-            raise InputError(
-                expected="logits from the last module that the loop calls",
-                found=f"another output of {name!r}",
-                fix='pass head="..."',
-            )
-        logits = None if head is not None else self._logits
-        found = head_among(self._model, self._linear, logits, head)
-        if found.rows != "sample":
+        if isinstance(self._found, Exception):
+            raise self._found
+        assert self._found is not None
+        head = self._found
+        if head.rows != "sample":
             raise InputError(
                 expected="a head on one vector a sample in a model whose parts are called apart",
-                found=f"head {found.name!r} on tokens",
+                found=f"head {head.name!r} on tokens",
                 fix="put the parts into one module that returns the logits, and call this module",
             )
-        self._features = [c.features for c in self._linear if c.module is found.module][-1]
-        self._outputs.pop(found.name, None)
+        self._features = [c.features for c in self._linear if c.module is head.module][-1]
+        self._outputs.pop(head.name, None)
         count = len(self._features)
         axes = {name: _batch_axis(name, kept, count) for name, kept in self._outputs.items()}
         layers = [name for name in self._layers if self._by_name or name in axes]
-        layers = [name for name in layers if name != found.name]
-        return Trace(found, tuple(layers), {**axes, HEAD_INPUT: BatchAxis()}, whole=False)
+        layers = [name for name in layers if name != head.name]
+        return Trace(head, tuple(layers), {**axes, HEAD_INPUT: BatchAxis()}, whole=False)
 
     def replay(self, taps: Taps) -> None:
         """Let taps of the trace read the latest pass."""
@@ -147,7 +142,7 @@ class PartsObserver:
     def _start_pass(self) -> None:
         self._tops: set[nn.Module] = set()
         self._last: nn.Module | None = None
-        self._logits: Tensor | None = None
+        self._found: Head | Exception | None = None
         self._mask: Tensor | None = None
         self._calls: Counter[str] = Counter()
         self._outputs: dict[str, list[Tensor]] = {}
@@ -169,10 +164,12 @@ class PartsObserver:
         if self._depth == 0 and next(module.parameters(), None) is not None:
             self._tops.add(module)
             self._last = module
+            # Now, because the weights may move before the loop gives the labels.
             try:
-                self._logits = logits_of(output).detach().clone()
-            except InputError:
-                self._logits = None
+                logits = None if self._head_name is not None else logits_of(output).detach()
+                self._found = head_among(self._model, self._linear, logits, self._head_name)
+            except InputError as error:
+                self._found = error
 
     def _keeper(self, layer: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

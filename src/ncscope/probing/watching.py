@@ -113,8 +113,8 @@ class Watch:
             self._tap(self._traced)
             return
         self._traced, self._untraceable = None, None
-        layers = self._options.layers
-        observer = PartsObserver(self._model, layers, self._fail, whole=self._whole)
+        layers, head = self._options.layers, self._options.head
+        observer = PartsObserver(self._model, layers, head, self._fail, whole=self._whole)
         self._observer = self._observing.enter_context(observer)
         if self._whole:
             hook = caught(self._begin_first, self._fail)
@@ -239,7 +239,7 @@ class Watch:
         self._hooks.close()
         self._unchecked = None
         with _outliving():
-            self._traced = observer.trace(self._options.head)
+            self._traced = observer.trace()
             observer.replay(self._tap(self._traced))
 
     def _fail(self, error: Exception) -> None:
