@@ -28,7 +28,7 @@ class Noisy(Dataset):
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         inputs, label = DATA[index]
-        noise = np.random.rand() + torch.rand(())
+        noise = np.random.rand() + torch.rand(())  # noqa: NPY002
         return inputs + 0.1 * noise, label
 
 
@@ -109,7 +109,7 @@ def fit(
 
 def states() -> list[Any]:
     """The global random states; not Python's, from which beartype draws in the suite."""
-    numbers = np.random.get_state()
+    numbers = np.random.get_state()  # noqa: NPY002
     return [numbers[1].tolist(), numbers[2], torch.get_rng_state().tolist()]
 
 

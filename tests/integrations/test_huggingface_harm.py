@@ -21,7 +21,7 @@ from transformers import (
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
-from ncscope.integrations.naming import HEADLINE
+from ncscope.probing.naming import HEADLINE
 from ncscope.integrations.recording import MeasurementWarning
 
 from .patterns import states

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.lightning import NeuralCollapseCallback
-from ncscope.integrations.naming import HEADLINE, LAYER_HEADLINE
+from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
 from ncscope.integrations.recording import MeasurementWarning
 
 from .patterns import DATA, INPUTS, LABELS, Apart, Stream, Whole, fit, states

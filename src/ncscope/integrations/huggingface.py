@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
-from ncscope.integrations.naming import Logged
 from ncscope.integrations.recording import OnError, Recorder, Reference, warn_once_in_all
 from ncscope.models.measuring import unwrapped
+from ncscope.probing.naming import Logged
 from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
 

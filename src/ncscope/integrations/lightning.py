@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
-from ncscope.integrations.naming import Logged
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import uncompiled
 from ncscope.probing.batches import split
 from ncscope.probing.model import probe_model
+from ncscope.probing.naming import Logged
 from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
 from ncscope.stats.distributed import values_of_all_processes

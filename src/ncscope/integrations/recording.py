@@ -11,9 +11,9 @@ from ncscope.api.history import FILES, History
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
-from ncscope.integrations.naming import Logged, logged
 from ncscope.models.measuring import kept_random_states
 from ncscope.probing.model import Probed
+from ncscope.probing.naming import Logged, logged
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.stats.distributed import ending_together, several_processes, values_of_all_processes
