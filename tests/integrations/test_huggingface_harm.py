@@ -21,8 +21,8 @@ from transformers import (
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
-from ncscope.probing.naming import HEADLINE
 from ncscope.integrations.recording import MeasurementWarning
+from ncscope.probing.naming import HEADLINE
 
 from .patterns import states
 from .test_huggingface import images, language, padded, sentences, vision

@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.lightning import NeuralCollapseCallback
-from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
 from ncscope.integrations.recording import MeasurementWarning
+from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
 
 from .patterns import DATA, INPUTS, LABELS, Apart, Stream, Whole, fit, states
 
@@ -31,7 +31,7 @@ def run(callback: NeuralCollapseCallback | None, module: Any, folder: Any, **set
     callbacks = [best, stop, *([] if callback is None else [callback])]
     settings = {"max_epochs": 4, "enable_checkpointing": True, **settings}
     trainer, module = fit(callbacks, module, **settings)
-    values = {k: float(v) for k, v in trainer.callback_metrics.items() if "/nc/" not in k}
+    values = float(trainer.callback_metrics["val/accuracy"])
     chosen = best.best_model_path.rpartition("/")[2], float(best.best_model_score)
     left = [values, chosen, trainer.current_epoch, stop.wait_count, states()]
     return left, module.state_dict(), trainer, module
@@ -213,6 +213,13 @@ def test_a_name_that_the_module_logs_stays_the_modules(tmp_path):
     assert len([each for each in caught if each.category is MeasurementWarning]) == 1
     assert trainer.callback_metrics["val/nc/nc1"] == 7
     assert trainer.callback_metrics["val/nc/vci"] == pytest.approx(callback.history["vci"][-1])
+
+
+def test_without_a_namespace_the_modules_accuracy_stays(tmp_path):
+    callback = NeuralCollapseCallback(train=None, prefix="", log="all", groups=["nc4"], layers=[])
+    with pytest.warns(MeasurementWarning, match="the run logs val/accuracy itself"):
+        trainer, _ = assert_unharmed(Apart, tmp_path, callback)
+    assert "val/ncc_accuracy" in trainer.callback_metrics
 
 
 class NoHead(Apart):

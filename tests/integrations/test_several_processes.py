@@ -1,4 +1,4 @@
-"""Two processes under Lightning's trainer log, and a metric computes, what one does."""
+"""Two processes under a trainer log, and a metric computes, what one does."""
 
 import json
 import subprocess
@@ -81,3 +81,25 @@ def test_an_error_in_one_process_ends_the_measuring_in_all(patterns):
     assert "measuring neural collapse has ended" in said
     assert "found on rank 1: expected labels in 0..3, found label 100" in said
     assert other["warnings"] == []
+
+
+@pytest.fixture(scope="module")
+def transformers_runs(tmp_path_factory) -> list[dict]:
+    folder = tmp_path_factory.mktemp("transformers")
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    out = folder / "rank"
+    arguments = [*launcher, "-m", "tests.integrations.huggingface_runs", str(out)]
+    return results(arguments, out, 2)
+
+
+def test_transformers_in_several_processes(transformers_runs):
+    for rank in transformers_runs:
+        assert rank["vision"]["same"]
+        assert rank["Wrong"]["same"]
+        assert rank["vision"]["samples"] == [64] * 2  # the loader repeats samples of the last batch
+        assert rank["vision"]["warnings"] == []
+        assert rank["Wrong"]["samples"] == []
+    one, other = (rank["vision"]["logged"] for rank in transformers_runs)
+    assert one == other
+    (said,) = transformers_runs[0]["Wrong"]["warnings"]
+    assert "found on rank 1: expected labels in 0..3, found label 100" in said

@@ -48,8 +48,10 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         pool: Average sequences over the tokens that the attention mask keeps, and maps over space.
             Otherwise both are flattened, and sequences must have one length in all batches.
         prefix: Namespace of the metrics in the log; empty for none.
-        log: ``"headline"`` for a few metrics (see `naming`), ``"all"`` for all that are measured.
-            The history holds all in both cases; ``groups`` chooses what is measured.
+        log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
+            ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
+            and ``pfc3`` of the other layers; ``"all"`` for all metrics that are measured. The
+            history holds all in both cases; ``groups`` chooses what is measured.
         reference: Training set whose class means give NCC and NC4 of the other evaluations:
             ``"train"`` for the last evaluation with the prefix ``train``, or a `ModelReport` of the
             same layers. By default, and before the first such evaluation, the class means of the

@@ -46,9 +46,10 @@ class NeuralCollapseCallback(Callback):
 
     Metrics are logged as ``train/nc/nc1`` and ``val/nc/nc1``, those of other layers as
     ``val/nc/blocks.0/pfc1``, through `log_dict`: loggers, checkpoints and early stopping see them.
-    A name that the module logs itself is left out, with a warning. Several processes measure their
-    samples together and log the same values. Samples that a sampler repeats to fill up a batch, as
-    Lightning's samplers do in several processes, count twice.
+    A name that the module logs itself, in a step or in the sanity check, is left out, with a
+    warning. Several processes measure their samples together and log the same values. Samples that
+    a sampler repeats to fill up a batch, as Lightning's samplers do in several processes, count
+    twice.
 
     Weights, random states and the module's metrics are the same as in a run without the callback. A
     compiled network runs uncompiled in the steps that are measured, which may change the last
@@ -66,8 +67,10 @@ class NeuralCollapseCallback(Callback):
         split_batch: Function that returns inputs and labels of a batch; by default, batches are
             pairs, or mappings with ``labels``.
         prefix: Namespace of the metrics in the log; empty for none.
-        log: ``"headline"`` for a few metrics (see `naming`), ``"all"`` for all that are measured.
-            The history holds all in both cases; ``groups`` chooses what is measured.
+        log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
+            ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
+            and ``pfc3`` of the other layers; ``"all"`` for all metrics that are measured. The
+            history holds all in both cases; ``groups`` chooses what is measured.
         reference: Training set whose class means give NCC and NC4 of the validation set:
             ``"train"`` for the last measurement of the training set, which then comes before the
             validation at the end of an epoch; or a `ModelReport` of the same layers. By default,

@@ -62,18 +62,19 @@ class PartsObserver:
         self._start_pass()
 
     def __enter__(self) -> "PartsObserver":
-        self._linear = self._hooks.enter_context(recorded_calls(self._model, self._on_error))
-        for module in self._model.modules():
-            if module is not self._model or self._whole:
-                begin = caught(self._begins, self._on_error)
-                end = caught(self._ends, self._on_error)
-                handle = module.register_forward_pre_hook(begin, with_kwargs=True)
-                self._hooks.callback(handle.remove)
-                self._hooks.callback(module.register_forward_hook(end).remove)
-        for name in self._layers:
-            keep = caught(self._keeper(name), self._on_error)
-            handle = named_layer(self._model, name).register_forward_hook(keep)
-            self._hooks.callback(handle.remove)
+        with ExitStack() as hooks:
+            self._linear = hooks.enter_context(recorded_calls(self._model, self._on_error))
+            for module in self._model.modules():
+                if module is not self._model or self._whole:
+                    begin = caught(self._begins, self._on_error)
+                    end = caught(self._ends, self._on_error)
+                    hooks.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
+                    hooks.callback(module.register_forward_hook(end).remove)
+            for name in self._layers:
+                keep = caught(self._keeper(name), self._on_error)
+                module = named_layer(self._model, name)
+                hooks.callback(module.register_forward_hook(keep).remove)
+            self._hooks = hooks.pop_all()  # without an error; else none is left
         return self
 
     def __exit__(

@@ -83,6 +83,7 @@ class Watch:
         self._last: object = None
         self._untraceable: Exception | None = None
         self._failure: Exception | None = None
+        self._attached = False
 
     def __enter__(self) -> "Watch":
         self.attach()
@@ -108,6 +109,7 @@ class Watch:
         self.detach()
         if self._failure is not None:
             return
+        self._attached = True
         self._hooks.enter_context(uncompiled(self._given))
         if self._traced is not None and self._observer is None:
             self._tap(self._traced)
@@ -133,6 +135,7 @@ class Watch:
 
     def detach(self) -> None:
         """Stop recording forward passes; samples added before are kept."""
+        self._attached = False
         self._hooks.close()
         self._observing.close()
 
@@ -219,9 +222,10 @@ class Watch:
 
     def _trace(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
         self._unchecked = _named_inputs(module, args, kwargs)
+        inputs = _cloned(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
         with _outliving(), kept_buffers(self._model):
-            return trace(self._model, self._unchecked, layers, head)
+            return trace(self._model, inputs, layers, head)
 
     def _settle(self) -> None:
         """Decide after the first pass whether the loop calls the model or parts of the model."""
@@ -230,17 +234,22 @@ class Watch:
             return
         self._observer = None
         self._observing.close()
-        if observer.called_whole:
-            if self._untraceable is not None:
-                self._failure = self._untraceable
-                self.detach()
-                raise self._failure
+        if observer.called_whole and self._untraceable is None:
             return
         self._hooks.close()
         self._unchecked = None
-        with _outliving():
-            self._traced = observer.trace()
-            observer.replay(self._tap(self._traced))
+        try:
+            if observer.called_whole:
+                assert self._untraceable is not None
+                raise self._untraceable
+            with _outliving():
+                self._traced = observer.trace()
+                observer.replay(self._tap(self._traced))
+            if not self._attached:
+                self._hooks.close()
+        except Exception as error:
+            self._fail(error)
+            raise
 
     def _fail(self, error: Exception) -> None:
         """Keep the error of a hook, and remove all hooks."""
@@ -283,6 +292,18 @@ def _named_inputs(
         return args
     names = list(signature(module.forward).parameters)[: len(args)]
     return dict(zip(names, args, strict=True)) | dict(kwargs)
+
+
+def _cloned(inputs: Any) -> Any:
+    """Copy the tensors in nested tuples, lists and mappings."""
+    if isinstance(inputs, Tensor):
+        return inputs.detach().clone()
+    if isinstance(inputs, Mapping):
+        return {name: _cloned(value) for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        copies = [_cloned(value) for value in inputs]
+        return tuple(copies) if isinstance(inputs, tuple) else copies
+    return inputs
 
 
 def _by_now(head: Head) -> Head:
