@@ -148,7 +148,13 @@ PATTERNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+SLOW = ("adapters", "gradient checkpointing", "mixed precision", "compiled")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in PATTERNS],
+)
 def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_path):
     callback = NeuralCollapseTrainerCallback()
     trainer = assert_unharmed(tmp_path, callback, **PATTERNS[pattern])
@@ -253,6 +259,8 @@ def test_copies_of_the_model_leave_the_callback_behind(tmp_path):
     copies = copy.deepcopy(trainer.model), pickle.loads(pickle.dumps(trainer.model))
     inputs = default_data_collator(images(8, 3))
     for each in copies:
+        hooks = each._forward_pre_hooks.values()
+        assert [hook.__name__ for hook in hooks] == ["nothing"]
         each.eval()(**inputs)
     assert callback._given is None
 

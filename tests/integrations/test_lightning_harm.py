@@ -176,7 +176,22 @@ PATTERNS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+SLOW = (
+    "loaders combined",
+    "manual optimisation",
+    "mixed precision, one child",
+    "compiled",
+    "compiled child",
+    "two inputs",
+    "no sanity check",
+    "within an epoch",
+)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in PATTERNS],
+)
 def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_path):
     make, options, settings = PATTERNS[pattern]
     callback = NeuralCollapseCallback(**options)
