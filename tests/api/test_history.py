@@ -303,6 +303,39 @@ def test_the_data_frame_holds_the_same_rows(history: History) -> None:
     assert last.nc1.tolist() == history.run("deep").split("test")["nc1"].tolist()
 
 
+def test_tensorboard_reads_what_the_history_holds(history: History, tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder = history.to_tensorboard(tmp_path / "logs", log="headline")
+    parts = sorted(part.name for part in folder.iterdir())
+    assert parts == ["-b-_a-b-b-", "deep"]
+    events = accumulator.EventAccumulator(str(folder / "deep")).Reload()
+    deep = history.run("deep").split("test")
+    for tag, expected in {
+        "test/nc/nc1": deep["nc1"],
+        "test/nc/blocks.0/pfc1": deep.layer("blocks.0")["nc1_quotient"],
+        "train/loss": [1, 1 / 2, 1 / 3],
+    }.items():
+        scalars = events.Scalars(tag)
+        assert [each.step for each in scalars] == [0, 1, 2]
+        assert [each.value for each in scalars] == pytest.approx(expected, rel=1e-6)
+    assert "test/nc/blocks.0/nc1_quotient" not in events.Tags()["scalars"]
+
+
+def test_what_tensorboard_cannot_hold_is_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    history, report = History(unit="alpha"), reports()[0]
+    history.add(report, step=0.5)
+    with pytest.raises(InputError, match=r"whole steps, found step 0\.5"):
+        history.to_tensorboard(tmp_path)
+    whole = History()
+    whole.add(report, step=1)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="folder"):
+        whole.to_tensorboard(tmp_path / "file" / "logs")
+    monkeypatch.setattr("ncscope.api.history.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="library tensorboard, found that it is not installed"):
+        whole.to_tensorboard(tmp_path)
+
+
 def test_the_latex_table_escapes_and_holds_the_last_values(
     history: History, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """The callback in real runs of transformers' trainer logs what `measure_model` measures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,12 @@ KINDS = {
 
 
 def run(
-    folder: Path, make: Callable[[], nn.Module], data: Callable[..., Rows], collate: Any, **settings
+    folder: Path,
+    make: Callable[[], nn.Module],
+    data: Callable[..., Rows],
+    collate: Any,
+    callbacks: Sequence[Any] = (),
+    **settings,
 ) -> Trainer:
     torch.manual_seed(0)
     arguments = TrainingArguments(
@@ -96,7 +101,12 @@ def run(
     )
     train, held_out = data(24, 0), data(40, 1)
     return Trainer(
-        make(), arguments, train_dataset=train, eval_dataset=held_out, data_collator=collate
+        make(),
+        arguments,
+        train_dataset=train,
+        eval_dataset=held_out,
+        data_collator=collate,
+        callbacks=list(callbacks),
     )
 
 
@@ -111,7 +121,7 @@ def counted(model: nn.Module) -> list[int]:
 def test_evaluations_are_measured(kind, tmp_path):
     make, data, collate, layer = KINDS[kind]
     alone, followed = (run(tmp_path, make, data, collate) for _ in range(2))
-    callback = NeuralCollapseTrainerCallback(followed)
+    callback = NeuralCollapseTrainerCallback(log="all")
     followed.add_callback(callback)
     passes = counted(alone.model), counted(followed.model)
     for trainer in (alone, followed):
@@ -122,34 +132,35 @@ def test_evaluations_are_measured(kind, tmp_path):
     torch.testing.assert_close(*after, rtol=0, atol=0)
 
     loader = DataLoader(data(40, 1), batch_size=16, collate_fn=collate)
-    report = ncscope.measure_model(followed.model, loader, pool=True, progress=False)
+    report = ncscope.measure_model(followed.model, loader, progress=False)
     assert callback.latest["eval"] == report.probe
     assert [each.step for each in callback.history] == [3, 6]
     assert callback.history["nc1"].tolist()[-1] == report["nc1"]
-    logs = [log for log in followed.state.log_history if "eval_nc1" in log]
+    logs = [log for log in followed.state.log_history if "eval_nc/nc1" in log]
     assert [log["epoch"] for log in logs] == [1, 2]
-    assert logs[-1][f"eval_{layer}/pfc1"] == report.layers[layer]["pfc1"]
-    assert {key: logs[-1][f"eval_{key}"] for key in report} == dict(report)
+    assert logs[-1][f"eval_nc/{layer}/pfc1"] == report.layers[layer]["pfc1"]
+    keys = [key for key in report if not key.startswith("pfc")]
+    assert {key: logs[-1][f"eval_nc/{key}"] for key in keys} == {key: report[key] for key in keys}
 
     followed.predict(data(16, 2))  # leaves nothing behind
     returned = followed.evaluate(metric_key_prefix="again")
-    assert returned["again_nc1"] == report["nc1"]
+    assert returned["again_nc/nc1"] == report["nc1"]
     followed.remove_callback(callback)
-    assert "eval_nc1" not in followed.evaluate()
+    assert "eval_nc/nc1" not in followed.evaluate()
     hooked = [name for name, module in followed.model.named_modules() if module._forward_hooks]
     assert hooked == []
 
 
 @pytest.mark.usefixtures("capsys")
 def test_passes_outside_of_an_evaluation_leave_nothing_behind(tmp_path):
-    trainer = run(tmp_path, vision, images, default_data_collator)
-    trainer.add_callback(NeuralCollapseTrainerCallback(trainer, groups=["nc1"], layers=[]))
-    before = trainer.evaluate()["eval_nc1"]
+    callback = NeuralCollapseTrainerCallback(groups=["nc1"], layers=[])
+    trainer = run(tmp_path, vision, images, default_data_collator, [callback])
+    before = trainer.evaluate()["eval_nc/nc1"]
     for count in (16, 5):  # of the evaluation's batches, and of none of them
         with torch.no_grad():
             inputs = default_data_collator(images(count, 3))
             trainer.model.eval()(inputs["pixel_values"], labels=3 - inputs["labels"])
-        assert trainer.evaluate()["eval_nc1"] == before
+        assert trainer.evaluate()["eval_nc/nc1"] == before
 
 
 @pytest.mark.usefixtures("capsys")
@@ -158,10 +169,8 @@ def test_an_evaluation_that_was_interrupted_does_not_count(tmp_path):
         def on_prediction_step(self, args, state, control, **kwargs):
             raise KeyboardInterrupt
 
-    trainer = run(tmp_path, vision, images, default_data_collator)
-    callback = NeuralCollapseTrainerCallback(trainer, groups=["nc1"], layers=[])
-    for own in (callback, Interrupting):
-        trainer.add_callback(own)
+    callback = NeuralCollapseTrainerCallback(groups=["nc1"], layers=[])
+    trainer = run(tmp_path, vision, images, default_data_collator, [callback, Interrupting])
     with pytest.raises(KeyboardInterrupt):
         trainer.evaluate()
     trainer.remove_callback(Interrupting)
@@ -171,7 +180,8 @@ def test_an_evaluation_that_was_interrupted_does_not_count(tmp_path):
 
 @pytest.mark.usefixtures("capsys")
 def test_a_model_that_is_not_given_the_labels_is_refused(tmp_path):
-    trainer = run(tmp_path, vision, images, default_data_collator, label_smoothing_factor=0.1)
-    trainer.add_callback(NeuralCollapseTrainerCallback(trainer, groups=["nc1"]))
+    callback = NeuralCollapseTrainerCallback(groups=["nc1"], on_error="raise")
+    smooth = {"label_smoothing_factor": 0.1}
+    trainer = run(tmp_path, vision, images, default_data_collator, [callback], **smooth)
     with pytest.raises(ncscope.InputError, match=r"expected 'labels' among .*found none"):
         trainer.evaluate()

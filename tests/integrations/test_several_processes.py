@@ -1,4 +1,4 @@
-"""Two processes under Lightning's trainer log, and a metric computes, what one does."""
+"""Two processes under a trainer log, and a metric computes, what one does."""
 
 import json
 import subprocess
@@ -12,11 +12,16 @@ from ..closeness import numbers
 pytestmark = pytest.mark.slow
 
 PROGRAM = "tests.integrations.lightning_runs"
+PATTERNS = "tests.integrations.patterns"
 
 
 def run(processes: int, folder: Path) -> list[dict]:
     out = folder / str(processes)
-    command = [sys.executable, "-m", PROGRAM, str(processes), str(out)]
+    return results([PROGRAM, str(processes), str(out)], out, processes)
+
+
+def results(arguments: list[str], out: Path, processes: int) -> list[dict]:
+    command = [sys.executable, "-m", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(out.with_suffix(f".{rank}.json").read_text()) for rank in range(processes)]
@@ -44,3 +49,57 @@ def test_the_metric_computes_over_all_processes(both):
         for expected, found in zip(one["metric"], rank["metric"], strict=True):
             assert found == pytest.approx(expected, rel=1e-10, abs=1e-12, nan_ok=True)
             assert len(found) > 20
+
+
+@pytest.fixture(scope="module")
+def patterns(tmp_path_factory) -> list[dict]:
+    out = tmp_path_factory.mktemp("patterns") / "two"
+    return results([PATTERNS, str(out)], out, 2)
+
+
+@pytest.mark.parametrize("pattern", ["Apart", "Whole", "OnRankOne"])
+def test_a_run_in_several_processes_is_the_run_without_the_callback(patterns, pattern):
+    one, other = (rank[pattern] for rank in patterns)
+    assert one["same"]
+    assert other["same"]
+    assert one["logged"] == other["logged"]
+    assert "val/accuracy" in one["logged"]
+
+
+@pytest.mark.parametrize("pattern", ["Apart", "Whole"])
+def test_parts_are_measured_in_several_processes(patterns, pattern):
+    for rank in patterns:
+        assert rank[pattern]["steps"] == [["val", 2], ["train", 2], ["val", 4], ["train", 4]]
+        assert rank[pattern]["samples"] == [48] * 4
+        assert rank[pattern]["warnings"] == []
+
+
+def test_an_error_in_one_process_ends_the_measuring_in_all(patterns):
+    one, other = (rank["OnRankOne"] for rank in patterns)
+    assert one["steps"] == other["steps"] == []
+    (said,) = one["warnings"]
+    assert "measuring neural collapse has ended" in said
+    assert "found on rank 1: expected labels in 0..3, found label 100" in said
+    assert other["warnings"] == []
+
+
+@pytest.fixture(scope="module")
+def transformers_runs(tmp_path_factory) -> list[dict]:
+    folder = tmp_path_factory.mktemp("transformers")
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    out = folder / "rank"
+    arguments = [*launcher, "-m", "tests.integrations.huggingface_runs", str(out)]
+    return results(arguments, out, 2)
+
+
+def test_transformers_in_several_processes(transformers_runs):
+    for rank in transformers_runs:
+        assert rank["vision"]["same"]
+        assert rank["Wrong"]["same"]
+        assert rank["vision"]["samples"] == [64] * 2  # the loader repeats samples of the last batch
+        assert rank["vision"]["warnings"] == []
+        assert rank["Wrong"]["samples"] == []
+    one, other = (rank["vision"]["logged"] for rank in transformers_runs)
+    assert one == other
+    (said,) = transformers_runs[0]["Wrong"]["warnings"]
+    assert "found on rank 1: expected labels in 0..3, found label 100" in said

@@ -312,8 +312,10 @@ def test_padding_stays_in_the_layers_of_an_encoder() -> None:
     assert list(report.layers) == ["encoder.layers.0", "encoder.layers.1", HEAD_INPUT]
     assert report.layers["encoder.layers.0"].dim == T * D
     message = "'encoder.layers.0' to return a plain tensor, found a nested one"
-    with ncscope.watch(model), torch.no_grad(), pytest.raises(InputError, match=message):
-        model(*inputs)
+    with ncscope.watch(model) as seen, torch.no_grad():
+        model(*inputs)  # the user's pass goes on
+        with pytest.raises(InputError, match=message):
+            seen.labels(torch.zeros(N))
 
 
 class Shared(nn.Module):

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+import ncscope
 from ncscope.errors import InputError
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.model import probe_model
@@ -206,3 +207,134 @@ def test_the_head_is_taken_as_it_is_when_asked_for():
             model.classifier.weight.normal_()
         probed = seen.probed()
     assert probed.record == probe_model(model, LOADER, HEAD).record
+
+
+class Apart(nn.Module):
+    """A backbone and a head that only the loop joins; the backbone takes a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone, self.head = network().double(), nn.Linear(4, 3).double()
+        self.backbone.classifier = nn.Identity()
+        self.head = nn.Linear(8, 4).double()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.head(self.backbone(rows))
+
+
+def test_parts_are_measured_as_the_whole():
+    model = Apart().eval()
+    loader = [(inputs.double(), labels) for inputs, labels in LOADER]
+    expected = probe_model(model, loader)
+    assert len(expected.record.layers) == 2
+    with Watch(model) as seen:
+        for number, (inputs, labels) in enumerate(loader):
+            model.head(model.backbone(inputs + 100))  # without labels
+            model.head(model.backbone(inputs))
+            seen.labels(labels)
+            if number == 1:
+                seen.detach()
+                model.head(model.backbone(inputs))
+                seen.attach()
+        assert seen.called_whole is False
+        probed = seen.probed()
+    with Watch(model) as seen:
+        model.head(model.backbone(loader[0][0]))
+    seen.labels(loader[0][1])
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert probed.record == expected.record
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_parts_in_training_with_weights_that_move(checkpointed: bool):
+    torch.manual_seed(0)
+    block, head = SequenceFirst(checkpointed).block, nn.Linear(6, 4)
+    model = nn.ModuleDict({"block": block, "head": head})
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    kept = []
+    with Watch(model, ProbeOptions(layers=["block"], groups=("nc1",))) as seen:
+        for inputs, labels in LOADER:
+            rows = inputs.clone().requires_grad_()
+            hidden = checkpoint(block, rows, use_reentrant=True) if checkpointed else block(rows)
+            kept.append((hidden.detach(), labels))
+            nn.functional.cross_entropy(head(hidden), labels).backward()
+            optimiser.step()
+            optimiser.zero_grad()
+            seen.labels(labels)
+        (layer,) = seen.probed().record.layers
+    expected = ncscope.measure(*map(torch.cat, zip(*kept, strict=True)), groups=("nc1",))
+    assert (layer.layer, layer.num_samples) == ("block", 50)
+    assert layer.metrics["nc1"] == pytest.approx(expected["nc1"], rel=1e-6)
+
+
+def test_a_model_that_returns_features_for_a_head_outside_is_no_whole():
+    class Embedding(Apart):
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.backbone(rows)
+
+    model, whole = Embedding().eval(), Apart().eval()
+    whole.load_state_dict(model.state_dict())
+    loader = [(inputs.double(), labels) for inputs, labels in LOADER]
+    with Watch(model) as seen:
+        for inputs, labels in loader:
+            model.head(model(inputs))
+            seen.labels(labels)
+        assert seen.probed().record == probe_model(whole, loader).record
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_an_error_in_a_hook_waits_for_the_labels():
+    model = MaskedMean()
+    with Watch(model, ProbeOptions(layers=["embed"])) as seen:
+        ids = torch.randint(9, (12, 4))
+        out = [model(ids, attention_mask=torch.ones(12, 4)), model.head(torch.randn(12, 5))]
+        out += [model(ids, attention_mask=torch.ones(12, 4)) for _ in range(2)]
+        assert all(len(each) == 12 for each in out)
+    two_heads = nn.ModuleDict({"one": nn.Linear(4, 3), "both": nn.Identity()})
+    with Watch(two_heads) as seen:
+        two_heads["both"](two_heads["one"](torch.randn(6, 4).reshape(2, 3, 4)))
+        for _ in range(2):
+            with pytest.raises(InputError, match=r"one vector a sample .* 'one' on tokens"):
+                seen.labels(torch.zeros(2))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in two_heads.modules())
+
+
+class InPlace(nn.Module):
+    """Scales its input in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.head(rows.div_(2))
+
+
+def test_inputs_that_the_model_changes_are_changed_once():
+    model, inputs = InPlace(), INPUTS.clone()
+    with Watch(model, HEAD), torch.no_grad():
+        out = model(inputs)
+    assert torch.equal(inputs, INPUTS / 2)
+    assert torch.equal(out, model.head(inputs))
+
+
+@pytest.mark.parametrize("part", ["model", "child"])
+def test_a_compiled_model_is_measured(part: str):
+    torch.manual_seed(0)
+    blocks = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(2)))
+    plain = nn.Sequential()
+    plain.blocks, plain.head = blocks, nn.Linear(6, 4)
+    options = ProbeOptions(layers=["blocks.*"])
+    expected = probe_model(plain, LOADER, options)
+    model: nn.Module = plain
+    if part == "model":
+        model = torch.compile(plain, backend="eager")
+    else:
+        plain.blocks.compile(backend="eager")
+    model(INPUTS)  # compiled before anybody watches
+    with Watch(model, options) as seen:
+        for inputs, labels in LOADER:
+            model(inputs)
+            seen.labels(labels)
+        assert seen.probed().record == expected.record

@@ -2,8 +2,10 @@
 
 import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsFloat, SupportsInt
 
@@ -16,6 +18,7 @@ from ncscope.api.tables import csv_text, data_frame, parsed_content
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.probing.history_file import history_json, parsed_history
+from ncscope.probing.naming import Logged, logged
 from ncscope.probing.provenance import Provenance, provenance
 from ncscope.probing.records import Measurement, ProbeRecord
 
@@ -248,6 +251,71 @@ class History:
         """
         return data_frame(self.rows())
 
+    def logs(
+        self, *, prefix: str = "nc", log: Logged = "all"
+    ) -> list[tuple[float, dict[str, float]]]:
+        """Return the step of every measurement, and its numbers by the names in a flat log.
+
+        The callbacks for Lightning and Hugging Face log under the same names, such as
+        ``val/nc/nc1`` and ``val/nc/layer4/pfc1``. Further numbers are named ``val/loss``.
+
+        Args:
+            prefix: Namespace of the metrics; empty for none.
+            log: ``"headline"`` for a few metrics, ``"all"`` for all.
+
+        Example:
+            >>> import torch, ncscope
+            >>> history = ncscope.History()
+            >>> report = ncscope.measure(torch.randn(40, 8), torch.arange(40) % 2)
+            >>> history.add(report, step=1, split="val", values={"loss": 0.5})
+            >>> list(history.logs(log="headline")[0][1])
+            ['val/loss', 'val/nc/nc1', 'val/nc/cdnv', 'val/nc/vci', 'val/nc/nc2_etf']
+        """
+        return [
+            (
+                each.step,
+                {f"{each.split}/{key}": value for key, value in each.values.items()}
+                | logged(
+                    each.probe, f"{each.split}/{prefix}/" if prefix else f"{each.split}/", log
+                ),
+            )
+            for each in self
+        ]
+
+    def to_tensorboard(
+        self, folder: str | Path, *, prefix: str = "nc", log: Logged = "all"
+    ) -> Path:
+        """Write the history as a log that TensorBoard shows, with the names of `logs`.
+
+        Numbers that are not finite are left out.
+
+        Args:
+            folder: Folder of the log, which is made if needed. Each named run has a folder inside.
+            prefix: Namespace of the metrics, as in `logs`.
+            log: ``"headline"`` for a few metrics, ``"all"`` for all.
+
+        Returns:
+            The folder.
+
+        Raises:
+            InputError: If TensorBoard is not installed, the history is empty, a step is no whole
+                number, or the folder cannot be written.
+        """
+        if find_spec("tensorboard") is None:
+            fix = "pip install tensorboard, or save the history as .html"
+            found = "that it is not installed"
+            raise InputError(expected="the library tensorboard", found=found, fix=fix)
+        self._not_empty()
+        for step in self.steps:
+            if not step.is_integer():
+                fix = "count iterations; TensorBoard has no other steps"
+                raise InputError(expected="whole steps", found=f"step {step:g}", fix=fix)
+        folder = Path(folder)
+        for name in dict.fromkeys(each.run for each in self):
+            part = folder / re.sub(r"[^\w.=-]+", "-", name).strip(".") if name else folder
+            _write_events(part, self.run(name).logs(prefix=prefix, log=log))
+        return folder
+
     def plot(self, metric: str | None = None) -> "Figure":
         """Draw the history as a matplotlib figure.
 
@@ -353,6 +421,21 @@ class History:
 
 _COLUMNS = ("run", "split", "step", "layer")
 """Columns of the table before the numbers."""
+
+
+def _write_events(folder: Path, logs: Iterable[tuple[float, Mapping[str, float]]]) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with SummaryWriter(str(folder)) as writer:
+            for step, numbers in logs:
+                for name, value in numbers.items():
+                    if math.isfinite(value):
+                        writer.add_scalar(name, value, int(step))
+    except OSError as error:
+        found, fix = error.strerror or str(error), "choose another folder"
+        raise InputError(expected=f"a folder {folder} to write", found=found, fix=fix) from error
 
 
 def _values(measurement: Measurement) -> dict[str, float]:

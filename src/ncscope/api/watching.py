@@ -55,8 +55,15 @@ def watch(
     mode are measured as they run: with dropout, with batch statistics, and with weights that change
     from pass to pass.
 
+    A loop may also call parts of the model, for example ``model.backbone(x)`` and then
+    ``model.head(h)``. No additional pass runs then: the head is the linear layer whose output is
+    the output of the last module that the loop calls before the first ``labels``.
+
+    An error of measuring never breaks a forward pass: the next ``labels`` or ``report`` raises it.
+
     Args:
-        model: A classifier; your loop must call this object inside the context.
+        model: A classifier; your loop must call this object, or its parts, inside the context. A
+            compiled model runs uncompiled there.
         layers: Layers to measure, as in `measure_model`, like all arguments that follow.
         head: Name of the classifier head; by default the head is detected.
         groups: Groups of metrics of the head's features, by default all.
@@ -75,8 +82,8 @@ def watch(
         each pass whose labels are given.
 
     Raises:
-        InputError: In the forward pass, if no head is found, or a layer does not exist or does not
-            return one row for each sample.
+        InputError: On entry, if a layer does not exist; in ``labels``, if no head is found, or a
+            layer does not return one row for each sample.
 
     Example:
         >>> import torch, ncscope

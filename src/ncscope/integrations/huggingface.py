@@ -1,24 +1,24 @@
 """Measurement of neural collapse during a run of the trainer of Hugging Face's transformers."""
 
+import sys
+import weakref
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
-from ncscope.integrations.naming import logged
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.integrations.recording import OnError, Recorder, Reference, warn_once_in_all
+from ncscope.models.measuring import unwrapped
+from ncscope.probing.naming import Logged
+from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
 
 try:
-    from transformers import (
-        Trainer,
-        TrainerCallback,
-        TrainerControl,
-        TrainerState,
-        TrainingArguments,
-    )
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_callback import CallbackHandler
 except ModuleNotFoundError as error:
     raise ImportError(str(missing_library("transformers"))) from error
 
@@ -26,18 +26,42 @@ except ModuleNotFoundError as error:
 class NeuralCollapseTrainerCallback(TrainerCallback):
     """Measure a classifier in the forward passes of every evaluation, and log the metrics.
 
-    Every evaluation is measured, whether the schedule of a run or a call of ``trainer.evaluate``
-    starts it. Only the first batch of the run runs twice, to find the head, and two copies of its
-    first sample run, to find the batch axis of each layer. Metrics are logged with the prefix of
-    the evaluation: as ``eval_nc1``, those of other layers as
-    ``eval_bert.encoder.layer.0/nc2_etf``. ``trainer.evaluate`` returns them too. Several processes
-    measure their samples together; samples that a loader repeats to fill up a batch count twice.
+    Pass the callback to the trainer: ``Trainer(..., callbacks=[NeuralCollapseTrainerCallback()])``.
+    Every evaluation is then measured, whether the schedule of a run or a call of
+    ``trainer.evaluate`` starts it. A callback that ``trainer.add_callback`` adds later is told of
+    the model when the training begins or the first batch of an evaluation has ended; an evaluation
+    before any training, if it is the first, is then not measured, with a warning.
+
+    Only the first batch of the run runs twice, to find the head, and two copies of its first sample
+    run, to find the batch axis of each layer. Several processes measure their samples together;
+    samples that a loader repeats to fill up a batch count twice.
+
+    Metrics are logged after the prefix of the evaluation, as ``eval_nc/nc1``, those of other layers
+    as ``eval_nc/bert.encoder.layer.0/pfc1``: in ``state.log_history`` and by the trainer's other
+    callbacks, such as those for TensorBoard and Weights & Biases. ``trainer.evaluate`` returns them
+    too, except in a search for hyperparameters, whose default objective is the sum of all metrics.
+    A name that ``compute_metrics`` returns is left out, with a warning. Weights, random states and
+    the other metrics are the same as in a run without the callback.
 
     Args:
-        trainer: Trainer to which the callback is added afterwards, and through which it logs.
         labels: Name of the model's argument for the labels.
-        pool: Average sequences over the tokens that the attention mask keeps, and maps over space.
-            Otherwise both are flattened, and sequences must have one length in all batches.
+        pool: Average feature maps over space and sequences over tokens if True, flatten both if
+            False. By default, sequences with an attention mask are averaged over the tokens that
+            the mask keeps, and everything else is flattened, as in `measure_model`.
+        prefix: Namespace of the metrics in the log; empty for none.
+        log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
+            ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
+            and ``pfc3`` of the other layers; ``"all"`` for all metrics that are measured. The
+            history holds all in both cases; ``groups`` chooses what is measured.
+        reference: Training set whose class means give NCC and NC4 of the other evaluations:
+            ``"train"`` for the last evaluation with the prefix ``train``, or a `ModelReport` of the
+            same layers. By default, and before the first such evaluation, the class means of the
+            evaluation itself.
+        on_error: ``"warn"``: an error of measuring ends the measuring with a warning, and the
+            training goes on; ``"raise"``: the error ends the run. Errors show at the end of an
+            evaluation, in all processes.
+        save: File in which the history is written at the end of the training, for example
+            ``"run.html"``; see `History.save`.
         options: Other fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
             `measure_model`.
 
@@ -47,28 +71,67 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             ``history.save("run.html")`` writes the page of the run.
 
     Raises:
-        InputError: During the run, if the model does not get the labels, or as `measure_model`.
+        InputError: If an argument has another value; during the run, with ``on_error="raise"``, if
+            the model does not get the labels, or as `measure_model`.
     """
 
     def __init__(
-        self, trainer: Trainer, *, labels: str = "labels", pool: bool = True, **options: Any
+        self,
+        *,
+        labels: str = "labels",
+        pool: bool | None = None,
+        prefix: str = "nc",
+        log: Logged = "headline",
+        reference: Reference = None,
+        on_error: OnError = "warn",
+        save: str | Path | None = None,
+        **options: Any,
     ) -> None:
-        self.trainer, self.labels = trainer, labels
-        self.options = ProbeOptions(pool=pool, **options)
-        self.latest: dict[str, ProbeRecord] = {}
-        self.history = History(unit="step")
+        self.labels = labels
+        self._recorder = Recorder(
+            prefix=prefix,
+            log=log,
+            reference=reference,
+            on_error=on_error,
+            save=save,
+            pool=pool,
+            **options,
+        )
+        self._model: nn.Module | None = None
+        self._watch: Watch | None = None
+        self._begins: Any = None
+        self._handler: CallbackHandler | None = None
         self._given: Tensor | None = None
-        self._beginning = False
+        self._beginning = self._missed = False
         self._loader: object = None
-        assert trainer.model is not None
-        self._follow(trainer.model)
+
+    @property
+    def latest(self) -> dict[str, ProbeRecord]:
+        """Return the last record of each prefix."""
+        return self._recorder.latest
+
+    @property
+    def history(self) -> History:
+        """Return the history of all measurements."""
+        return self._recorder.history
+
+    def on_init_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Attach to the model of the trainer."""
+        self._follow(kwargs["model"])
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Attach to the model of this run: a trainer with ``model_init`` makes a new one."""
-        self._begins.remove()
         self._follow(kwargs["model"])
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Write the history."""
+        self._recorder.finish()
 
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -77,11 +140,17 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
 
         An evaluation that was interrupted leaves its samples behind, and no event reports it.
         """
+        if self._recorder.ended:
+            return
+        attached = self._watch is not None
+        if not attached:
+            self._follow(kwargs["model"])
+        assert self._watch is not None
         if kwargs["eval_dataloader"] is not self._loader:
             self._watch.forget()
-            self._loader = kwargs["eval_dataloader"]
+            self._loader, self._missed = kwargs["eval_dataloader"], not attached
         if self._given is not None:
-            self._watch.labels(self._given)
+            self._recorder.locally(self._add)
             self._watch.detach()
             self._given = None
 
@@ -94,7 +163,9 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Drop the samples: a prediction is not an evaluation."""
-        self._watch.forget()
+        self._missed = False
+        if self._watch is not None:
+            self._watch.forget()
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -103,38 +174,128 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self._loader = None
         metrics: dict[str, float] = kwargs["metrics"]
         prefix = next(key for key in metrics if key.endswith("_runtime")).removesuffix("_runtime")
+        if self._missed and self._watch is not None:
+            self._missed = False
+            self._watch.forget()
+            warn_once_in_all(
+                f"the evaluation {prefix!r} was not measured: the callback was added after the "
+                "trainer was made; pass it as Trainer(callbacks=[...])"
+            )
+            return
+        self._recorder.together(lambda: self._measure(state.global_step, prefix))
+
+        def log() -> None:
+            named = self._recorder.named(prefix, f"{prefix}_", metrics)
+            if not state.is_hyper_param_search:
+                metrics.update(named)
+            self._log(named, args, state, control)
+
+        self._recorder.together(log)
+        if self._recorder.ended:
+            self._leave()
+
+    def _measure(self, step: int, prefix: str) -> None:
+        assert self._watch is not None
         if not self._watch.counted_anywhere():
             raise InputError(
                 expected=f"{self.labels!r} among the inputs of the model",
                 found="none in the whole evaluation",
                 fix="evaluate with labels, and leave the loss to the model, without smoothing",
             )
-        self.latest[prefix] = self._watch.probed().record
-        self.history.append(Measurement(self.latest[prefix], state.global_step, prefix))
-        measured = logged(self.latest[prefix], f"{prefix}_")
-        metrics.update(measured)
-        self.trainer.log(dict(measured))
+        self._watch.reference = self._recorder.reference(prefix)
+        self._recorder.add(self._watch.probed(), step, prefix)
 
-    def _follow(self, model: nn.Module) -> None:
-        self._watch = Watch(model, self.options)
-        self._begins = model.register_forward_pre_hook(self._pass_begins, with_kwargs=True)
-
-    def _pass_begins(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    def _log(
+        self,
+        metrics: dict[str, float],
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
     ) -> None:
+        """Log as the trainer logs: in the state's history and by all callbacks."""
+        logs = dict(metrics) if state.epoch is None else {**metrics, "epoch": state.epoch}
+        state.log_history.append({**logs, "step": state.global_step})
+        if self._handler is not None:
+            self._handler.on_log(args, state, control, logs)
+
+    def _follow(self, model: nn.Module | None) -> None:
+        self._leave()
+        self._handler = _calling_handler()
+        if model is None or self._recorder.ended:
+            return
+        self._model = unwrapped(model)
+        self._watch = Watch(self._model, self._recorder.options)
+        hook = _PassHook(self)
+        self._begins = self._model.register_forward_pre_hook(hook, with_kwargs=True)
+
+    def _leave(self) -> None:
+        """Remove the hooks from the model."""
+        if self._begins is not None:
+            self._begins.remove()
+        if self._watch is not None:
+            self._watch.detach()
+            self._watch.forget()
+        self._model, self._watch, self._begins, self._given = None, None, None, None
+
+    def _add(self) -> None:
+        assert self._watch is not None
+        self._watch.labels(self._given)
+
+    def pass_begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Attach to a pass in evaluation mode with labels, except the pass that finds the head.
 
         No event reports the beginning of an evaluation. A pass outside of evaluations is therefore
         recorded too; no prediction step follows it, and the next pass replaces its features.
         """
-        added = self in self.trainer.callback_handler.callbacks
+        added = self._handler is None or self in self._handler.callbacks
         given = kwargs.get(self.labels)
-        if module.training or not added or self._beginning or given is None:
+        if module is not self._model or module.training or not added or given is None:
+            return
+        if self._beginning or self._watch is None or self._recorder.ended:
             return
         if self._given is None:  # otherwise the watch is attached already
-            self._beginning = True
-            try:
-                self._watch.begin(module, args, kwargs)
-            finally:
-                self._beginning = False
+            self._beginning, watch = True, self._watch
+            self._recorder.locally(lambda: watch.begin(module, args, kwargs))
+            self._beginning = False
         self._given = given
+
+
+class _PassHook:
+    """Hook that calls `pass_begins` of a callback; copies of the model, and files of it, lack it.
+
+    A deep copy or a pickle of a model contains its hooks, but must not contain the callback, its
+    history and the trainer's callbacks.
+    """
+
+    def __init__(self, callback: NeuralCollapseTrainerCallback) -> None:
+        self._callback = weakref.ref(callback)
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        callback = self._callback()
+        if callback is not None:
+            callback.pass_begins(module, args, kwargs)
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self.nothing
+
+    def __reduce__(self) -> Any:
+        return getattr, (_PassHook, "nothing")
+
+    @staticmethod
+    def nothing(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take the place of the hook in a copy of the model."""
+
+
+def _calling_handler() -> CallbackHandler | None:
+    """Return the trainer's handler of callbacks, which calls the event that runs now.
+
+    Transformers hands its callbacks everything but this handler, which alone reaches the callbacks
+    that write to the user's loggers. The handler is the object whose method calls the event.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, CallbackHandler):
+            return caller
+        frame = frame.f_back
+    return None

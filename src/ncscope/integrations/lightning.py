@@ -1,8 +1,9 @@
 """Measurement of neural collapse during a run of Lightning's trainer."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -10,17 +11,20 @@ from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
-from ncscope.integrations.naming import logged
+from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.models.layers import named_layer
+from ncscope.models.measuring import uncompiled
 from ncscope.probing.batches import split
 from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.probing.naming import Logged
+from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
+from ncscope.stats.distributed import values_of_all_processes
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.trainer.states import TrainerFn
+    from lightning.pytorch.utilities import CombinedLoader
 except ModuleNotFoundError as error:
     raise ImportError(str(missing_library("lightning"))) from error
 
@@ -29,16 +33,27 @@ class NeuralCollapseCallback(Callback):
     """Measure the network of a `LightningModule` as it trains, and log the metrics.
 
     Validation samples are measured in the forward passes of the validation steps. Only the first
-    batch of the run runs twice, to find the head, and two copies of its first sample run, to find
-    the batch axis of each layer. The training set is measured in one of two ways. ``"pass"`` runs
-    an additional pass over the training loader, in evaluation mode, at the end of the epoch.
-    ``"steps"`` measures the passes of the training steps: no additional pass, but in training mode,
-    and with weights that change from step to step.
+    batch of the run, in the sanity check if there is one, runs twice, to find the head, and two
+    copies of its first sample run, to find the batch axis of each layer. The training set is
+    measured in one of two ways. ``"pass"`` runs an additional pass over the training loader, in
+    evaluation mode, at the end of the epoch. ``"steps"`` measures the passes of the training steps:
+    no additional pass, but in training mode, and with weights that change from step to step.
 
-    Metrics are logged as ``train/nc1`` and ``val/nc1``, those of other layers as
-    ``val/blocks.0/nc2_etf``, through `log_dict`: loggers, checkpoints and early stopping see them.
-    Several processes measure their samples together and log the same values. Samples that a sampler
-    repeats to fill up a batch, as Lightning's samplers do in several processes, count twice.
+    The steps may call the network as a whole, or parts of it, such as ``self.backbone`` and then
+    ``self.head``. The head is then the linear layer whose output is the output of the last module
+    that a step calls. Only the steps know what happens between the parts, so the training set is
+    measured in the training steps also with ``"pass"``.
+
+    Metrics are logged as ``train/nc/nc1`` and ``val/nc/nc1``, those of other layers as
+    ``val/nc/blocks.0/pfc1``, through `log_dict`: loggers, checkpoints and early stopping see them.
+    A name that the module logs itself, in a step or in the sanity check, is left out, with a
+    warning. Several processes measure their samples together and log the same values. Samples that
+    a sampler repeats to fill up a batch, as Lightning's samplers do in several processes, count
+    twice.
+
+    Weights, random states and the module's metrics are the same as in a run without the callback. A
+    compiled network runs uncompiled in the steps that are measured, which may change the last
+    digits of the values that these steps log, and with ``"steps"`` of the weights.
 
     Args:
         network: Name of the submodule that is the classifier; by default the only child with
@@ -51,6 +66,21 @@ class NeuralCollapseCallback(Callback):
         dataloader_idx: Index of the validation loader to measure, if there are several.
         split_batch: Function that returns inputs and labels of a batch; by default, batches are
             pairs, or mappings with ``labels``.
+        prefix: Namespace of the metrics in the log; empty for none.
+        log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
+            ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
+            and ``pfc3`` of the other layers; ``"all"`` for all metrics that are measured. The
+            history holds all in both cases; ``groups`` chooses what is measured.
+        reference: Training set whose class means give NCC and NC4 of the validation set:
+            ``"train"`` for the last measurement of the training set, which then comes before the
+            validation at the end of an epoch; or a `ModelReport` of the same layers. By default,
+            and before the first measurement of the training set, the class means of the validation
+            set.
+        on_error: ``"warn"``: an error of measuring ends the measuring with a warning, and the
+            training goes on; ``"raise"``: the error ends the run. Errors show at the end of the
+            sanity check or of an epoch, in all processes.
+        save: File in which the history is written at the end of the run, for example
+            ``"run.html"``; see `History.save`.
         options: Fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
             `measure_model`.
 
@@ -60,7 +90,7 @@ class NeuralCollapseCallback(Callback):
             writes the page of the run.
 
     Raises:
-        InputError: If ``train`` or ``every_n_epochs`` has another value; during the run, as
+        InputError: If an argument has another value; during the run, with ``on_error="raise"``, as
             `measure_model`.
     """
 
@@ -73,6 +103,11 @@ class NeuralCollapseCallback(Callback):
         every_n_epochs: int = 1,
         dataloader_idx: int = 0,
         split_batch: Callable[[Any], tuple[Any, Tensor]] | None = None,
+        prefix: str = "nc",
+        log: Logged = "headline",
+        reference: Reference = None,
+        on_error: OnError = "warn",
+        save: str | Path | None = None,
         **options: Any,
     ) -> None:
         if train not in ("pass", "steps", None):
@@ -83,17 +118,48 @@ class NeuralCollapseCallback(Callback):
             raise InputError(expected="every_n_epochs of at least 1", found=found, fix=fix)
         self.network, self.train, self.validation = network, train, validation
         self.every_n_epochs, self.dataloader_idx = every_n_epochs, dataloader_idx
-        self.split_batch, self.options = split_batch, ProbeOptions(**options)
-        self.latest: dict[str, ProbeRecord] = {}
-        self.history = History(unit="step")
+        self.split_batch = split_batch
+        self._recorder = Recorder(
+            prefix=prefix, log=log, reference=reference, on_error=on_error, save=save, **options
+        )
+        self._train_first = reference == "train"
         self._watches: dict[str, Watch] = {}
-        self._validating = False
+        self._step = ExitStack()
+        self._users_names: set[str] = set()
+        self._batches = 0
+        self._measured_at: int | None = None
+
+    @property
+    def latest(self) -> dict[str, ProbeRecord]:
+        """Return the last record of each split."""
+        return self._recorder.latest
+
+    @property
+    def history(self) -> History:
+        """Return the history of all measurements."""
+        return self._recorder.history
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Record the passes of the validation steps."""
-        self._validating = self.validation and self._due(trainer)
-        if self._validating:
-            self._watch(trainer, pl_module, "val").attach()
+        """Measure the training set first if its class means are the reference."""
+        if not self._validates(trainer) or trainer.sanity_checking:
+            return
+        fitting = trainer.state.fn == TrainerFn.FITTING
+        # Within an epoch, a second pass over the loader could disturb the first one.
+        ends = fitting and trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+        if self._train_first and self.train is not None and ends:
+            self._measure_train(trainer, pl_module)
+
+    def on_validation_batch_start(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Record the pass of the validation step."""
+        if self._validates(trainer) and dataloader_idx == self.dataloader_idx:
+            self._recorder.locally(lambda: self._attach(trainer, pl_module, "val"))
 
     def on_validation_batch_end(
         self,
@@ -105,21 +171,37 @@ class NeuralCollapseCallback(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Add the samples of the batch."""
-        if self._validating and dataloader_idx == self.dataloader_idx:
-            self._watches["val"].labels(self._split(pl_module, batch)[1])
+        if self._validates(trainer) and dataloader_idx == self.dataloader_idx:
+            self._recorder.locally(lambda: self._add(pl_module, batch, "val"))
+            self._detach()
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measure the samples added, and log the metrics."""
-        if self._validating:
-            self._watches["val"].detach()
-            self._log(trainer, pl_module, "val", self._watches["val"].probed().record)
+        """Measure the samples added, and log the metrics; report errors in the sanity check."""
+        if not self._validates(trainer):
+            return
+        if trainer.sanity_checking:
+            self._recorder.together()
+            for watch in self._watches.values():
+                watch.forget()
+        else:
+            self._recorder.together(lambda: self._measure_steps(trainer, pl_module, "val"))
+            self._log(trainer, pl_module, "val")
+        self._clean_after_error()
+
+    def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the names that the module logs, which a metric must not take."""
+        self._users_names.update(trainer.callback_metrics, trainer.logged_metrics)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Count the batches of the epoch from here."""
+        self._batches = 0
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Record the pass of the training step."""
-        if self.train == "steps" and self._due(trainer):
-            self._watch(trainer, pl_module, "train").attach()
+        if self._watches_step(trainer):
+            self._recorder.locally(lambda: self._attach(trainer, pl_module, "train"))
 
     def on_train_batch_end(
         self,
@@ -130,42 +212,94 @@ class NeuralCollapseCallback(Callback):
         batch_idx: int,
     ) -> None:
         """Add the samples of the batch."""
-        if self.train == "steps" and self._due(trainer):
-            self._watches["train"].labels(self._split(pl_module, batch)[1])
-            self._watches["train"].detach()
+        self._batches += 1
+        if self._watches_step(trainer):
+            self._recorder.locally(lambda: self._add(pl_module, batch, "train"))
+            self._detach()
+            if not self._watches_step(trainer):  # the first step was watched for the network alone
+                self._watches["train"].forget()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measure the samples added, and log the metrics."""
+        """Measure the samples added, or the training set, and log the metrics."""
         if self.train is None or not self._due(trainer):
             return
-        if self.train == "steps":
-            probed = self._watches["train"].probed()
-        else:
-            batches = self._training_batches(trainer, pl_module)
-            with _generators_kept(trainer.train_dataloader):
-                probed = probe_model(self._network(pl_module), batches, self.options)
-        self._log(trainer, pl_module, "train", probed.record)
+        if self._measured_at != trainer.global_step:
+            self._measure_train(trainer, pl_module)
+        self._log(trainer, pl_module, "train")
+        self._clean_after_error()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Remove the hooks from the model."""
-        for watch in self._watches.values():
-            watch.detach()
-            watch.forget()
-        self._watches.clear()
+        """Remove the hooks from the model, and write the history."""
+        self._remove_watches()
+        self._recorder.finish()
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Remove the hooks from the model."""
+        """Remove the hooks from the model, and write the history."""
         self.teardown(trainer, pl_module, "exception")
 
     def _due(self, trainer: Trainer) -> bool:
-        if trainer.sanity_checking:
+        if trainer.sanity_checking or self._recorder.ended:
             return False
         epoch = trainer.current_epoch + 1
         last = epoch == trainer.max_epochs
         in_run = trainer.state.fn == TrainerFn.FITTING
         return not in_run or last or epoch % self.every_n_epochs == 0
+
+    def _validates(self, trainer: Trainer) -> bool:
+        """Return whether validation steps are watched now."""
+        checking = trainer.sanity_checking and not self._recorder.ended
+        return self.validation and (checking or self._due(trainer))
+
+    def _watches_step(self, trainer: Trainer) -> bool:
+        """Return whether training steps are watched now.
+
+        Before an additional pass, a step is watched too if it is unknown what the steps call.
+        """
+        if self.train is None or not self._due(trainer):
+            return False
+        return self.train == "steps" or self._called_whole() is not True
+
+    def _called_whole(self) -> bool | None:
+        """Return whether the steps call the whole network; None as long as this is unknown."""
+        known = [watch.called_whole for watch in self._watches.values()]
+        return next((whole for whole in known if whole is not None), None)
+
+    def _attach(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
+        self._step.enter_context(uncompiled(pl_module))
+        self._watch(trainer, pl_module, split_name).attach()
+
+    def _add(self, pl_module: LightningModule, batch: Any, split_name: str) -> None:
+        self._watches[split_name].labels(self._split(pl_module, batch)[1])
+
+    def _detach(self) -> None:
+        for watch in self._watches.values():
+            watch.detach()
+        self._step.close()
+
+    def _measure_steps(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
+        watch = self._watch(trainer, pl_module, split_name)
+        watch.reference = self._recorder.reference(split_name)
+        self._recorder.add(watch.probed(), trainer.global_step, split_name)
+
+    def _measure_train(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        def measure() -> None:
+            known = values_of_all_processes(self._called_whole())
+            if self.train == "steps" or False in known:
+                self._measure_steps(trainer, pl_module, "train")
+            else:
+                self._measure_pass(trainer, pl_module)
+
+        self._recorder.together(measure)
+        self._measured_at = trainer.global_step
+
+    def _measure_pass(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        batches = self._training_batches(trainer, pl_module)
+        network, options = self._network(pl_module), self._recorder.options
+        with _generators_kept(trainer.train_dataloader), uncompiled(pl_module):
+            probed = probe_model(network, batches, options)
+        self._recorder.add(probed, trainer.global_step, "train")
 
     def _network(self, pl_module: LightningModule) -> nn.Module:
         if self.network is not None:
@@ -177,45 +311,66 @@ class NeuralCollapseCallback(Callback):
         """Return the watch on the network; it is kept, because it has found the head."""
         if name not in self._watches:
             network = self._network(pl_module)
-            if network is pl_module and trainer.strategy.model is not pl_module:
-                # In several processes a call of the LightningModule runs a whole step, and only the
-                # step calls the classifier.
-                raise InputError(
-                    expected="a submodule of the LightningModule that is the classifier",
-                    found="none, in several processes",
-                    fix="keep the classifier's layers in one submodule, and pass network='...'",
-                )
-            self._watches[name] = Watch(network, self.options)
+            # In several processes a call of the LightningModule runs a whole step.
+            whole = network is not pl_module or trainer.strategy.model is pl_module
+            self._watches[name] = Watch(network, self._recorder.options, whole=whole)
         return self._watches[name]
 
     def _split(self, pl_module: LightningModule, batch: Any) -> tuple[Any, Tensor]:
-        return self.split_batch(batch) if self.split_batch else split(batch, pl_module.device)
+        if self.split_batch is not None:
+            inputs, labels = self.split_batch(batch)
+            return inputs, labels
+        try:
+            return split(batch, pl_module.device)
+        except InputError as error:
+            fix = "pass split_batch=..., a function that returns the inputs and the labels"
+            raise InputError(expected=error.expected, found=error.found, fix=fix) from error
 
     def _training_batches(
         self, trainer: Trainer, pl_module: LightningModule
     ) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the batches of an epoch, converted and moved to the device as Lightning does."""
+        """Yield the batches of an epoch, converted and moved to the device as Lightning does.
+
+        Of a loader without a length, as many batches are read as the epoch had.
+        """
         loader, limit = trainer.train_dataloader, trainer.num_training_batches
         assert loader is not None
-        for batch in islice(loader, limit if isinstance(limit, int) else None):
+        if isinstance(loader, Mapping | list | tuple):
+            combined = CombinedLoader(loader, "max_size_cycle")
+            loader = (batch for batch, _, _ in combined)
+        for batch in islice(loader, limit if isinstance(limit, int) else self._batches):
             converted = trainer.precision_plugin.convert_input(batch)
             ready = pl_module._on_before_batch_transfer(converted)
             yield self._split(pl_module, trainer.strategy.batch_to_device(ready))
 
-    def _log(
-        self, trainer: Trainer, pl_module: LightningModule, split_name: str, record: ProbeRecord
-    ) -> None:
-        self.latest[split_name] = record
-        self.history.append(Measurement(record, trainer.global_step, split_name))
-        # Every process has the same values. Lightning warns unless it is told to average them.
-        pl_module.log_dict(logged(record, f"{split_name}/"), sync_dist=True)
+    def _log(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
+        def log() -> None:
+            taken = self._users_names | {*trainer.callback_metrics, *trainer.logged_metrics}
+            metrics = self._recorder.named(split_name, f"{split_name}/", taken)
+            # Every process has the same values. Lightning warns unless it is told to average them.
+            pl_module.log_dict(metrics, sync_dist=True)
+
+        self._recorder.together(log)
+
+    def _clean_after_error(self) -> None:
+        if self._recorder.ended:
+            self._remove_watches()
+
+    def _remove_watches(self) -> None:
+        self._detach()
+        for watch in self._watches.values():
+            watch.forget()
+        self._watches.clear()
 
 
 @contextmanager
 def _generators_kept(loader: Any) -> Iterator[None]:
-    """Restore the states of the generators of a loader and of its samplers."""
-    batches = getattr(loader, "batch_sampler", None)
-    owners = (loader, getattr(loader, "sampler", None), getattr(batches, "sampler", None))
+    """Restore the states of the generators of a loader, or of several, and of their samplers."""
+    loaders = list(loader.values()) if isinstance(loader, Mapping) else loader
+    owners: list[Any] = []
+    for each in loaders if isinstance(loaders, list | tuple) else [loaders]:
+        batches = getattr(each, "batch_sampler", None)
+        owners += [each, getattr(each, "sampler", None), getattr(batches, "sampler", None)]
     generators = [getattr(owner, "generator", None) for owner in owners]
     states = [(each, each.get_state()) for each in generators if isinstance(each, torch.Generator)]
     try:

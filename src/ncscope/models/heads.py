@@ -87,14 +87,34 @@ def head_and_shape(
     """Find the head as `find_head` does, and also return the shape of the logits."""
     with measuring(model):
         logits, calls = _trace(model, inputs)
-        call = _innermost(calls, logits) if name is None else _last_call(model, calls, name)
-        _check_called_once(call, calls)
-        _check_linear(call)
+        return head_among(model, calls, logits, name), logits.shape
+
+
+def head_among(
+    model: nn.Module, calls: list[LinearCall], logits: Tensor | None, name: str | None = None
+) -> Head:
+    """Find the head among the calls of linear layers in one forward pass, as `find_head` does.
+
+    Args:
+        model: Model whose layers were called.
+        calls: Calls of its linear layers.
+        logits: Logits of the pass; None for the outputs of the head that is given by name.
+        name: Name of the head, if known.
+    """
+    if name is not None:
+        call = _last_call(model, calls, name)
+    else:
+        assert logits is not None
+        call = _innermost(calls, logits)
+    if logits is None:
+        logits = call.output
+    _check_called_once(call, calls)
+    _check_linear(call)
     reading = _reading(call, logits)
     rows, axis = reading or (_rows_of_scaled(call, logits), 0)
     bias = None if call.bias is None else call.bias.clone()
     gives = reading is not None
-    return Head(call.name, call.module, call.weight.clone(), bias, gives, rows, axis), logits.shape
+    return Head(call.name, call.module, call.weight.clone(), bias, gives, rows, axis)
 
 
 def chosen_tokens(

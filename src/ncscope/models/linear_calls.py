@@ -1,6 +1,6 @@
 """Calls of linear layers in a forward pass: weights, inputs and outputs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.models.forward import first_tensor
+from ncscope.models.hooks import caught
 
 # A language model's outputs for a whole batch can take gigabytes; two samples identify the head.
 TRACED_SAMPLES = 2
@@ -49,8 +50,15 @@ class LinearCall:
 
 
 @contextmanager
-def recorded_calls(model: nn.Module) -> Iterator[list[LinearCall]]:
+def recorded_calls(
+    model: nn.Module, on_error: Callable[[Exception], None] | None = None
+) -> Iterator[list[LinearCall]]:
     """Record the calls of linear layers inside the context, in the order in which they end.
+
+    Args:
+        model: Model that runs inside the context.
+        on_error: Function that is called with an exception of a hook; by default, the exception is
+            raised in the forward pass.
 
     Example:
         >>> import torch
@@ -64,7 +72,7 @@ def recorded_calls(model: nn.Module) -> Iterator[list[LinearCall]]:
     handles = []
     try:
         for name, module in model.named_modules():
-            hook = _recorder(name, calls)
+            hook = caught(_recorder(name, calls), on_error)
             handles.append(module.register_forward_hook(hook, with_kwargs=True))
         yield calls
     finally:
@@ -79,6 +87,8 @@ def _recorder(name: str, calls: list[LinearCall]) -> Any:
         weight, bias = _own_tensor(module, "weight"), _own_tensor(module, "bias")
         features, result = first_tensor((args, kwargs)), first_tensor(output)
         if weight is None or weight.ndim < 2 or features is None or result is None:
+            return
+        if features.is_nested or result.is_nested:
             return
         matrix = dequantized(weight)
         rows = _rows(matrix, dequantized(features), dequantized(result))

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -15,9 +16,9 @@ def measuring(model: nn.Module) -> Iterator[None]:
 
     Inside the context, every module is in evaluation mode, and gradients and autocast are off. On
     exit, even after an exception, every module gets its training flag back, and the global random
-    states of Python and torch (CPU, and every CUDA device if CUDA was in use) are restored: a
-    loader draws its seed from them, and a run that is measured must train like a run that is not.
-    NumPy's global state and generators of the caller are not restored.
+    states of Python, NumPy and torch (CPU, and every CUDA device if CUDA was in use) are restored:
+    a loader draws its seed from them, augmentation draws from them, and a run that is measured must
+    train like a run that is not. Generators of the caller are not restored.
 
     Compiled modules run uncompiled, so that hooks in them are called. Torch's transformer layers
     run without their fast path, which removes the padding of samples.
@@ -37,18 +38,30 @@ def measuring(model: nn.Module) -> Iterator[None]:
     """
     flags = [(module, module.training) for module in model.modules()]
     with ExitStack() as stack:
-        stack.enter_context(_random_states())
+        stack.enter_context(kept_random_states())
         stack.callback(_restore_flags, flags)
         fast_path = torch.backends.mha.get_fastpath_enabled()
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast_path)
         torch.backends.mha.set_fastpath_enabled(False)
         stack.enter_context(torch.no_grad())
-        if any(_compiled(module) for module, _ in flags):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(uncompiled(model))
         for device in _autocast_devices(model):
             stack.enter_context(torch.autocast(device, enabled=False))
         for module, _ in flags:
             module.training = False
+        yield
+
+
+@contextmanager
+def uncompiled(model: nn.Module) -> Iterator[None]:
+    """Run compiled modules uncompiled, so that hooks in them are called.
+
+    Args:
+        model: Any model; the context does nothing unless the model or a part of it is compiled.
+    """
+    with ExitStack() as stack:
+        if any(map(_compiled, model.modules())):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
 
 
@@ -77,8 +90,12 @@ _ORIGINAL = "_orig_mod"
 
 
 def _compiled(module: nn.Module) -> bool:
-    """Return whether ``torch.compile`` made a module, or its ``compile`` method was called."""
-    return _ORIGINAL in module._modules or module._compiled_call_impl is not None
+    """Return whether ``torch.compile`` made a module, or its ``compile`` method was called.
+
+    Lightning replaces methods of a compiled `LightningModule`, and marks it by ``_compiler_ctx``.
+    """
+    called = module._compiled_call_impl is not None
+    return _ORIGINAL in module._modules or called or bool(getattr(module, "_compiler_ctx", None))
 
 
 def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
@@ -87,14 +104,17 @@ def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:
 
 
 @contextmanager
-def _random_states() -> Iterator[None]:
+def kept_random_states() -> Iterator[None]:
+    """Restore the global random states of Python, NumPy and torch, on all devices in use."""
     python, cpu = random.getstate(), torch.get_rng_state()
+    numbers = np.random.get_state()  # noqa: NPY002  the user's code draws from it
     in_use = torch.cuda.is_initialized()
     cuda = torch.cuda.get_rng_state_all() if in_use else []
     try:
         yield
     finally:
         random.setstate(python)
+        np.random.set_state(numbers)  # noqa: NPY002
         torch.set_rng_state(cpu)
         torch.cuda.set_rng_state_all(cuda)
 

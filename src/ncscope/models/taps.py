@@ -1,7 +1,7 @@
 """Features of named layers, read while a model runs."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor, logits_of, tensors_in
 from ncscope.models.heads import Rows, chosen_tokens
+from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import named_layer
 from ncscope.models.linear_calls import dequantized
 
@@ -66,6 +67,10 @@ class Taps:
             in the head's input and in every layer with the same tokens.
         axes: Batch axis of every call, as `trace` finds it; every pass must then make these calls.
             By default, the first axis of the first tensor of every output and of the head's input.
+        whole: A forward pass is a call of the model if True. If False, the loop calls parts of the
+            model, such as a backbone and then a head, and a pass ends with a call of the head.
+        on_error: Function that is called with an exception of a hook; by default, the exception is
+            raised in the forward pass.
 
     Raises:
         InputError: On entry, if the model lacks a name. In the forward pass, if a layer does not
@@ -91,6 +96,8 @@ class Taps:
         pool: bool | None = None,
         rows: Rows = "sample",
         axes: Mapping[str, BatchAxis] | None = None,
+        whole: bool = True,
+        on_error: Callable[[Exception], None] | None = None,
     ) -> None:
         self._model = model
         self._layers = tuple(dict.fromkeys(layers))
@@ -98,9 +105,10 @@ class Taps:
         self._pool = pool
         self._rows = rows
         self._axes = axes or {}
+        self._whole, self._on_error = whole, on_error
         self._handles: list[RemovableHandle] = []
         self._mask: Tensor | None = None
-        self._inside = False
+        self._inside = not whole
         self._calls: Counter[str] = Counter()
         self._running: dict[str, Tensor] = {}
         self._outputs: Tensor | None = None
@@ -135,14 +143,18 @@ class Taps:
         """Attach to the model."""
         modules = [(name, named_layer(self._model, name)) for name in self._layers]
         head = named_layer(self._model, self._head)
-        begin = self._model.register_forward_pre_hook(self.begin, with_kwargs=True)
-        self._handles.append(begin)
+        for module in [self._model] if self._whole else self._model.modules():
+            begin = self.begin if self._whole else self._keep_mask
+            self._before(module, begin)
         for name, module in modules:
-            self._handles.append(module.register_forward_hook(self._output_hook(name)))
-        self._handles.append(head.register_forward_pre_hook(self._keep_input, with_kwargs=True))
+            self._after(module, self._output_hook(name))
+        self._before(head, self._keep_input)
         if self._rows == "chosen token":
-            self._handles.append(head.register_forward_hook(self._keep_outputs))
-        self._handles.append(self._model.register_forward_hook(self._end))
+            self._after(head, self._keep_outputs)
+        if self._whole:
+            self._after(self._model, self._end)
+        else:
+            self._after(head, self._end_at_head)
         return self
 
     def __exit__(
@@ -158,22 +170,36 @@ class Taps:
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start a forward pass; to be called by code that attaches when a pass has just begun."""
-        self._mask = kwargs.get("attention_mask")
+        self._mask = mask_of(kwargs)
         self._inside = True
         self._calls.clear()
         self._running, self._outputs = {}, None
         self._features = self._logits = None
 
+    def _before(self, module: nn.Module, hook: Any) -> None:
+        """Call a hook with the arguments of every call of the module."""
+        handle = module.register_forward_pre_hook(caught(hook, self._on_error), with_kwargs=True)
+        self._handles.append(handle)
+
+    def _after(self, module: nn.Module, hook: Any) -> None:
+        """Call a hook with the output of every call of the module."""
+        self._handles.append(module.register_forward_hook(caught(hook, self._on_error)))
+
+    def _keep_mask(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the first mask that is passed to a part of the model."""
+        if self._mask is None and not in_backward():
+            self._mask = mask_of(kwargs)
+
     def _output_hook(self, layer: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if self._inside:  # gradient checkpointing calls layers again in the backward pass
+            if self._inside and not in_backward():
                 self._calls[layer] += 1
                 self._keep(call_name(layer, self._calls[layer]), output)
 
         return keep
 
     def _keep_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not self._inside:
+        if not self._inside or in_backward():
             return
         if HEAD_INPUT in self._running:
             raise InputError(
@@ -218,7 +244,7 @@ class Taps:
 
     def _keep_outputs(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         outputs = first_tensor(output)
-        if not self._inside or outputs is None:
+        if not self._inside or outputs is None or in_backward():
             return
         rows = dequantized(outputs.detach()).movedim(
             self._axes.get(HEAD_INPUT, BatchAxis()).axis, 0
@@ -227,25 +253,48 @@ class Taps:
 
     def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._inside = False
-        self._check_all_ran()
+        self._check_all_ran(self._running)
         logits = dequantized(logits_of(output).detach())
         if self._outputs is not None:
             self._choose_tokens(self._outputs, logits)
-        self._check_rows(len(logits.flatten(0, -2)))
-        head_input = self._running.pop(HEAD_INPUT)
-        self._features = MappingProxyType({**self._running, HEAD_INPUT: head_input})
+        self._check_rows(self._running, len(logits.flatten(0, -2)))
+        self._features = _in_order(self._running)
         self._logits = logits
 
-    def _check_all_ran(self) -> None:
+    def replay(self, outputs: Mapping[str, object], mask: Tensor | None) -> None:
+        """Read a pass of parts of the model that ran before the taps were attached.
+
+        Args:
+            outputs: Outputs of each call of a layer, and the head's input as `HEAD_INPUT`.
+            mask: Attention mask of the pass, if any.
+        """
+        self._mask = mask
+        for name, value in outputs.items():
+            self._keep(name, value)
+        self._end_of_parts()
+
+    def _end_at_head(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """End a pass of parts of the model: the head is the last of them."""
+        if not in_backward():
+            self._end_of_parts()
+
+    def _end_of_parts(self) -> None:
+        running, self._running, self._mask = self._running, {}, None
+        self._calls.clear()
+        self._check_all_ran(running)
+        self._check_rows(running, len(running[HEAD_INPUT]))
+        self._features = _in_order(running)
+
+    def _check_all_ran(self, running: Mapping[str, Tensor]) -> None:
         calls = dict.fromkeys((*self._layers, *self._axes, HEAD_INPUT))
-        missing = [name for name in calls if name not in self._running]
+        missing = [name for name in calls if name not in running]
         if missing:
             names = _listed(self._head if name == HEAD_INPUT else name for name in missing)
             fix = "leave out modules that the model does not call (in evaluation mode)"
             raise InputError(
                 expected="every tapped layer to run", found=f"no call of {names}", fix=fix
             )
-        more = [name for name in self._running if self._axes and name not in calls]
+        more = [name for name in running if self._axes and name not in calls]
         if more:
             raise InputError(
                 expected="every forward pass to call the tapped layers as often as the first",
@@ -270,8 +319,8 @@ class Taps:
             sequence = tensor.shape[:2] == same.shape
             self._running[name] = _flat(tensor[at]) if sequence else _flat(tensor)
 
-    def _check_rows(self, count: int) -> None:
-        for name, rows in self._running.items():
+    def _check_rows(self, running: Mapping[str, Tensor], count: int) -> None:
+        for name, rows in running.items():
             if len(rows) != count:
                 one = "token" if self._rows == "token" else "sample"
                 found = f"{len(rows)} rows for a batch of {count}"
@@ -283,6 +332,18 @@ class Taps:
     def _not_run(self) -> InputError:
         fix = "call the model itself inside the context, not a scripted or compiled copy"
         return InputError(expected="a forward pass to read from", found="none", fix=fix)
+
+
+def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Return the features of a pass, those of the head last."""
+    layers = {name: rows for name, rows in running.items() if name != HEAD_INPUT}
+    return MappingProxyType({**layers, HEAD_INPUT: running[HEAD_INPUT]})
+
+
+def mask_of(arguments: Mapping[str, Any]) -> Tensor | None:
+    """Return the attention mask among the arguments of a call; None without a mask."""
+    mask = arguments.get("attention_mask")
+    return mask if isinstance(mask, Tensor) else None
 
 
 def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:

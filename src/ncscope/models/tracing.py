@@ -27,16 +27,32 @@ class Trace:
         layers: Names of the modules to tap.
         axes: Batch axis of the head's input and of every call of a layer, by the name of the
             features in `Taps`.
+        whole: True if the loop calls the model; False if it calls parts of the model.
     """
 
     head: Head
     layers: tuple[str, ...]
     axes: Mapping[str, BatchAxis]
+    whole: bool = True
 
-    def taps(self, model: nn.Module, *, pool: bool | None = None) -> Taps:
+    def taps(
+        self,
+        model: nn.Module,
+        *,
+        pool: bool | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+    ) -> Taps:
         """Return taps on the layers and the head of the model that was traced."""
-        head = self.head
-        return Taps(model, self.layers, head.name, pool=pool, rows=head.rows, axes=self.axes)
+        return Taps(
+            model,
+            self.layers,
+            self.head.name,
+            pool=pool,
+            rows=self.head.rows,
+            axes=self.axes,
+            whole=self.whole,
+            on_error=on_error,
+        )
 
 
 def trace(

@@ -175,6 +175,16 @@ class LayerwiseProbe:
             self._join()
         return measured(self._gatherer, self._plans, self._options, self._known)
 
+    def set_reference(self, reference: Mapping[str, ClassStatistics] | None) -> None:
+        """Replace the reference, before or after samples have been added.
+
+        Args:
+            reference: Statistics of the training set, as in `probe_model`.
+        """
+        self._reference = reference
+        if self._plans:
+            self._known = _matched(reference, self._plans, self._gatherer)
+
     def _begin(self, head: str, plans: list[LayerPlan], dims: Sequence[int]) -> None:
         self._head, self._plans = head, plans
         self._gatherer = _gatherer(plans, dims, self._options, self._store)

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
+from ncscope.models.hooks import caught
 from ncscope.models.linear_calls import dequantized
-from ncscope.models.measuring import kept_buffers, unwrapped
+from ncscope.models.measuring import kept_buffers, uncompiled, unwrapped
+from ncscope.models.parts import PartsObserver
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import check_next_token
@@ -21,7 +23,7 @@ from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import LayerwiseProbe
 from ncscope.probing.plans import ProbeOptions
 from ncscope.stats.batch import as_tensor
-from ncscope.stats.distributed import values_of_all_processes
+from ncscope.stats.distributed import ending_together, values_of_all_processes
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
 
@@ -31,16 +33,25 @@ class Watch:
 
     While attached to a model, the watch keeps the features of the latest pass. When it is given the
     labels of this pass, it adds the samples to the measurement; a pass without labels is not
-    measured. The passes are measured as they run: in training or evaluation mode, in any precision.
+    measured. The passes are measured as they run: in training or evaluation mode, in any precision;
+    a compiled model runs uncompiled while the watch is attached.
 
     The first pass alone costs two more passes in evaluation mode: one to find the head, and one of
-    two samples to find the batch axis of each layer.
+    two samples to find the batch axis of each layer. A loop may also call parts of the model, such
+    as a backbone and then a head, instead of the model: the first pass then shows the head and the
+    layers by itself; see `PartsObserver`.
+
+    A forward pass never fails because it is watched: an error in a hook ends the recording, and the
+    next call of `labels` or `probed` raises it.
 
     Args:
-        model: A classifier; a compiled or data-parallel one is unwrapped. Hooks of the model inside
-            record its calls, so a compiled model has to run uncompiled.
+        model: A classifier; a compiled or data-parallel one is unwrapped.
         options: Options of the measurement.
         reference: Statistics of the training set by layer; see `probe_model`.
+        whole: Take a call of the model as a forward pass if True; otherwise only its parts count.
+
+    Attributes:
+        reference: Statistics that the next measurement uses as reference.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
@@ -58,15 +69,22 @@ class Watch:
         model: nn.Module,
         options: ProbeOptions | None = None,
         reference: Mapping[str, ClassStatistics] | None = None,
+        *,
+        whole: bool = True,
     ) -> None:
-        self._model = unwrapped(model)
-        self._options, self._reference = options or ProbeOptions(), reference
-        self._hooks, self._gathered = ExitStack(), ExitStack()
+        self.reference = reference
+        self._given, self._model = model, unwrapped(model)
+        self._options, self._whole = options or ProbeOptions(), whole
+        self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
+        self._observer: PartsObserver | None = None
         self._traced: Trace | None = None
         self._taps: Taps | None = None
         self._probe: LayerwiseProbe | None = None
         self._unchecked: Any = None
         self._last: object = None
+        self._untraceable: Exception | None = None
+        self._failure: Exception | None = None
+        self._attached = False
 
     def __enter__(self) -> "Watch":
         self.attach()
@@ -82,13 +100,29 @@ class Watch:
         self.detach()
         self.forget()
 
+    @property
+    def called_whole(self) -> bool | None:
+        """Return whether the loop calls the model itself; None before the first labels."""
+        return None if self._traced is None or self._observer is not None else self._traced.whole
+
     def attach(self) -> None:
         """Record the forward passes from now on."""
-        if self._traced is None:
-            finder = self._model.register_forward_pre_hook(self.begin, with_kwargs=True)
-            self._hooks.callback(finder.remove)
-        else:
+        self.detach()
+        if self._failure is not None:
+            return
+        self._attached = True
+        self._hooks.enter_context(uncompiled(self._given))
+        if self._traced is not None and self._observer is None:
             self._tap(self._traced)
+            return
+        self._traced, self._untraceable = None, None
+        layers, head = self._options.layers, self._options.head
+        observer = PartsObserver(self._model, layers, head, self._fail, whole=self._whole)
+        self._observer = self._observing.enter_context(observer)
+        if self._whole:
+            hook = caught(self._begin_first, self._fail)
+            finder = self._model.register_forward_pre_hook(hook, with_kwargs=True)
+            self._hooks.callback(finder.remove)
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Attach to a forward pass that begins; register this as a forward pre-hook of the model.
@@ -97,15 +131,14 @@ class Watch:
         """
         self.detach()
         if self._traced is None:
-            self._unchecked = _named_inputs(module, args, kwargs)
-            layers, head = self._options.layers, self._options.head
-            with _outliving(), kept_buffers(self._model):
-                self._traced = trace(self._model, self._unchecked, layers, head)
+            self._traced = self._trace(module, args, kwargs)
         self._tap(self._traced).begin(module, args, kwargs)
 
     def detach(self) -> None:
         """Stop recording forward passes; samples added before are kept."""
+        self._attached = False
         self._hooks.close()
+        self._observing.close()
 
     def labels(self, labels: Any) -> None:
         """Add the samples of the latest forward pass to the measurement.
@@ -114,8 +147,12 @@ class Watch:
             labels: Class of each sample or token of the pass, in the order of the batch.
 
         Raises:
-            InputError: If there was no pass since the last labels, or the labels do not fit it.
+            InputError: If there was no pass since the last labels, the labels do not fit it, or the
+                pass could not be recorded.
         """
+        if self._failure is not None:
+            raise self._failure
+        self._settle()
         taps = self._taps
         if taps is None or taps.features is self._last:
             raise InputError(
@@ -147,6 +184,9 @@ class Watch:
                 another process fails.
         """
         with _outliving():
+            with ending_together():
+                if self._failure is not None:
+                    raise self._failure
             if not self.counted_anywhere():
                 raise InputError(
                     expected="forward passes of the watched model, and their labels",
@@ -155,6 +195,8 @@ class Watch:
                 )
             probe = self._probe or self._new_probe()
             try:
+                with ending_together():
+                    probe.set_reference(self.reference)
                 return probe.result(None if self._traced is None else _by_now(self._traced.head))
             finally:
                 self.forget()
@@ -164,13 +206,66 @@ class Watch:
         self._probe = None
         self._gathered.close()
 
+    def _begin_first(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Trace the model on the first pass; what follows shows whether the loop calls parts."""
+        assert self._observer is not None
+        self._hooks.close()  # tracing runs the model
+        self._hooks.enter_context(uncompiled(self._given))
+        with self._observer.paused():
+            try:
+                self._traced = self._trace(module, args, kwargs)
+            except Exception as error:
+                self._untraceable = error
+                return
+        self._tap(self._traced).begin(module, args, kwargs)
+
+    def _trace(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+        self._unchecked = _named_inputs(module, args, kwargs)
+        inputs = _cloned(self._unchecked)  # the model may change its inputs in place
+        layers, head = self._options.layers, self._options.head
+        with _outliving(), kept_buffers(self._model):
+            return trace(self._model, inputs, layers, head)
+
+    def _settle(self) -> None:
+        """Decide after the first pass whether the loop calls the model or parts of the model."""
+        observer = self._observer
+        if observer is None or not observer.called:
+            return
+        self._observer = None
+        self._observing.close()
+        if observer.called_whole and self._untraceable is None:
+            return
+        self._hooks.close()
+        self._unchecked = None
+        try:
+            if observer.called_whole:
+                assert self._untraceable is not None
+                raise self._untraceable
+            with _outliving():
+                self._traced = observer.trace()
+                observer.replay(self._tap(self._traced))
+            if not self._attached:
+                self._hooks.close()
+        except Exception as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        """Keep the error of a hook, and remove all hooks."""
+        self._failure = self._failure or error
+        self.detach()
+
     def _tap(self, traced: Trace) -> Taps:
-        self._taps = self._hooks.enter_context(traced.taps(self._model, pool=self._options.pool))
+        taps = traced.taps(self._model, pool=self._options.pool, on_error=self._fail)
+        self._hooks.enter_context(uncompiled(self._given))
+        self._taps = self._hooks.enter_context(taps)
         return self._taps
 
     def _new_probe(self) -> LayerwiseProbe:
         store = self._gathered.enter_context(FeatureStore(self._options.memory))
-        return LayerwiseProbe(self._model, self._options, store, self._reference)
+        return LayerwiseProbe(self._model, self._options, store, self.reference)
 
     def _checked(self, labels: Tensor) -> Tensor:
         """Move labels to the model's device; compare those of the first pass with its inputs."""
@@ -198,6 +293,18 @@ def _named_inputs(
         return args
     names = list(signature(module.forward).parameters)[: len(args)]
     return dict(zip(names, args, strict=True)) | dict(kwargs)
+
+
+def _cloned(inputs: Any) -> Any:
+    """Copy the tensors in nested tuples, lists and mappings."""
+    if isinstance(inputs, Tensor):
+        return inputs.detach().clone()
+    if isinstance(inputs, Mapping):
+        return {name: _cloned(value) for name, value in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        copies = [_cloned(value) for value in inputs]
+        return tuple(copies) if isinstance(inputs, tuple) else copies
+    return inputs
 
 
 def _by_now(head: Head) -> Head:

@@ -1,0 +1,185 @@
+"""The shared part of the callbacks: errors, records, references, and names in the log."""
+
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch.distributed as dist
+
+from ncscope.api.history import History
+from ncscope.api.model import statistics_by_layer
+from ncscope.api.result import REPORTS, ModelReport
+from ncscope.errors import InputError
+from ncscope.models.measuring import kept_random_states
+from ncscope.probing.evaluation import Probed
+from ncscope.probing.naming import Logged, logged
+from ncscope.probing.plans import ProbeOptions
+from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.stats.distributed import ending_together, several_processes, values_of_all_processes
+from ncscope.stats.statistics import ClassStatistics
+
+OnError: TypeAlias = Literal["warn", "raise"]
+Reference: TypeAlias = Literal["train"] | ModelReport | None
+
+TRAIN = "train"
+"""Name of the training samples in the records."""
+
+
+class MeasurementWarning(UserWarning):
+    """A warning of a callback: measuring has ended, or a metric was not logged."""
+
+
+class Recorder:
+    """Records of the measurements of a run, and the rules by which a callback cannot harm the run.
+
+    An error of measuring does not reach the training loop. `locally` keeps an error until all
+    processes meet; `together`, which all processes call at the same time, then ends the measuring
+    in all of them, with one warning, so that no process waits for another one.
+
+    Args:
+        prefix: Namespace of the metrics in the log.
+        log: Metrics to log: ``"headline"`` or ``"all"``.
+        reference: ``"train"``, a report of the training set, or None.
+        on_error: ``"warn"`` or ``"raise"``.
+        save: File in which the history is written at the end, or None.
+        options: Fields of `ProbeOptions`.
+
+    Attributes:
+        options: Options of the measurements.
+        latest: Last record of each split.
+        history: History of all measurements.
+        ended: True after an error: nothing is measured any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        prefix: str,
+        log: Logged,
+        reference: Reference,
+        on_error: OnError,
+        save: str | Path | None,
+        **options: Any,
+    ) -> None:
+        _check_choice("log", log, get_args(Logged))
+        _check_choice("on_error", on_error, get_args(OnError))
+        if isinstance(reference, str):
+            _check_choice("reference", reference, (TRAIN, "a ModelReport", None))
+        if save is not None and Path(save).suffix not in REPORTS:
+            expected = f"save as a file name ending in {', '.join(REPORTS)}"
+            raise InputError(expected=expected, found=str(save), fix="choose one of these suffixes")
+        self.options = ProbeOptions(**options)
+        self.latest: dict[str, ProbeRecord] = {}
+        self.history = History(unit="step")
+        self.ended = False
+        self._prefix, self._log = prefix, log
+        self._follows = reference == TRAIN
+        self._reference = None if self._follows else _statistics(reference)
+        self._raises, self._save = on_error == "raise", save
+        self._failure: Exception | None = None
+        self._logged: set[str] = set()
+        self._left_out: set[str] = set()
+
+    def locally(self, action: Callable[[], object]) -> None:
+        """Run an action of this process alone, unless one has failed; keep its error."""
+        if self.ended or self._failure is not None:
+            return
+        try:
+            with kept_random_states():
+                action()
+        except Exception as error:
+            self._failure = error
+
+    def together(self, action: Callable[[], object] = lambda: None) -> None:
+        """Run an action of all processes, unless a process has failed before.
+
+        An error, of this action or an earlier one, ends the measuring in all processes. Every
+        process must call this.
+        """
+        if self.ended:
+            return
+        try:
+            with ending_together():
+                if self._failure is not None:
+                    raise self._failure
+            failure = None
+            try:
+                with kept_random_states():
+                    action()
+            except Exception as error:
+                failure = error
+            with ending_together():
+                if failure is not None:
+                    raise failure
+        except Exception as error:
+            self.ended = True
+            if self._raises:
+                raise
+            warn_once_in_all(f"measuring neural collapse has ended, the training goes on: {error}")
+
+    def reference(self, split: str) -> Mapping[str, ClassStatistics] | None:
+        """Return the statistics whose class means a measurement of a split uses, or None."""
+        return None if split == TRAIN else self._reference
+
+    def add(self, probed: Probed, step: int, split: str) -> None:
+        """Store a measurement."""
+        self.latest[split] = probed.record
+        self.history.append(Measurement(probed.record, step, split))
+        if self._follows and split == TRAIN:
+            self._reference = probed.statistics
+
+    def named(self, split: str, namespace: str, taken: Collection[str]) -> dict[str, float]:
+        """Return the last measurement of a split by the names under which to log it.
+
+        Names that the user logs are left out, with one warning. Every process must call this.
+
+        Args:
+            split: Name of the split.
+            namespace: Beginning of the names, before the prefix: ``"val/"`` or ``"eval_"``.
+            taken: Names in the log so far.
+        """
+        prefix = f"{namespace}{self._prefix}/" if self._prefix else namespace
+        metrics = logged(self.latest[split], prefix, self._log)
+        mine = sorted(set(metrics) & set(taken) - self._logged)
+        users = {key for keys in values_of_all_processes(mine) for key in keys} | self._left_out
+        if users - self._left_out:
+            self._left_out = users
+            names = ", ".join(sorted(users))
+            warn_once_in_all(f"the run logs {names} itself; pass another prefix to log both")
+        kept = {key: value for key, value in metrics.items() if key not in users}
+        self._logged.update(kept)
+        return kept
+
+    def finish(self) -> None:
+        """Write the history in the first process; a file that cannot be written only warns."""
+        if self._save is None or not len(self.history) or not first_process():
+            return
+        try:
+            self.history.save(self._save)
+        except Exception as error:
+            if self._raises:
+                raise
+            warn_once_in_all(f"the history was not saved: {error}")
+
+
+def first_process() -> bool:
+    """Return whether this process has rank 0, or is alone."""
+    return not several_processes() or dist.get_rank() == 0
+
+
+def warn_once_in_all(message: str) -> None:
+    """Give a `MeasurementWarning` in the first process."""
+    if first_process():
+        warnings.warn(message, MeasurementWarning, stacklevel=2)
+
+
+def _statistics(reference: Reference) -> Mapping[str, ClassStatistics] | None:
+    assert not isinstance(reference, str)
+    return statistics_by_layer(reference)
+
+
+def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        expected = f"{name} to be {' or '.join(map(repr, choices))}"
+        raise InputError(expected=expected, found=repr(value), fix=f"pass {name}={choices[0]!r}")

@@ -1,0 +1,30 @@
+"""Hooks of modules that cannot harm the forward pass in which they run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def caught(hook: Any, on_error: Callable[[Exception], None] | None) -> Any:
+    """Return a hook that passes its exceptions to a function instead of raising them.
+
+    Args:
+        hook: Function to register as a hook of a module.
+        on_error: Function to call with an exception; None to raise the exception.
+    """
+    if on_error is None:
+        return hook
+
+    def call(*args: Any) -> None:
+        try:
+            hook(*args)
+        except Exception as error:
+            on_error(error)
+
+    return call
+
+
+def in_backward() -> bool:
+    """Return whether autograd runs: gradient checkpointing calls layers again in that pass."""
+    return torch._C._current_graph_task_id() != -1

@@ -1,0 +1,195 @@
+"""Analysis of a loop that calls parts of a model, such as a backbone and then a head."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any
+
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.models.forward import logits_of, tensors_in
+from ncscope.models.heads import Head, head_among
+from ncscope.models.hooks import caught, in_backward
+from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.linear_calls import recorded_calls
+from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, mask_of
+from ncscope.models.tracing import Trace
+
+
+class PartsObserver:
+    """Record of the latest forward pass of a loop that may call parts of a model.
+
+    The last module with parameters that the loop itself calls gives the logits. If this module is
+    the model, `called_whole` is true, and `ncscope.models.tracing.trace` can analyse the model on
+    its inputs. Otherwise the parts cannot run a second time, because only the loop knows what it
+    does between them; the method `trace` then takes the head and the layers from this one pass. A
+    pass ends where the loop calls a part that it has called before.
+
+    Args:
+        model: Model whose parts are called.
+        layers: Names or patterns of layers; None for the repeated blocks.
+        head: Name of the head, if known.
+        on_error: Function that is called with an exception of a hook.
+        whole: Observe calls of the model itself too if True.
+
+    Example:
+        >>> import torch
+        >>> model = nn.ModuleDict({"body": nn.Linear(4, 3), "head": nn.Linear(3, 2)})
+        >>> with PartsObserver(model, ()) as seen:
+        ...     _ = model["head"](model["body"](torch.zeros(5, 4)).relu())
+        >>> seen.called_whole, seen.trace().head.name
+        (False, 'head')
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Sequence[str] | None = None,
+        head: str | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+        *,
+        whole: bool = True,
+    ) -> None:
+        self._model, self._on_error, self._whole = model, on_error, whole
+        self._head_name = head
+        blocks = residual_blocks(model) if layers is None else match_layers(model, layers)
+        self._layers, self._by_name = blocks, layers is not None
+        self._hooks = ExitStack()
+        self._paused = False
+        self._depth = 0
+        self._start_pass()
+
+    def __enter__(self) -> "PartsObserver":
+        with ExitStack() as hooks:
+            self._linear = hooks.enter_context(recorded_calls(self._model, self._on_error))
+            for module in self._model.modules():
+                if module is not self._model or self._whole:
+                    begin = caught(self._begins, self._on_error)
+                    end = caught(self._ends, self._on_error)
+                    hooks.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
+                    hooks.callback(module.register_forward_hook(end).remove)
+            for name in self._layers:
+                keep = caught(self._keeper(name), self._on_error)
+                module = named_layer(self._model, name)
+                hooks.callback(module.register_forward_hook(keep).remove)
+            self._hooks = hooks.pop_all()  # without an error; else none is left
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the hooks from the model."""
+        self._hooks.close()
+
+    @property
+    def called(self) -> bool:
+        """Return whether the loop has called the model or a part with parameters."""
+        return self._last is not None
+
+    @property
+    def called_whole(self) -> bool:
+        """Return whether the last module that the loop called is the model itself."""
+        return self._last is self._model
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Ignore the calls of modules inside the context."""
+        kept = list(self._linear)
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+            self._linear[:] = kept
+
+    def trace(self) -> Trace:
+        """Return the head and the layers of the latest pass.
+
+        The head is the linear layer whose output is the output of the last module that the loop
+        called. The batch axis of a layer is the first or else the second axis of its output, of
+        which the length is the number of samples.
+
+        Raises:
+            InputError: If no layer or several layers qualify as the head, the head is applied to
+                tokens, or a layer does not return one row for each sample.
+        """
+        if isinstance(self._found, Exception):
+            raise self._found
+        assert self._found is not None
+        head = self._found
+        if head.rows != "sample":
+            raise InputError(
+                expected="a head on one vector a sample in a model whose parts are called apart",
+                found=f"head {head.name!r} on tokens",
+                fix="put the parts into one module that returns the logits, and call this module",
+            )
+        self._features = [c.features for c in self._linear if c.module is head.module][-1]
+        self._outputs.pop(head.name, None)
+        count = len(self._features)
+        axes = {name: _batch_axis(name, kept, count) for name, kept in self._outputs.items()}
+        layers = [name for name in self._layers if self._by_name or name in axes]
+        layers = [name for name in layers if name != head.name]
+        return Trace(head, tuple(layers), {**axes, HEAD_INPUT: BatchAxis()}, whole=False)
+
+    def replay(self, taps: Taps) -> None:
+        """Let taps of the trace read the latest pass."""
+        taps.replay({**self._outputs, HEAD_INPUT: self._features}, self._mask)
+
+    def _start_pass(self) -> None:
+        self._tops: set[nn.Module] = set()
+        self._last: nn.Module | None = None
+        self._found: Head | Exception | None = None
+        self._mask: Tensor | None = None
+        self._calls: Counter[str] = Counter()
+        self._outputs: dict[str, list[Tensor]] = {}
+
+    def _begins(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._paused or in_backward():
+            return
+        if self._depth == 0 and module in self._tops:
+            self._start_pass()
+            self._linear.clear()
+        if self._mask is None:
+            self._mask = mask_of(kwargs)
+        self._depth += 1
+
+    def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._paused or in_backward():
+            return
+        self._depth = max(0, self._depth - 1)
+        if self._depth == 0 and next(module.parameters(), None) is not None:
+            self._tops.add(module)
+            self._last = module
+            # Now, because the weights may move before the loop gives the labels.
+            try:
+                logits = None if self._head_name is not None else logits_of(output).detach()
+                self._found = head_among(self._model, self._linear, logits, self._head_name)
+            except InputError as error:
+                self._found = error
+
+    def _keeper(self, layer: str) -> Any:
+        def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if not self._paused and not in_backward():
+                self._calls[layer] += 1
+                name = call_name(layer, self._calls[layer])
+                self._outputs[name] = [tensor.detach().clone() for tensor in tensors_in(output)]
+
+        return keep
+
+
+def _batch_axis(name: str, tensors: Sequence[Tensor], count: int) -> BatchAxis:
+    """Return the first tensor with an axis of the number of samples; its first axis if possible."""
+    for index, tensor in enumerate(tensors):
+        for axis in range(min(2, tensor.ndim)):
+            if tensor.shape[axis] == count:
+                return BatchAxis(index, axis)
+    raise InputError(
+        expected=f"layer {name!r} to return one row a sample",
+        found=f"{' and '.join(str(tuple(t.shape)) for t in tensors) or 'no tensor'} of {count}",
+        fix="tap the block around it, or leave it out of layers=[...]",
+    )

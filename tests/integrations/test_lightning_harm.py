@@ -1,0 +1,328 @@
+"""The callback changes nothing in runs of Lightning that are written as users write them."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+import ncscope
+from ncscope.errors import InputError
+from ncscope.integrations.lightning import NeuralCollapseCallback
+from ncscope.integrations.recording import MeasurementWarning
+from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
+
+from .patterns import DATA, INPUTS, LABELS, Apart, Stream, Whole, fit, states
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
+    pytest.mark.filterwarnings("ignore:The number of training batches"),
+    pytest.mark.filterwarnings("ignore:Precision bf16-mixed"),
+]
+
+
+def run(callback: NeuralCollapseCallback | None, module: Any, folder: Any, **settings: Any) -> Any:
+    """What a run leaves behind: weights, random states, the user's values, the best model."""
+    best = ModelCheckpoint(folder, monitor="val/accuracy", mode="max", filename="{epoch}")
+    stop = EarlyStopping("val/accuracy", mode="max", patience=2, min_delta=1)
+    callbacks = [best, stop, *([] if callback is None else [callback])]
+    settings = {"max_epochs": 4, "enable_checkpointing": True, **settings}
+    trainer, module = fit(callbacks, module, **settings)
+    values = float(trainer.callback_metrics["val/accuracy"])
+    chosen = best.best_model_path.rpartition("/")[2], float(best.best_model_score)
+    left = [values, chosen, trainer.current_epoch, stop.wait_count, states()]
+    return left, module.state_dict(), trainer, module
+
+
+def assert_unharmed(make: Any, folder: Any, callback: Any, **settings: Any) -> tuple[Any, Any]:
+    left, weights, *_ = run(None, make(), folder / "alone", **settings)
+    again, followed, trainer, module = run(callback, make(), folder / "followed", **settings)
+    assert again == left
+    torch.testing.assert_close(followed, weights, rtol=0, atol=0)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
+    return trainer, module
+
+
+class Several(Apart):
+    """Two validation loaders, the second with other inputs."""
+
+    def val_dataloader(self) -> Any:
+        return [DataLoader(DATA, batch_size=10), DataLoader(DATA, batch_size=7)]
+
+    def validation_step(self, batch: Any, index: int, dataloader_idx: int = 0) -> None:
+        if dataloader_idx == 0:
+            super().validation_step(batch, index)
+        else:
+            self.logits(batch[0])
+
+
+class Combined(Apart):
+    """Batches of two training loaders at a time."""
+
+    def train_dataloader(self) -> Any:
+        loaders = [DataLoader(DATA, batch_size=16, shuffle=True) for _ in range(2)]
+        return dict(zip(("one", "other"), loaders, strict=True))
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return sum(super(Combined, self).training_step(part, index) for part in batch.values())
+
+
+class Named(Whole):
+    """A loader of mappings."""
+
+    def unpacked(self, batch: Any) -> tuple[Any, Tensor]:
+        return batch["x"], batch["labels"]
+
+    def train_dataloader(self) -> Any:
+        rows = [{"x": x, "labels": y} for x, y in zip(INPUTS, LABELS, strict=True)]
+        return DataLoader(rows, batch_size=16)
+
+    val_dataloader = train_dataloader
+
+
+class TwoInputs(Apart):
+    """Batches of two inputs and labels, for a network that takes two inputs."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.head(self.backbone(x + 0.1 * y))
+
+    def logits(self, x: Any) -> Tensor:
+        return self(*x)
+
+    def unpacked(self, batch: Any) -> tuple[Any, Tensor]:
+        return batch[:2], batch[2]
+
+    def train_dataloader(self) -> Any:
+        rows = list(zip(INPUTS, INPUTS.flip(1), LABELS, strict=True))
+        return DataLoader(rows, batch_size=16)
+
+    val_dataloader = train_dataloader
+
+
+class Endless(Whole):
+    def train_dataloader(self) -> Any:
+        return DataLoader(Stream(), batch_size=16)
+
+
+class CompiledChild(Apart):
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = torch.compile(self.backbone, backend="eager")
+
+
+class Single(Apart):
+    """One child that is called whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(self.backbone, self.head)
+        del self.backbone, self.head
+
+    def logits(self, x: Any) -> Tensor:
+        return self.net(x)
+
+
+class Embedding(Whole):
+    """Its forward returns features; a head follows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.backbone(x)
+
+    def logits(self, x: Any) -> Tensor:
+        return self.head(self(x))
+
+
+class Unseen(Apart):
+    """Its optimiser steps run every second batch, by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, index: int) -> None:
+        optimiser = self.optimizers()
+        self.manual_backward(super().training_step(batch, index) / 2)
+        if index % 2:
+            optimiser.step()
+            optimiser.zero_grad()
+
+
+def combined_split(batch: Any) -> tuple[Any, Tensor]:
+    """The part of a training batch that runs last, or a validation batch."""
+    return tuple(batch["other"]) if isinstance(batch, dict) else tuple(batch)
+
+
+PATTERNS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "backbone and head apart": (Apart, {}, {}),
+    "one child": (Single, {}, {}),
+    "itself": (Whole, {}, {}),
+    "features, then a head": (Embedding, {}, {}),
+    "several loaders": (Several, {"dataloader_idx": 1}, {}),
+    "loaders combined": (Combined, {"split_batch": combined_split}, {}),
+    "gradient accumulation": (Apart, {}, {"accumulate_grad_batches": 2}),
+    "manual optimisation": (Unseen, {}, {}),
+    "mixed precision": (Apart, {}, {"precision": "bf16-mixed"}),
+    "mixed precision, one child": (Single, {}, {"precision": "bf16-mixed"}),
+    "compiled": (lambda: torch.compile(Single(), backend="eager"), {}, {}),
+    "compiled child": (CompiledChild, {}, {}),
+    "mappings": (Named, {}, {}),
+    "two inputs": (TwoInputs, {"split_batch": lambda batch: (batch[:2], batch[2])}, {}),
+    "iterable": (Endless, {}, {"limit_train_batches": 3}),
+    "no sanity check": (Whole, {}, {"num_sanity_val_steps": 0}),
+    "within an epoch": (Apart, {"reference": "train"}, {"val_check_interval": 1}),
+}
+
+
+SLOW = (
+    "loaders combined",
+    "manual optimisation",
+    "mixed precision, one child",
+    "compiled",
+    "compiled child",
+    "two inputs",
+    "no sanity check",
+    "within an epoch",
+)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in PATTERNS],
+)
+def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_path):
+    make, options, settings = PATTERNS[pattern]
+    callback = NeuralCollapseCallback(**options)
+    trainer, _ = assert_unharmed(make, tmp_path, callback, **settings)
+    assert {each.split for each in callback.history} == {"train", "val"}
+    for split in ("train", "val"):
+        names = {key for key in trainer.callback_metrics if key.startswith(f"{split}/")}
+        head = {key.rpartition("/")[2] for key in names if key.count("/") == 2}
+        assert head - {"accuracy"} == set(HEADLINE)
+        layers = {key.rpartition("/")[2] for key in names if key.count("/") == 3}
+        assert layers == set(LAYER_HEADLINE)
+        assert callback.latest[split].layers[-1].num_samples == 48
+
+
+def test_parts_are_measured_as_the_whole(tmp_path):
+    """A loop that calls the parts gives what a pass of a module around them gives."""
+    callback = NeuralCollapseCallback(train=None)
+    _, module = fit([callback], Apart())
+    whole = nn.Sequential()
+    whole.backbone, whole.head = module.backbone, module.head
+    report = ncscope.measure_model(whole, module.val_dataloader(), progress=False)
+    assert callback.latest["val"].layers == report.probe.layers
+
+
+def test_a_name_that_the_module_logs_stays_the_modules(tmp_path):
+    class Own(Apart):
+        def validation_step(self, batch, index, dataloader_idx=0):
+            super().validation_step(batch, index)
+            self.log("val/nc/nc1", 7.0)
+
+    callback = NeuralCollapseCallback(train=None)
+    with pytest.warns(MeasurementWarning, match="the run logs val/nc/nc1 itself") as caught:
+        trainer, _ = fit([callback], Own())
+    assert len([each for each in caught if each.category is MeasurementWarning]) == 1
+    assert trainer.callback_metrics["val/nc/nc1"] == 7
+    assert trainer.callback_metrics["val/nc/vci"] == pytest.approx(callback.history["vci"][-1])
+
+
+def test_without_a_namespace_the_modules_accuracy_stays(tmp_path):
+    callback = NeuralCollapseCallback(train=None, prefix="", log="all", groups=["nc4"], layers=[])
+    with pytest.warns(MeasurementWarning, match="the run logs val/accuracy itself"):
+        trainer, _ = assert_unharmed(Apart, tmp_path, callback)
+    assert "val/ncc_accuracy" in trainer.callback_metrics
+
+
+class NoHead(Apart):
+    """A cosine classifier."""
+
+    def logits(self, x: Any) -> Tensor:
+        features = nn.functional.normalize(self.backbone(x))
+        return features @ nn.functional.normalize(self.head.weight).T
+
+
+@pytest.mark.parametrize("when", ["sanity check", "first epoch", "training"])
+def test_an_error_of_measuring_ends_no_run(when, tmp_path):
+    cases = {
+        "sanity check": ({}, {}),
+        "first epoch": ({}, {"num_sanity_val_steps": 0}),
+        "training": ({"validation": False}, {}),
+    }
+    options, settings = cases[when]
+    message = "expected a linear layer whose output is the logits, found none"
+    callback = NeuralCollapseCallback(**options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert_unharmed(NoHead, tmp_path, callback, **settings)
+    said = [str(each.message) for each in caught if each.category is MeasurementWarning]
+    assert len(said) == 1
+    assert message in said[0]
+    assert len(callback.history) == 0
+    with pytest.raises(InputError, match=message):
+        fit([NeuralCollapseCallback(on_error="raise", **options)], NoHead(), **settings)
+
+
+def test_a_stream_without_an_end_is_measured_as_far_as_the_run_went():
+    callback = NeuralCollapseCallback(validation=False, groups=["nc1"])
+    fit([callback], Endless(), max_steps=4)
+    assert callback.latest["train"].layers[-1].num_samples == 64
+
+
+def test_labels_that_do_not_fit_end_no_run(tmp_path):
+    wrong = {"split_batch": lambda batch: (batch[0], batch[1] + 3)}
+    with pytest.warns(MeasurementWarning, match="has ended, .* found label 4 at row"):
+        assert_unharmed(Single, tmp_path, NeuralCollapseCallback(**wrong))
+
+
+def test_a_problem_shows_in_the_sanity_check():
+    class Epoch(Apart):
+        def on_train_start(self):
+            raise KeyboardInterrupt
+
+    with (
+        pytest.warns(MeasurementWarning, match="no batch of this form"),
+        pytest.raises(SystemExit),
+    ):
+        fit([NeuralCollapseCallback(split_batch=refused)], Epoch())
+
+
+def refused(batch: Any) -> Any:
+    message = "no batch of this form"
+    raise ValueError(message)
+
+
+def test_validation_by_the_means_of_the_training_set():
+    callback = NeuralCollapseCallback(reference="train", groups=["nc4"], layers=[])
+    _, module = fit([callback], Single())
+    assert [each.split for each in callback.history] == ["train", "val"] * 2
+    steps = callback.history.steps.tolist()
+    assert steps == [3, 3, 6, 6]
+    fixed = NeuralCollapseCallback(
+        reference=ncscope.measure_model(module.net, DataLoader(DATA, 16), layers=[]),
+        train=None,
+        groups=["nc4"],
+        layers=[],
+    )
+    fit([fixed], Single())
+    assert len(fixed.history) == 2
+
+
+def test_the_page_is_written_at_the_end(tmp_path):
+    fit([NeuralCollapseCallback(train=None, save=tmp_path / "run.html")], Single())
+    assert "<html" in (tmp_path / "run.html").read_text()
+    with pytest.warns(MeasurementWarning, match="history was not saved"):
+        fit([NeuralCollapseCallback(train=None, save=tmp_path / "none" / "run.html")], Single())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"log": "most"}, {"on_error": "stop"}, {"reference": "val"}, {"save": "run.txt"}],
+)
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_arguments_of_another_value_are_refused(settings):
+    with pytest.raises(InputError, match=f"expected {next(iter(settings))}"):
+        NeuralCollapseCallback(**settings)
