@@ -172,7 +172,7 @@ def measure(
         str | None, typer.Option(help="Heading of the saved page; default: the file's name.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Also write a report: .html, .json, .png, .svg, .pdf.")
+        Path | None, typer.Option(help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
@@ -280,8 +280,6 @@ def _print(report: "Report", save: Path | None, json: bool) -> None:
     from ncscope.report.tables import probe_table
 
     console = Terminal()
-    for warning in report.warnings:
-        console.print(f"warning: {printable(warning)}", style="bold yellow", highlight=False)
     console.print(probe_table(report.probe))
     for note in report.notes:
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
