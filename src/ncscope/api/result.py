@@ -38,8 +38,8 @@ class Report(Mapping[str, float]):
         standard_errors: Metric key to standard error; empty unless asked for with
             ``uncertainty=True``. Metrics for which no standard error can be trusted are absent, and
             a note gives the reason.
-        bias_corrected: Metric key to the value with its jackknife estimate of bias removed; a 95 %
-            interval is this value plus and minus 2.093 standard errors.
+        bias_corrected: Metric key to the value with its jackknife estimate of bias removed, the
+            centre of `interval`.
         num_classes: Number of classes requested, present or not.
         num_samples: Number of samples.
         dim: Feature dimension.
@@ -106,6 +106,27 @@ class Report(Mapping[str, float]):
             fix = "pass the names in the order of the labels"
             raise InputError(expected=expected, found=f"{len(given)} names", fix=fix)
         self.provenance = replace(self.provenance, class_names=given)
+
+    def interval(self, key: str) -> tuple[float, float] | None:
+        """Return the 95 % interval of a metric; None if it has no standard error.
+
+        The interval is the bias-corrected value plus and minus 2.093 standard errors, and is not
+        clipped to the metric's range.
+
+        Args:
+            key: Key of the metric.
+
+        Example:
+            >>> import torch, ncscope
+            >>> features = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
+            >>> report = ncscope.measure(features, torch.arange(100) % 2, uncertainty=True)
+            >>> low, high = report.interval("cosine_within")
+            >>> low < report["cosine_within"] < high
+            True
+        """
+        from ncscope.report.numbers import interval_of
+
+        return interval_of(self.record, key)
 
     def known_statistics(self) -> ClassStatistics:
         """Return the class statistics.

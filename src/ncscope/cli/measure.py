@@ -172,7 +172,8 @@ def measure(
         str | None, typer.Option(help="Heading of the saved page; default: the file's name.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf.")
+        Path | None,
+        typer.Option(help="Also write a report: .html, .json, .csv, .tex, .png, .svg, .pdf."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:

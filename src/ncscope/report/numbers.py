@@ -3,6 +3,7 @@
 import math
 
 from ncscope.probing.records import LayerRecord
+from ncscope.stats.jackknife import Estimate
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -35,10 +36,6 @@ def typeset(value: float, digits: int = 4) -> str:
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 
-_T_19, _NORMAL = 2.093, 1.96
-"""97.5 % points of the distributions of a jackknife over 20 groups and of a binomial share."""
-
-
 def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
     """Return the 95 % interval of a metric; None if its standard error is unknown.
 
@@ -46,13 +43,9 @@ def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
         record: Record of the layer.
         key: Key of the metric in the record.
     """
-    error = record.standard_errors.get(key)
-    if error is None:
+    if key not in record.standard_errors:
         return None
-    corrected = record.bias_corrected.get(key)
-    if corrected is None:
-        return record.metrics[key] - _NORMAL * error, record.metrics[key] + _NORMAL * error
-    return corrected - _T_19 * error, corrected + _T_19 * error
+    return Estimate(record.standard_errors[key], record.bias_corrected[key]).interval
 
 
 def listed(words: list[str]) -> str:
