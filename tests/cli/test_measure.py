@@ -61,10 +61,17 @@ def test_json_is_the_report_and_nothing_else(run, samples, suffix):
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
 def test_a_file_on_standard_input(run, samples, suffix, monkeypatch):
     write(Path(f"f{suffix}"), samples)
-    expected = run("measure", f"f{suffix}", "--json")
+    code, out, err = run("measure", f"f{suffix}", "--json")
+    expected = json.loads(out)
+    assert expected["provenance"].pop("data") == f"f{suffix}"
     with Path(f"f{suffix}").open() as given:
         monkeypatch.setattr("sys.stdin", given)
-        assert run("measure", "-", "--json") == expected
+        streamed = run("measure", "-", "--json")
+    found = json.loads(streamed[1])
+    assert found["provenance"].pop("data") == "standard input"
+    for each in (expected, found):
+        del each["provenance"]["date"]
+    assert (streamed[0], found, streamed[2]) == (code, expected, err)
     Path("empty").touch()
     with Path("empty").open() as given:
         monkeypatch.setattr("sys.stdin", given)
@@ -285,3 +292,35 @@ def test_the_installed_command_runs(samples, tmp_path):
         [command, "measure", tmp_path / "f.npz", "--json"], capture_output=True, check=True
     )
     assert json.loads(done.stdout)["num_samples"] == 60
+
+
+def test_noise_is_seen_to_be_noise(run):
+    """Two hundred random rows, d=512: nobody takes a VCI of 0 for collapse."""
+    random = np.random.default_rng(0)
+    samples = {"features": random.normal(size=(200, 512)), "labels": np.arange(200) % 10}
+    write(Path("noise.npz"), samples)
+    code, out, err = run("measure", "noise.npz", "--groups", "nc1,nc4", "--save", "noise.html")
+    assert (code, err) == (0, "")
+    lines = " ".join(out.split())
+    assert lines.startswith("warning: 200 samples are few for dimension 512: random labels give")
+    assert "collapsed" in lines
+    row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["vci"])
+    assert row == ["vci", "0", "0", "↓", "0"]  # the value, at collapse, by chance
+    page = Path("noise.html").read_text()
+    assert page.index("200 samples are few") < page.index("Key numbers")
+    assert "Chance" in page
+
+
+def test_samples_enough_have_no_warning_and_errors_on_request(run):
+    random = np.random.default_rng(0)
+    samples = {"features": random.normal(size=(20_000, 16)), "labels": np.arange(20_000) % 10}
+    write(Path("fine.npz"), samples)
+    code, out, err = run("measure", "fine.npz", "--groups", "nc1", "--no-baseline", "--json")
+    found = json.loads(out)
+    assert (code, err, found["warnings"]) == (0, "", [])
+    assert found["probe"]["layers"][0]["baseline"] == {}
+    code, out, err = run("measure", "fine.npz", "--groups", "nc1", "--uncertainty", "--json")
+    layer = json.loads(out)["probe"]["layers"][0]
+    assert err == "Standard errors: 20 more measurements, in 4 to 13 times the time of one.\n"
+    assert layer["standard_errors"]["vci"] > 0
+    assert layer["baseline"]["vci"] > 0.9

@@ -248,6 +248,7 @@ def _unclear(asked: list[str], *, saved: bool) -> InputError:
 def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, Any]) -> "Report":
     from ncscope.api.files import load_array, load_samples, standard_input
     from ncscope.api.measure import measure as measure_features
+    from ncscope.probing.provenance import provenance
 
     if file is None and not arrays:
         fix = "for example ncscope measure features.npz; see ncscope measure --help"
@@ -261,7 +262,11 @@ def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, A
     if file is not None:
         entries |= load_samples(standard_input() if str(file) == "-" else file)
     entries |= {name: load_array(path) for name, path in arrays.items()}
-    return measure_features(**entries, **common)
+    report = measure_features(**entries, **common)
+    source = arrays["features"] if file is None else file
+    named = "standard input" if str(source) == "-" else f"./{source}"
+    report.provenance = provenance(data=named, caller="ncscope measure")
+    return report
 
 
 def _of_model(name: str, image_options: dict[str, Any], options: dict[str, Any]) -> "Report":
