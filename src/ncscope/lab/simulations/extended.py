@@ -122,9 +122,9 @@ def pair_claims(
     paths: Mapping[Activation, Sequence[Observation]], full_rank: bool = True
 ) -> list[Claim]:
     """Test the claims on a linear and a ReLU descent with equal settings, or on one of them."""
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for name, path in paths.items():
-        found.append(arrives(name, path))
+        claims.append(arrives(name, path))
         levels = _level_names(path) if name == "linear" else _level_names(path)[-1:]
         for level in levels:
             said = {"nc1": "collapses to its class means"}
@@ -133,12 +133,12 @@ def pair_claims(
             if level == levels[-1]:
                 said["nc3_alignment"] = "is aligned with the classifier"
             told = {key: f"{LABELS[name]}: {level} {what}" for key, what in said.items()}
-            found += vanishing(_at_level(path, level), told)
+            claims += vanishing(_at_level(path, level), told)
     if "relu" in paths and len(_level_names(paths["relu"])) > 1:
-        found += [_norms_agree(paths["relu"]), _none_lost(paths["relu"])]
+        claims += [_norms_agree(paths["relu"]), _none_lost(paths["relu"])]
         if "linear" in paths:
-            found += [_rates_separate(paths), _structures_separate(paths)]
-    return found
+            claims += [_rates_separate(paths), _structures_separate(paths)]
+    return claims
 
 
 def arrives(name: Activation, path: Sequence[Observation]) -> Claim:

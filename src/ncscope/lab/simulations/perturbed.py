@@ -134,10 +134,10 @@ def _rate(by_size: Mapping[int, Sequence[Observation]]) -> Claim:
 
 def grouped(rows: Sequence[Observation]) -> dict[int, list[Observation]]:
     """Group the rows by n."""
-    found: dict[int, list[Observation]] = {}
+    groups: dict[int, list[Observation]] = {}
     for row in rows:
-        found.setdefault(int(row["per_class"]), []).append(row)
-    return found
+        groups.setdefault(int(row["per_class"]), []).append(row)
+    return groups
 
 
 def _drawings(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Drawing]:

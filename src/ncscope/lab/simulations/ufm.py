@@ -89,8 +89,8 @@ def mean_share(problem: Problem, point: Point) -> float:
 
 def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[Measurement]:
     """Yield the minimum by the fast solver; ``step`` counts its evaluations."""
-    found = quasi_newton(problem, start)
-    yield measured(problem, best, found.point, found.evaluations)
+    result = quasi_newton(problem, start)
+    yield measured(problem, best, result.point, result.evaluations)
 
 
 def _parts(config: UFMConfig) -> list[Part]:
@@ -110,12 +110,12 @@ def _parts(config: UFMConfig) -> list[Part]:
 def _claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test the predictions of the closed form on the run."""
     problem, path = _problem(config), part_of(rows, "descent")
-    found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
+    claims = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
     if problem.c < 1:
-        found += vanishing(path, predicted(problem))
+        claims += vanishing(path, predicted(problem))
         if problem.dim >= problem.num_classes or config.bias != "none":
-            found.append(_mean_share_agrees(path[-1], part_of(rows, "closed form")[-1]))
-    return found
+            claims.append(_mean_share_agrees(path[-1], part_of(rows, "closed form")[-1]))
+    return claims
 
 
 def predicted(problem: UFM) -> dict[str, str]:
@@ -158,14 +158,14 @@ def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Clai
         path: Rows along a descent.
         said: Statement that holds if a metric vanishes, by metric.
     """
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for key, claim in said.items():
         first, last = number(path[0], key), number(path[-1], key)
         after = f"after {path[-1].step:,} steps"
         if not first < ROUNDING:
             evidence = f"{key} {first:.2g} at the start, {last:.2g} {after}"
-            found.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
-    return found
+            claims.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
+    return claims
 
 
 def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:

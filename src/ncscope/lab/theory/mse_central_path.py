@@ -71,8 +71,8 @@ def singular_value_derivative(generator: torch.Generator) -> Iterator[float]:
         values = torch.linalg.svdvals(classes)[: point.k - 1]
         slopes = (torch.autograd.grad(value, classes, retain_graph=True)[0] for value in values)
         moved = split(motion, point.k).classes
-        found = torch.stack([(slope * moved).sum() for slope in slopes])
-        yield float((found - singular_value_form(point, z)).norm() / motion.norm())
+        derivative = torch.stack([(slope * moved).sum() for slope in slopes])
+        yield float((derivative - singular_value_form(point, z)).norm() / motion.norm())
 
 
 def printed_rows(generator: torch.Generator) -> Iterator[float]:

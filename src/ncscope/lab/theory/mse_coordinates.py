@@ -227,8 +227,8 @@ def aligned_snr(generator: torch.Generator) -> Iterator[float]:
     for classes in _noisy(generator):
         features, omega, _ = aligned(classes)
         expected = torch.diag(torch.cat([omega[:-1], omega.new_zeros(1)]))
-        found = snr_of_aligned(features, classes.k)
-        yield float((found - expected).norm() / expected.norm())
+        computed = snr_of_aligned(features, classes.k)
+        yield float((computed - expected).norm() / expected.norm())
 
 
 STATEMENTS = (

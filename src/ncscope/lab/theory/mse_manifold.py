@@ -105,9 +105,9 @@ def slope_at_zero(function: Callable[[float], Tensor]) -> Tensor:
     return row[0]
 
 
-def far(found: Tensor, expected: Tensor) -> float:
+def far(computed: Tensor, expected: Tensor) -> float:
     """Return the distance relative to the norm of the expected tensor."""
-    return float((found - expected).norm() / expected.norm())
+    return float((computed - expected).norm() / expected.norm())
 
 
 def tangent_space(generator: torch.Generator) -> Iterator[float]:

@@ -67,8 +67,8 @@ def minimising_point(model: MUFM) -> tuple[Float[Tensor, "k d"], Float[Tensor, "
         weight, features = quasi_newton(model, (start, model.data)).point
         return weight, features
     reduced = ClassifierMUFM(model)
-    found = quasi_newton(reduced, (model.best_classifier(model.data),))
-    return found.point[0], model.best_features(found.point[0])
+    result = quasi_newton(reduced, (model.best_classifier(model.data),))
+    return result.point[0], model.best_features(result.point[0])
 
 
 def falls_if_aligned(generator: torch.Generator) -> Iterator[float]:

@@ -183,8 +183,8 @@ def _inseparable(generator: torch.Generator) -> LabelledFeatures:
     """Draw classes that share features, so that cross-entropy has a finite minimiser."""
     k, d = integer(2, 3, generator), integer(1, 3, generator)
     shared = normal(8, d, generator=generator)
-    own = normal(6 * k, d, generator=generator).chunk(k)
-    rows = torch.cat([part for one in own for part in (shared, one)])
+    separate = normal(6 * k, d, generator=generator).chunk(k)
+    rows = torch.cat([part for one in separate for part in (shared, one)])
     return labelled_by_counts(rows, torch.full((k,), 14))
 
 

@@ -73,11 +73,11 @@ def probing_loss_of_prior(generator: torch.Generator) -> Iterator[float]:
     r"""Check the formula for any prior; at $\pi_c=1/K$ it is the printed formula."""
     for labelled in imbalanced(generator, 12):
         for name in _PRIORS:
-            stats, found = measured(labelled, name)
+            stats, discriminants = measured(labelled, name)
             terms = captured(labelled, stats.prior)
             least = probe_minimum(labelled, stats.prior)
             yield 2 * abs(least - optimal_loss_of_prior(stats.prior, terms))
-            yield 2 * abs(least - float(linear_probe_mse(stats, found)))
+            yield 2 * abs(least - float(linear_probe_mse(stats, discriminants)))
         yield 2 * abs(least - optimal_loss(labelled.k, float(terms.sum())))
 
 

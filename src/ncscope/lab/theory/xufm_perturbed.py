@@ -27,18 +27,22 @@ def attenuated(generator: torch.Generator) -> Iterator[float]:
     r"""Theorem 5.1, with noise that has the limit's moments, and with many independent samples."""
     for _ in range(_STARTS):
         k, d = integer(2, 5, generator), integer(5, 8, generator)
-        decay, own = magnitude(-4, -1, generator), magnitude(-4, -1.5, generator)
+        decay, feature_decay = magnitude(-4, -1, generator), magnitude(-4, -1.5, generator)
         noise = magnitude(-2, 1, generator)
-        load = k * math.sqrt(decay * own)
+        load = k * math.sqrt(decay * feature_decay)
         frame = orthogonal_frame(k, d, generator)
-        means = math.sqrt((1 - load) * math.sqrt(decay / own)) * frame.mT
-        expected = attenuation(k, decay, own, noise) * math.sqrt(own / decay) * means.mT
-        found = _ridge(means, noise * _ideal_noise(k, d, 2 * d, generator), decay)
-        yield float((found - expected).norm() / expected.norm())
-        found = _ridge(means, noise * _heavy_noise(d, k * 4000, generator), decay)
+        means = math.sqrt((1 - load) * math.sqrt(decay / feature_decay)) * frame.mT
+        expected = (
+            attenuation(k, decay, feature_decay, noise)
+            * math.sqrt(feature_decay / decay)
+            * means.mT
+        )
+        solution = _ridge(means, noise * _ideal_noise(k, d, 2 * d, generator), decay)
+        yield float((solution - expected).norm() / expected.norm())
+        solution = _ridge(means, noise * _heavy_noise(d, k * 4000, generator), decay)
         size = (noise**2 + means.norm() * noise) * d / math.sqrt(4000)
         bound = 10 * size / (noise**2 + decay)
-        yield max(float((found - expected).norm() / expected.norm() - bound), 0.0)
+        yield max(float((solution - expected).norm() / expected.norm() - bound), 0.0)
 
 
 def extended_attenuated(generator: torch.Generator) -> Iterator[float]:

@@ -200,10 +200,10 @@ class _Uses(NamedTuple):
 def _uses(pairs: Int[Tensor, "n 2"], modulus: int, heads: int) -> _Uses:
     """Index the uses of a table with one row for each head, position and number."""
     device = pairs.device
-    place = torch.arange(2 * heads, device=device)
-    rows = pairs.repeat(1, heads) + modulus * place
+    index = torch.arange(2 * heads, device=device)
+    rows = pairs.repeat(1, heads) + modulus * index
     order = pairs.argsort(dim=0, stable=True).mT.repeat(heads, 1)
-    slots = order * (2 * heads) + place[:, None]
+    slots = order * (2 * heads) + index[:, None]
     counts = torch.stack([torch.bincount(n, minlength=modulus) for n in pairs.unbind(1)])
     ends = counts.repeat(heads, 1).flatten().cumsum(0)
     starts = functional.pad(ends[:-1], (1, 0))

@@ -68,8 +68,8 @@ def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
     """
     chosen = bench.data.test.balanced(images)
     inputs = torch.stack([image for image, _ in chosen.__getitems__(range(images))])
-    found = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
-    values = {"robustness": found.margin, "fooled": found.fooled}
+    robustness = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
+    values = {"robustness": robustness.margin, "fooled": robustness.fooled}
     return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
 
 
@@ -85,17 +85,17 @@ def _claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
 
 def _fooled(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     """Test that the perturbations change the decision; else their norms are not margins."""
-    found = changes(rows, list(config.runs), "fooled", ATTACKED)
+    shares = changes(rows, list(config.runs), "fooled", ATTACKED)
     text = "At zero training error and at the end every perturbation found changes the decision"
-    verdicts = {name: (one == (1, 1), in_words(one)) for name, one in found.items()}
+    verdicts = {name: (one == (1, 1), in_words(one)) for name, one in shares.items()}
     return on_runs(text, verdicts, "share that does; ")
 
 
 def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
-    found = by_network(config, changes(rows, under(config, "mse"), "robustness", ATTACKED))
-    by_seed = [[end - start for start, end in filter(None, own)] for own in found.values()]
-    gains = [average(own) for own in by_seed if own]
-    words = [f"{network}: {', '.join(map(in_words, own))}" for network, own in found.items()]
+    networks = by_network(config, changes(rows, under(config, "mse"), "robustness", ATTACKED))
+    by_seed = [[end - start for start, end in filter(None, seeds)] for seeds in networks.values()]
+    gains = [average(seeds) for seeds in by_seed if seeds]
+    words = [f"{network}: {', '.join(map(in_words, seeds))}" for network, seeds in networks.items()]
     return {
         "claim": "Under MSE robustness grows from zero training error to the end, in the median "
         "and in the mean of the networks (figure 9)",

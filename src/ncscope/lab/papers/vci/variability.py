@@ -160,8 +160,8 @@ def spectra(results: Results, run: str) -> Spectra:
         results: Results of a study.
         run: Name of the run.
     """
-    own = [each for each in results.measurements if each.run == run and each.split == "train"]
-    measured = own[-1].probe.layers[-1].spectra if own else {}
+    selected = [each for each in results.measurements if each.run == run and each.split == "train"]
+    measured = selected[-1].probe.layers[-1].spectra if selected else {}
     return Spectra(list(measured.get("between", [])), list(measured.get("total", [])))
 
 
@@ -207,15 +207,17 @@ def projection_claims(rows: Sequence[Observation], run: str) -> list[Claim]:
         rows: Rows of a study.
         run: Name of the run.
     """
-    found = projections(trained(rows, run))
+    projected = projections(trained(rows, run))
     return [
-        _projection(f"{run}: the variance within classes on V_B falls", found.inside, found, falls),
-        _projection(f"{run}: the variance off V_B rises", found.outside, found, rises),
+        _projection(
+            f"{run}: the variance within classes on V_B falls", projected.inside, projected, falls
+        ),
+        _projection(f"{run}: the variance off V_B rises", projected.outside, projected, rises),
     ]
 
 
-def _projection(text: str, course: Sequence[float], found: Projections, trend: Trend) -> Claim:
-    relative = [ratio(value, whole) for value, whole in zip(course, found.between, strict=True)]
+def _projection(text: str, course: Sequence[float], projected: Projections, trend: Trend) -> Claim:
+    relative = [ratio(value, whole) for value, whole in zip(course, projected.between, strict=True)]
     extreme = min if trend is falls else max
     evidence = f"{told(course, extreme)}; over the trace of Sigma_B {told(relative, extreme)}"
     return {"claim": text, "held": trend(course), "evidence": evidence}
