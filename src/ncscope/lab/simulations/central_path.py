@@ -243,7 +243,8 @@ def _follows(law: Law, path: list[Observation]) -> Claim:
     return {
         "claim": f"{law.name.capitalize()} flow: simulated features follow the closed form",
         "held": worst < 1e-6,
-        "evidence": f"singular values within {worst:.1e} of it over {decades:.1f} decades of time",
+        "evidence": f"singular values within {worst:.1e} of the closed form over {decades:.1f} "
+        "decades of time",
     }
 
 
@@ -276,8 +277,8 @@ def _unturned(law: Law, path: list[Observation]) -> Claim:
     turned = max(number(row, "turned") for row in path)
     moved = max(number(row, "within_moved") for row in path)
     return {
-        "claim": f"{law.name.capitalize()} flow: singular vectors stay, and so does what is left "
-        "in each class",
+        "claim": f"{law.name.capitalize()} flow: singular vectors and deviations of samples "
+        "from their class means do not change",
         "held": max(turned, moved) < 1e-6,
         "evidence": f"class means turned by {turned:.1e}, samples moved in their class by "
         f"{moved:.1e}",
@@ -287,8 +288,8 @@ def _unturned(law: Law, path: list[Observation]) -> Claim:
 def _limit(law: Law, path: list[Observation]) -> Claim:
     gaps = [number(row, "limit_distance") for row in path]
     return {
-        "claim": f"{law.name.capitalize()} flow: features over the largest singular value come to "
-        "U V^T for every sample",
+        "claim": f"{law.name.capitalize()} flow: features divided by the largest singular value "
+        "converge to U V^T for every sample",
         "held": _falling(gaps) and gaps[-1] < gaps[0] / 10,
         "evidence": f"distance {gaps[0]:.3g} at the start, {gaps[-1]:.2g} in the end",
     }
@@ -312,13 +313,14 @@ def _descent(config: CentralPathConfig, rows: Sequence[Observation]) -> Claim:
         number(last[-2], "rate") / number(last[-1], "rate")
     )
     return {
-        "claim": "Gradient steps, each renormalised, come to the renormalised law as they shrink, "
-        "and not to the projected one",
+        "claim": "As the step size shrinks, renormalised gradient steps converge to the "
+        "renormalised law, not to the projected law",
         "held": _falling(renormalised)
         and 0.8 < order < 1.2
         and projected[-1] > 10 * renormalised[-1],
-        "evidence": f"{config.descent_steps[-1]} steps: {renormalised[-1]:.1e} from the renormalised "
-        f"law (of order {order:.2f} in the step), {projected[-1]:.2g} from the projected law",
+        "evidence": f"{config.descent_steps[-1]} steps: {renormalised[-1]:.1e} from the "
+        f"renormalised law (of order {order:.2f} in the step), {projected[-1]:.2g} from the "
+        "projected law",
     }
 
 

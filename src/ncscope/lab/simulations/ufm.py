@@ -146,7 +146,7 @@ def solver_agrees(row: Observation) -> Claim:
     return {
         "claim": "The fast solver ends at the closed form's minimum, to 1e-9",
         "held": abs(gap) < 1e-9,
-        "evidence": f"{gap:.1e} above it with a gradient of {slope:.1e}, "
+        "evidence": f"{gap:.1e} above the minimum with a gradient of {slope:.1e}, "
         f"after {row.step:,} evaluations",
     }
 
@@ -171,9 +171,9 @@ def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Clai
 def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:
     seen, expected = number(last, "mean_share"), number(stated, "mean_share")
     return {
-        "claim": "The global mean has the share of the class means that the closed form gives it",
+        "claim": "The global mean's share of the class means' energy equals the closed form's",
         "held": abs(seen - expected) < VANISHED,
-        "evidence": f"{seen:.6f} of their energy, {expected:.6f} in closed form",
+        "evidence": f"{seen:.6f} of the energy, {expected:.6f} in closed form",
     }
 
 

@@ -228,7 +228,7 @@ def _apart(paths: Paths, where: str) -> list[Claim]:
         text = (
             "rises again for omega from 0.4 to 0.6"
             if rising
-            else "falls a step away from either end"
+            else "falls from either run to the nearest network between the runs"
         )
         held = {pair: test(values(path, key)) for pair, path in paths.items()}
         claims.append(on_runs(f"{where}: {name} {text}, in every pair", held))
@@ -251,7 +251,8 @@ def _rises_between(course: Sequence[float]) -> tuple[bool, str]:
     most = -least([-value for value in course[at - reach : at + reach + 1]])
     left = least(course[: at - reach] or course[:1])
     right = least(course[at + reach + 1 :] or course[-1:])
-    return most > max(left, right), f"{most:.3f} after {left:.3f} and before {right:.3f}"
+    told = f"least {left:.3f}, then highest {most:.3f}, then least {right:.3f}"
+    return most > max(left, right), told
 
 
 def _falls_near_ends(course: Sequence[float]) -> tuple[bool, str]:
@@ -276,7 +277,7 @@ def _calming(
     return {
         "claim": f"{data}: {name} varies less between the runs at every lower rate",
         "held": ordered(list(variations.values()), falling=True),
-        "evidence": "mean of its range: "
+        "evidence": "mean range: "
         + ", ".join(f"{value:.4f} at {rate:g}" for rate, value in variations.items()),
     }
 
@@ -306,9 +307,9 @@ def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], d
         held.append(anew < plain)
         told.append(f"{plain:.4f} and {anew:.4f} at {rate:g}")
     return {
-        "claim": f"{data}: accuracy falls less with statistics re-estimated, at every rate",
+        "claim": f"{data}: accuracy falls less if the statistics are re-estimated, at every rate",
         "held": all(held),
-        "evidence": f"mean fall as they are and re-estimated: {', '.join(told)}",
+        "evidence": f"mean fall without and with re-estimation: {', '.join(told)}",
     }
 
 

@@ -149,12 +149,12 @@ def _claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
             _guesses, chance=chance
         ),
         "held-out accuracy reaches 1": _generalises,
-        f"a rule takes {LONG_AFTER} times the steps of learning by heart or more": _late,
+        f"the rule takes at least {LONG_AFTER} times as many steps as learning by heart": _late,
     }
     phases: dict[str, Callable[[Course], Verdict]] = {
-        "until the training pairs are known by heart MIR rises and HDR falls": _first_phase,
-        "from there to just before the rule MIR falls and HDR rises": _second_phase,
-        "with the rule MIR comes to its lowest, and HDR ends at half its highest": _with_the_rule,
+        "until the training pairs are known by heart, MIR rises and HDR falls": _first_phase,
+        "then, until just before the rule is learnt, MIR falls and HDR rises": _second_phase,
+        "with the rule MIR reaches its minimum, and HDR ends at half its maximum": _with_the_rule,
     }
     claims = [
         on_runs(text, {run: of(rows, run) for run in runs}) for text, of in accuracies.items()
@@ -196,9 +196,10 @@ def _generalises(rows: Sequence[Observation], run: str) -> Verdict:
 def _late(rows: Sequence[Observation], run: str) -> Verdict:
     train, test = (interpolation_epoch(history(rows, run, split), LEARNT) for split in SPLITS)
     if train is None or test is None:
-        return False, f"{LEARNT} of {'training' if train is None else 'held-out'} pairs never known"
+        pairs = "training" if train is None else "held-out"
+        return False, f"{pairs} accuracy never reaches {LEARNT}"
     delay = ratio(test, train)
-    return delay >= LONG_AFTER, f"{test:,.0f} steps to {train:,.0f}, {delay:.1f} times"
+    return delay >= LONG_AFTER, f"{test:,.0f} steps against {train:,.0f}, {delay:.1f} times as many"
 
 
 def _first_phase(measured: Course) -> Verdict:
@@ -215,7 +216,7 @@ def _first_phase(measured: Course) -> Verdict:
 def _second_phase(measured: Course) -> Verdict:
     known, rule = measured.index_at(measured.by_heart), measured.index_at(measured.as_a_rule)
     if known is None or rule is None or known == rule:
-        return False, "no rule found later"
+        return False, "the rule is not learnt later"
     mir, hdr = ([path[known], path[rule - 1]] for path in (measured.mir, measured.hdr))
     told = f"MIR {mir[0]:.3f} to {mir[1]:.3f}, HDR {hdr[0]:.3f} to {hdr[1]:.3f}"
     return mir[1] < mir[0] and hdr[1] > hdr[0], told
@@ -224,7 +225,7 @@ def _second_phase(measured: Course) -> Verdict:
 def _with_the_rule(measured: Course) -> Verdict:
     known, rule = measured.index_at(measured.by_heart), measured.index_at(measured.as_a_rule)
     if known is None or rule is None:
-        return False, "no rule found"
+        return False, "the rule is never learnt"
     before, after = min(measured.mir[:rule], default=math.nan), min(measured.mir[rule:])
     highest, last = max(measured.hdr[known : rule + 1]), measured.hdr[-1]
     told = (

@@ -118,9 +118,9 @@ def _minimal(rows: Sequence[Observation], data: str, key: str, name: str) -> Cla
         "claim": f"{data}: {name} varies with the smoothness by no more than {MINIMAL}, in the "
         "mean over seeds",
         "held": len(means) > 1 and varied <= MINIMAL,
-        "evidence": f"by {varied:.4f}: "
+        "evidence": f"varies by {varied:.4f}: "
         + ", ".join(f"{value:.4f} at {level:g}" for level, value in means.items())
-        + f"; at one level by up to {spread:.4f} between seeds",
+        + f"; seeds of one level differ by up to {spread:.4f}",
     }
 
 

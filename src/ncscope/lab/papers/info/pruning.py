@@ -264,8 +264,8 @@ def _high(
     )
     itself, kept = pruned_means.get(0.0, float("nan")), tuned_means.get(most, float("nan"))
     return {
-        "claim": f"{data}: at sparsity {most:g} the fine-tuned features keep a high MIR with the "
-        f"dense, {HIGH} of theirs with themselves ({estimate})",
+        "claim": f"{data}: at sparsity {most:g} the MIR of fine-tuned and dense features is at "
+        f"least {HIGH} of the MIR of the dense features with themselves ({estimate})",
         "held": kept >= HIGH * itself,
         "evidence": f"{kept:.4f} of {itself:.4f}",
     }
@@ -277,7 +277,7 @@ def _little(rows: Sequence[Observation], data: str, key: str, name: str) -> Clai
     return {
         "claim": f"{data}: {name} varies by no more than {LITTLE} over the sparsities",
         "held": len(means) > 1 and varied <= LITTLE,
-        "evidence": f"by {varied:.4f}: "
+        "evidence": f"varies by {varied:.4f}: "
         + ", ".join(f"{value:.4f} at {sparsity:g}" for sparsity, value in means.items()),
     }
 

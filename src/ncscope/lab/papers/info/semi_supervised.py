@@ -144,7 +144,8 @@ def _lower(
     apart = [b - a for a, b in zip(ours, against, strict=False)]
     evidence = (
         f"mean error {shown(summary(ours))} against {shown(summary(against))}; less by "
-        f"{shown(summary(apart))} seed by seed, in {sum(d > 0 for d in apart)} of {len(apart)}"
+        f"{shown(summary(apart))} in the mean over seeds, and less in "
+        f"{sum(d > 0 for d in apart)} of {len(apart)} seeds"
     )
     held = summary(ours)[0] < summary(against)[0]
     return {"claim": f"{setting}: {claim}", "held": held, "evidence": evidence}

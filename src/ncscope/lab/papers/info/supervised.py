@@ -154,7 +154,7 @@ def _slight(accuracy: Mapping[str, Sequence[float]], data: str) -> Claim:
     averages = {loss: average(by_seed) for loss, by_seed in accuracy.items()}
     gains = {loss: mean - averages["CE"] for loss, mean in averages.items() if loss != "CE"}
     return {
-        "claim": f"{data}: what the terms improve is slight, below {MODEST}",
+        "claim": f"{data}: each term raises the accuracy by little, less than {MODEST}",
         "held": all(gain < MODEST for gain in gains.values()),
         "evidence": ", ".join(f"{loss} by {gain:+.4f}" for loss, gain in gains.items()),
     }

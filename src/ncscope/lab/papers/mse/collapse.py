@@ -70,32 +70,32 @@ def _of_one(key: str, name: str) -> dict[str, tuple[str, str]]:
 SHOWN: Mapping[str, Shown] = {
     "fig-3": Shown(
         "deviation of norms / mean norm",
-        "come to class means and classifiers of equal norms",
+        "approach class means and classifiers of equal norms",
         _of_both("nc2_equinorm"),
     ),
     "fig-4": Shown(
         "deviation of cosines",
-        "come to equal angles between all pairs of classes",
+        "approach equal angles between all pairs of classes",
         _of_both("nc2_equiangular"),
     ),
     "fig-5": Shown(
         "mean of |cosine + 1/(K-1)|",
-        "come to the largest angles that all pairs can have",
+        "approach the largest angles that all pairs can have",
         _of_both("nc2_maxangle"),
     ),
     "fig-6": Shown(
         "squared distance, both of norm one",
-        "come to a classifier that points along the centred class means",
+        "approach a classifier that points along the centred class means",
         _of_one("nc3_self_duality", "classifier to class means"),
     ),
     "fig-7": Shown(
         "Tr(within / between) / K",
-        "come to features without variability within classes",
+        "approach features without variability within classes",
         _of_one("nc1", "last-layer features"),
     ),
     "fig-8": Shown(
         "share of samples decided otherwise",
-        "come to decide by the nearest class mean",
+        "increasingly decide by the nearest class mean",
         _of_one("nc4_disagreement", "classifier against nearest class mean"),
     ),
 }

@@ -123,8 +123,8 @@ def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) ->
     ]
     return {
         "claim": f"Under {LOSSES[loss]} NC1 on held-out images at the end is roughly monotonic in "
-        f"the difficulty of the data: its rank correlation with the error there is above {ROUGHLY} "
-        "(figure 12)",
+        "the difficulty of the data: its rank correlation with the held-out error is above "
+        f"{ROUGHLY} (figure 12)",
         "held": rank > ROUGHLY,
         "evidence": "; ".join([f"rank correlation {rank:.2f}", *words]),
     }

@@ -86,9 +86,11 @@ def _claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
 def _fooled(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     """Test that the perturbations change the decision; else their norms are not margins."""
     shares = changes(rows, list(config.runs), "fooled", ATTACKED)
-    text = "At zero training error and at the end every perturbation found changes the decision"
+    text = (
+        "At zero training error and at the end every perturbation of DeepFool changes the decision"
+    )
     verdicts = {name: (one == (1, 1), in_words(one)) for name, one in shares.items()}
-    return on_runs(text, verdicts, "share that does; ")
+    return on_runs(text, verdicts, "share of perturbations that change the decision; ")
 
 
 def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:

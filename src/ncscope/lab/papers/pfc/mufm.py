@@ -181,7 +181,7 @@ def _stays_apart(rows: Sequence[Observation], scaling: str) -> Claim:
     reached = _last(rows, f"MUFM, {scaling}")
     least = min(number(tied, "pfc1"), number(reached, "pfc1"))
     return {
-        "claim": "MUFM does not collapse, neither where descent ends nor at the minimum",
+        "claim": "MUFM collapses neither at the end of gradient descent nor at the minimum",
         "held": least > COLLAPSED and number(free, "pfc1") < 1e-9,
         "evidence": f"PFC1 {number(reached, 'pfc1'):.4g} and {number(tied, 'pfc1'):.4g}, "
         f"data {number(data, 'pfc1'):.4g}; at UFM's minimum {number(free, 'pfc1'):.1g}",
@@ -219,7 +219,7 @@ def _leaves_the_simplex(sweep: Sequence[Observation]) -> Claim:
 
 
 def _nears_the_data(sweep: Sequence[Observation]) -> Claim:
-    return _ordered(sweep, (DISTANCE,), -1, "with a growing lambda the minimum nears the data")
+    return _ordered(sweep, (DISTANCE,), -1, "with a growing lambda the features approach the data")
 
 
 def _loses_separability(sweep: Sequence[Observation]) -> Claim:

@@ -153,7 +153,7 @@ def comparable(rows: Sequence[Observation], name: str) -> list[Observation]:
 
 def _progressive(rows: Sequence[Observation], name: str, key: str, falls: bool) -> Claim:
     compared = comparable(rows, name)
-    text = f"{name}: {{}} at every layer before effective depth"
+    text = f"{name}: {{}} at every layer before the effective depth"
     return _ordered(text, values(compared, key), key, falls, [row.layer for row in compared])
 
 
@@ -168,7 +168,7 @@ def _ordered(
     text: str, course: Sequence[float], key: str, falls: bool, names: Sequence[str]
 ) -> Claim:
     """Test that a metric falls (or rises) at every step; report its ends and first exceptions."""
-    evidence = "fewer than two were measured"
+    evidence = "fewer than two values were measured"
     if len(course) > 1:
         wrong = [
             f"the wrong way by {by:.2g} at {names[at]}" for at, by in order_breaks(course, falls)

@@ -165,9 +165,9 @@ def _signs(groups: Groups, key: str) -> Claim:
     """Test that VCI rises with transfer in both groups, and other metrics only in the first."""
     first, second = (pearson(groups[name], key).value for name in GROUPS)
     if key == "vci":
-        text, held = "goes up with MLOG in both groups", first > 0 and second > 0
+        text, held = "rises with MLOG in both groups", first > 0 and second > 0
     else:
-        text = f"goes up with MLOG over the {TEMPERATURE}s, and down over the penalties"
+        text = f"rises with MLOG over the {TEMPERATURE}s and falls with MLOG over the penalties"
         held = first > 0 > second
     title = METRICS[key]
     return {
@@ -199,7 +199,7 @@ def _without_pretraining(groups: Groups) -> Claim:
     """
     correlations = {name: pearson(group, "vci", log_odds) for name, group in groups.items()}
     return {
-        "claim": "VCI goes up with the mean log odds themselves, in both groups",
+        "claim": "VCI rises with the mean log odds of the probes alone, in both groups",
         "held": all(one.value > 0 for one in correlations.values()),
         "evidence": "; ".join(
             f"{name}: Pearson {_shown(one)}" for name, one in correlations.items()

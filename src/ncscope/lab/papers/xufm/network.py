@@ -239,13 +239,13 @@ def _along_depth(by_level: Mapping[str, Sequence[Observation]], frame: str) -> l
         },
         {
             "claim": f"at the end the deepest features are nearer to their frame ({frame}) than "
-            "those of any block before the last",
+            "the features of any block before the last",
             "held": bool(shallow) and all(near[deepest] < near[level] for level in shallow),
             "evidence": _listed(near),
         },
         {
-            "claim": "training halves the distance to the frame of the deepest features, and not "
-            "of those before the last block",
+            "claim": "training halves the distance of the deepest features to the frame, but not "
+            "the distance of any block before the last",
             "held": bool(shallow) and all(shares[deepest] < HALF <= shares[n] for n in shallow),
             "evidence": f"{frame} at the end over the start: {_listed(shares)}",
         },
@@ -269,8 +269,8 @@ def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) 
         for activation, part in SURROGATES.items()
     }
     return {
-        "claim": "NC1 of the first level falls by a share of the last one's decades as in the "
-        "ReLU model rather than the linear one",
+        "claim": "the ratio of the decades by which NC1 falls at the first and at the last level "
+        "is nearer to the ReLU model than to the linear model",
         "held": _like_relu(network, models),
         "evidence": f"from start to end, {_beside(network, models)}",
     }
@@ -279,8 +279,8 @@ def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) 
 def _structure_like_relu(network: float, rows: Sequence[Observation]) -> Claim:
     models = {a: kept(_level(rows, part, "H1"), "nc2_of") for a, part in SURROGATES.items()}
     return {
-        "claim": "the first level keeps its distance to the frame, as in the ReLU model rather "
-        "than the linear one",
+        "claim": "the first level keeps a share of its initial NC2 that is nearer to the ReLU "
+        "model than to the linear model",
         "held": _like_relu(network, models),
         "evidence": f"NC2 of the first level at the end over the start, {_beside(network, models)}",
     }
@@ -314,10 +314,11 @@ def _frames(config: XUFMNetwork, rows: Sequence[Observation], data: str) -> Clai
     simplex = ends(paths.get("cross-entropy", []), "nc2_etf")[1]
     return {
         "claim": f"{data}: the deepest class means end nearer to an orthogonal frame under MSE "
-        "than under cross-entropy, where they end nearer to a simplex (remark after theorem 4.1)",
+        "than under cross-entropy, and under cross-entropy nearer to a simplex than to an "
+        "orthogonal frame (remark after theorem 4.1)",
         "held": squared < entropy > simplex,
         "evidence": f"distance to the orthogonal frame {squared:.3g} under MSE, {entropy:.3g} "
-        f"under cross-entropy, there {simplex:.3g} to the simplex",
+        f"under cross-entropy; distance to the simplex {simplex:.3g} under cross-entropy",
     }
 
 

@@ -144,9 +144,9 @@ def _simplex_up_to(sweep: Sequence[Observation]) -> Claim:
         number(row, "bias_decay") for row, is_one in zip(sweep, simplex, strict=True) if is_one
     ]
     return {
-        "claim": "Regularised bias: an exact simplex up to a decay of c / (1-c), and not past it",
+        "claim": "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
         "held": simplex == stated,
-        "evidence": f"mean of zero up to {max(decays, default=math.nan):g}; "
+        "evidence": f"mean of zero up to a decay of {max(decays, default=math.nan):g}; "
         f"c / (1-c) = {threshold():.5f}",
     }
 
@@ -155,7 +155,7 @@ def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
     gaps = [abs(number(row, "objective") - number(row, "minimum")) for row in sweep]
     shares = [abs(number(row, "mean_share") - number(row, "stated_mean_share")) for row in sweep]
     return {
-        "claim": "Regularised bias: the closed form has the objective and the mean found",
+        "claim": "Regularised bias: the solver's objective and mean equal those of the closed form",
         "held": max(gaps) < 1e-9 and max(shares) < 1e-6,
         "evidence": f"objectives differ by {max(gaps):.1e} at most, "
         f"shares of the mean by {max(shares):.1e}",
