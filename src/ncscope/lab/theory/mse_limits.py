@@ -185,7 +185,8 @@ STATEMENTS = (
         id="mse/theorem-3",
         statement=(
             "From features of global mean zero (5) leads to NC1, NC2, NC3 and NC4; corrected: "
-            "if class means are affinely independent; a singular value of zero stays zero."
+            "the class means must be affinely independent, as a singular value of zero stays "
+            "zero."
         ),
         source="MSE theorem 3",
         tolerance=TOLERANCE,

@@ -152,8 +152,8 @@ STATEMENTS = (
     Statement(
         id="vci/theorem-5.1-imbalanced",
         statement=(
-            "Theorem 5.1 extends to classes of any sizes; corrected: the minimum is "
-            "(1 - sum pi_c^2)/2 - sum pi_c^2 (mu_c - mu_G)' pinv(Sigma_T) (mu_c - mu_G) / 2, no "
+            "Theorem 5.1 extends to classes of any sizes; corrected: the minimum is (1 - sum "
+            "pi_c^2)/2 - sum pi_c^2 (mu_c - mu_G)' pinv(Sigma_T) (mu_c - mu_G) / 2, which is no "
             "function of the trace unless every class is weighted 1/K."
         ),
         source="VCI 3.1 with theorem 5.1",

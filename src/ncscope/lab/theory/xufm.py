@@ -238,8 +238,9 @@ STATEMENTS = (
     Statement(
         id="xufm/remark-3.2",
         statement=(
-            "With 0 < lambda_b < infinity and c < 1, W is aligned with H and H - h_G is a simplex "
-            "ETF, while H is neither that nor an orthogonal frame if lambda_b > c / (1-c)."
+            "With 0 < lambda_b < infinity and c < 1, W is aligned with H and H - h_G is a "
+            "simplex ETF, while H is neither a simplex ETF nor an orthogonal frame if lambda_b > "
+            "c / (1-c)."
         ),
         source="XUFM 3.2, remark on the regularised bias",
         tolerance=TOLERANCE,
@@ -248,7 +249,8 @@ STATEMENTS = (
     Statement(
         id="xufm/remark-3",
         statement=(
-            "Without a bias, every critical point but the global minimisers is a strict saddle."
+            "Without a bias, every critical point that is not a global minimiser is a strict "
+            "saddle."
         ),
         source="XUFM 3, remark on the optimization procedure",
         tolerance=TOLERANCE,

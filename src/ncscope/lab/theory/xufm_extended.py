@@ -290,9 +290,9 @@ STATEMENTS: tuple[Statement, ...] = (
         id="xufm/theorem-4.1",
         statement=(
             "At every nonzero global minimiser of (23), d >= K, H1 and W1 H1 collapse to "
-            "orthogonal frames, W2 is aligned with W1 H1 and W2 W1 with H1; corrected: for "
-            "K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3), which is where nonzero minimisers "
-            "exist but for equality, and there they exist in every rank."
+            "orthogonal frames, W2 is aligned with W1 H1 and W2 W1 with H1; corrected: this "
+            "needs K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3); nonzero minimisers also "
+            "exist at equality, and there in every rank."
         ),
         source="XUFM theorem 4.1",
         tolerance=TOLERANCE,
@@ -303,8 +303,9 @@ STATEMENTS: tuple[Statement, ...] = (
         id="xufm/theorem-4.2",
         statement=(
             "If ||W1 H1||_* = ||relu(W1 H1)||_* at a nonzero global minimiser of (24), d >= K, "
-            "then H2 = relu(W1 H1) collapses to an orthogonal frame and W2 is aligned with it"
-            "; corrected: for K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3), as theorem 4.1."
+            "then H2 = relu(W1 H1) collapses to an orthogonal frame and W2 is aligned with H2"
+            "; corrected: this needs K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3), as theorem "
+            "4.1 does."
         ),
         source="XUFM theorem 4.2",
         tolerance=TOLERANCE,
@@ -314,10 +315,10 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="xufm/conjecture-4.2",
         statement=(
-            "||W1 H1||_* = ||relu(W1 H1)||_* at every global minimiser of (24); corrected: "
-            "||W1 H1||_* >= ||relu(W1 H1)||_* where the columns of relu(W1 H1) are orthogonal; "
-            "for K = 15, d >= 20 at every load checked, from 1e-6 to 0.999 of the limit, and for "
-            "K = 5 at those from 0.95 to 0.999 of it, a point with ||W1 H1||_* < "
+            "||W1 H1||_* = ||relu(W1 H1)||_* at every global minimiser of (24); corrected: ||W1 "
+            "H1||_* >= ||relu(W1 H1)||_* where the columns of relu(W1 H1) are orthogonal; for K "
+            "= 15, d >= 20 at every load checked, from 1e-6 to 0.999 of the limit, and for K = 5 "
+            "at every load checked from 0.95 to 0.999 of the limit, a point with ||W1 H1||_* < "
             "||relu(W1 H1)||_* beats all points where they are equal."
         ),
         source="XUFM appendix E",

@@ -150,8 +150,9 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="xufm/remark-f.1",
         statement=(
-            "With features fixed at H1* + E in (23) the minimiser tends to a multiple of the one "
-            "without E: W2 W1 to W2* W1* / (1 + sigma^2 K / ||h*||^2), h* a column of H1*."
+            "With features fixed at H1* + E in (23) the minimiser tends to a multiple of the "
+            "minimiser without E: W2 W1 tends to W2* W1* / (1 + sigma^2 K / ||h*||^2), h* a "
+            "column of H1*."
         ),
         source="XUFM appendix F.1",
         tolerance=TOLERANCE,
@@ -161,8 +162,8 @@ STATEMENTS: tuple[Statement, ...] = (
         id="xufm/appendix-d",
         statement=(
             "NC1(W1 H1) = NC1(H1) at a random start; corrected: where the range of Sigma_W is in "
-            "that of Sigma_B; tr(Sigma_T^+ Sigma_B) is the same for all features, W1 injective "
-            "on them."
+            "the range of Sigma_B; for all features on which W1 is "
+            "injective, tr(Sigma_T^+ Sigma_B) is the same before and after W1."
         ),
         source="XUFM appendix D",
         tolerance=TOLERANCE,
