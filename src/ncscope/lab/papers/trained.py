@@ -144,9 +144,9 @@ def on_runs(
         of: Plural noun for the counted items, if they are not runs.
     """
     good = sum(held for held, _ in verdicts.values())
-    words = "; ".join(f"{name}: {told}" for name, (_, told) in verdicts.items())
+    by_run = "; ".join(f"{name}: {told}" for name, (_, told) in verdicts.items())
     return {
         "claim": text,
         "held": good >= (max(1, len(verdicts)) if enough is None else enough),
-        "evidence": f"in {good} of {len(verdicts)} {of}; {numbers}{words or 'none to judge'}",
+        "evidence": f"in {good} of {len(verdicts)} {of}; {numbers}{by_run or 'none to judge'}",
     }

@@ -170,9 +170,9 @@ class ModularTransformer(nn.Module):
 
     def _inputs(self) -> tuple[Float[Tensor, "r d"], Float[Tensor, " d"]]:
         """Return the embeddings of every number at the first and second position, and of ``=``."""
-        tokens, places = self.tokens.weight, self.positions.weight
-        numbers = (places[:2, None] + tokens[:-1]).flatten(0, 1)
-        return numbers, tokens[-1] + places[-1]
+        tokens, positions = self.tokens.weight, self.positions.weight
+        numbers = (positions[:2, None] + tokens[:-1]).flatten(0, 1)
+        return numbers, tokens[-1] + positions[-1]
 
 
 def _tables(written: Float[Tensor, "r h c"], matrix: Float[Tensor, "o d"]) -> Float[Tensor, "hr o"]:

@@ -215,12 +215,12 @@ def band(
         colour: Colour of the line and the band.
         style: Style of the line.
     """
-    places = list(points)
+    coordinates = list(points)
     arrays = [np.asarray(values) for values in points.values()]
     mean = [float(values.mean()) for values in arrays]
-    axes.plot(places, mean, "o", linestyle=style, color=colour, markersize=2.6, label=label)
+    axes.plot(coordinates, mean, "o", linestyle=style, color=colour, markersize=2.6, label=label)
     least, most = ([float(end(values)) for values in arrays] for end in (np.min, np.max))
-    axes.fill_between(places, least, most, color=colour, alpha=0.15, linewidth=0)
+    axes.fill_between(coordinates, least, most, color=colour, alpha=0.15, linewidth=0)
 
 
 def ratio_bands(

@@ -112,8 +112,8 @@ def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     claims = [zero_error(rows, list(config.runs))]
     for name, shown in SHOWN.items():
         for key in shown.curves:
-            words = f"{label_of(key).title} falls from zero training error to the end"
-            claim = f"{words} in every network (figure {name.removeprefix('fig-')})"
+            change = f"{label_of(key).title} falls from zero training error to the end"
+            claim = f"{change} in every network (figure {name.removeprefix('fig-')})"
             claims.append(falls(claim, changes(rows, list(config.runs), key)))
     return [*claims, _generalises(config, rows)]
 
@@ -121,12 +121,12 @@ def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
 def _generalises(config: MSETraining, rows: Sequence[Observation]) -> Claim:
     accuracies = changes(rows, list(config.runs), "accuracy", "test")
     gains = [100 * (end - start) for start, end in filter(None, accuracies.values())]
-    words = "; ".join(f"{name}: {in_words(one, '.2%')}" for name, one in accuracies.items())
+    by_run = "; ".join(f"{name}: {in_words(one, '.2%')}" for name, one in accuracies.items())
     return {
         "claim": "The accuracy on held-out images rises from zero training error to the end, in "
         "the median of the networks (table 1)",
         "held": middle(gains) > 0,
-        "evidence": f"median {middle(gains):+.2f} points, mean {average(gains):+.2f}; {words}",
+        "evidence": f"median {middle(gains):+.2f} points, mean {average(gains):+.2f}; {by_run}",
     }
 
 

@@ -91,10 +91,10 @@ def _early(paths: Mapping[str, Sequence[Observation]]) -> Claim:
     verdicts = {}
     for name, path in paths.items():
         zero, since = interpolation_epoch(path, ZERO_ERROR), _negligible_since(path)
-        words = ["at no epoch" if since is None else f"below from epoch {since} on"]
-        words.append("zero error " + ("never" if zero is None else f"from epoch {zero:.0f} on"))
+        epochs = ["at no epoch" if since is None else f"below from epoch {since} on"]
+        epochs.append("zero error " + ("never" if zero is None else f"from epoch {zero:.0f} on"))
         held = zero is not None and since is not None and since <= zero
-        verdicts[name] = held, ", ".join(words)
+        verdicts[name] = held, ", ".join(epochs)
     text = (
         f"The part off the central path is below {NEGLIGIBLE:.0%} of the least-squares part at "
         "every epoch from zero training error on, if not before, in every network"

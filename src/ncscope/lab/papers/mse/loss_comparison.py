@@ -118,7 +118,7 @@ def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) ->
     )
     errors = {network: round(1 - one, 12) for network, one in accuracy.items()}  # ties stay ties
     rank = _rank_correlation(list(nc1.values()), list(errors.values()))
-    words = [
+    per_network = [
         f"{network}: {nc1[network]:.3g} at an error of {errors[network]:.2%}" for network in nc1
     ]
     return {
@@ -126,7 +126,7 @@ def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) ->
         "the difficulty of the data: its rank correlation with the held-out error is above "
         f"{ROUGHLY} (figure 12)",
         "held": rank > ROUGHLY,
-        "evidence": "; ".join([f"rank correlation {rank:.2f}", *words]),
+        "evidence": "; ".join([f"rank correlation {rank:.2f}", *per_network]),
     }
 
 

@@ -97,14 +97,16 @@ def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     networks = by_network(config, changes(rows, under(config, "mse"), "robustness", ATTACKED))
     by_seed = [[end - start for start, end in filter(None, seeds)] for seeds in networks.values()]
     gains = [average(seeds) for seeds in by_seed if seeds]
-    words = [f"{network}: {', '.join(map(in_words, seeds))}" for network, seeds in networks.items()]
+    per_network = [
+        f"{network}: {', '.join(map(in_words, seeds))}" for network, seeds in networks.items()
+    ]
     return {
         "claim": "Under MSE robustness grows from zero training error to the end, in the median "
         "and in the mean of the networks (figure 9)",
         "held": middle(gains) > 0 and average(gains) > 0,
         "evidence": f"median {middle(gains):+.3g}, mean {average(gains):+.3g}, above 0 in "
         f"{sum(gain > 0 for gain in gains)} of {len(gains)} networks that reach zero error; "
-        f"{'; '.join(words)}",
+        f"{'; '.join(per_network)}",
     }
 
 

@@ -206,7 +206,7 @@ def compare(text: str, config: MSETraining, by_run: Mapping[str, float], *, lowe
     ratios = [geometric_mean([ratio(*pair) for pair in seeds]) for seeds in pairs.values()]
     whole, sign = geometric_mean(ratios), 1 if lower else -1
     good = sum(sign * one < sign for one in ratios)
-    words = [
+    per_network = [
         f"{name}: {', '.join(f'{mse:.3g} against {ce:.3g}' for mse, ce in seeds)}"
         for name, seeds in pairs.items()
     ]
@@ -214,7 +214,7 @@ def compare(text: str, config: MSETraining, by_run: Mapping[str, float], *, lowe
         "claim": text,
         "held": sign * whole < sign,
         "evidence": f"ratio {whole:.3g}, {'below' if lower else 'above'} 1 in {good} of "
-        f"{len(ratios)} networks; {'; '.join(words) or 'none was trained under both'}",
+        f"{len(ratios)} networks; {'; '.join(per_network) or 'none was trained under both'}",
     }
 
 

@@ -227,9 +227,9 @@ def _by_layer(config: PFCTraining, rows: Results) -> Figure:
                         linestyle=panels.DASHED,
                         label="straight line",
                     )
-                places = values(candidates, "relative_position")
+                positions = values(candidates, "relative_position")
                 panel.plot(
-                    places, values(candidates, key), "o-", color=panels.ACCENT, label="layers"
+                    positions, values(candidates, key), "o-", color=panels.ACCENT, label="layers"
                 )
                 if label_of(key).log_scale:
                     logarithmic_values(panel)

@@ -295,8 +295,8 @@ def _like_relu(network: float, models: Mapping[Activation, float]) -> bool:
 
 
 def _beside(network: float, models: Mapping[Activation, float]) -> str:
-    words = ", ".join(f"{LABELS[name]} model {value:.2g}" for name, value in models.items())
-    return f"network {network:.2g}, {words}"
+    surrogates = ", ".join(f"{LABELS[name]} model {value:.2g}" for name, value in models.items())
+    return f"network {network:.2g}, {surrogates}"
 
 
 def _listed(by_level: Mapping[str, float]) -> str:
