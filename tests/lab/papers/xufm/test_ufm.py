@@ -49,9 +49,9 @@ def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> 
     [
         ("nc2_etf", 1e-3, "centred means"),
         ("nc3_alignment", 1e-3, "centred means"),
-        ("bias_decay", 0.03, "an exact simplex"),
-        ("objective", 1e-6, "the closed form"),
-        ("stated_mean_share", 1e-3, "the closed form"),
+        ("bias_decay", 0.03, "the minimiser is a simplex"),
+        ("objective", 1e-6, "the solver's objective"),
+        ("stated_mean_share", 1e-3, "the solver's objective"),
     ],
 )
 def test_each_claim_of_the_sweep_can_fail(
