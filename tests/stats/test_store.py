@@ -1,4 +1,4 @@
-"""Features kept for a second look come back bit by bit, from memory and from disk."""
+"""Features kept for a second pass come back bit by bit, from memory and from disk."""
 
 import os
 import resource

@@ -71,10 +71,10 @@ CASES: list[tuple[str, str, str, Callable[[float], float]]] = [
     ("Renormalised flow: the ratio", "renormalised", "ratio", lambda x: 1.02),
     ("Projected flow: singular vectors", "projected", "turned", lambda x: 1e-5),
     ("Projected flow: singular vectors", "projected", "within_moved", lambda x: 1e-5),
-    ("Projected flow: features over", "projected", "limit_distance", lambda x: 5.0),
+    ("Projected flow: features divided", "projected", "limit_distance", lambda x: 5.0),
     ("Renormalised flow: NC1 to NC4", "renormalised", "nc2_etf", lambda x: 0.1),
-    ("Gradient steps", "descent in 64 steps", "renormalised_deviation", lambda x: 2 * x),
-    ("Gradient steps", "descent in 64 steps", "projected_deviation", lambda x: 0.01),
+    ("As the step size", "descent in 64 steps", "renormalised_deviation", lambda x: 2 * x),
+    ("As the step size", "descent in 64 steps", "projected_deviation", lambda x: 0.01),
     ("Unrestricted, on", "unrestricted, on the path", "mse_off_path", lambda x: 1.0),
     ("Unrestricted, off", "unrestricted, off the path", "mse_off_path", lambda x: 1.0),
 ]

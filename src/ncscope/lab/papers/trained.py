@@ -39,22 +39,22 @@ def history(
         split: ``"train"`` or ``"test"``.
         layer: Name of the layer; default the last layer, which feeds the classifier.
     """
-    own = [row for row in rows if row.part == part and row.split == split]
-    wanted = own[-1].layer if own and layer is None else layer
-    return [row for row in own if row.layer == wanted]
+    selected = [row for row in rows if row.part == part and row.split == split]
+    wanted = selected[-1].layer if selected and layer is None else layer
+    return [row for row in selected if row.layer == wanted]
 
 
 def layers(rows: Sequence[Observation], part: str, epoch: int | None = None) -> list[Observation]:
     """Select the rows of all layers at one epoch, in forward order; by default the last epoch."""
-    own = [row for row in rows if row.part == part and row.split == "train"]
-    wanted = own[-1].epoch if own and epoch is None else epoch
-    return [row for row in own if row.epoch == wanted]
+    selected = [row for row in rows if row.part == part and row.split == "train"]
+    wanted = selected[-1].epoch if selected and epoch is None else epoch
+    return [row for row in selected if row.epoch == wanted]
 
 
 def geodesic(results: Results, part: str) -> GeodesicRecord | None:
     """Return the prediction from the first comparable layer to the last, at the last epoch."""
-    own = [each for each in results.measurements if each.run == part and each.split == "train"]
-    return own[-1].probe.geodesic if own else None
+    selected = [each for each in results.measurements if each.run == part and each.split == "train"]
+    return selected[-1].probe.geodesic if selected else None
 
 
 def interpolation(path: Sequence[Observation], accuracy: float = 1.0) -> Observation | None:
@@ -80,8 +80,8 @@ def values(path: Sequence[Observation], key: str) -> list[float]:
 
 def ends(path: Sequence[Observation], key: str) -> tuple[float, float]:
     """Return one metric of the first and of the last row; NaN without rows."""
-    found = values(path, key) or [math.nan]
-    return found[0], found[-1]
+    course = values(path, key) or [math.nan]
+    return course[0], course[-1]
 
 
 def ratio(above: float, below: float) -> float:
@@ -101,7 +101,7 @@ def decades(start: float, end: float) -> float:
         return float(np.log10(ratio(start, end)))
 
 
-def geometric_mean(found: Sequence[float]) -> float:
+def geometric_mean(numbers: Sequence[float]) -> float:
     """Compute the geometric mean: 0 if a value is 0, NaN without values.
 
     Example:
@@ -109,27 +109,27 @@ def geometric_mean(found: Sequence[float]) -> float:
         (2.0, 0.0, nan)
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.exp(np.mean(np.log(found)))) if found else math.nan
+        return float(np.exp(np.mean(np.log(numbers)))) if numbers else math.nan
 
 
-def middle(found: Sequence[float]) -> float:
+def middle(numbers: Sequence[float]) -> float:
     """Compute the median; NaN without values."""
-    return float(np.median(found)) if found else math.nan
+    return float(np.median(numbers)) if numbers else math.nan
 
 
-def average(found: Sequence[float]) -> float:
+def average(numbers: Sequence[float]) -> float:
     """Compute the mean; NaN without values."""
-    return float(np.mean(found)) if found else math.nan
+    return float(np.mean(numbers)) if numbers else math.nan
 
 
-def ordered(found: Sequence[float], falling: bool) -> bool:
+def ordered(course: Sequence[float], falling: bool) -> bool:
     """Return whether two or more values fall, or rise, at every step; ties are allowed."""
-    return len(found) > 1 and all(map(math.isfinite, found)) and not order_breaks(found, falling)
+    return len(course) > 1 and all(map(math.isfinite, course)) and not order_breaks(course, falling)
 
 
 def on_runs(
     text: str,
-    found: Mapping[str, tuple[bool, str]],
+    verdicts: Mapping[str, tuple[bool, str]],
     numbers: str = "",
     enough: int | None = None,
     of: str = "runs",
@@ -138,15 +138,15 @@ def on_runs(
 
     Args:
         text: Text of the claim.
-        found: Verdict and numbers of each run, by name of the run.
+        verdicts: Verdict and numbers of each run, by name of the run.
         numbers: Description of the numbers.
         enough: Number of runs on which the claim must be true; default all, and at least one.
         of: Plural noun for the counted items, if they are not runs.
     """
-    good = sum(held for held, _ in found.values())
-    words = "; ".join(f"{name}: {told}" for name, (_, told) in found.items())
+    good = sum(held for held, _ in verdicts.values())
+    by_run = "; ".join(f"{name}: {told}" for name, (_, told) in verdicts.items())
     return {
         "claim": text,
-        "held": good >= (max(1, len(found)) if enough is None else enough),
-        "evidence": f"in {good} of {len(found)} {of}; {numbers}{words or 'none to judge'}",
+        "held": good >= (max(1, len(verdicts)) if enough is None else enough),
+        "evidence": f"in {good} of {len(verdicts)} {of}; {numbers}{by_run or 'none to judge'}",
     }

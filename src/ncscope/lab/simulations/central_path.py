@@ -223,33 +223,34 @@ def _collapse(features: Tensor, weight: Tensor, bias: Tensor) -> dict[str, float
 def _claims(config: CentralPathConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test MSE theorem 3 with its corollaries, our errata to them, and assumption A1."""
     k, n = config.num_classes, config.per_class
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for law in (projected_law(k, n), renormalised_law(k, n)):
-        own = part_of(rows, law.name)
-        found += [_follows(law, own), _exponent(law, own)]
+        path = part_of(rows, law.name)
+        claims += [_follows(law, path), _exponent(law, path)]
         if k > 2:  # with two classes there is one singular value, and nothing to equalise
-            found.append(_equalised(law, own))
-        found += [_unturned(law, own), _limit(law, own), _collapsed(law, own)]
-    found.append(_descent(config, rows))
+            claims.append(_equalised(law, path))
+        claims += [_unturned(law, path), _limit(law, path), _collapsed(law, path)]
+    claims.append(_descent(config, rows))
     for name in ("unrestricted, on the path", "unrestricted, off the path"):
-        found.append(_near_path(name, part_of(rows, name)))
-    return found
+        claims.append(_near_path(name, part_of(rows, name)))
+    return claims
 
 
-def _follows(law: Law, own: list[Observation]) -> Claim:
-    worst = max(number(row, "law_deviation") for row in own)
-    times = [number(row, "time") for row in own[1:]]
+def _follows(law: Law, path: list[Observation]) -> Claim:
+    worst = max(number(row, "law_deviation") for row in path)
+    times = [number(row, "time") for row in path[1:]]
     decades = math.log10(times[-1] / times[0])
     return {
         "claim": f"{law.name.capitalize()} flow: simulated features follow the closed form",
         "held": worst < 1e-6,
-        "evidence": f"singular values within {worst:.1e} of it over {decades:.1f} decades of time",
+        "evidence": f"singular values within {worst:.1e} of the closed form over {decades:.1f} "
+        "decades of time",
     }
 
 
-def _exponent(law: Law, own: list[Observation]) -> Claim:
-    last = own[-1]
-    early = [row for row in own[1:] if number(row, "time") <= 0.1001 * number(last, "time")]
+def _exponent(law: Law, path: list[Observation]) -> Claim:
+    last = path[-1]
+    early = [row for row in path[1:] if number(row, "time") <= 0.1001 * number(last, "time")]
     before = early[-1]
     span = math.log(number(last, "time") / number(before, "time"))
     grown = [math.log(number(last, key) / number(before, key)) / span for key in _omegas(last)]
@@ -262,8 +263,8 @@ def _exponent(law: Law, own: list[Observation]) -> Claim:
     }
 
 
-def _equalised(law: Law, own: list[Observation]) -> Claim:
-    ratios = [number(row, "ratio") for row in own]
+def _equalised(law: Law, path: list[Observation]) -> Claim:
+    ratios = [number(row, "ratio") for row in path]
     return {
         "claim": f"{law.name.capitalize()} flow: the ratio of largest to least singular value "
         "falls to 1",
@@ -272,30 +273,30 @@ def _equalised(law: Law, own: list[Observation]) -> Claim:
     }
 
 
-def _unturned(law: Law, own: list[Observation]) -> Claim:
-    turned = max(number(row, "turned") for row in own)
-    moved = max(number(row, "within_moved") for row in own)
+def _unturned(law: Law, path: list[Observation]) -> Claim:
+    turned = max(number(row, "turned") for row in path)
+    moved = max(number(row, "within_moved") for row in path)
     return {
-        "claim": f"{law.name.capitalize()} flow: singular vectors stay, and so does what is left "
-        "in each class",
+        "claim": f"{law.name.capitalize()} flow: singular vectors and deviations of samples "
+        "from their class means do not change",
         "held": max(turned, moved) < 1e-6,
         "evidence": f"class means turned by {turned:.1e}, samples moved in their class by "
         f"{moved:.1e}",
     }
 
 
-def _limit(law: Law, own: list[Observation]) -> Claim:
-    gaps = [number(row, "limit_distance") for row in own]
+def _limit(law: Law, path: list[Observation]) -> Claim:
+    gaps = [number(row, "limit_distance") for row in path]
     return {
-        "claim": f"{law.name.capitalize()} flow: features over the largest singular value come to "
-        "U V^T for every sample",
+        "claim": f"{law.name.capitalize()} flow: features divided by the largest singular value "
+        "converge to U V^T for every sample",
         "held": _falling(gaps) and gaps[-1] < gaps[0] / 10,
         "evidence": f"distance {gaps[0]:.3g} at the start, {gaps[-1]:.2g} in the end",
     }
 
 
-def _collapsed(law: Law, own: list[Observation]) -> Claim:
-    ends = [(key, number(own[0], key), number(own[-1], key)) for key in COLLAPSE]
+def _collapsed(law: Law, path: list[Observation]) -> Claim:
+    ends = [(key, number(path[0], key), number(path[-1], key)) for key in COLLAPSE]
     said = "; ".join(f"{key} {first:.3g} to {last:.2g}" for key, first, last in ends)
     return {
         "claim": f"{law.name.capitalize()} flow: NC1 to NC4 emerge",
@@ -306,34 +307,37 @@ def _collapsed(law: Law, own: list[Observation]) -> Claim:
 
 def _descent(config: CentralPathConfig, rows: Sequence[Observation]) -> Claim:
     last = [part_of(rows, f"descent in {m} steps")[-1] for m in config.descent_steps]
-    own = [number(row, "renormalised_deviation") for row in last]
-    other = [number(row, "projected_deviation") for row in last]
-    order = math.log(own[-2] / own[-1]) / math.log(
+    renormalised = [number(row, "renormalised_deviation") for row in last]
+    projected = [number(row, "projected_deviation") for row in last]
+    order = math.log(renormalised[-2] / renormalised[-1]) / math.log(
         number(last[-2], "rate") / number(last[-1], "rate")
     )
     return {
-        "claim": "Gradient steps, each renormalised, come to the renormalised law as they shrink, "
-        "and not to the projected one",
-        "held": _falling(own) and 0.8 < order < 1.2 and other[-1] > 10 * own[-1],
-        "evidence": f"{config.descent_steps[-1]} steps: {own[-1]:.1e} from the renormalised law "
-        f"(of order {order:.2f} in the step), {other[-1]:.2g} from the projected one",
+        "claim": "As the step size shrinks, renormalised gradient steps converge to the "
+        "renormalised law, not to the projected law",
+        "held": _falling(renormalised)
+        and 0.8 < order < 1.2
+        and projected[-1] > 10 * renormalised[-1],
+        "evidence": f"{config.descent_steps[-1]} steps: {renormalised[-1]:.1e} from the "
+        f"renormalised law (of order {order:.2f} in the step), {projected[-1]:.2g} from the "
+        "projected law",
     }
 
 
-def _near_path(name: str, own: list[Observation]) -> Claim:
+def _near_path(name: str, path: list[Observation]) -> Claim:
     """Test that the loss off the path becomes and stays negligible, as in MSE figure 2.
 
     The claim asks for less than 1 % of the loss from a tenth of the time on.
     """
-    end = number(own[-1], "time")
-    late = [row for row in own if number(row, "time") >= end / 10]
+    end = number(path[-1], "time")
+    late = [row for row in path if number(row, "time") >= end / 10]
     worst = max(number(row, "mse_off_path") / number(row, "mse_loss") for row in late)
-    first = number(own[0], "mse_off_path") / number(own[0], "mse_loss")
+    first = number(path[0], "mse_off_path") / number(path[0], "mse_loss")
     return {
         "claim": f"{name.capitalize()}: the loss off the central path is negligible",
         "held": worst < 0.01,
         "evidence": f"{first:.2g} of the loss at the start, at most {worst:.1e} in the last decade "
-        f"of time, in which the loss falls to {number(own[-1], 'mse_loss'):.1e}",
+        f"of time, in which the loss falls to {number(path[-1], 'mse_loss'):.1e}",
     }
 
 

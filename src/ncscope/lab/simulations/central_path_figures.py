@@ -57,32 +57,32 @@ def drawings(config: Any, rows: Sequence[Observation]) -> list[Drawing]:
         ]
 
 
-def _positive(own: Sequence[Observation], key: str) -> list[float]:
+def _positive(path: Sequence[Observation], key: str) -> list[float]:
     """Return the values for a logarithmic axis, with NaN in place of zero."""
-    return [value if value > 0 else float("nan") for value in numbers(own, key)]
+    return [value if value > 0 else float("nan") for value in numbers(path, key)]
 
 
 def _growth(rows: Sequence[Observation]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     for axes, (part, _, power) in zip(figure.subplots(1, 2), FLOWS, strict=True):
-        own = part_of(rows, part)[1:]
-        times = numbers(own, "time")
-        for index, key in enumerate(k for k in own[0].values if k.startswith("closed_")):
+        path = part_of(rows, part)[1:]
+        times = numbers(path, "time")
+        for index, key in enumerate(k for k in path[0].values if k.startswith("closed_")):
             colour = SERIES[index % len(SERIES)]
             name = key.removeprefix("closed_")
-            axes.plot(times, numbers(own, key), color=colour, linewidth=1)
+            axes.plot(times, numbers(path, key), color=colour, linewidth=1)
             axes.plot(
-                times, numbers(own, f"omega_{name}"), "o", color=colour, markersize=2.6,
+                times, numbers(path, f"omega_{name}"), "o", color=colour, markersize=2.6,
                 label=rf"$\omega_{{{name}}}$",
             )  # fmt: skip
         exponent = {"1/4": 0.25, "1/2": 0.5}[power]
-        last = float(own[-1]["closed_1"])
+        last = float(path[-1]["closed_1"])
         guide = [last * (time / times[-1]) ** exponent for time in times]
-        shown = [(t, y) for t, y in zip(times, guide, strict=True) if y > float(own[0]["omega_1"])]
+        shown = [(t, y) for t, y in zip(times, guide, strict=True) if y > float(path[0]["omega_1"])]
         axes.plot(*zip(*shown, strict=True), color=SOFT, linestyle=DASHED, linewidth=0.9,
                   label=f"slope {power}")  # fmt: skip
         _logarithmic(axes, "time t", f"{part.capitalize()} flow")
-        if len([k for k in own[0].values if k.startswith("closed_")]) <= 5:
+        if len([k for k in path[0].values if k.startswith("closed_")]) <= 5:
             axes.legend()
     return figure
 
@@ -91,11 +91,11 @@ def _limits(rows: Sequence[Observation]) -> Figure:
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2)
     for part, colour, _ in FLOWS:
-        own = part_of(rows, part)[1:]
-        times = numbers(own, "time")
-        gaps = [value - 1 for value in numbers(own, "ratio")]
+        path = part_of(rows, part)[1:]
+        times = numbers(path, "time")
+        gaps = [value - 1 for value in numbers(path, "ratio")]
         left.plot(times, gaps, "o-", color=colour, markersize=2.6, label=part)
-        right.plot(times, numbers(own, "limit_distance"), "o-", color=colour, markersize=2.6,
+        right.plot(times, numbers(path, "limit_distance"), "o-", color=colour, markersize=2.6,
                    label=part)  # fmt: skip
     _logarithmic(left, "time t", r"$\omega_{\max}/\omega_{\min}-1$")
     _logarithmic(right, "time t", r"Distance of $X/\omega_{\max}$ from its limit")
@@ -108,9 +108,9 @@ def _collapse(config: Any, rows: Sequence[Observation]) -> Figure:
     keys = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
     for axes, key in zip(figure.subplots(2, 2).flat, keys, strict=True):
         for part, colour, _ in FLOWS:
-            own = part_of(rows, part)[1:]
-            times = [time / config.unit for time in numbers(own, "time")]
-            axes.plot(times, numbers(own, key), "o-", color=colour, markersize=2.6, label=part)
+            path = part_of(rows, part)[1:]
+            times = [time / config.unit for time in numbers(path, "time")]
+            axes.plot(times, numbers(path, key), "o-", color=colour, markersize=2.6, label=part)
         title = label_of(key).title.removeprefix("NC1: ")
         _logarithmic(
             axes,
@@ -129,13 +129,13 @@ def _descent(config: Any, rows: Sequence[Observation]) -> Figure:
     for law, colour, _ in FLOWS:
         at = [time / config.unit for time in numbers(runs[-1], "time")]
         left.plot(at, numbers(runs[-1], f"{law}_1"), color=colour, label=f"{law} law")
-        rates = [float(own[-1]["rate"]) / config.unit for own in runs]
-        gaps = [float(own[-1][f"{law}_deviation"]) for own in runs]
+        rates = [float(path[-1]["rate"]) / config.unit for path in runs]
+        gaps = [float(path[-1][f"{law}_deviation"]) for path in runs]
         right.plot(rates, gaps, "o-", color=colour, markersize=4, label=f"from the {law} law")
-    for index, own in enumerate(runs):
-        at = [time / config.unit for time in numbers(own, "time")]
+    for index, path in enumerate(runs):
+        at = [time / config.unit for time in numbers(path, "time")]
         shade = 0.25 + 0.75 * index / max(1, len(runs) - 1)
-        left.plot(at, numbers(own, "omega_1"), "o", color="#1d2327", alpha=shade, markersize=3,
+        left.plot(at, numbers(path, "omega_1"), "o", color="#1d2327", alpha=shade, markersize=3,
                   label=f"{config.descent_steps[index]:,} steps")  # fmt: skip
     left.set_xlabel("time in units of $nK^2$")
     left.set_title(r"$\omega_1$ under renormalised steps")
@@ -155,12 +155,12 @@ def _unrestricted(config: Any, rows: Sequence[Observation]) -> Figure:
         ("mse_off_path", SECOND, r"$\mathcal{L}_{LS}^\perp$"),
     )
     for axes, start in zip(figure.subplots(1, 2, sharey=True), starts, strict=True):
-        own = part_of(rows, f"unrestricted, {start}")[1:]
+        path = part_of(rows, f"unrestricted, {start}")[1:]
         unit = config.num_classes * config.per_class
-        times = [time / unit for time in numbers(own, "time")]
+        times = [time / unit for time in numbers(path, "time")]
         for key, colour, name in curves:
-            axes.plot(times, _positive(own, key), color=colour, label=name)
-        axes.plot(times, _positive(own, "classifier_distance"), color=SOFT, linestyle=DASHED,
+            axes.plot(times, _positive(path, key), color=colour, label=name)
+        axes.plot(times, _positive(path, "classifier_distance"), color=SOFT, linestyle=DASHED,
                   label=r"$\|W-W_{LS}\|/\|W_{LS}\|$")  # fmt: skip
         _logarithmic(axes, "time in units of $nK$", f"Started {start}")
     figure.axes[0].legend(fontsize=7)

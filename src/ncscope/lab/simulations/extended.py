@@ -122,9 +122,9 @@ def pair_claims(
     paths: Mapping[Activation, Sequence[Observation]], full_rank: bool = True
 ) -> list[Claim]:
     """Test the claims on a linear and a ReLU descent with equal settings, or on one of them."""
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for name, path in paths.items():
-        found.append(arrives(name, path))
+        claims.append(arrives(name, path))
         levels = _level_names(path) if name == "linear" else _level_names(path)[-1:]
         for level in levels:
             said = {"nc1": "collapses to its class means"}
@@ -133,12 +133,12 @@ def pair_claims(
             if level == levels[-1]:
                 said["nc3_alignment"] = "is aligned with the classifier"
             told = {key: f"{LABELS[name]}: {level} {what}" for key, what in said.items()}
-            found += vanishing(_at_level(path, level), told)
+            claims += vanishing(_at_level(path, level), told)
     if "relu" in paths and len(_level_names(paths["relu"])) > 1:
-        found += [_norms_agree(paths["relu"]), _none_lost(paths["relu"])]
+        claims += [_norms_agree(paths["relu"]), _none_lost(paths["relu"])]
         if "linear" in paths:
-            found += [_rates_separate(paths), _structures_separate(paths)]
-    return found
+            claims += [_rates_separate(paths), _structures_separate(paths)]
+    return claims
 
 
 def arrives(name: Activation, path: Sequence[Observation]) -> Claim:
@@ -186,16 +186,16 @@ def _norms_agree(path: Sequence[Observation]) -> Claim:
 def _none_lost(path: Sequence[Observation]) -> Claim:
     lost = path[-1]["lost_samples"]
     return {
-        "claim": "ReLU: no sample is lost, with all of its deep features at zero",
+        "claim": "ReLU: no sample has all of its deep features at zero",
         "held": lost == 0,
-        "evidence": f"{lost} samples lost; a lost one moves no more, and costs 1/(2N)",
+        "evidence": f"{lost} such samples; descent no longer moves them, and each costs 1/(2N)",
     }
 
 
 def _rates_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
     apart = {name: separation(path) for name, path in paths.items()}
     return {
-        "claim": "ReLU sets the levels further apart in the rate of collapse than linear does",
+        "claim": "The levels differ more in the rate of collapse with ReLU than without",
         "held": apart["relu"] > apart["linear"],
         "evidence": f"NC1 at H1 and at the last level differ by {apart['relu']:.2f} decades "
         f"with ReLU, {apart['linear']:.2f} without (medians over the descent)",
@@ -205,7 +205,7 @@ def _rates_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
 def _structures_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
     ends = {name: number(_at_level(path, "H1")[-1], "nc2_of") for name, path in paths.items()}
     return {
-        "claim": "ReLU leaves H1 another structure than an orthogonal frame",
+        "claim": "H1 becomes an orthogonal frame without ReLU, but not with ReLU",
         "held": ends["relu"] > VANISHED > ends["linear"],
         "evidence": f"nc2_of of H1 ends at {ends['relu']:.2g} with ReLU, "
         f"{ends['linear']:.2g} without",

@@ -98,10 +98,10 @@ def _line(config: GeodesicConfig) -> Iterator[Observation]:
 
 def _claims(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test theorems 1 and 2 on this line, and that the nearest-mean accuracy does not fall."""
-    found = [_ordered(rows)]
+    claims = [_ordered(rows)]
     if config.spread == 0:
-        found = [_first_theorem(rows), _second_theorem(rows), *found]
-    return found
+        claims = [_first_theorem(rows), _second_theorem(rows), *claims]
+    return claims
 
 
 def _first_theorem(rows: Sequence[Observation]) -> Claim:

@@ -90,10 +90,10 @@ def minimum(model: MUFM, generator: torch.Generator) -> tuple[Point, SolverResul
     """
     if model.loss == "mse":
         classifier = ClassifierMUFM(model)
-        found = quasi_newton(classifier, classifier.start(generator))
-        return classifier.completed(found.point), found
-    found = quasi_newton(model, model.start(generator), limit=3_000)
-    return found.point, found
+        result = quasi_newton(classifier, classifier.start(generator))
+        return classifier.completed(result.point), result
+    result = quasi_newton(model, model.start(generator), limit=3_000)
+    return result.point, result
 
 
 def measured(model: MUFM | LayeredMUFM, point: Point, step: int) -> Measurement:
@@ -119,9 +119,9 @@ def _minima(config: MUFMConfig) -> Iterator[Observation]:
     model = _model(config, generator)
     for start in range(SOLVER_STARTS):
         reduced = model.reduced() if isinstance(model, LayeredMUFM) else model
-        point, found = minimum(reduced, generator)
+        point, result = minimum(reduced, generator)
         whole = model.straight(point) if isinstance(model, LayeredMUFM) else point
-        for observation in observations_of(measured(model, whole, found.evaluations)):
+        for observation in observations_of(measured(model, whole, result.evaluations)):
             yield observation.with_values({"start": start})
 
 
@@ -140,10 +140,10 @@ def _claims(config: MUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     solved = part_of(rows, "fast solver")
     best = _lowest(solved)
     data, last = best[0], best[-1]
-    found = [_more_concentrated(data, last), _not_collapsed(last), _one_minimum(solved)]
+    claims = [_more_concentrated(data, last), _not_collapsed(last), _one_minimum(solved)]
     if config.model == "layered":
-        found.append(_falls_by_layer(best))
-    return [*found, _descended(part_of(rows, "descent")[-1], last)]
+        claims.append(_falls_by_layer(best))
+    return [*claims, _descended(part_of(rows, "descent")[-1], last)]
 
 
 def _more_concentrated(data: Observation, features: Observation) -> Claim:
@@ -230,9 +230,9 @@ def _panel(
     names = [row.layer for row in best]
     for index, row in enumerate(best[1:]):
         colour = panels.SERIES[index % len(panels.SERIES)]
-        own = [line for line in path if line.layer == row.layer]
-        steps = [line.step / 1000 for line in own]
-        values = [number(line, key) for line in own]
+        layer_rows = [line for line in path if line.layer == row.layer]
+        steps = [line.step / 1000 for line in layer_rows]
+        values = [number(line, key) for line in layer_rows]
         axes.plot(steps, values, "o-", color=colour, markersize=2.5, label=row.layer)
         axes.axhline(number(row, key), color=colour, linestyle=panels.DASHED, linewidth=1)
         if key == "objective":

@@ -92,7 +92,7 @@ def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Observation]]
     # smaller than the limit.
     slack = 4 * error + off**2 / predicted + 1e-9
     return {
-        "claim": "The classifier keeps the share of itself that theorem 5.1 predicts",
+        "claim": "The share of W* in the best classifier is the share that theorem 5.1 predicts",
         "held": abs(kept - predicted - off) < slack,
         "evidence": f"{kept:.5f} of W* at n = {n:,}, with a standard error of {error:.1g} over "
         f"{len(by_size[n])} seeds; predicted {predicted:.5f}, and {off:+.1g} at this n",
@@ -125,7 +125,7 @@ def _rate(by_size: Mapping[int, Sequence[Observation]]) -> Claim:
     exact = max(means) < 1e-12
     slope = math.nan if exact else math.log(means[-1] / means[0]) / math.log(sizes[-1] / sizes[0])
     return {
-        "claim": "The distance from the limit falls like the square root of n",
+        "claim": "The distance from the limit falls like 1 / sqrt(n)",
         "held": exact or abs(slope + 0.5) < 0.1,
         "evidence": f"{means[0]:.2g} at n = {sizes[0]:,}, {means[-1]:.2g} at n = {sizes[-1]:,}: "
         f"the power {slope:.3f}",
@@ -134,10 +134,10 @@ def _rate(by_size: Mapping[int, Sequence[Observation]]) -> Claim:
 
 def grouped(rows: Sequence[Observation]) -> dict[int, list[Observation]]:
     """Group the rows by n."""
-    found: dict[int, list[Observation]] = {}
+    groups: dict[int, list[Observation]] = {}
     for row in rows:
-        found.setdefault(int(row["per_class"]), []).append(row)
-    return found
+        groups.setdefault(int(row["per_class"]), []).append(row)
+    return groups
 
 
 def _drawings(config: PerturbedConfig, rows: Sequence[Observation]) -> list[Drawing]:

@@ -89,8 +89,8 @@ def mean_share(problem: Problem, point: Point) -> float:
 
 def fastest(problem: Problem, best: Minimiser | None, start: Point) -> Iterator[Measurement]:
     """Yield the minimum by the fast solver; ``step`` counts its evaluations."""
-    found = quasi_newton(problem, start)
-    yield measured(problem, best, found.point, found.evaluations)
+    result = quasi_newton(problem, start)
+    yield measured(problem, best, result.point, result.evaluations)
 
 
 def _parts(config: UFMConfig) -> list[Part]:
@@ -110,12 +110,12 @@ def _parts(config: UFMConfig) -> list[Part]:
 def _claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test the predictions of the closed form on the run."""
     problem, path = _problem(config), part_of(rows, "descent")
-    found = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
+    claims = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
     if problem.c < 1:
-        found += vanishing(path, predicted(problem))
+        claims += vanishing(path, predicted(problem))
         if problem.dim >= problem.num_classes or config.bias != "none":
-            found.append(_mean_share_agrees(path[-1], part_of(rows, "closed form")[-1]))
-    return found
+            claims.append(_mean_share_agrees(path[-1], part_of(rows, "closed form")[-1]))
+    return claims
 
 
 def predicted(problem: UFM) -> dict[str, str]:
@@ -146,7 +146,7 @@ def solver_agrees(row: Observation) -> Claim:
     return {
         "claim": "The fast solver ends at the closed form's minimum, to 1e-9",
         "held": abs(gap) < 1e-9,
-        "evidence": f"{gap:.1e} above it with a gradient of {slope:.1e}, "
+        "evidence": f"{gap:.1e} above the minimum with a gradient of {slope:.1e}, "
         f"after {row.step:,} evaluations",
     }
 
@@ -158,22 +158,22 @@ def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Clai
         path: Rows along a descent.
         said: Statement that holds if a metric vanishes, by metric.
     """
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for key, claim in said.items():
         first, last = number(path[0], key), number(path[-1], key)
         after = f"after {path[-1].step:,} steps"
         if not first < ROUNDING:
             evidence = f"{key} {first:.2g} at the start, {last:.2g} {after}"
-            found.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
-    return found
+            claims.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
+    return claims
 
 
 def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:
     seen, expected = number(last, "mean_share"), number(stated, "mean_share")
     return {
-        "claim": "The global mean has the share of the class means that the closed form gives it",
+        "claim": "The global mean's share of the class means' energy equals the closed form's",
         "held": abs(seen - expected) < VANISHED,
-        "evidence": f"{seen:.6f} of their energy, {expected:.6f} in closed form",
+        "evidence": f"{seen:.6f} of the energy, {expected:.6f} in closed form",
     }
 
 

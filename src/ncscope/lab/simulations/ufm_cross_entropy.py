@@ -41,16 +41,16 @@ def _parts(config: CrossEntropyConfig) -> list[Part]:
     problem, best = _problem(config), _closed_form(config)
     start = problem.start(torch.Generator().manual_seed(config.seed))
     record = ufm.recorded_steps(config.steps, config.every)
-    found = [
+    parts = [
         Part("fast solver", 1, lambda _: ufm.fastest(problem, best, start)),
         Part(
             "descent", len(record), lambda _: ufm.descent(problem, best, start, config.rate, record)
         ),
     ]
     if best is None:
-        return found
+        return parts
     stated = Part("closed form", 1, lambda _: iter([ufm.measured(problem, best, best.point, 0)]))
-    return [stated, *found]
+    return [stated, *parts]
 
 
 def _claims(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Claim]:
@@ -58,10 +58,10 @@ def _claims(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Cla
     path, fast = part_of(rows, "descent"), part_of(rows, "fast solver")[-1]
     if math.isnan(number(fast, "minimum")):
         return [_both_agree(path[-1], fast)]
-    found = [ufm.descent_arrives(path), ufm.solver_agrees(fast)]
+    claims = [ufm.descent_arrives(path), ufm.solver_agrees(fast)]
     if _problem(config).c < 1:
-        found += ufm.vanishing(path, _COLLAPSE)
-    return found
+        claims += ufm.vanishing(path, _COLLAPSE)
+    return claims
 
 
 _COLLAPSE = {
@@ -73,11 +73,11 @@ _COLLAPSE = {
 
 
 def _both_agree(last: Observation, fast: Observation) -> Claim:
-    slow, found = number(last, "objective"), number(fast, "objective")
+    descended, solved = number(last, "objective"), number(fast, "objective")
     return {
         "claim": "Gradient descent and the fast solver end at the same objective, to 1e-6",
-        "held": abs(slow - found) < 1e-6,
-        "evidence": f"{slow:.9f} and {found:.9f}",
+        "held": abs(descended - solved) < 1e-6,
+        "evidence": f"{descended:.9f} and {solved:.9f}",
     }
 
 

@@ -106,14 +106,14 @@ class ExtendedUFM(Problem):
     def levels(self, point: Point) -> dict[str, Float[Tensor, "_d n"]]:
         """Return ``H1``, ``H2`` and so on; with ReLU also its input ``W1 H1`` before ``H2``."""
         *weights, features = point
-        found = {"H1": features}
+        outputs = {"H1": features}
         for layer, weight in enumerate(weights[:0:-1], start=1):
             before = weight @ features
             features = self._activated(before)
             if self.activation == "relu":
-                found[f"W{layer} H{layer}"] = before
-            found[f"H{layer + 1}"] = features
-        return found
+                outputs[f"W{layer} H{layer}"] = before
+            outputs[f"H{layer + 1}"] = features
+        return outputs
 
     def head(self, point: Point) -> tuple[Float[Tensor, "k d"], None]:
         """Return the last layer's weight, and None for the bias."""

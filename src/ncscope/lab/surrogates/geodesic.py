@@ -142,9 +142,9 @@ def _holds_until(first: Polynomial, second: Polynomial) -> float:
     If the two are equal, their difference is rounding; it is compared with their size.
     """
     slope, size = first - second, Polynomial(abs(first.coef)) + Polynomial(abs(second.coef))
-    places = sorted(root for root in slope.roots().real if 0 < root < 1)
+    roots = sorted(root for root in slope.roots().real if 0 < root < 1)
     start = 0.0
-    for end in (*places, 1.0):
+    for end in (*roots, 1.0):
         middle = (start + end) / 2
         if slope(middle) < -_ROUNDING * size(middle):
             return start

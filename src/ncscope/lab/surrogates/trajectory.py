@@ -57,9 +57,11 @@ def measured_point(
     records = []
     for name, features in levels.items():
         head = (weight, bias) if name == list(levels)[-1] else (None, None)
-        own = [group for group in groups if head[0] is not None or group not in ("nc3", "nc4")]
+        available = [
+            group for group in groups if head[0] is not None or group not in ("nc3", "nc4")
+        ]
         record, _ = measure_samples(
-            name, features.mT, labels, problem.num_classes, *head, groups=own
+            name, features.mT, labels, problem.num_classes, *head, groups=available
         )
         records.append(record)
     return Measurement(ProbeRecord(tuple(records)), step, values=whole)

@@ -193,7 +193,7 @@ STATEMENTS = (
         id="info/corollary-4.3-relu",
         statement=(
             "Collapsed ReLU features take the values of corollary 4.3 against their heads; "
-            "corrected: they do once their mean is taken off, h(x_i) - mu_G."
+            "corrected: the centred features h(x_i) - mu_G take these values."
         ),
         source="INFO 5.1 with corollary 4.3",
         tolerance=TOLERANCE,

@@ -71,8 +71,8 @@ def singular_value_derivative(generator: torch.Generator) -> Iterator[float]:
         values = torch.linalg.svdvals(classes)[: point.k - 1]
         slopes = (torch.autograd.grad(value, classes, retain_graph=True)[0] for value in values)
         moved = split(motion, point.k).classes
-        found = torch.stack([(slope * moved).sum() for slope in slopes])
-        yield float((found - singular_value_form(point, z)).norm() / motion.norm())
+        derivative = torch.stack([(slope * moved).sum() for slope in slopes])
+        yield float((derivative - singular_value_form(point, z)).norm() / motion.norm())
 
 
 def printed_rows(generator: torch.Generator) -> Iterator[float]:
@@ -191,8 +191,8 @@ STATEMENTS = (
         id="mse/lemma-4",
         statement=(
             "Under (5) dx_j/dt = omega_j/(C + omega_j^2)^2 (1/N y_j - omega_j C x_j); corrected: "
-            "dx_j/dt = omega_j/(CN (C + omega_j^2)) y_j with the projection of proposition 4, and "
-            "omega_j/(N (C + omega_j^2)^2) y_j with the orthogonal one."
+            "dx_j/dt = omega_j/(CN (C + omega_j^2)) y_j with the projection of proposition 4, "
+            "and omega_j/(N (C + omega_j^2)^2) y_j with the orthogonal projection."
         ),
         source="MSE lemma 4",
         tolerance=TOLERANCE,
@@ -202,8 +202,9 @@ STATEMENTS = (
     Statement(
         id="mse/lemma-5",
         statement=(
-            "Under (5) d omega_j/dt = omega_j/(N (C + omega_j^2)^2); corrected: with the "
-            "orthogonal projection; with that of proposition 4 omega_j/(CN (C + omega_j^2))."
+            "Under (5) d omega_j/dt = omega_j/(N (C + omega_j^2)^2); corrected: this rate "
+            "belongs to the orthogonal projection; with the projection of proposition 4 the rate "
+            "is omega_j/(CN (C + omega_j^2))."
         ),
         source="MSE lemma 5, (27)",
         tolerance=TOLERANCE,
@@ -213,9 +214,9 @@ STATEMENTS = (
     Statement(
         id="mse/proposition-2",
         statement=(
-            "Under (5) N (C^2 log omega_j + C omega_j^2 + omega_j^4/4) = a_j + t; corrected: with "
-            "the orthogonal projection; with that of proposition 4 "
-            "N (C^2 log omega_j + C/2 omega_j^2) = a_j + t."
+            "Under (5) N (C^2 log omega_j + C omega_j^2 + omega_j^4/4) = a_j + t; corrected: "
+            "this law belongs to the orthogonal projection; with the projection of proposition 4 "
+            "the law is N (C^2 log omega_j + C/2 omega_j^2) = a_j + t."
         ),
         source="MSE proposition 2, (9)",
         tolerance=TOLERANCE,

@@ -227,8 +227,8 @@ def aligned_snr(generator: torch.Generator) -> Iterator[float]:
     for classes in _noisy(generator):
         features, omega, _ = aligned(classes)
         expected = torch.diag(torch.cat([omega[:-1], omega.new_zeros(1)]))
-        found = snr_of_aligned(features, classes.k)
-        yield float((found - expected).norm() / expected.norm())
+        computed = snr_of_aligned(features, classes.k)
+        yield float((computed - expected).norm() / expected.norm())
 
 
 STATEMENTS = (
@@ -245,8 +245,8 @@ STATEMENTS = (
     Statement(
         id="mse/equation-7",
         statement=(
-            "W_LS H = M^T (H H^T)^-1 H / C on the central path, and the same of A H for symmetric "
-            "A of full rank; corrected: with N in the place of 1/C."
+            "W_LS H = M^T (H H^T)^-1 H / C on the central path, also with A H for H if A is "
+            "symmetric of full rank; corrected: the factor is N instead of 1/C."
         ),
         source="MSE (7)",
         tolerance=TOLERANCE,
@@ -256,8 +256,8 @@ STATEMENTS = (
     Statement(
         id="mse/invariance",
         statement=(
-            "On the central path without decay predictions and loss of A H are those of H for "
-            "every invertible A."
+            "On the central path without decay A H has the same predictions and the same loss as "
+            "H for every invertible A."
         ),
         source="MSE 3.1 and D.1",
         tolerance=TOLERANCE,
@@ -284,9 +284,9 @@ STATEMENTS = (
     Statement(
         id="mse/definition-5",
         statement=(
-            "Least-squares predictions of aligned features X = U^T S_W^-1/2 H (V x I_N) are those "
-            "of H; corrected: they are V^T P (V x I_N) with P those of H, and the loss is that of "
-            "H when targets less 1/C are turned in the same way."
+            "Aligned features X = U^T S_W^-1/2 H (V x I_N) have the least-squares predictions P "
+            "of H; corrected: their predictions are V^T P (V x I_N), and their loss equals the "
+            "loss of H if the targets minus 1/C are transformed in the same way."
         ),
         source="MSE D.2, after definition 5",
         tolerance=TOLERANCE,

@@ -86,9 +86,9 @@ def loss_split(generator: torch.Generator) -> Iterator[float]:
         best = best_classifier(classes, decay)
         classifier = _near(best, generator)
         whole, rest = loss(classes, classifier, decay), loss(classes, best, decay)
-        found = project_parts(classes, classifier, decay)
-        yield float((found.loss - whole).abs() / whole)
-        yield float((found.off_path + rest - whole).abs() / whole)
+        divided = project_parts(classes, classifier, decay)
+        yield float((divided.loss - whole).abs() / whole)
+        yield float((divided.off_path + rest - whole).abs() / whole)
 
 
 def _decayed(generator: torch.Generator) -> Iterator[tuple[Classes, float]]:
@@ -137,10 +137,10 @@ def least_squares_split(generator: torch.Generator) -> Iterator[float]:
         yield float((parts - whole).abs() / whole)
     for classes, decay in _decayed(generator):
         extended, best = classes.extended, best_classifier(classes, decay)
-        found = project_parts(classes, best, decay)
+        divided = project_parts(classes, best, decay)
         whole = loss(classes, best, decay)
-        yield float((found.nc1 - variability_part(extended, best, decay)).abs() / whole)
-        yield float((found.nc23 - means_part(extended, best)).abs() / whole)
+        yield float((divided.nc1 - variability_part(extended, best, decay)).abs() / whole)
+        yield float((divided.nc23 - means_part(extended, best)).abs() / whole)
 
 
 def unextended_split(generator: torch.Generator) -> Iterator[float]:

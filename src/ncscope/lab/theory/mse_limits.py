@@ -54,11 +54,11 @@ def frames_by_spectrum(generator: torch.Generator) -> Iterator[float]:
             gap = (matrix.mT @ matrix - values.square().mean() * centring).norm().square()
             yield abs(float((gap - frame_distance(values)) / values.pow(4).sum()))
         frame = simplex_etf(k, len(point.features), generator).mT
-        found = torch.linalg.svdvals(frame)
-        yield float(found[-1]) if k <= len(frame) else 0.0
-        yield float(frame_distance(found[: k - 1]))
+        singular_values = torch.linalg.svdvals(frame)
+        yield float(singular_values[-1]) if k <= len(frame) else 0.0
+        yield float(frame_distance(singular_values[: k - 1]))
         yield float(frame.sum(1).norm())
-        yield abs(float(found[0].square() * (k - 1) / k) - 1)
+        yield abs(float(singular_values[0].square() * (k - 1) / k) - 1)
 
 
 def printed_trace(generator: torch.Generator) -> Iterator[float]:
@@ -185,7 +185,8 @@ STATEMENTS = (
         id="mse/theorem-3",
         statement=(
             "From features of global mean zero (5) leads to NC1, NC2, NC3 and NC4; corrected: "
-            "if class means are affinely independent; a singular value of zero stays zero."
+            "the class means must be affinely independent, as a singular value of zero stays "
+            "zero."
         ),
         source="MSE theorem 3",
         tolerance=TOLERANCE,

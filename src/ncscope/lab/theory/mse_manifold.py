@@ -105,9 +105,9 @@ def slope_at_zero(function: Callable[[float], Tensor]) -> Tensor:
     return row[0]
 
 
-def far(found: Tensor, expected: Tensor) -> float:
+def far(computed: Tensor, expected: Tensor) -> float:
     """Return the distance relative to the norm of the expected tensor."""
-    return float((found - expected).norm() / expected.norm())
+    return float((computed - expected).norm() / expected.norm())
 
 
 def tangent_space(generator: torch.Generator) -> Iterator[float]:
@@ -183,8 +183,8 @@ STATEMENTS = (
     Statement(
         id="mse/proposition-4",
         statement=(
-            "Z - 1/2 (X C Z^T + Z C X^T) X is a projection: it is tangent, "
-            "and Z itself where Z is tangent."
+            "Z - 1/2 (X C Z^T + Z C X^T) X is a projection: the result is tangent, and equals Z "
+            "if Z is tangent."
         ),
         source="MSE proposition 4",
         tolerance=TOLERANCE,
@@ -206,7 +206,7 @@ STATEMENTS = (
         id="mse/lemma-2",
         statement=(
             "A renormalised step from X to Sigma_W^-1/2(X + D)(X + D) is X + Pi(D) + O(|D|^2), "
-            "Pi that of proposition 4."
+            "Pi the projection of proposition 4."
         ),
         source="MSE lemma 2",
         tolerance=TOLERANCE,

@@ -265,8 +265,9 @@ STATEMENTS = (
     Statement(
         id="mse/section-2-noise",
         statement=(
-            "Pushing S_W towards 0 always reduces L_NC1; corrected: it does where every singular "
-            "value of the SNR matrix is at least sqrt(C), and it always reduces L_LS."
+            "Pushing S_W towards 0 always reduces L_NC1; corrected: pushing S_W towards 0 "
+            "reduces L_NC1 where every singular value of the SNR matrix is at least sqrt(C), and "
+            "always reduces L_LS."
         ),
         source="MSE section 2, after theorem 2",
         tolerance=TOLERANCE,
@@ -276,9 +277,9 @@ STATEMENTS = (
     Statement(
         id="mse/appendix-c.2-nc1",
         statement=(
-            "With the class means fixed, L_NC1 goes to 0 only if S_W does; corrected: it is L_LS "
-            "that bounds variability, tr(S_B^+ S_W) <= 2C L_LS / (1 - 2C L_LS) for renormalised "
-            "features and L_LS < 1/(2C)."
+            "With the class means fixed, L_NC1 goes to 0 only if S_W goes to 0; corrected: L_LS, "
+            "not L_NC1, bounds variability, tr(S_B^+ S_W) <= 2C L_LS / (1 - 2C L_LS) for "
+            "renormalised features and L_LS < 1/(2C)."
         ),
         source="MSE C.2",
         tolerance=TOLERANCE,
@@ -288,8 +289,8 @@ STATEMENTS = (
     Statement(
         id="mse/appendix-c.2-nc23",
         statement=(
-            "L_NC2/3 is 0 where (NC2) and (NC3) hold, and only there; corrected: it tells the "
-            "smallest singular value w of the SNR matrix, "
+            "L_NC2/3 is 0 where (NC2) and (NC3) hold, and only there; corrected: L_NC2/3 "
+            "bounds the smallest singular value w of the SNR matrix, "
             "C/2 <= (C + w^2)^2 L_NC2/3 <= C(C-1)/2, and goes to 0 as w goes to infinity."
         ),
         source="MSE C.2",
@@ -311,9 +312,9 @@ STATEMENTS = (
     Statement(
         id="mse/appendix-d.6",
         statement=(
-            "S_B^+ S_W goes to 0 where its eigenvalues do; corrected: "
-            "||S_B^+ S_W||_F^2 <= ||S_B^+|| ||S_W|| tr(S_B^+ S_W), so it does while "
-            "||S_B^+|| ||S_W|| stays bounded."
+            "S_B^+ S_W goes to 0 where its eigenvalues go to 0; corrected: ||S_B^+ S_W||_F^2 <= "
+            "||S_B^+|| ||S_W|| tr(S_B^+ S_W), so this holds while ||S_B^+|| ||S_W|| stays "
+            "bounded."
         ),
         source="MSE D.6",
         tolerance=TOLERANCE,

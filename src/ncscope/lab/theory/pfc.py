@@ -67,8 +67,8 @@ def minimising_point(model: MUFM) -> tuple[Float[Tensor, "k d"], Float[Tensor, "
         weight, features = quasi_newton(model, (start, model.data)).point
         return weight, features
     reduced = ClassifierMUFM(model)
-    found = quasi_newton(reduced, (model.best_classifier(model.data),))
-    return found.point[0], model.best_features(found.point[0])
+    result = quasi_newton(reduced, (model.best_classifier(model.data),))
+    return result.point[0], model.best_features(result.point[0])
 
 
 def falls_if_aligned(generator: torch.Generator) -> Iterator[float]:
@@ -325,10 +325,11 @@ STATEMENTS = (
     Statement(
         id="pfc/theorem-2",
         statement=(
-            "If ||H~(1) - H~(0)||_F^2 is sufficiently small, PFC2 decreases to 0 along the line to "
-            "a simplex; corrected: it does on a neighbourhood [t0, 1] of t = 1, and on [0, 1] if "
-            "sigma (a - e) >= 6 a e, with a = ||H~(1)||_F^2, P = H~(0) - H~(1), e = ||P||_F^2 and "
-            "sigma the norm of the part of H~(1)^T P + P^T H~(1) orthogonal to the simplex."
+            "If ||H~(1) - H~(0)||_F^2 is sufficiently small, PFC2 decreases to 0 along the line "
+            "to a simplex; corrected: PFC2 decreases on a neighbourhood [t0, 1] of t = 1, and on "
+            "[0, 1] if sigma (a - e) >= 6 a e, with a = ||H~(1)||_F^2, P = H~(0) - H~(1), e = "
+            "||P||_F^2 and sigma the norm of the part of H~(1)^T P + P^T H~(1) orthogonal to the "
+            "simplex."
         ),
         source="PFC theorem 2",
         tolerance=TOLERANCE,
@@ -349,8 +350,8 @@ STATEMENTS = (
     Statement(
         id="pfc/theorem-4",
         statement=(
-            "If the data are not collapsed, nor are the minimisers H of (13); under the MSE there "
-            "is C, and C = 1/(2 lambda_W) will do, with PFC1(H) < PFC1(X) for lambda > C."
+            "If the data are not collapsed, the minimisers H of (13) are not collapsed; under "
+            "the MSE PFC1(H) < PFC1(X) for lambda > C, where C = 1/(2 lambda_W) suffices."
         ),
         source="PFC theorem 4",
         tolerance=TOLERANCE,

@@ -85,10 +85,10 @@ def climb(
     yield max(worst, 0.0)
     for _ in range(steps):
         there = _moved(here, magnitude(-3, 0, generator), generator)
-        found = violation(there)
-        yield max(found, 0.0)
-        if found > worst:
-            here, worst = there, found
+        value = violation(there)
+        yield max(value, 0.0)
+        if value > worst:
+            here, worst = there, value
 
 
 def _moved(instance: Instance, size: float, generator: torch.Generator) -> Instance:

@@ -88,15 +88,15 @@ def split(generator: torch.Generator) -> Iterator[float]:
         spread = labelled.features - means[labelled.labels]
         along = (spread @ basis.mT).square().sum() / len(spread)
         whole = spread.square().sum() / len(spread)
-        stats, found = measured(labelled)
+        stats, discriminants = measured(labelled)
         size = stats.within_trace + stats.between_trace
-        parts = within_in_signal(stats, found), within_off_signal(stats, found)
+        parts = within_in_signal(stats, discriminants), within_off_signal(stats, discriminants)
         yield float((parts[0] - along).abs() / size)
         yield float((parts[1] - (whole - along)).abs() / size)
     for labelled in unstructured(generator, 20):
-        stats, found = measured(labelled)
+        stats, discriminants = measured(labelled)
         if stats.dim < stats.k:
-            yield float(within_off_signal(stats, found) / stats.within_trace)
+            yield float(within_off_signal(stats, discriminants) / stats.within_trace)
 
 
 def unbounded_within(generator: torch.Generator) -> Iterator[float]:

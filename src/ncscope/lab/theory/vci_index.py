@@ -212,8 +212,8 @@ STATEMENTS = (
     Statement(
         id="vci/definition-5.3-rank",
         statement=(
-            "With min(p, K-1) taken for r = rank(Sigma_B) the index is VCI"
-            "; corrected: it is 1 - r/min(p, K-1) (1 - VCI)."
+            "With min(p, K-1) instead of r = rank(Sigma_B) the index is VCI"
+            "; corrected: the index is 1 - r/min(p, K-1) (1 - VCI)."
         ),
         source="VCI 5, after corollary 5.4",
         tolerance=TOLERANCE,

@@ -183,8 +183,8 @@ def _inseparable(generator: torch.Generator) -> LabelledFeatures:
     """Draw classes that share features, so that cross-entropy has a finite minimiser."""
     k, d = integer(2, 3, generator), integer(1, 3, generator)
     shared = normal(8, d, generator=generator)
-    own = normal(6 * k, d, generator=generator).chunk(k)
-    rows = torch.cat([part for one in own for part in (shared, one)])
+    separate = normal(6 * k, d, generator=generator).chunk(k)
+    rows = torch.cat([part for one in separate for part in (shared, one)])
     return labelled_by_counts(rows, torch.full((k,), 14))
 
 
@@ -193,8 +193,8 @@ STATEMENTS = (
         id="vci/observation-4.2",
         statement=(
             "Fuzziness is invariant under invertible maps that act separately on V_B and its "
-            "complement, and not under others: [[1, 1], [0, 1]] takes 1 to 2 for "
-            "Sigma_B = diag(1, 0), Sigma_W = I."
+            "complement, and not under other maps: [[1, 1], [0, 1]] changes fuzziness from 1 to "
+            "2 for Sigma_B = diag(1, 0), Sigma_W = I."
         ),
         source="VCI observation 4.2",
         tolerance=TOLERANCE,
@@ -204,7 +204,8 @@ STATEMENTS = (
         id="vci/observation-4.3",
         statement=(
             "The squared distance (4) is invariant under isotropic scaling and orthogonal maps, "
-            "and not under others: the map of observation 4.2 takes 2 to 3."
+            "and not under other maps: the map of observation 4.2 changes the distance from 2 to "
+            "3."
         ),
         source="VCI observation 4.3",
         tolerance=TOLERANCE,
@@ -214,7 +215,7 @@ STATEMENTS = (
         id="vci/observation-4.4",
         statement=(
             "The cosine distance is invariant under orthogonal maps and independent scaling of "
-            "each feature, not under others; corrected: scaling by positive factors."
+            "each feature, not under other maps; corrected: the factors must be positive."
         ),
         source="VCI observation 4.4",
         tolerance=TOLERANCE,

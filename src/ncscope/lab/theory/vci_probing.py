@@ -73,11 +73,11 @@ def probing_loss_of_prior(generator: torch.Generator) -> Iterator[float]:
     r"""Check the formula for any prior; at $\pi_c=1/K$ it is the printed formula."""
     for labelled in imbalanced(generator, 12):
         for name in _PRIORS:
-            stats, found = measured(labelled, name)
+            stats, discriminants = measured(labelled, name)
             terms = captured(labelled, stats.prior)
             least = probe_minimum(labelled, stats.prior)
             yield 2 * abs(least - optimal_loss_of_prior(stats.prior, terms))
-            yield 2 * abs(least - float(linear_probe_mse(stats, found)))
+            yield 2 * abs(least - float(linear_probe_mse(stats, discriminants)))
         yield 2 * abs(least - optimal_loss(labelled.k, float(terms.sum())))
 
 
@@ -152,8 +152,8 @@ STATEMENTS = (
     Statement(
         id="vci/theorem-5.1-imbalanced",
         statement=(
-            "Theorem 5.1 extends to classes of any sizes; corrected: the minimum is "
-            "(1 - sum pi_c^2)/2 - sum pi_c^2 (mu_c - mu_G)' pinv(Sigma_T) (mu_c - mu_G) / 2, no "
+            "Theorem 5.1 extends to classes of any sizes; corrected: the minimum is (1 - sum "
+            "pi_c^2)/2 - sum pi_c^2 (mu_c - mu_G)' pinv(Sigma_T) (mu_c - mu_G) / 2, which is no "
             "function of the trace unless every class is weighted 1/K."
         ),
         source="VCI 3.1 with theorem 5.1",

@@ -122,8 +122,8 @@ def simplex_lemma(generator: torch.Generator) -> Iterator[float]:
         k = integer(2, 12, generator)
 
         def violation(instance: Instance, beta: float = beta, k: int = k) -> float:
-            alpha, own, other = instance[0].abs(), instance[1].cos(), instance[2].cos()
-            fit = (alpha * own - 1 + 1 / k).square()
+            alpha, aligned, other = instance[0].abs(), instance[1].cos(), instance[2].cos()
+            fit = (alpha * aligned - 1 + 1 / k).square()
             fit = fit + (k - 1) * (alpha * other.clamp(min=-1 / (k - 1)) + 1 / k).square()
             return float((1 - 1 / k) * lemma_minimum(beta) - fit / 2 - beta * alpha)
 
@@ -161,9 +161,9 @@ def _minimisers(
     is zero, to those of the start.
     """
     start = problem.start(generator)
-    found = quasi_newton(problem, start)
-    yield abs(found.objective / minimum - 1)
-    weight, features = found.point[:2]
+    result = quasi_newton(problem, start)
+    yield abs(result.objective / minimum - 1)
+    weight, features = result.point[:2]
     size = problem.num_samples**0.5 if not gram.any() else (problem.per_class * gram.trace()).sqrt()
     means = features.unflatten(1, (problem.num_classes, problem.per_class)).mean(2)
     collapsed = means.repeat_interleave(problem.per_class, 1)
@@ -172,7 +172,7 @@ def _minimisers(
     yield float((means.mT @ means - gram).norm() / scale)
     yield float((weight - ratio * means.mT).norm() / (ratio * scale.sqrt()))
     yield float((weight @ means - ratio * gram).norm() / (ratio * scale))
-    yield from _bias_misses(problem, found.point, ratio * gram)
+    yield from _bias_misses(problem, result.point, ratio * gram)
     best = problem.minimiser(generator).point
 
     def violation(instance: Instance) -> float:
@@ -238,8 +238,9 @@ STATEMENTS = (
     Statement(
         id="xufm/remark-3.2",
         statement=(
-            "With 0 < lambda_b < infinity and c < 1, W is aligned with H and H - h_G is a simplex "
-            "ETF, while H is neither that nor an orthogonal frame if lambda_b > c / (1-c)."
+            "With 0 < lambda_b < infinity and c < 1, W is aligned with H and H - h_G is a "
+            "simplex ETF, while H is neither a simplex ETF nor an orthogonal frame if lambda_b > "
+            "c / (1-c)."
         ),
         source="XUFM 3.2, remark on the regularised bias",
         tolerance=TOLERANCE,
@@ -248,7 +249,8 @@ STATEMENTS = (
     Statement(
         id="xufm/remark-3",
         statement=(
-            "Without a bias, every critical point but the global minimisers is a strict saddle."
+            "Without a bias, every critical point that is not a global minimiser is a strict "
+            "saddle."
         ),
         source="XUFM 3, remark on the optimization procedure",
         tolerance=TOLERANCE,

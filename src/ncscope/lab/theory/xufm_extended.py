@@ -144,14 +144,14 @@ def cheapest(model: ExtendedUFM, shape: Float[Tensor, "u k"]) -> Point:
 
 def _with_preactivations(model: ExtendedUFM, shape: Float[Tensor, "u k"]) -> Point:
     """Return balanced W1 and H1 whose product is the shape, padded by zeros, and the best W2."""
-    last, first, own = model.decays
+    last, first, feature_decay = model.decays
     d, k = model.dim, model.num_classes
     before = torch.zeros(d, k, dtype=torch.float64)
     before[: len(shape)] = shape
     after = before.clamp(min=0)
     gram = after @ after.mT + k * last * torch.eye(d, dtype=torch.float64)
     left, values, right = torch.linalg.svd(before, full_matrices=False)
-    balance = (own * model.per_class / first) ** 0.25
+    balance = (feature_decay * model.per_class / first) ** 0.25
     weights, means = torch.zeros(2, d, max(d, k), dtype=torch.float64)
     weights[:, :k] = balance * left * values.sqrt()
     means[:k, :k] = values.sqrt()[:, None] * right / balance
@@ -177,8 +177,8 @@ def _model(
     """Build a model of three factors with random decays that have the given load."""
     n = integer(1, 3, generator)
     last, first = magnitude(-4, 1, generator), magnitude(-4, 1, generator)
-    own = (load / k) ** 3 / (n * last * first)
-    return ExtendedUFM(k, d, n, (last, first), own, activation)
+    feature_decay = (load / k) ** 3 / (n * last * first)
+    return ExtendedUFM(k, d, n, (last, first), feature_decay, activation)
 
 
 def loaded_model(generator: torch.Generator, share: float, activation: Activation) -> ExtendedUFM:
@@ -192,25 +192,25 @@ def _scales(model: ExtendedUFM) -> list[float]:
     # At the limit `best_product` returns 0; the larger root, which is needed here, is 1/2.
     p = best_product(3, model.load) if model.load < nonzero_limit(3) * (1 - 1e-12) else 0.5
     share = model.load / model.num_classes * p ** (2 / 3)
-    last, first, own = (math.sqrt(share / decay) for decay in model.decays)
-    return [last, first, own / math.sqrt(model.per_class)]
+    last, first, feature_scale = (math.sqrt(share / decay) for decay in model.decays)
+    return [last, first, feature_scale / math.sqrt(model.per_class)]
 
 
 def linear_minimiser(model: ExtendedUFM, rank: int, generator: torch.Generator) -> Point:
     """Return a minimiser with two random frames; at rank K all minimisers have this form."""
     k, d = model.num_classes, model.dim
-    last, first, own = _scales(model)
+    last, first, feature_scale = _scales(model)
     shallow, deep = (orthogonal_frame(k, d, generator) for _ in range(2))
     kept, _ = torch.linalg.qr(normal(k, rank, generator=generator))
     kept = kept @ kept.mT
-    features = (own * shallow.mT @ kept).repeat_interleave(model.per_class, 1)
+    features = (feature_scale * shallow.mT @ kept).repeat_interleave(model.per_class, 1)
     return last * kept @ deep, first * deep.mT @ kept @ shallow, features
 
 
 def _relu_minimiser(model: ExtendedUFM, rank: int, generator: torch.Generator) -> Point:
     r"""Return non-negative deep features and a $W_1H_1$ of the same nuclear norm."""
     k, d, n = model.num_classes, model.dim, model.per_class
-    last, first, own = _scales(model)
+    last, first, feature_scale = _scales(model)
     pattern = _non_negative_frame(k, d, generator)
     kept = torch.zeros(k, dtype=torch.float64)
     kept[:rank] = 1.0
@@ -218,7 +218,7 @@ def _relu_minimiser(model: ExtendedUFM, rank: int, generator: torch.Generator) -
     values, vectors = torch.linalg.eigh(completed)
     root = vectors * values.clamp(min=0).sqrt() @ vectors.mT
     shallow = orthogonal_frame(k, d, generator)
-    features = own * shallow.mT @ root
+    features = feature_scale * shallow.mT @ root
     weights = first * pattern @ root @ shallow
     return last * (pattern * kept).mT, weights, features.repeat_interleave(n, 1)
 
@@ -290,9 +290,9 @@ STATEMENTS: tuple[Statement, ...] = (
         id="xufm/theorem-4.1",
         statement=(
             "At every nonzero global minimiser of (23), d >= K, H1 and W1 H1 collapse to "
-            "orthogonal frames, W2 is aligned with W1 H1 and W2 W1 with H1; corrected: for "
-            "K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3), which is where nonzero minimisers "
-            "exist but for equality, and there they exist in every rank."
+            "orthogonal frames, W2 is aligned with W1 H1 and W2 W1 with H1; corrected: this "
+            "needs K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3); nonzero minimisers also "
+            "exist at equality, and there in every rank."
         ),
         source="XUFM theorem 4.1",
         tolerance=TOLERANCE,
@@ -303,8 +303,9 @@ STATEMENTS: tuple[Statement, ...] = (
         id="xufm/theorem-4.2",
         statement=(
             "If ||W1 H1||_* = ||relu(W1 H1)||_* at a nonzero global minimiser of (24), d >= K, "
-            "then H2 = relu(W1 H1) collapses to an orthogonal frame and W2 is aligned with it"
-            "; corrected: for K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3), as theorem 4.1."
+            "then H2 = relu(W1 H1) collapses to an orthogonal frame and W2 is aligned with H2"
+            "; corrected: this needs K (n lambda_2 lambda_1 lambda_H)^(1/3) < 2^(-4/3), as theorem "
+            "4.1 does."
         ),
         source="XUFM theorem 4.2",
         tolerance=TOLERANCE,
@@ -314,10 +315,10 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="xufm/conjecture-4.2",
         statement=(
-            "||W1 H1||_* = ||relu(W1 H1)||_* at every global minimiser of (24); corrected: "
-            "||W1 H1||_* >= ||relu(W1 H1)||_* where the columns of relu(W1 H1) are orthogonal; "
-            "for K = 15, d >= 20 at every load checked, from 1e-6 to 0.999 of the limit, and for "
-            "K = 5 at those from 0.95 to 0.999 of it, a point with ||W1 H1||_* < "
+            "||W1 H1||_* = ||relu(W1 H1)||_* at every global minimiser of (24); corrected: ||W1 "
+            "H1||_* >= ||relu(W1 H1)||_* where the columns of relu(W1 H1) are orthogonal; for K "
+            "= 15, d >= 20 at every load checked, from 1e-6 to 0.999 of the limit, and for K = 5 "
+            "at every load checked from 0.95 to 0.999 of the limit, a point with ||W1 H1||_* < "
             "||relu(W1 H1)||_* beats all points where they are equal."
         ),
         source="XUFM appendix E",

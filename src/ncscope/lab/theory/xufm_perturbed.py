@@ -27,18 +27,22 @@ def attenuated(generator: torch.Generator) -> Iterator[float]:
     r"""Theorem 5.1, with noise that has the limit's moments, and with many independent samples."""
     for _ in range(_STARTS):
         k, d = integer(2, 5, generator), integer(5, 8, generator)
-        decay, own = magnitude(-4, -1, generator), magnitude(-4, -1.5, generator)
+        decay, feature_decay = magnitude(-4, -1, generator), magnitude(-4, -1.5, generator)
         noise = magnitude(-2, 1, generator)
-        load = k * math.sqrt(decay * own)
+        load = k * math.sqrt(decay * feature_decay)
         frame = orthogonal_frame(k, d, generator)
-        means = math.sqrt((1 - load) * math.sqrt(decay / own)) * frame.mT
-        expected = attenuation(k, decay, own, noise) * math.sqrt(own / decay) * means.mT
-        found = _ridge(means, noise * _ideal_noise(k, d, 2 * d, generator), decay)
-        yield float((found - expected).norm() / expected.norm())
-        found = _ridge(means, noise * _heavy_noise(d, k * 4000, generator), decay)
+        means = math.sqrt((1 - load) * math.sqrt(decay / feature_decay)) * frame.mT
+        expected = (
+            attenuation(k, decay, feature_decay, noise)
+            * math.sqrt(feature_decay / decay)
+            * means.mT
+        )
+        solution = _ridge(means, noise * _ideal_noise(k, d, 2 * d, generator), decay)
+        yield float((solution - expected).norm() / expected.norm())
+        solution = _ridge(means, noise * _heavy_noise(d, k * 4000, generator), decay)
         size = (noise**2 + means.norm() * noise) * d / math.sqrt(4000)
         bound = 10 * size / (noise**2 + decay)
-        yield max(float((found - expected).norm() / expected.norm() - bound), 0.0)
+        yield max(float((solution - expected).norm() / expected.norm() - bound), 0.0)
 
 
 def extended_attenuated(generator: torch.Generator) -> Iterator[float]:
@@ -146,8 +150,9 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="xufm/remark-f.1",
         statement=(
-            "With features fixed at H1* + E in (23) the minimiser tends to a multiple of the one "
-            "without E: W2 W1 to W2* W1* / (1 + sigma^2 K / ||h*||^2), h* a column of H1*."
+            "With features fixed at H1* + E in (23) the minimiser tends to a multiple of the "
+            "minimiser without E: W2 W1 tends to W2* W1* / (1 + sigma^2 K / ||h*||^2), h* a "
+            "column of H1*."
         ),
         source="XUFM appendix F.1",
         tolerance=TOLERANCE,
@@ -157,8 +162,8 @@ STATEMENTS: tuple[Statement, ...] = (
         id="xufm/appendix-d",
         statement=(
             "NC1(W1 H1) = NC1(H1) at a random start; corrected: where the range of Sigma_W is in "
-            "that of Sigma_B; tr(Sigma_T^+ Sigma_B) is the same for all features, W1 injective "
-            "on them."
+            "the range of Sigma_B; for all features on which W1 is "
+            "injective, tr(Sigma_T^+ Sigma_B) is the same before and after W1."
         ),
         source="XUFM appendix D",
         tolerance=TOLERANCE,

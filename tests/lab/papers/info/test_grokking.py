@@ -21,10 +21,10 @@ COURSE = {
 """A run as the paper tells it, on all pairs and in batches."""
 BY_HEART = "when all training pairs are known by heart, held-out accuracy is near chance"
 REACHES = "held-out accuracy reaches 1"
-LATE = "a rule takes 10 times the steps of learning by heart or more"
-FIRST = "until the training pairs are known by heart MIR rises and HDR falls"
-SECOND = "from there to just before the rule MIR falls and HDR rises"
-END = "with the rule MIR comes to its lowest, and HDR ends at half its highest"
+LATE = "the rule takes at least 10 times as many steps as learning by heart"
+FIRST = "until the training pairs are known by heart, MIR rises and HDR falls"
+SECOND = "then, until just before the rule is learnt, MIR falls and HDR rises"
+END = "with the rule MIR reaches its minimum, and HDR ends at half its maximum"
 NEEDS_RULE = {SECOND, END}
 
 
@@ -59,7 +59,7 @@ def test_all_claims_hold_of_runs_as_the_paper_tells_them() -> None:
     assert failing(made()) == set()
     evidence = {claim["claim"]: claim["evidence"] for claim in claims}
     assert "0.060 at step 100, 0.050 without" in evidence[BY_HEART]
-    assert "5,000 steps to 100, 50.0 times" in evidence[LATE]
+    assert "5,000 steps against 100, 50.0 times as many" in evidence[LATE]
     assert "MIR 0.500 to 0.800, HDR 0.800 to 0.200" in evidence[f"all training pairs: {FIRST}"]
     assert (
         "lowest MIR 0.500 before and 0.300 from step 5,000 on, HDR 0.600 to 0.100"

@@ -107,7 +107,7 @@ def test_a_short_run_has_the_numbers_that_figures_and_claims_read() -> None:
     assert 0 < errors(results, ["a"])[0] < 100
     (claim,) = RECIPE.claims(config, results)
     assert not claim["held"]  # the same error is no lower one
-    assert "seed by seed, in 0 of 1" in claim["evidence"]
+    assert "in the mean over seeds, and less in 0 of 1 seeds" in claim["evidence"]
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def test_claims_about_minima_hold_and_short_descents_have_not_arrived(results: R
         own = {name: value for name, value in held.items() if name.startswith(scaling)}
         assert len(own) == 8
         assert own[f"{scaling}: the minimum is more concentrated than the data at every lambda"]
-        assert own[f"{scaling}: with a growing lambda the minimum nears the data"]
+        assert own[f"{scaling}: with a growing lambda the features approach the data"]
         assert not own[f"{scaling}: gradient descent on MUFM arrives at the minimum, to 1 %"]
 
 

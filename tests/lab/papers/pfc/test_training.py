@@ -105,7 +105,9 @@ def test_all_claims_hold_where_every_layer_collapses_further() -> None:
     ],
 )
 def test_a_layer_out_of_order_turns_one_claim(key: str, path: list[float], what: str) -> None:
-    assert failing(made("patterns", {key: path})) == [f"patterns: {what} before effective depth"]
+    assert failing(made("patterns", {key: path})) == [
+        f"patterns: {what} before the effective depth"
+    ]
 
 
 def test_behind_the_effective_depth_the_order_is_free() -> None:

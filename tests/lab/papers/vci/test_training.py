@@ -54,8 +54,8 @@ def held(results: Results) -> dict[str, bool]:
 def test_where_all_fall_only_the_paper_s_exceptions_are_missing() -> None:
     claims = held(made(RUNS))
     assert [claim for claim, holds in claims.items() if not holds] == [
-        "squared distance does not fall in every run",
-        "cosine distance does not fall in every run",
+        "there is a run in which squared distance does not fall",
+        "there is a run in which cosine distance does not fall",
     ]
     assert len(claims) == 3 + 2 + 3 * 4
 
@@ -66,8 +66,8 @@ def test_where_all_fall_only_the_paper_s_exceptions_are_missing() -> None:
         ("train", "fuzziness", "fuzziness falls over training, in every run"),
         ("train", "vci", "VCI falls over training, in every run"),
         ("test", "vci", "VCI falls on held-out images too, in every run"),
-        ("train", "nc1_quotient", "squared distance does not fall in every run"),
-        ("train", "cosine_within", "cosine distance does not fall in every run"),
+        ("train", "nc1_quotient", "there is a run in which squared distance does not fall"),
+        ("train", "cosine_within", "there is a run in which cosine distance does not fall"),
         ("train", "within_in_signal", "cosine: the variance within classes on V_B falls"),
         ("train", "within_off_signal", "cosine: the variance off V_B rises"),
     ],

@@ -85,15 +85,15 @@ def changed(part: str, split: str, change: Callable[[Observation], Values]) -> l
 @pytest.mark.parametrize(
     ("part", "split", "key", "value", "lost"),
     [
-        ("temperature 0.1", "train", "fuzziness", -99.0, ["Fuzziness goes up with MLOG over the"]),
-        ("temperature 0.1", "train", "nc1_quotient", -99.0, ["Squared distance goes up with MLOG"]),
-        ("cosine penalty 10", "train", "nc1_quotient", -9.0, ["Squared distance goes up with"]),
+        ("temperature 0.1", "train", "fuzziness", -99.0, ["Fuzziness rises with MLOG over the"]),
+        ("temperature 0.1", "train", "nc1_quotient", -99.0, ["Squared distance rises with MLOG"]),
+        ("cosine penalty 10", "train", "nc1_quotient", -9.0, ["Squared distance rises with"]),
         (
             "cosine penalty 2.5",
             "train",
             "cosine_within",
             9.0,
-            ["Cosine distance goes up with MLOG", "The cosine distance within classes rises at"],
+            ["Cosine distance rises with MLOG", "The cosine distance within classes rises at"],
         ),
         (
             "cosine penalty 7.5",
@@ -114,10 +114,10 @@ def test_a_changed_number_turns_its_claims(part, split, key, value, lost) -> Non
 def test_vci_must_go_up_with_transfer_in_both_groups() -> None:
     found = changed("cosine penalty", "train", lambda row: {"vci": 1 - float(row["vci"])})
     assert found == [
-        "VCI goes up with MLOG in both groups",
+        "VCI rises with MLOG in both groups",
         "VCI's correlation with MLOG is at least 0.7 in both groups",
         "VCI falls at every higher cosine penalty",
-        "VCI goes up with the mean log odds themselves, in both groups",
+        "VCI rises with the mean log odds of the probes alone, in both groups",
     ]
 
 

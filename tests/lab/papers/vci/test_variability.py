@@ -81,5 +81,6 @@ def test_spectra_are_compared_where_that_of_the_means_ends(between, total, held)
 
 def test_evidence_of_the_spectra() -> None:
     first, second = (claim["evidence"] for claim in spectrum_claims(made(["a"]), "a"))
-    assert first == "number 2: 1 of Sigma_B, 3 of Sigma_T, which has 5.88% of its trace beyond"
-    assert second == "the first is 4 times number 2 of Sigma_B, 1.67 times of Sigma_T"
+    share = "later eigenvalues have 5.88% of Sigma_T's trace"
+    assert first == f"eigenvalue 2: 1 of Sigma_B, 3 of Sigma_T; {share}"
+    assert second == "first eigenvalue over eigenvalue 2: 4 for Sigma_B, 1.67 for Sigma_T"

@@ -131,29 +131,29 @@ def test_all_claims_hold_where_a_network_does_as_the_paper_says() -> None:
         ),
         (
             {"nc2_etf": ([1, 1, 1], [0.2, 0.9, 0.15], [1, 0.5, 0.1], [1, 0.3, 0.2])},
-            "at the end the deepest features are nearer to their frame (nc2_etf) than those of any "
-            "block before the last",
+            "at the end the deepest features are nearer to their frame (nc2_etf) than the features "
+            "of any block before the last",
         ),
         (
             {"nc2_etf": ([1, 1, 1], [1, 0.9, 0.4], [1, 0.5, 0.3], [1, 0.3, 0.2])},
-            "training halves the distance to the frame of the deepest features, and not of those "
-            "before the last block",
+            "training halves the distance of the deepest features to the frame, but not the "
+            "distance of any block before the last",
         ),
         (
             {"nc2_etf": ([1, 1, 1], [1, 0.9, 0.9], [1, 0.5, 0.3], [0.5, 0.4, 0.3])},
-            "training halves the distance to the frame of the deepest features, and not of those "
-            "before the last block",
+            "training halves the distance of the deepest features to the frame, but not the "
+            "distance of any block before the last",
         ),
         ({"duality": ([0.2, 0.5, 0.9],)}, "the classifier aligns with the class means"),
         (
             {"nc1": ([9, 4, 0.3], [9, 4, 0.2], [9, 1, 0.15], [9, 0.3, 0.1])},
-            "NC1 of the first level falls by a share of the last one's decades as in the ReLU "
-            "model rather than the linear one",
+            "the ratio of the decades by which NC1 falls at the first and at the last level is "
+            "nearer to the ReLU model than to the linear model",
         ),
         (
             {"nc2_etf": ([1, 1, 0.55], [1, 0.9, 0.9], [1, 0.5, 0.3], [1, 0.3, 0.2])},
-            "the first level keeps its distance to the frame, as in the ReLU model rather than "
-            "the linear one",
+            "the first level keeps a share of its initial NC2 that is nearer to the ReLU model "
+            "than to the linear model",
         ),
     ],
 )
@@ -171,7 +171,8 @@ def test_collapse_past_zero_error_needs_both() -> None:
 def test_the_frames_are_told_apart_on_each_data_set() -> None:
     claim = (
         "digits: the deepest class means end nearer to an orthogonal frame under MSE than under "
-        "cross-entropy, where they end nearer to a simplex (remark after theorem 4.1)"
+        "cross-entropy, and under cross-entropy nearer to a simplex than to an orthogonal frame "
+        "(remark after theorem 4.1)"
     )
     assert failing(made(CE, {"nc2_of": PATHS["nc2_of"]})) == [claim]
     near = [*PATHS["nc2_etf"][:3], [1.3, 0.5, 0.41]]

@@ -37,8 +37,8 @@ def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> 
     claims = RECIPE.claims(SHORT, short)
     assert [claim["claim"] for claim in claims if claim["held"]] == [
         "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
-        "Regularised bias: an exact simplex up to a decay of c / (1-c), and not past it",
-        "Regularised bias: the closed form has the objective and the mean found",
+        "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
+        "Regularised bias: the solver's objective and mean equal those of the closed form",
     ]
     assert len(claims) == 5 + 5 + 3
 
@@ -49,9 +49,9 @@ def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> 
     [
         ("nc2_etf", 1e-3, "centred means"),
         ("nc3_alignment", 1e-3, "centred means"),
-        ("bias_decay", 0.03, "an exact simplex"),
-        ("objective", 1e-6, "the closed form"),
-        ("stated_mean_share", 1e-3, "the closed form"),
+        ("bias_decay", 0.03, "the minimiser is a simplex"),
+        ("objective", 1e-6, "the solver's objective"),
+        ("stated_mean_share", 1e-3, "the solver's objective"),
     ],
 )
 def test_each_claim_of_the_sweep_can_fail(

@@ -115,13 +115,13 @@ def _events(intervals: int, training: Training, resources: Resources) -> Iterato
     second = training.model_copy(update={"order_seed": order_seed})
     benches: list[Bench] = []
     for name, settings in {"first": training, "second": second}.items():
-        own = (
+        run_resources = (
             resources
             if resources.checkpoints is None
             else replace(resources, checkpoints=resources.checkpoints / name)
         )
-        bench = prepared(settings, own)
-        for event in with_classes(bench, bench_events(bench, own)):
+        bench = prepared(settings, run_resources)
+        for event in with_classes(bench, bench_events(bench, run_resources)):
             yield _of_run(event, name)
         benches.append(bench)
     yield from with_classes(benches[0], _between(benches, intervals))
@@ -176,28 +176,28 @@ def between(
 
 def _by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
     """Group pairs that differ only in the seed, by data and rate, with the highest rate first."""
-    found: dict[str, dict[float, list[str]]] = {}
+    by_data: dict[str, dict[float, list[str]]] = {}
     for name, training in sorted(
         config.runs.items(), key=lambda pair: -pair[1].optimisation.learning_rate
     ):
-        rates = found.setdefault(training.data, {})
+        rates = by_data.setdefault(training.data, {})
         rates.setdefault(training.optimisation.learning_rate, []).append(name)
-    return found
+    return by_data
 
 
 def _claims(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.2: which runs are connected, and the dependence on the learning rate."""
-    found = []
+    claims = []
     for data, rates in _by_rate(config).items():
         highest, lowest = max(rates), min(rates)
         if highest > lowest:
             where = f"{data}, rate {highest:g}"
-            found += _apart(_paths(rows, rates[highest]), where)
-            found += [_calming(rows, rates, data, key, name) for key, name in _KEYS.items()]
+            claims += _apart(_paths(rows, rates[highest]), where)
+            claims += [_calming(rows, rates, data, key, name) for key, name in _KEYS.items()]
         where = f"{data}, rate {lowest:g}"
-        found += _connected(_paths(rows, rates[lowest]), where)
-        found.append(_helped(rows, rates, data))
-    return found
+        claims += _connected(_paths(rows, rates[lowest]), where)
+        claims.append(_helped(rows, rates, data))
+    return claims
 
 
 Paths = Mapping[str, Sequence[Observation]]
@@ -216,7 +216,7 @@ def _paths(rows: Sequence[Observation], names: Sequence[str]) -> Paths:
 
 def _apart(paths: Paths, where: str) -> list[Claim]:
     """Test the paper's observations on runs that are not connected."""
-    found = [
+    claims = [
         on_runs(
             f"{where}: accuracy falls to random guessing for omega from 0.4 to 0.6, in every pair",
             {name: _guessing(path) for name, path in paths.items()},
@@ -228,11 +228,11 @@ def _apart(paths: Paths, where: str) -> list[Claim]:
         text = (
             "rises again for omega from 0.4 to 0.6"
             if rising
-            else "falls a step away from either end"
+            else "falls from either run to the nearest network between the runs"
         )
         held = {pair: test(values(path, key)) for pair, path in paths.items()}
-        found.append(on_runs(f"{where}: {name} {text}, in every pair", held))
-    return found
+        claims.append(on_runs(f"{where}: {name} {text}, in every pair", held))
+    return claims
 
 
 def _guessing(path: Sequence[Observation]) -> tuple[bool, str]:
@@ -242,23 +242,24 @@ def _guessing(path: Sequence[Observation]) -> tuple[bool, str]:
     return lowest * classes <= CHANCE, f"least {lowest:.3f}"
 
 
-def _rises_between(found: Sequence[float]) -> tuple[bool, str]:
+def _rises_between(course: Sequence[float]) -> tuple[bool, str]:
     """Return whether the middle fifth rises above both sides, and the numbers."""
-    if len(found) < 3:
+    if len(course) < 3:
         return False, "no path"
-    at = len(found) // 2
-    reach = round(0.1 * (len(found) - 1))
-    most = -least([-value for value in found[at - reach : at + reach + 1]])
-    left = least(found[: at - reach] or found[:1])
-    right = least(found[at + reach + 1 :] or found[-1:])
-    return most > max(left, right), f"{most:.3f} after {left:.3f} and before {right:.3f}"
+    at = len(course) // 2
+    reach = round(0.1 * (len(course) - 1))
+    most = -least([-value for value in course[at - reach : at + reach + 1]])
+    left = least(course[: at - reach] or course[:1])
+    right = least(course[at + reach + 1 :] or course[-1:])
+    told = f"least {left:.3f}, then highest {most:.3f}, then least {right:.3f}"
+    return most > max(left, right), told
 
 
-def _falls_near_ends(found: Sequence[float]) -> tuple[bool, str]:
-    if len(found) < 3:
+def _falls_near_ends(course: Sequence[float]) -> tuple[bool, str]:
+    if len(course) < 3:
         return False, "no path"
-    told = f"{found[0]:.3f} to {found[1]:.3f}, and {found[-1]:.3f} to {found[-2]:.3f}"
-    return found[1] < found[0] and found[-2] < found[-1], told
+    told = f"{course[0]:.3f} to {course[1]:.3f}, and {course[-1]:.3f} to {course[-2]:.3f}"
+    return course[1] < course[0] and course[-2] < course[-1], told
 
 
 def _calming(
@@ -269,15 +270,15 @@ def _calming(
     name: str,
 ) -> Claim:
     """Test that a quantity varies less between the runs at every lower learning rate."""
-    found = {
+    variations = {
         rate: average([_variation(path, key) for path in _paths(rows, names).values()])
         for rate, names in rates.items()
     }
     return {
         "claim": f"{data}: {name} varies less between the runs at every lower rate",
-        "held": ordered(list(found.values()), falling=True),
-        "evidence": "mean of its range: "
-        + ", ".join(f"{value:.4f} at {rate:g}" for rate, value in found.items()),
+        "held": ordered(list(variations.values()), falling=True),
+        "evidence": "mean range: "
+        + ", ".join(f"{value:.4f} at {rate:g}" for rate, value in variations.items()),
     }
 
 
@@ -286,13 +287,13 @@ def _connected(paths: Paths, where: str) -> list[Claim]:
     barriers = {name: _barrier(path) for name, path in paths.items()}
     connected = {name: (fall <= CONNECTED, f"{fall:.4f}") for name, fall in barriers.items()}
     text = f"accuracy falls by no more than {CONNECTED} between the runs"
-    found = [on_runs(f"{where}: {text}, in every pair", connected)]
+    claims = [on_runs(f"{where}: {text}, in every pair", connected)]
     for key, name in _RATIOS.items():
         varied = {pair: _variation(path, key) for pair, path in paths.items()}
         held = {pair: (value <= UNCHANGED, f"{value:.4f}") for pair, value in varied.items()}
         text = f"{name} remains almost unchanged, within {UNCHANGED}"
-        found.append(on_runs(f"{where}: {text}, in every pair", held))
-    return found
+        claims.append(on_runs(f"{where}: {text}, in every pair", held))
+    return claims
 
 
 def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
@@ -306,9 +307,9 @@ def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], d
         held.append(anew < plain)
         told.append(f"{plain:.4f} and {anew:.4f} at {rate:g}")
     return {
-        "claim": f"{data}: accuracy falls less with statistics re-estimated, at every rate",
+        "claim": f"{data}: accuracy falls less if the statistics are re-estimated, at every rate",
         "held": all(held),
-        "evidence": f"mean fall as they are and re-estimated: {', '.join(told)}",
+        "evidence": f"mean fall without and with re-estimation: {', '.join(told)}",
     }
 
 
@@ -356,10 +357,10 @@ def _panels(line: Sequence[Axes], rows: Sequence[Observation], names: Sequence[s
     """Draw accuracy, MIR and HDR of the pairs at one rate."""
     accuracy, mir, hdr = line
     for statistics, colour in COLOURS.items():
-        own = [row for name in names for row in between(rows, name, statistics)]
-        band(accuracy, by_axis(own, "omega", "accuracy"), statistics, colour)
-        ratio_bands(mir, own, "omega", "mir", colour, statistics)
-        ratio_bands(hdr, own, "omega", "hdr", colour, statistics)
+        chosen = [row for name in names for row in between(rows, name, statistics)]
+        band(accuracy, by_axis(chosen, "omega", "accuracy"), statistics, colour)
+        ratio_bands(mir, chosen, "omega", "mir", colour, statistics)
+        ratio_bands(hdr, chosen, "omega", "hdr", colour, statistics)
     collapse_line(mir, [row for name in names for row in between(rows, name)])
 
 

@@ -55,11 +55,11 @@ def _method_of(run: FewLabels) -> str:
 
 def by_setting(config: SemiSupervised) -> dict[Setting, dict[str, list[str]]]:
     """Return the names of the runs by setting and method, seed by seed."""
-    found: dict[Setting, dict[str, list[str]]] = {}
+    settings: dict[Setting, dict[str, list[str]]] = {}
     for name, run in config.runs.items():
-        own = found.setdefault(Setting(run.data, run.labels), {})
-        own.setdefault(_method_of(run), []).append(name)
-    return found
+        methods = settings.setdefault(Setting(run.data, run.labels), {})
+        methods.setdefault(_method_of(run), []).append(name)
+    return settings
 
 
 def errors(rows: Sequence[Observation], names: Sequence[str]) -> list[float]:
@@ -68,16 +68,16 @@ def errors(rows: Sequence[Observation], names: Sequence[str]) -> list[float]:
     return [100 * float(last.get(name, math.nan)) for name in names]
 
 
-def summary(found: Sequence[float]) -> tuple[float, float]:
+def summary(numbers: Sequence[float]) -> tuple[float, float]:
     """Return the mean and its standard error, which is NaN for a single value."""
-    if not found or not all(map(math.isfinite, found)):
+    if not numbers or not all(map(math.isfinite, numbers)):
         return math.nan, math.nan
-    return mean(found), stdev(found) / math.sqrt(len(found)) if len(found) > 1 else math.nan
+    return mean(numbers), stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
 
 
-def shown(found: tuple[float, float]) -> str:
+def shown(estimate: tuple[float, float]) -> str:
     """Write mean and standard error as text."""
-    middle, error = found
+    middle, error = estimate
     if not math.isfinite(middle):
         return "unknown"
     return f"{middle:.2f}" + (f" ± {error:.2f}" if math.isfinite(error) else "")
@@ -115,8 +115,8 @@ def _ends(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
         size = (1.6 + 3.6 * len(sets), 3.4)
         figure = Figure(figsize=size, layout="constrained")
         for axes, data in zip(_row(figure, len(sets)), sets, strict=True):
-            own = {setting: by for setting, by in settings.items() if setting.data == data}
-            _bars(axes, own, rows)
+            same_data = {setting: by for setting, by in settings.items() if setting.data == data}
+            _bars(axes, same_data, rows)
             axes.set_title(f"Error on {data}, %")
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside right upper")
@@ -129,11 +129,11 @@ def _bars(
     for at, methods in enumerate(settings.values()):
         for index, (method, names) in enumerate(methods.items()):
             x = at + 0.15 * (index - (len(methods) - 1) / 2)
-            found = errors(rows, names)
-            middle, error = summary(found)
+            by_seed = errors(rows, names)
+            middle, error = summary(by_seed)
             label = method if at == 0 else None
             colour = COLOURS[method]
-            axes.plot([x] * len(found), found, ".", color=colour, alpha=0.3, markersize=4)
+            axes.plot([x] * len(by_seed), by_seed, ".", color=colour, alpha=0.3, markersize=4)
             axes.errorbar(x, middle, error, fmt="o", color=colour, markersize=5, capsize=2.5,
                           label=label)  # fmt: skip
     axes.set_xticks(range(len(settings)), [str(setting.labels) for setting in settings])
@@ -201,11 +201,11 @@ def averaged(
     rows: Sequence[Observation], names: Sequence[str], split: str, key: str
 ) -> dict[int, float]:
     """Average a metric over runs, epoch by epoch; NaN values are left out."""
-    found: dict[int, list[float]] = {}
+    by_epoch: dict[int, list[float]] = {}
     for row in rows:
         if row.part in names and row.split == split and key in row:
-            found.setdefault(row.epoch, []).append(float(row[key]))
-    kept = {epoch: [v for v in values if math.isfinite(v)] for epoch, values in found.items()}
+            by_epoch.setdefault(row.epoch, []).append(float(row[key]))
+    kept = {epoch: [v for v in values if math.isfinite(v)] for epoch, values in by_epoch.items()}
     return {epoch: mean(values) for epoch, values in kept.items() if values}
 
 

@@ -149,25 +149,27 @@ def _claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
             _guesses, chance=chance
         ),
         "held-out accuracy reaches 1": _generalises,
-        f"a rule takes {LONG_AFTER} times the steps of learning by heart or more": _late,
+        f"the rule takes at least {LONG_AFTER} times as many steps as learning by heart": _late,
     }
     phases: dict[str, Callable[[Course], Verdict]] = {
-        "until the training pairs are known by heart MIR rises and HDR falls": _first_phase,
-        "from there to just before the rule MIR falls and HDR rises": _second_phase,
-        "with the rule MIR comes to its lowest, and HDR ends at half its highest": _with_the_rule,
+        "until the training pairs are known by heart, MIR rises and HDR falls": _first_phase,
+        "then, until just before the rule is learnt, MIR falls and HDR rises": _second_phase,
+        "with the rule MIR reaches its minimum, and HDR ends at half its maximum": _with_the_rule,
     }
-    found = [on_runs(text, {run: of(rows, run) for run in runs}) for text, of in accuracies.items()]
+    claims = [
+        on_runs(text, {run: of(rows, run) for run in runs}) for text, of in accuracies.items()
+    ]
     for estimate, pairs in ESTIMATES.items():
         for split, of_split in SPLITS.items():
             courses = {run: course(rows, run, split, estimate) for run in runs}
-            found += [
+            claims += [
                 on_runs(
                     f"{pairs.format(of_split)}: {text}",
-                    {run: judge(own) for run, own in courses.items()},
+                    {run: judge(measured) for run, measured in courses.items()},
                 )
                 for text, judge in phases.items()
             ]
-    return found
+    return claims
 
 
 def _guesses(rows: Sequence[Observation], run: str, chance: float) -> Verdict:
@@ -176,12 +178,12 @@ def _guesses(rows: Sequence[Observation], run: str, chance: float) -> Verdict:
     if step is None:
         return False, f"training accuracy ends at {ends(train, 'accuracy')[1]:.4f}"
     (then,) = [row for row in test if row.step == step]
-    found, unmirrored = values([then], "accuracy")[0], values([then], "accuracy_unmirrored")[0]
+    accuracy, unmirrored = values([then], "accuracy")[0], values([then], "accuracy_unmirrored")[0]
     told = (
-        f"{found:.3f} at step {step:,.0f}, {unmirrored:.3f} without those that are training pairs "
-        f"in the other order, chance {chance:.3f}"
+        f"{accuracy:.3f} at step {step:,.0f}, {unmirrored:.3f} without pairs whose mirror image "
+        f"is a training pair, chance {chance:.3f}"
     )
-    return found <= chance + NEAR_CHANCE, told
+    return accuracy <= chance + NEAR_CHANCE, told
 
 
 def _generalises(rows: Sequence[Observation], run: str) -> Verdict:
@@ -194,39 +196,40 @@ def _generalises(rows: Sequence[Observation], run: str) -> Verdict:
 def _late(rows: Sequence[Observation], run: str) -> Verdict:
     train, test = (interpolation_epoch(history(rows, run, split), LEARNT) for split in SPLITS)
     if train is None or test is None:
-        return False, f"{LEARNT} of {'training' if train is None else 'held-out'} pairs never known"
-    found = ratio(test, train)
-    return found >= LONG_AFTER, f"{test:,.0f} steps to {train:,.0f}, {found:.1f} times"
+        pairs = "training" if train is None else "held-out"
+        return False, f"{pairs} accuracy never reaches {LEARNT}"
+    delay = ratio(test, train)
+    return delay >= LONG_AFTER, f"{test:,.0f} steps against {train:,.0f}, {delay:.1f} times as many"
 
 
-def _first_phase(own: Course) -> Verdict:
-    known = own.index_at(own.by_heart)
+def _first_phase(measured: Course) -> Verdict:
+    known = measured.index_at(measured.by_heart)
     if known is None:
         return False, "never known by heart"
     told = (
-        f"MIR {own.mir[0]:.3f} to {own.mir[known]:.3f}, HDR {own.hdr[0]:.3f} to "
-        f"{own.hdr[known]:.3f} at step {own.steps[known]:,.0f}"
+        f"MIR {measured.mir[0]:.3f} to {measured.mir[known]:.3f}, HDR {measured.hdr[0]:.3f} to "
+        f"{measured.hdr[known]:.3f} at step {measured.steps[known]:,.0f}"
     )
-    return own.mir[known] > own.mir[0] and own.hdr[known] < own.hdr[0], told
+    return measured.mir[known] > measured.mir[0] and measured.hdr[known] < measured.hdr[0], told
 
 
-def _second_phase(own: Course) -> Verdict:
-    known, rule = own.index_at(own.by_heart), own.index_at(own.as_a_rule)
+def _second_phase(measured: Course) -> Verdict:
+    known, rule = measured.index_at(measured.by_heart), measured.index_at(measured.as_a_rule)
     if known is None or rule is None or known == rule:
-        return False, "no rule found later"
-    mir, hdr = ([path[known], path[rule - 1]] for path in (own.mir, own.hdr))
+        return False, "the rule is not learnt later"
+    mir, hdr = ([path[known], path[rule - 1]] for path in (measured.mir, measured.hdr))
     told = f"MIR {mir[0]:.3f} to {mir[1]:.3f}, HDR {hdr[0]:.3f} to {hdr[1]:.3f}"
     return mir[1] < mir[0] and hdr[1] > hdr[0], told
 
 
-def _with_the_rule(own: Course) -> Verdict:
-    known, rule = own.index_at(own.by_heart), own.index_at(own.as_a_rule)
+def _with_the_rule(measured: Course) -> Verdict:
+    known, rule = measured.index_at(measured.by_heart), measured.index_at(measured.as_a_rule)
     if known is None or rule is None:
-        return False, "no rule found"
-    before, after = min(own.mir[:rule], default=math.nan), min(own.mir[rule:])
-    highest, last = max(own.hdr[known : rule + 1]), own.hdr[-1]
+        return False, "the rule is never learnt"
+    before, after = min(measured.mir[:rule], default=math.nan), min(measured.mir[rule:])
+    highest, last = max(measured.hdr[known : rule + 1]), measured.hdr[-1]
     told = (
-        f"lowest MIR {before:.3f} before and {after:.3f} from step {own.steps[rule]:,.0f} on, "
+        f"lowest MIR {before:.3f} before and {after:.3f} from step {measured.steps[rule]:,.0f} on, "
         f"HDR {highest:.3f} to {last:.3f}"
     )
     return after < before and last <= HALF * highest, told
@@ -280,8 +283,8 @@ def _curves(axes: Axes, rows: Sequence[Observation], run: str, key: str) -> None
         path = history(rows, run, "test")
         new = values(path, "accuracy_unmirrored")
         axes.plot(values(path, "step"), new, color=NEW, linewidth=0.9, label="held out both ways")
-    own = course(rows, run, "train", "")
-    for moment in (own.by_heart, own.as_a_rule):
+    measured = course(rows, run, "train", "")
+    for moment in (measured.by_heart, measured.as_a_rule):
         if moment is not None:
             axes.axvline(moment, color=panels.SOFT, linewidth=0.8, linestyle=panels.DASHED)
 

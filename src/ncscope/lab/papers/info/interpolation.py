@@ -57,8 +57,8 @@ def reestimated(model: nn.Module, loader: Iterable[Any]) -> nn.Module:
         >>> reestimated(nn.BatchNorm1d(1), data).running_mean.item()
         2.0
     """
-    found = copy.deepcopy(model)
-    parameter = next(found.parameters(), None)
-    with measuring(found):  # restores the random states; `update_bn` sets the modes itself
-        update_bn(loader, found, None if parameter is None else parameter.device)
-    return found
+    copied = copy.deepcopy(model)
+    parameter = next(copied.parameters(), None)
+    with measuring(copied):  # restores the random states; `update_bn` sets the modes itself
+        update_bn(loader, copied, None if parameter is None else parameter.device)
+    return copied

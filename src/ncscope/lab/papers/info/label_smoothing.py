@@ -88,11 +88,11 @@ def ended(
         data: Name of the set.
         rows: Rows of the study.
     """
-    found = []
+    selected = []
     for name, training in runs.items():
         path = history(rows, name, "test") if training.data == data else []
-        found += [row.with_values({"epsilon": training.label_smoothing}) for row in path[-1:]]
-    return found
+        selected += [row.with_values({"epsilon": training.label_smoothing}) for row in path[-1:]]
+    return selected
 
 
 def _claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Claim]:
@@ -111,16 +111,16 @@ def _claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Cla
 
 def _minimal(rows: Sequence[Observation], data: str, key: str, name: str) -> Claim:
     points = by_axis(rows, "epsilon", key)
-    found = averages(points)
-    varied = extent(list(found.values()))
+    means = averages(points)
+    varied = extent(list(means.values()))
     spread = max(map(extent, points.values()), default=math.nan)
     return {
         "claim": f"{data}: {name} varies with the smoothness by no more than {MINIMAL}, in the "
         "mean over seeds",
-        "held": len(found) > 1 and varied <= MINIMAL,
-        "evidence": f"by {varied:.4f}: "
-        + ", ".join(f"{value:.4f} at {level:g}" for level, value in found.items())
-        + f"; at one level by up to {spread:.4f} between seeds",
+        "held": len(means) > 1 and varied <= MINIMAL,
+        "evidence": f"varies by {varied:.4f}: "
+        + ", ".join(f"{value:.4f} at {level:g}" for level, value in means.items())
+        + f"; seeds of one level differ by up to {spread:.4f}",
     }
 
 

@@ -170,9 +170,9 @@ class ModularTransformer(nn.Module):
 
     def _inputs(self) -> tuple[Float[Tensor, "r d"], Float[Tensor, " d"]]:
         """Return the embeddings of every number at the first and second position, and of ``=``."""
-        tokens, places = self.tokens.weight, self.positions.weight
-        numbers = (places[:2, None] + tokens[:-1]).flatten(0, 1)
-        return numbers, tokens[-1] + places[-1]
+        tokens, positions = self.tokens.weight, self.positions.weight
+        numbers = (positions[:2, None] + tokens[:-1]).flatten(0, 1)
+        return numbers, tokens[-1] + positions[-1]
 
 
 def _tables(written: Float[Tensor, "r h c"], matrix: Float[Tensor, "o d"]) -> Float[Tensor, "hr o"]:
@@ -200,10 +200,10 @@ class _Uses(NamedTuple):
 def _uses(pairs: Int[Tensor, "n 2"], modulus: int, heads: int) -> _Uses:
     """Index the uses of a table with one row for each head, position and number."""
     device = pairs.device
-    place = torch.arange(2 * heads, device=device)
-    rows = pairs.repeat(1, heads) + modulus * place
+    index = torch.arange(2 * heads, device=device)
+    rows = pairs.repeat(1, heads) + modulus * index
     order = pairs.argsort(dim=0, stable=True).mT.repeat(heads, 1)
-    slots = order * (2 * heads) + place[:, None]
+    slots = order * (2 * heads) + index[:, None]
     counts = torch.stack([torch.bincount(n, minlength=modulus) for n in pairs.unbind(1)])
     ends = counts.repeat(heads, 1).flatten().cumsum(0)
     starts = functional.pad(ends[:-1], (1, 0))

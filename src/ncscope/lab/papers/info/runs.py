@@ -106,9 +106,9 @@ def small_training(data: str, epochs: int, seed: int = 0, **given: Any) -> Train
 def changed(training: Training, **given: Any) -> Training:
     """Return the settings with some fields replaced, including fields of the optimisation."""
     inner = {name: value for name, value in given.items() if name in Optimisation.model_fields}
-    own = {name: value for name, value in given.items() if name not in inner}
+    outer = {name: value for name, value in given.items() if name not in inner}
     optimisation = training.optimisation.model_copy(update=inner)
-    return training.model_copy(update={"optimisation": optimisation} | own)
+    return training.model_copy(update={"optimisation": optimisation} | outer)
 
 
 def by_run_name(trainings: Iterable[Training], *fields: str) -> dict[str, Training]:
@@ -118,12 +118,12 @@ def by_run_name(trainings: Iterable[Training], *fields: str) -> dict[str, Traini
         trainings: Settings to name.
         fields: Fields in which the settings differ, of `Training` or of `Optimisation`.
     """
-    found = {}
+    named = {}
     for training in trainings:
-        own = {**training.optimisation.model_dump(), **training.model_dump()}
-        told = [f"{field.replace('_', ' ')} {own[field]:g}" for field in fields]
-        found[", ".join([training.data, *told, f"seed {training.seed}"])] = training
-    return found
+        fields_of_run = {**training.optimisation.model_dump(), **training.model_dump()}
+        told = [f"{field.replace('_', ' ')} {fields_of_run[field]:g}" for field in fields]
+        named[", ".join([training.data, *told, f"seed {training.seed}"])] = training
+    return named
 
 
 def information_parts(runs: Mapping[str, Training]) -> list[Part]:
@@ -168,31 +168,31 @@ def by_axis(rows: Iterable[Observation], axis: str, key: str) -> dict[float, lis
         axis: Field on the horizontal axis, such as ``epoch``.
         key: Key of the metric.
     """
-    found: dict[float, list[float]] = {}
+    collected: dict[float, list[float]] = {}
     for row in rows:
         if key in row and axis in row:
-            found.setdefault(float(row[axis]), []).append(float(row[key]))
-    return dict(sorted(found.items()))
+            collected.setdefault(float(row[axis]), []).append(float(row[key]))
+    return dict(sorted(collected.items()))
 
 
-def extent(found: Sequence[float]) -> float:
+def extent(numbers: Sequence[float]) -> float:
     """Return the largest minus the smallest value; NaN without values or with a NaN among them.
 
     Example:
         >>> extent([0.5, 2.0, 1.0]), extent([1.0, float("nan")])
         (1.5, nan)
     """
-    return float(np.ptp(found)) if found else math.nan
+    return float(np.ptp(numbers)) if numbers else math.nan
 
 
-def least(found: Sequence[float]) -> float:
+def least(numbers: Sequence[float]) -> float:
     """Return the smallest value; NaN without values or with a NaN among them."""
-    return float(np.min(found)) if found else math.nan
+    return float(np.min(numbers)) if numbers else math.nan
 
 
 def averages(points: Mapping[float, Sequence[float]]) -> dict[float, float]:
     """Average the values at every coordinate of `by_axis`."""
-    return {coordinate: average(found) for coordinate, found in points.items()}
+    return {coordinate: average(numbers) for coordinate, numbers in points.items()}
 
 
 STYLES: Mapping[str, Any] = {"exact": "-", "batches of 64": panels.DASHED}
@@ -215,12 +215,12 @@ def band(
         colour: Colour of the line and the band.
         style: Style of the line.
     """
-    places = list(points)
-    found = [np.asarray(values) for values in points.values()]
-    mean = [float(values.mean()) for values in found]
-    axes.plot(places, mean, "o", linestyle=style, color=colour, markersize=2.6, label=label)
-    least, most = ([float(end(values)) for values in found] for end in (np.min, np.max))
-    axes.fill_between(places, least, most, color=colour, alpha=0.15, linewidth=0)
+    coordinates = list(points)
+    arrays = [np.asarray(values) for values in points.values()]
+    mean = [float(values.mean()) for values in arrays]
+    axes.plot(coordinates, mean, "o", linestyle=style, color=colour, markersize=2.6, label=label)
+    least, most = ([float(end(values)) for values in arrays] for end in (np.min, np.max))
+    axes.fill_between(coordinates, least, most, color=colour, alpha=0.15, linewidth=0)
 
 
 def ratio_bands(
@@ -267,4 +267,7 @@ def legend_beside(figure: Figure, axes: Axes) -> None:
 
 def accuracy_percent(points: Mapping[float, Sequence[float]]) -> dict[float, list[float]]:
     """Convert accuracies by coordinate to percent."""
-    return {coordinate: [100 * value for value in found] for coordinate, found in points.items()}
+    return {
+        coordinate: [100 * value for value in accuracies]
+        for coordinate, accuracies in points.items()
+    }

@@ -111,50 +111,50 @@ def ended(
         data: Name of the set.
         key: Key of the metric.
     """
-    found: dict[str, list[float]] = {loss: [] for loss in LOSSES}
+    by_loss: dict[str, list[float]] = {loss: [] for loss in LOSSES}
     for name, training in config.runs.items():
         path = history(rows, name, "test")
         if training.data == data and path:
-            found[loss_of(training)].append(ends(path, key)[1])
-    return found
+            by_loss[loss_of(training)].append(ends(path, key)[1])
+    return by_loss
 
 
 def _claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 6.3 on the means over seeds, and the intended effect of each term."""
-    found = []
+    claims = []
     for data in data_sets(config.runs):
         accuracy = ended(config, rows, data, "accuracy")
-        found += [_better(accuracy, data, loss) for loss in LOSSES if loss != "CE"]
-        found.append(_slight(accuracy, data))
+        claims += [_better(accuracy, data, loss) for loss in LOSSES if loss != "CE"]
+        claims.append(_slight(accuracy, data))
         for estimate, ending in ESTIMATES.items():
             mir, hdr = (ended(config, rows, data, f"{key}{ending}") for key in ("mir", "hdr"))
-            found.append(_moves(mir, data, "CE + MI", f"MIR ({estimate})", 1))
-            found.append(_moves(hdr, data, "CE + ED", f"HDR ({estimate})", -1))
-    return found
+            claims.append(_moves(mir, data, "CE + MI", f"MIR ({estimate})", 1))
+            claims.append(_moves(hdr, data, "CE + ED", f"HDR ({estimate})", -1))
+    return claims
 
 
-def _told(found: Sequence[float]) -> str:
+def _told(numbers: Sequence[float]) -> str:
     """Write mean and standard deviation as text."""
-    spread = float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
-    return f"{average(found):.4f} ± {spread:.4f}"
+    spread = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else float("nan")
+    return f"{average(numbers):.4f} ± {spread:.4f}"
 
 
 def _better(accuracy: Mapping[str, Sequence[float]], data: str, loss: str) -> Claim:
-    plain, own = accuracy["CE"], accuracy[loss]
-    gains = [other - one for one, other in zip(plain, own, strict=False)]
+    plain, improved = accuracy["CE"], accuracy[loss]
+    gains = [other - one for one, other in zip(plain, improved, strict=False)]
     return {
         "claim": f"{data}: {loss} errs less on held-out images than CE, in the mean over seeds",
-        "held": average(own) > average(plain),
-        "evidence": f"accuracy {_told(own)} and {_told(plain)}; by seed "
+        "held": average(improved) > average(plain),
+        "evidence": f"accuracy {_told(improved)} and {_told(plain)}; by seed "
         + ", ".join(f"{gain:+.4f}" for gain in gains),
     }
 
 
 def _slight(accuracy: Mapping[str, Sequence[float]], data: str) -> Claim:
-    averages = {loss: average(found) for loss, found in accuracy.items()}
+    averages = {loss: average(by_seed) for loss, by_seed in accuracy.items()}
     gains = {loss: mean - averages["CE"] for loss, mean in averages.items() if loss != "CE"}
     return {
-        "claim": f"{data}: what the terms improve is slight, below {MODEST}",
+        "claim": f"{data}: each term raises the accuracy by little, less than {MODEST}",
         "held": all(gain < MODEST for gain in gains.values()),
         "evidence": ", ".join(f"{loss} by {gain:+.4f}" for loss, gain in gains.items()),
     }
@@ -164,11 +164,11 @@ def _moves(
     ratio: Mapping[str, Sequence[float]], data: str, loss: str, name: str, sign: int
 ) -> Claim:
     """Test whether a term changes its ratio on held-out images in the mean; not in the paper."""
-    plain, own = ratio["CE"], ratio[loss]
+    plain, changed = ratio["CE"], ratio[loss]
     return {
         "claim": f"{data}: {loss} ends at a {'higher' if sign > 0 else 'lower'} {name} than CE",
-        "held": sign * average(own) > sign * average(plain),
-        "evidence": f"{_told(own)} and {_told(plain)}",
+        "held": sign * average(changed) > sign * average(plain),
+        "evidence": f"{_told(changed)} and {_told(plain)}",
     }
 
 
@@ -189,7 +189,7 @@ def _figure(config: InfoSupervised, rows: Sequence[Observation]) -> Figure:
         grid = figure.subplots(len(sets), 3, squeeze=False).tolist()
         for line, data in zip(grid, sets, strict=True):
             accuracy = ended(config, rows, data, "accuracy")
-            error = {loss: [100 - 100 * a for a in found] for loss, found in accuracy.items()}
+            error = {loss: [100 - 100 * a for a in by_seed] for loss, by_seed in accuracy.items()}
             _points(line[0], error, 0.0)
             for axes, key in zip(line[1:], ("mir", "hdr"), strict=True):
                 for at, ending in zip((-0.12, 0.12), ESTIMATES.values(), strict=True):
@@ -212,15 +212,15 @@ def _points(
     axes: Axes, by_loss: Mapping[str, Sequence[float]], shift: float, filled: bool = True
 ) -> None:
     """Draw, for each loss, seeds as points, and their mean and standard deviation as a bar."""
-    for index, (found, colour) in enumerate(zip(by_loss.values(), panels.SERIES, strict=False)):
-        if not found:
+    for index, (by_seed, colour) in enumerate(zip(by_loss.values(), panels.SERIES, strict=False)):
+        if not by_seed:
             continue
         face = colour if filled else "white"
-        beside = [index + shift + 0.07] * len(found)
-        axes.plot(beside, found, "o", color=colour, markerfacecolor=face, markersize=4)
-        spread = float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
+        beside = [index + shift + 0.07] * len(by_seed)
+        axes.plot(beside, by_seed, "o", color=colour, markerfacecolor=face, markersize=4)
+        spread = float(np.std(by_seed, ddof=1)) if len(by_seed) > 1 else 0.0
         axes.errorbar(
-            index + shift - 0.05, average(found), spread, color=colour, fmt="_", capsize=3
+            index + shift - 0.05, average(by_seed), spread, color=colour, fmt="_", capsize=3
         )
 
 

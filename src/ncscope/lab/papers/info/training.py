@@ -138,10 +138,10 @@ def _apart(path: Path, key: str) -> tuple[bool, str]:
 
 def _trend(path: Path, key: str) -> float:
     """Compute the rank correlation of a metric with the epoch; NaN if the metric never changes."""
-    found = values(path, key)
-    if len(set(found)) < 2:
+    course = values(path, key)
+    if len(set(course)) < 2:
         return math.nan
-    return float(spearmanr(values(path, "epoch"), found).statistic)
+    return float(spearmanr(values(path, "epoch"), course).statistic)
 
 
 def _same_sign(path: Path, key: str, sign: int) -> tuple[int, int]:
@@ -149,9 +149,9 @@ def _same_sign(path: Path, key: str, sign: int) -> tuple[int, int]:
 
     The second number is the count of all intervals in which accuracy changes.
     """
-    accuracy, found = values(path, "accuracy"), values(path, key)
+    accuracy, ratios = values(path, "accuracy"), values(path, key)
     steps = [(b - a, sign * (d - c)) for a, b, c, d in zip(
-        accuracy, accuracy[1:], found, found[1:], strict=False)]  # fmt: skip
+        accuracy, accuracy[1:], ratios, ratios[1:], strict=False)]  # fmt: skip
     changing = [(a, b) for a, b in steps if a]
     return sum(a * b > 0 for a, b in changing), len(changing)
 

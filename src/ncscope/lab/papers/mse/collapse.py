@@ -70,32 +70,32 @@ def _of_one(key: str, name: str) -> dict[str, tuple[str, str]]:
 SHOWN: Mapping[str, Shown] = {
     "fig-3": Shown(
         "deviation of norms / mean norm",
-        "come to class means and classifiers of equal norms",
+        "approach class means and classifiers of equal norms",
         _of_both("nc2_equinorm"),
     ),
     "fig-4": Shown(
         "deviation of cosines",
-        "come to equal angles between all pairs of classes",
+        "approach equal angles between all pairs of classes",
         _of_both("nc2_equiangular"),
     ),
     "fig-5": Shown(
         "mean of |cosine + 1/(K-1)|",
-        "come to the largest angles that all pairs can have",
+        "approach the largest angles that all pairs can have",
         _of_both("nc2_maxangle"),
     ),
     "fig-6": Shown(
         "squared distance, both of norm one",
-        "come to a classifier that points along the centred class means",
+        "approach a classifier that points along the centred class means",
         _of_one("nc3_self_duality", "classifier to class means"),
     ),
     "fig-7": Shown(
         "Tr(within / between) / K",
-        "come to features without variability within classes",
+        "approach features without variability within classes",
         _of_one("nc1", "last-layer features"),
     ),
     "fig-8": Shown(
         "share of samples decided otherwise",
-        "come to decide by the nearest class mean",
+        "increasingly decide by the nearest class mean",
         _of_one("nc4_disagreement", "classifier against nearest class mean"),
     ),
 }
@@ -109,35 +109,35 @@ def _parts(config: MSETraining) -> list[Part]:
 
 def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test that every metric falls past zero error, and that held-out accuracy rises."""
-    found = [zero_error(rows, list(config.runs))]
+    claims = [zero_error(rows, list(config.runs))]
     for name, shown in SHOWN.items():
         for key in shown.curves:
-            words = f"{label_of(key).title} falls from zero training error to the end"
-            claim = f"{words} in every network (figure {name.removeprefix('fig-')})"
-            found.append(falls(claim, changes(rows, list(config.runs), key)))
-    return [*found, _generalises(config, rows)]
+            change = f"{label_of(key).title} falls from zero training error to the end"
+            claim = f"{change} in every network (figure {name.removeprefix('fig-')})"
+            claims.append(falls(claim, changes(rows, list(config.runs), key)))
+    return [*claims, _generalises(config, rows)]
 
 
 def _generalises(config: MSETraining, rows: Sequence[Observation]) -> Claim:
-    found = changes(rows, list(config.runs), "accuracy", "test")
-    gains = [100 * (end - start) for start, end in filter(None, found.values())]
-    words = "; ".join(f"{name}: {in_words(one, '.2%')}" for name, one in found.items())
+    accuracies = changes(rows, list(config.runs), "accuracy", "test")
+    gains = [100 * (end - start) for start, end in filter(None, accuracies.values())]
+    by_run = "; ".join(f"{name}: {in_words(one, '.2%')}" for name, one in accuracies.items())
     return {
         "claim": "The accuracy on held-out images rises from zero training error to the end, in "
         "the median of the networks (table 1)",
         "held": middle(gains) > 0,
-        "evidence": f"median {middle(gains):+.2f} points, mean {average(gains):+.2f}; {words}",
+        "evidence": f"median {middle(gains):+.2f} points, mean {average(gains):+.2f}; {by_run}",
     }
 
 
 def _drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 3-8 of the paper, and table 1 as a figure."""
-    found = [_drawing(config, rows, name, shown) for name, shown in SHOWN.items()]
+    drawings = [_drawing(config, rows, name, shown) for name, shown in SHOWN.items()]
     caption = (
         "MSE table 1: accuracy on held-out images, at the first epoch of zero training error "
         "(open) and at the last (filled)."
     )
-    return [*found, Drawing("table-1", caption, _table(config, rows))]
+    return [*drawings, Drawing("table-1", caption, _table(config, rows))]
 
 
 def _drawing(config: MSETraining, rows: Sequence[Observation], name: str, shown: Shown) -> Drawing:
@@ -153,11 +153,11 @@ def _drawing(config: MSETraining, rows: Sequence[Observation], name: str, shown:
 
 
 def _table(config: MSETraining, rows: Sequence[Observation]) -> Figure:
-    found = changes(rows, list(config.runs), "accuracy", "test")
+    accuracies = changes(rows, list(config.runs), "accuracy", "test")
     with mpl.rc_context(panels.STYLE):
-        figure = Figure(figsize=(7, 0.9 + 0.32 * len(found)), layout="constrained")
+        figure = Figure(figsize=(7, 0.9 + 0.32 * len(accuracies)), layout="constrained")
         axes = figure.subplots()
-        for index, pair in enumerate(found.values()):
+        for index, pair in enumerate(accuracies.values()):
             if pair is not None:
                 start, end = (100 * value for value in pair)
                 axes.plot([start, end], [index, index], color=panels.SOFT, zorder=1)
@@ -167,9 +167,9 @@ def _table(config: MSETraining, rows: Sequence[Observation]) -> Figure:
                     f"{end - start:+.2f}", (max(start, end), index),
                     (7, 0), textcoords="offset points", va="center", fontsize=8,
                 )  # fmt: skip
-        names = [f"{config.runs[name].data}, {config.runs[name].network}" for name in found]
-        axes.set_yticks(range(len(found)), names)
-        axes.set_ylim(len(found) - 0.5, -0.5)
+        names = [f"{config.runs[name].data}, {config.runs[name].network}" for name in accuracies]
+        axes.set_yticks(range(len(accuracies)), names)
+        axes.set_ylim(len(accuracies) - 0.5, -0.5)
         axes.margins(x=0.12)
         axes.set_xlabel("accuracy on held-out images, %")
     return figure

@@ -88,18 +88,18 @@ def _negligible(paths: Mapping[str, Sequence[Observation]]) -> Claim:
 
 
 def _early(paths: Mapping[str, Sequence[Observation]]) -> Claim:
-    found = {}
+    verdicts = {}
     for name, path in paths.items():
         zero, since = interpolation_epoch(path, ZERO_ERROR), _negligible_since(path)
-        words = ["at no epoch" if since is None else f"from epoch {since} on"]
-        words.append("zero error " + ("never" if zero is None else f"from epoch {zero:.0f} on"))
+        epochs = ["at no epoch" if since is None else f"below from epoch {since} on"]
+        epochs.append("zero error " + ("never" if zero is None else f"from epoch {zero:.0f} on"))
         held = zero is not None and since is not None and since <= zero
-        found[name] = held, ", ".join(words)
+        verdicts[name] = held, ", ".join(epochs)
     text = (
-        f"It is below {NEGLIGIBLE:.0%} at every epoch from zero training error on, if not before, "
-        "in every network"
+        f"The part off the central path is below {NEGLIGIBLE:.0%} of the least-squares part at "
+        "every epoch from zero training error on, if not before, in every network"
     )
-    return on_runs(text, found)
+    return on_runs(text, verdicts)
 
 
 def _negligible_since(path: Sequence[Observation]) -> int | None:
@@ -110,30 +110,30 @@ def _negligible_since(path: Sequence[Observation]) -> int | None:
 
 
 def _dominant(paths: Mapping[str, Sequence[Observation]]) -> Claim:
-    found = {}
+    verdicts = {}
     for name, path in paths.items():
         nc1, *others = (ends(path, key)[1] for key in CURVES)
-        found[name] = all(nc1 > part for part in others), _listed(nc1, *others)
+        verdicts[name] = all(nc1 > part for part in others), _listed(nc1, *others)
     text = "At the end the NC1 part of the loss is the largest, in every network"
-    return on_runs(text, found, "parts NC1, NC2/3 and off the path; ")
+    return on_runs(text, verdicts, "parts NC1, NC2/3 and off the path; ")
 
 
 def _fastest(paths: Mapping[str, Sequence[Observation]]) -> Claim:
     """Test which part falls fastest, by the factor from its largest value to that at zero error."""
-    found = {}
+    verdicts = {}
     for name, path in paths.items():
         zero = interpolation_epoch(path, ZERO_ERROR)
         if zero is None:
-            found[name] = False, "never at zero error"
+            verdicts[name] = False, "never at zero error"
             continue
         before = [row for row in path if row.epoch <= zero]
         nc1, nc23, off = (ratio(max(part), part[-1]) for part in _parts_of_loss(before))
-        found[name] = all(nc23 > part for part in (nc1, off)), _listed(nc1, nc23, off)
+        verdicts[name] = all(nc23 > part for part in (nc1, off)), _listed(nc1, nc23, off)
     text = (
         "From its largest value to zero training error the NC2/3 part falls by the largest factor, "
         "in every network"
     )
-    return on_runs(text, found, "factors of the parts NC1, NC2/3 and off the path; ")
+    return on_runs(text, verdicts, "factors of the parts NC1, NC2/3 and off the path; ")
 
 
 def _listed(nc1: float, nc23: float, off: float) -> str:

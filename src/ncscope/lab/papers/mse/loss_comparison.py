@@ -55,10 +55,10 @@ def _parts(config: MSETraining) -> list[Part]:
 def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test which loss collapses the training set more, and the collapse on held-out images."""
     names = list(config.runs)
-    found = [zero_error(rows, names), _faster(config, rows), _less_than_train(rows, names)]
-    found += [_visible(config, rows, loss) for loss in BOTH]
-    found.append(_slower(rows, names))
-    return [*found, *(_difficulty(config, rows, loss) for loss in BOTH)]
+    claims = [zero_error(rows, names), _faster(config, rows), _less_than_train(rows, names)]
+    claims += [_visible(config, rows, loss) for loss in BOTH]
+    claims.append(_slower(rows, names))
+    return [*claims, *(_difficulty(config, rows, loss) for loss in BOTH)]
 
 
 def _faster(config: MSETraining, rows: Sequence[Observation]) -> Claim:
@@ -81,10 +81,10 @@ def _less_than_train(rows: Sequence[Observation], names: Sequence[str]) -> Claim
 
 
 def _visible(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> Claim:
-    found = by_network(config, changes(rows, under(config, loss), "nc1", "test"))
+    networks = by_network(config, changes(rows, under(config, loss), "nc1", "test"))
     verdicts = {
-        network: (all(map(fell, own)), ", ".join(map(in_words, own)))
-        for network, own in found.items()
+        network: (all(map(fell, by_seed)), ", ".join(map(in_words, by_seed)))
+        for network, by_seed in networks.items()
     }
     text = (
         f"Under {LOSSES[loss]} NC1 falls on held-out images too from zero training error to the "
@@ -96,50 +96,50 @@ def _visible(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> Cl
 def _slower(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
     """Compare the factors from zero error to the end on held-out images and the training set."""
     train, test = (changes(rows, names, "nc1", split) for split in ("train", "test"))
-    found = {}
+    verdicts = {}
     for name in names:
         seen, held_out = train[name], test[name]
         if seen is None or held_out is None:
-            found[name] = False, "never at zero error"
+            verdicts[name] = False, "never at zero error"
         else:
             factors = ratio(*seen), ratio(*held_out)
-            found[name] = factors[1] < factors[0], f"{factors[0]:.3g} and {factors[1]:.3g}"
+            verdicts[name] = factors[1] < factors[0], f"{factors[0]:.3g} and {factors[1]:.3g}"
     text = (
         "From zero training error to the end NC1 falls by a smaller factor on held-out images than "
         "on the training set, in every network (figure 12)"
     )
-    return on_runs(text, found, "factors on the training set and held out; ")
+    return on_runs(text, verdicts, "factors on the training set and held out; ")
 
 
 def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> Claim:
     nc1, accuracy = (
-        {n: average(own) for n, own in by_network(config, found).items()}
-        for found in (last(rows, under(config, loss), key, "test") for key in ("nc1", "accuracy"))
+        {n: average(by_seed) for n, by_seed in by_network(config, by_run).items()}
+        for by_run in (last(rows, under(config, loss), key, "test") for key in ("nc1", "accuracy"))
     )
     errors = {network: round(1 - one, 12) for network, one in accuracy.items()}  # ties stay ties
     rank = _rank_correlation(list(nc1.values()), list(errors.values()))
-    words = [
+    per_network = [
         f"{network}: {nc1[network]:.3g} at an error of {errors[network]:.2%}" for network in nc1
     ]
     return {
         "claim": f"Under {LOSSES[loss]} NC1 on held-out images at the end is roughly monotonic in "
-        f"the difficulty of the data: its rank correlation with the error there is above {ROUGHLY} "
-        "(figure 12)",
+        "the difficulty of the data: its rank correlation with the held-out error is above "
+        f"{ROUGHLY} (figure 12)",
         "held": rank > ROUGHLY,
-        "evidence": "; ".join([f"rank correlation {rank:.2f}", *words]),
+        "evidence": "; ".join([f"rank correlation {rank:.2f}", *per_network]),
     }
 
 
-def _rank_correlation(found: Sequence[float], others: Sequence[float]) -> float:
+def _rank_correlation(firsts: Sequence[float], seconds: Sequence[float]) -> float:
     """Compute Spearman's coefficient; NaN if one side is constant or has fewer than two values.
 
     Example:
         >>> _rank_correlation([1.0, 2.0, 4.0], [0.1, 0.3, 0.2]), _rank_correlation([1.0], [1.0])
         (0.5, nan)
     """
-    if min(len(set(found)), len(set(others))) < 2:
+    if min(len(set(firsts)), len(set(seconds))) < 2:
         return math.nan
-    return float(spearmanr(found, others).statistic)
+    return float(spearmanr(firsts, seconds).statistic)
 
 
 def _drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:

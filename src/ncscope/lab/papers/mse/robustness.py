@@ -68,8 +68,8 @@ def attacked(bench: Bench, end: EpochEnd, images: int) -> list[Observation]:
     """
     chosen = bench.data.test.balanced(images)
     inputs = torch.stack([image for image, _ in chosen.__getitems__(range(images))])
-    found = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
-    values = {"robustness": found.margin, "fooled": found.fooled}
+    robustness = deepfool_robustness(bench.learner.evaluated, inputs.to(bench.fabric.device))
+    values = {"robustness": robustness.margin, "fooled": robustness.fooled}
     return [Observation(end.step, end.epoch, ATTACKED, "input", values=values)]
 
 
@@ -85,24 +85,28 @@ def _claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
 
 def _fooled(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     """Test that the perturbations change the decision; else their norms are not margins."""
-    found = changes(rows, list(config.runs), "fooled", ATTACKED)
-    text = "At zero training error and at the end every perturbation found changes the decision"
-    verdicts = {name: (one == (1, 1), in_words(one)) for name, one in found.items()}
-    return on_runs(text, verdicts, "share that does; ")
+    shares = changes(rows, list(config.runs), "fooled", ATTACKED)
+    text = (
+        "At zero training error and at the end every perturbation of DeepFool changes the decision"
+    )
+    verdicts = {name: (one == (1, 1), in_words(one)) for name, one in shares.items()}
+    return on_runs(text, verdicts, "share of perturbations that change the decision; ")
 
 
 def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
-    found = by_network(config, changes(rows, under(config, "mse"), "robustness", ATTACKED))
-    by_seed = [[end - start for start, end in filter(None, own)] for own in found.values()]
-    gains = [average(own) for own in by_seed if own]
-    words = [f"{network}: {', '.join(map(in_words, own))}" for network, own in found.items()]
+    networks = by_network(config, changes(rows, under(config, "mse"), "robustness", ATTACKED))
+    by_seed = [[end - start for start, end in filter(None, seeds)] for seeds in networks.values()]
+    gains = [average(seeds) for seeds in by_seed if seeds]
+    per_network = [
+        f"{network}: {', '.join(map(in_words, seeds))}" for network, seeds in networks.items()
+    ]
     return {
         "claim": "Under MSE robustness grows from zero training error to the end, in the median "
         "and in the mean of the networks (figure 9)",
         "held": middle(gains) > 0 and average(gains) > 0,
         "evidence": f"median {middle(gains):+.3g}, mean {average(gains):+.3g}, above 0 in "
         f"{sum(gain > 0 for gain in gains)} of {len(gains)} networks that reach zero error; "
-        f"{'; '.join(words)}",
+        f"{'; '.join(per_network)}",
     }
 
 

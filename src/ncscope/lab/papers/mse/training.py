@@ -165,32 +165,32 @@ def _network_of(training: Training) -> str:
     return f"{training.data}, {training.network}"
 
 
-def by_network(config: MSETraining, found: Mapping[str, Result]) -> dict[str, list[Result]]:
+def by_network(config: MSETraining, results: Mapping[str, Result]) -> dict[str, list[Result]]:
     """Group results of runs whose settings differ only in the seed.
 
     Args:
         config: Settings of the recipe.
-        found: Results of the runs of one loss, by name of the run.
+        results: Results of the runs of one loss, by name of the run.
     """
     networks: dict[str, list[Result]] = {}
-    for name, one in found.items():
+    for name, one in results.items():
         networks.setdefault(_network_of(config.runs[name]), []).append(one)
     return networks
 
 
 def rivals(config: MSETraining) -> dict[str, list[tuple[str, str]]]:
     """Return by network the pairs of runs that differ only in the loss, MSE and cross-entropy."""
-    found: dict[tuple[str, int], dict[str, str]] = {}
+    runs_by_loss: dict[tuple[str, int], dict[str, str]] = {}
     for name, training in config.runs.items():
-        found.setdefault((_network_of(training), training.seed), {})[training.loss] = name
+        runs_by_loss.setdefault((_network_of(training), training.seed), {})[training.loss] = name
     pairs: dict[str, list[tuple[str, str]]] = {}
-    for (network, _), pair in found.items():
+    for (network, _), pair in runs_by_loss.items():
         if len(pair) == len(BOTH):
             pairs.setdefault(network, []).append((pair["mse"], pair["cross-entropy"]))
     return pairs
 
 
-def compare(text: str, config: MSETraining, found: Mapping[str, float], *, lower: bool) -> Claim:
+def compare(text: str, config: MSETraining, by_run: Mapping[str, float], *, lower: bool) -> Claim:
     """Test that a metric is lower (or higher) under MSE than under cross-entropy.
 
     The verdict uses the geometric mean of the ratio, first over the seeds of each network and then
@@ -199,22 +199,22 @@ def compare(text: str, config: MSETraining, found: Mapping[str, float], *, lower
     Args:
         text: Text of the claim.
         config: Settings of the recipe.
-        found: Values of the metric, by run.
+        by_run: Values of the metric, by run.
         lower: Claim a lower value if True, a higher one if False.
     """
-    pairs = {n: [(found[a], found[b]) for a, b in own] for n, own in rivals(config).items()}
-    ratios = [geometric_mean([ratio(*pair) for pair in own]) for own in pairs.values()]
+    pairs = {n: [(by_run[a], by_run[b]) for a, b in seeds] for n, seeds in rivals(config).items()}
+    ratios = [geometric_mean([ratio(*pair) for pair in seeds]) for seeds in pairs.values()]
     whole, sign = geometric_mean(ratios), 1 if lower else -1
     good = sum(sign * one < sign for one in ratios)
-    words = [
-        f"{name}: {', '.join(f'{mse:.3g} against {ce:.3g}' for mse, ce in own)}"
-        for name, own in pairs.items()
+    per_network = [
+        f"{name}: {', '.join(f'{mse:.3g} against {ce:.3g}' for mse, ce in seeds)}"
+        for name, seeds in pairs.items()
     ]
     return {
         "claim": text,
         "held": sign * whole < sign,
         "evidence": f"ratio {whole:.3g}, {'below' if lower else 'above'} 1 in {good} of "
-        f"{len(ratios)} networks; {'; '.join(words) or 'none was trained under both'}",
+        f"{len(ratios)} networks; {'; '.join(per_network) or 'none was trained under both'}",
     }
 
 
@@ -264,14 +264,14 @@ def fell(change: Change) -> bool:
     return change is not None and (change[1] < change[0] or change == (0, 0))
 
 
-def falls(text: str, found: Mapping[str, Change]) -> Claim:
+def falls(text: str, by_run: Mapping[str, Change]) -> Claim:
     """Test that a metric fell in every run.
 
     Args:
         text: Text of the claim.
-        found: `changes` of the metric.
+        by_run: `changes` of the metric.
     """
-    return on_runs(text, {name: (fell(one), in_words(one)) for name, one in found.items()})
+    return on_runs(text, {name: (fell(one), in_words(one)) for name, one in by_run.items()})
 
 
 def zero_error(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
@@ -357,8 +357,8 @@ def grid(config: MSETraining, names: Sequence[str], quantity: str, draw: Draw) -
 
 
 def _kind(training: Training) -> str:
-    own = (kind for kind in ARCHITECTURES if kind.lower() in training.network)
-    return next(own, training.network)
+    kinds = (kind for kind in ARCHITECTURES if kind.lower() in training.network)
+    return next(kinds, training.network)
 
 
 def _row(kind: str) -> int:

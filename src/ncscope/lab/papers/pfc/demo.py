@@ -236,7 +236,7 @@ def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
     ends = f"{values[0]:.3g} at {layers[0].layer}, {values[-1]:.3g} at {layers[-1].layer}"
     return {
         "claim": f"{key.upper()} {'falls' if falling else 'rises'} from layer to layer "
-        "up to the first without NCC error",
+        "up to the first layer without NCC error",
         "held": len(values) > 1 and not breaks and all(map(math.isfinite, values)),
         "evidence": ends + broken,
     }

@@ -118,8 +118,8 @@ def _ufm(config: PFCConfig, scaling: str, record: Sequence[int]) -> Iterator[Mea
 def _minima(config: PFCConfig, scaling: str) -> Iterator[Observation]:
     """Yield the data and MUFM's features at its minimum, and UFM's at its minimum."""
     problem, generator = model(scaling, config.seed)
-    point, found = minimum(problem, generator)
-    data, features = observations_of(measured(problem, point, found.evaluations))
+    point, result = minimum(problem, generator)
+    data, features = observations_of(measured(problem, point, result.evaluations))
     free = _unconstrained(problem)
     collapsed = observations_of(measured_point(free, free.minimiser().point, 0, ("pfc",)))[0]
     yield data.with_values({"model": "data"})
@@ -131,21 +131,21 @@ def _sweep(config: PFCConfig, scaling: str) -> Iterator[Observation]:
     for transport in config.transports:
         for seed in range(config.seed, config.seed + config.seeds):
             problem, generator = model(scaling, seed, transport)
-            point, found = minimum(problem, generator)
-            data, features = observations_of(measured(problem, point, found.evaluations))
-            own = {f"data_{key}": data[key] for key in PFC}
+            point, result = minimum(problem, generator)
+            data, features = observations_of(measured(problem, point, result.evaluations))
+            data_values = {f"data_{key}": data[key] for key in PFC}
             ratio = transport / WEIGHT_DECAY
             yield features.with_values(
-                {**own, "transport": transport, "ratio": ratio, "seed": seed}
+                {**data_values, "transport": transport, "ratio": ratio, "seed": seed}
             )
 
 
 def _claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test the paper's statements about figures 4 and 5, under each scaling."""
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for scaling in SCALINGS:
         sweep = part_of(rows, f"sweep, {scaling}")
-        own = [
+        scaling_claims = [
             _descended_to_collapse(rows, scaling),
             _stays_apart(rows, scaling),
             _more_concentrated(sweep),
@@ -155,8 +155,11 @@ def _claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
             _loses_separability(sweep),
             _arrived(rows, scaling),
         ]
-        found += [{**claim, "claim": f"{scaling.capitalize()}: {claim['claim']}"} for claim in own]
-    return found
+        claims += [
+            {**claim, "claim": f"{scaling.capitalize()}: {claim['claim']}"}
+            for claim in scaling_claims
+        ]
+    return claims
 
 
 def _last(rows: Sequence[Observation], part: str) -> Observation:
@@ -178,7 +181,7 @@ def _stays_apart(rows: Sequence[Observation], scaling: str) -> Claim:
     reached = _last(rows, f"MUFM, {scaling}")
     least = min(number(tied, "pfc1"), number(reached, "pfc1"))
     return {
-        "claim": "MUFM does not collapse, neither where descent ends nor at the minimum",
+        "claim": "MUFM collapses neither at the end of gradient descent nor at the minimum",
         "held": least > COLLAPSED and number(free, "pfc1") < 1e-9,
         "evidence": f"PFC1 {number(reached, 'pfc1'):.4g} and {number(tied, 'pfc1'):.4g}, "
         f"data {number(data, 'pfc1'):.4g}; at UFM's minimum {number(free, 'pfc1'):.1g}",
@@ -216,7 +219,7 @@ def _leaves_the_simplex(sweep: Sequence[Observation]) -> Claim:
 
 
 def _nears_the_data(sweep: Sequence[Observation]) -> Claim:
-    return _ordered(sweep, (DISTANCE,), -1, "with a growing lambda the minimum nears the data")
+    return _ordered(sweep, (DISTANCE,), -1, "with a growing lambda the features approach the data")
 
 
 def _loses_separability(sweep: Sequence[Observation]) -> Claim:
@@ -226,9 +229,9 @@ def _loses_separability(sweep: Sequence[Observation]) -> Claim:
 def _ordered(sweep: Sequence[Observation], keys: Sequence[str], sign: int, claim: str) -> Claim:
     """Test that the mean over the draws rises (or falls) at every step of the sweep."""
     values = {key: _averages(sweep, key) for key in keys}
-    steps = [sign * (b - a) for own in values.values() for a, b in pairwise(own)]
+    steps = [sign * (b - a) for means in values.values() for a, b in pairwise(means)]
     wrong = sum(step <= 0 for step in steps)
-    ends = ", ".join(f"{key} {own[0]:.3g} to {own[-1]:.3g}" for key, own in values.items())
+    ends = ", ".join(f"{key} {means[0]:.3g} to {means[-1]:.3g}" for key, means in values.items())
     told = f"; not at {wrong} of {len(steps)} steps" if wrong else ""
     return {"claim": claim, "held": not wrong, "evidence": ends + told}
 
@@ -252,7 +255,7 @@ def _arrived(rows: Sequence[Observation], scaling: str) -> Claim:
 
 def _drawings(config: PFCConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw figures 4 and 5 under each scaling."""
-    found = []
+    drawings = []
     for scaling in SCALINGS:
         said = {"plain": "plain regularisers", "printed": "regularisers divided by K and Kn"}[
             scaling
@@ -266,11 +269,11 @@ def _drawings(config: PFCConfig, rows: Sequence[Observation]) -> list[Drawing]:
             f"over {config.seeds} draws of the data and their range; red: the data."
         )
         sweep = part_of(rows, f"sweep, {scaling}")
-        found += [
+        drawings += [
             Drawing(f"fig-4-{scaling}", compared, _compared(rows, scaling)),
             Drawing(f"fig-5-{scaling}", traded, _traded(sweep)),
         ]
-    return found
+    return drawings
 
 
 def _compared(rows: Sequence[Observation], scaling: str) -> Figure:

@@ -119,12 +119,12 @@ def _parts(config: PFCTraining) -> list[Part]:
 
 def _claims(config: PFCTraining, rows: Results) -> list[Claim]:
     """Test the PFC conjecture at the end of training, and the geodesic's prediction."""
-    found = []
+    claims = []
     for name in config.runs:
-        found.append(_zero_error(rows, name))
-        found += [_progressive(rows, name, key, falls) for key, falls in KEYS.items()]
-        found += [_predicted(rows, name, key, falls) for key, falls in KEYS.items()]
-    return found
+        claims.append(_zero_error(rows, name))
+        claims += [_progressive(rows, name, key, falls) for key, falls in KEYS.items()]
+        claims += [_predicted(rows, name, key, falls) for key, falls in KEYS.items()]
+    return claims
 
 
 def _zero_error(rows: Sequence[Observation], name: str) -> Claim:
@@ -146,15 +146,15 @@ def _zero_error(rows: Sequence[Observation], name: str) -> Claim:
 
 def comparable(rows: Sequence[Observation], name: str) -> list[Observation]:
     """Select the layers of one dimension up to the effective depth, at the last epoch."""
-    found = [row for row in layers(rows, name) if "relative_position" in row]
-    depth = effective_depth(values(found, "pfc3"))
-    return found if depth is None else found[: depth + 1]
+    candidates = [row for row in layers(rows, name) if "relative_position" in row]
+    depth = effective_depth(values(candidates, "pfc3"))
+    return candidates if depth is None else candidates[: depth + 1]
 
 
 def _progressive(rows: Sequence[Observation], name: str, key: str, falls: bool) -> Claim:
-    found = comparable(rows, name)
-    text = f"{name}: {{}} at every layer before effective depth"
-    return _ordered(text, values(found, key), key, falls, [row.layer for row in found])
+    compared = comparable(rows, name)
+    text = f"{name}: {{}} at every layer before the effective depth"
+    return _ordered(text, values(compared, key), key, falls, [row.layer for row in compared])
 
 
 def _predicted(rows: Results, name: str, key: str, falls: bool) -> Claim:
@@ -165,18 +165,18 @@ def _predicted(rows: Results, name: str, key: str, falls: bool) -> Claim:
 
 
 def _ordered(
-    text: str, found: Sequence[float], key: str, falls: bool, names: Sequence[str]
+    text: str, course: Sequence[float], key: str, falls: bool, names: Sequence[str]
 ) -> Claim:
     """Test that a metric falls (or rises) at every step; report its ends and first exceptions."""
-    evidence = "fewer than two were measured"
-    if len(found) > 1:
+    evidence = "fewer than two values were measured"
+    if len(course) > 1:
         wrong = [
-            f"the wrong way by {by:.2g} at {names[at]}" for at, by in order_breaks(found, falls)
+            f"the wrong way by {by:.2g} at {names[at]}" for at, by in order_breaks(course, falls)
         ]
-        sides = f"{found[0]:.3g} at {names[0]}, {found[-1]:.3g} at {names[-1]}"
+        sides = f"{course[0]:.3g} at {names[0]}, {course[-1]:.3g} at {names[-1]}"
         evidence = "; ".join([sides, *wrong[:3]])
     what = f"{key.upper()} {'falls' if falls else 'rises'}"
-    return {"claim": text.format(what), "held": ordered(found, falls), "evidence": evidence}
+    return {"claim": text.format(what), "held": ordered(course, falls), "evidence": evidence}
 
 
 def _drawings(config: PFCTraining, rows: Results) -> list[Drawing]:
@@ -216,7 +216,7 @@ def _by_layer(config: PFCTraining, rows: Results) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(10, 2.7 * len(config.runs)), layout="constrained")
         for axes, name in zip(_grid(figure, config), config.runs, strict=True):
-            found = [row for row in layers(rows, name) if "relative_position" in row]
+            candidates = [row for row in layers(rows, name) if "relative_position" in row]
             predicted = geodesic(rows, name)
             for panel, key in zip(axes, KEYS, strict=True):
                 if predicted is not None:
@@ -227,8 +227,10 @@ def _by_layer(config: PFCTraining, rows: Results) -> Figure:
                         linestyle=panels.DASHED,
                         label="straight line",
                     )
-                places = values(found, "relative_position")
-                panel.plot(places, values(found, key), "o-", color=panels.ACCENT, label="layers")
+                positions = values(candidates, "relative_position")
+                panel.plot(
+                    positions, values(candidates, key), "o-", color=panels.ACCENT, label="layers"
+                )
                 if label_of(key).log_scale:
                     logarithmic_values(panel)
                 panel.set_title(f"{key.upper()}, {name}")

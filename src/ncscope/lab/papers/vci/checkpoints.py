@@ -38,15 +38,15 @@ class Checkpoint(NamedTuple):
     @property
     def mlo(self) -> float:
         """Mean log odds of the probes; NaN if a probe is missing."""
-        found = list(self.downstream.values())
-        return mean_log_odds(found) if found and _all_known(found) else math.nan
+        accuracies = list(self.downstream.values())
+        return mean_log_odds(accuracies) if accuracies and _all_known(accuracies) else math.nan
 
     @property
     def mlog(self) -> float:
         """Mean log odds of the probes minus the log odds of the pretraining accuracy."""
-        found = list(self.downstream.values())
-        known = found and _all_known([*found, self.accuracy])
-        return mean_log_odds_gain(found, self.accuracy) if known else math.nan
+        accuracies = list(self.downstream.values())
+        known = accuracies and _all_known([*accuracies, self.accuracy])
+        return mean_log_odds_gain(accuracies, self.accuracy) if known else math.nan
 
 
 def _all_known(values: Sequence[float]) -> bool:
@@ -85,11 +85,11 @@ def checkpoints(
         sets: Names of the downstream sets.
         rows: Rows of the study.
     """
-    found: dict[str, list[Checkpoint]] = {}
+    groups: dict[str, list[Checkpoint]] = {}
     for name, training in runs.items():
-        found.setdefault(_group_of(training), []).append(_checkpoint(name, training, sets, rows))
+        groups.setdefault(_group_of(training), []).append(_checkpoint(name, training, sets, rows))
     return {
-        name: sorted(found[name], key=lambda one: one.value) for name in GROUPS if name in found
+        name: sorted(groups[name], key=lambda one: one.value) for name in GROUPS if name in groups
     }
 
 
@@ -130,10 +130,10 @@ def over_seeds(group: Group, quantity: Quantity) -> dict[float, float]:
         group: Checkpoints.
         quantity: Quantity of a checkpoint.
     """
-    found: dict[float, list[float]] = {}
+    by_value: dict[float, list[float]] = {}
     for one in group:
-        found.setdefault(one.value, []).append(quantity(one))
-    return {value: average(own) for value, own in found.items()}
+        by_value.setdefault(one.value, []).append(quantity(one))
+    return {value: average(numbers) for value, numbers in by_value.items()}
 
 
 def metric(key: str) -> Quantity:
@@ -192,7 +192,7 @@ def pearson(group: Group, key: str, transfer: Quantity = gain) -> Correlation:
 
 def by_seed(group: Group) -> dict[int, list[Checkpoint]]:
     """Split a group by seed."""
-    found: dict[int, list[Checkpoint]] = {}
+    seeds: dict[int, list[Checkpoint]] = {}
     for one in group:
-        found.setdefault(one.seed, []).append(one)
-    return found
+        seeds.setdefault(one.seed, []).append(one)
+    return seeds

@@ -47,7 +47,7 @@ def drawings(
     last = "VCI figure 6: VCI on training and on held-out images."
     others = "VCI figure 8: the three other metrics on training and on held-out images."
     rest = [key for key in METRICS if key != "vci"]
-    found: list[tuple[Sequence[str], str, str, Draw]] = [
+    figures: list[tuple[Sequence[str], str, str, Draw]] = [
         (parts, "1", on_signal, _projections_figure),
         (eigenvalues, "2", spectrum, _spectra_figure),
         *(
@@ -59,7 +59,7 @@ def drawings(
     ]
     return [
         Drawing(f"fig-{number}", caption, draw(rows, runs))
-        for runs, number, caption, draw in found
+        for runs, number, caption, draw in figures
         if runs
     ]
 
@@ -123,12 +123,12 @@ def _projections_figure(rows: Results, runs: Sequence[str]) -> Figure:
 
 
 def _projections_panels(column: Sequence[Axes], path: Sequence[Observation]) -> None:
-    found, epochs = projections(path), values(path, "epoch")
+    projected, epochs = projections(path), values(path, "epoch")
     ones = [1.0] * len(epochs)
-    for axes, scale in zip(column, (ones, found.between), strict=True):
+    for axes, scale in zip(column, (ones, projected.between), strict=True):
         for label, course, colour in (
-            ("on $V_B$", found.inside, panels.ACCENT),
-            ("off $V_B$", found.outside, panels.SECOND),
+            ("on $V_B$", projected.inside, panels.ACCENT),
+            ("off $V_B$", projected.outside, panels.SECOND),
         ):
             drawn = [ratio(value, unit) for value, unit in zip(course, scale, strict=True)]
             axes.plot(epochs, drawn, "o-", color=colour, markersize=2.6, label=label)
@@ -146,10 +146,10 @@ def _spectra_figure(rows: Results, runs: Sequence[str]) -> Figure:
     with mpl.rc_context(panels.STYLE):
         figure = Figure(figsize=(3.6 * len(runs), 3.2), layout="constrained")
         for axes, run in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
-            found = spectra(rows, run)
+            measured = spectra(rows, run)
             for label, drawn, colour in (
-                (r"$\Sigma_T$", found.total, panels.SECOND),
-                (r"$\Sigma_B$", found.between, panels.ACCENT),
+                (r"$\Sigma_T$", measured.total, panels.SECOND),
+                (r"$\Sigma_B$", measured.between, panels.ACCENT),
             ):
                 index = range(1, len(drawn) + 1)
                 axes.plot(index, drawn, "o-", color=colour, markersize=2.6, label=label)

@@ -134,17 +134,17 @@ def _parts(config: VCIImageNet) -> list[Part]:
 def _claims(config: VCIImageNet, rows: Results) -> list[Claim]:
     """Test sections 6.2, 4.1 and 4.3."""
     kinds = {"residual network": config.residual, "transformer": config.transformers}
-    found = []
+    claims = []
     for kind, runs in kinds.items():
         for key, title in METRICS.items():
             text = f"{title} falls over training, in every {kind}"
-            found.append(trend_claim(text, rows, runs, key, "train", all_fall=True))
+            claims.append(trend_claim(text, rows, runs, key, "train", all_fall=True))
     held_out = "VCI falls on held-out images too, in every run"
-    found.append(trend_claim(held_out, rows, list(config.runs), "vci", "test", all_fall=True))
-    found += [_more_collapsed(config, rows, key) for key in METRICS]
+    claims.append(trend_claim(held_out, rows, list(config.runs), "vci", "test", all_fall=True))
+    claims += [_more_collapsed(config, rows, key) for key in METRICS]
     for first in config.residual[:1]:
-        found += [*projection_claims(rows, first), *spectrum_claims(rows, first)]
-    return found
+        claims += [*projection_claims(rows, first), *spectrum_claims(rows, first)]
+    return claims
 
 
 def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) -> Claim:

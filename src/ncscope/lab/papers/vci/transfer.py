@@ -149,25 +149,25 @@ def claims_on(groups: Groups) -> list[Claim]:
         groups: Checkpoints by varied setting.
     """
     whole = {name: groups.get(name, []) for name in GROUPS}
-    found = [_signs(whole, key) for key in METRICS]
-    found.append(_strong(whole))
+    claims = [_signs(whole, key) for key in METRICS]
+    claims.append(_strong(whole))
     moved = {"MLOG": gain, "VCI": metric("vci")}
     for name, group in whole.items():
         for title, quantity in moved.items():
             text = f"{title} falls at every higher {name}"
-            found.append(_in_order(text, over_seeds(group, quantity), falling=True))
+            claims.append(_in_order(text, over_seeds(group, quantity), falling=True))
     spread = over_seeds(whole[PENALTY], metric("cosine_within"))
     text = f"The cosine distance within classes rises at every higher {PENALTY}"
-    return [*found, _in_order(text, spread, falling=False), _without_pretraining(whole)]
+    return [*claims, _in_order(text, spread, falling=False), _without_pretraining(whole)]
 
 
 def _signs(groups: Groups, key: str) -> Claim:
     """Test that VCI rises with transfer in both groups, and other metrics only in the first."""
     first, second = (pearson(groups[name], key).value for name in GROUPS)
     if key == "vci":
-        text, held = "goes up with MLOG in both groups", first > 0 and second > 0
+        text, held = "rises with MLOG in both groups", first > 0 and second > 0
     else:
-        text = f"goes up with MLOG over the {TEMPERATURE}s, and down over the penalties"
+        text = f"rises with MLOG over the {TEMPERATURE}s and falls with MLOG over the penalties"
         held = first > 0 > second
     title = METRICS[key]
     return {
@@ -178,17 +178,17 @@ def _signs(groups: Groups, key: str) -> Claim:
 
 
 def _strong(groups: Groups) -> Claim:
-    found = {name: pearson(group, "vci").value for name, group in groups.items()}
+    coefficients = {name: pearson(group, "vci").value for name, group in groups.items()}
     return {
         "claim": f"VCI's correlation with MLOG is at least {STRONG} in both groups",
-        "held": all(value >= STRONG for value in found.values()),
-        "evidence": ", ".join(f"{name} {value:.3f}" for name, value in found.items()),
+        "held": all(value >= STRONG for value in coefficients.values()),
+        "evidence": ", ".join(f"{name} {value:.3f}" for name, value in coefficients.items()),
     }
 
 
-def _in_order(text: str, found: dict[float, float], falling: bool) -> Claim:
-    told = ", ".join(f"{value:.4g} at {at:g}" for at, value in found.items())
-    held = ordered(list(found.values()), falling)
+def _in_order(text: str, by_value: dict[float, float], falling: bool) -> Claim:
+    told = ", ".join(f"{value:.4g} at {at:g}" for at, value in by_value.items())
+    held = ordered(list(by_value.values()), falling)
     return {"claim": text, "held": held, "evidence": told or "no such run"}
 
 
@@ -197,24 +197,26 @@ def _without_pretraining(groups: Groups) -> Claim:
 
     MLOG also depends on the pretraining accuracy, whose log odds it subtracts.
     """
-    found = {name: pearson(group, "vci", log_odds) for name, group in groups.items()}
+    correlations = {name: pearson(group, "vci", log_odds) for name, group in groups.items()}
     return {
-        "claim": "VCI goes up with the mean log odds themselves, in both groups",
-        "held": all(one.value > 0 for one in found.values()),
-        "evidence": "; ".join(f"{name}: Pearson {_shown(one)}" for name, one in found.items()),
+        "claim": "VCI rises with the mean log odds of the probes alone, in both groups",
+        "held": all(one.value > 0 for one in correlations.values()),
+        "evidence": "; ".join(
+            f"{name}: Pearson {_shown(one)}" for name, one in correlations.items()
+        ),
     }
 
 
 def _told(name: str, group: Group, key: str) -> str:
-    alone = [pearson(own, key).value for own in by_seed(group).values()]
+    alone = [pearson(seed_group, key).value for seed_group in by_seed(group).values()]
     each = f"; by seed {', '.join(f'{value:.2f}' for value in alone)}" if len(alone) > 1 else ""
     return f"{name}: Pearson {_shown(pearson(group, key))}{each}"
 
 
-def _shown(found: Correlation) -> str:
-    if math.isnan(found.value):
+def _shown(correlation: Correlation) -> str:
+    if math.isnan(correlation.value):
         return "nan"
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return f"{correlation.value:.2f} [{correlation.low:.2f}, {correlation.high:.2f}]"
 
 
 def _tables(config: VCITransfer, rows: Sequence[Observation]) -> list[Summary]:
@@ -275,7 +277,8 @@ def _correlation_table(groups: Groups) -> Summary:
         **{f"{name}, the paper's": partial(pearson, theirs[name]) for name in groups},
     }
     lines = {
-        title: [_shown(found(key)) for found in columns.values()] for key, title in METRICS.items()
+        title: [_shown(correlate(key)) for correlate in columns.values()]
+        for key, title in METRICS.items()
     }
     caption = (
         "VCI figure 7: Pearson's coefficient of each metric with MLOG over the settings of a "
@@ -289,7 +292,7 @@ def _drawings(config: VCITransfer, rows: Sequence[Observation]) -> list[Drawing]
     """Draw figure 7 of the paper, figure 7 from the paper's tables, and table 1 as a figure."""
     groups = checkpoints(config.runs, config.downstream, rows)
     axes = "metrics on training images of the pretraining set against the mean log odds gain"
-    own = (
+    ours = (
         f"VCI figure 7: {axes}; above, the temperature of the softmax varies, below, the weight of "
         "the cosine penalty. Large: means over seeds, with Pearson's coefficient; small: seeds."
     )
@@ -299,7 +302,7 @@ def _drawings(config: VCITransfer, rows: Sequence[Observation]) -> list[Drawing]
         "accuracy, means over seeds. MLOG is the mean of the former minus the latter."
     )
     return [
-        Drawing("fig-7", own, scatter_figure(groups)),
+        Drawing("fig-7", ours, scatter_figure(groups)),
         Drawing("fig-7-printed", theirs, scatter_figure(printed())),
         Drawing("table-1", odds, odds_figure(groups)),
     ]

@@ -70,8 +70,8 @@ def _scatter(axes: Axes, name: str, group: Group, key: str) -> None:
                 fontsize=7.5,
                 color=panels.SOFT,
             )
-    found = pearson(group, key).value
-    axes.plot([], [], " ", label=f"Pearson {found:.3f}".replace("-", "−"))
+    coefficient = pearson(group, key).value
+    axes.plot([], [], " ", label=f"Pearson {coefficient:.3f}".replace("-", "−"))
     axes.legend(loc="upper right", handlelength=0, handletextpad=0, borderaxespad=0.1)
     axes.margins(0.16)
     axes.xaxis.set_major_locator(MaxNLocator(5))

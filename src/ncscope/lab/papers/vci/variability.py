@@ -160,8 +160,8 @@ def spectra(results: Results, run: str) -> Spectra:
         results: Results of a study.
         run: Name of the run.
     """
-    own = [each for each in results.measurements if each.run == run and each.split == "train"]
-    measured = own[-1].probe.layers[-1].spectra if own else {}
+    selected = [each for each in results.measurements if each.run == run and each.split == "train"]
+    measured = selected[-1].probe.layers[-1].spectra if selected else {}
     return Spectra(list(measured.get("between", [])), list(measured.get("total", [])))
 
 
@@ -207,17 +207,19 @@ def projection_claims(rows: Sequence[Observation], run: str) -> list[Claim]:
         rows: Rows of a study.
         run: Name of the run.
     """
-    found = projections(trained(rows, run))
+    projected = projections(trained(rows, run))
     return [
-        _projection(f"{run}: the variance within classes on V_B falls", found.inside, found, falls),
-        _projection(f"{run}: the variance off V_B rises", found.outside, found, rises),
+        _projection(
+            f"{run}: the variance within classes on V_B falls", projected.inside, projected, falls
+        ),
+        _projection(f"{run}: the variance off V_B rises", projected.outside, projected, rises),
     ]
 
 
-def _projection(text: str, course: Sequence[float], found: Projections, trend: Trend) -> Claim:
-    relative = [ratio(value, whole) for value, whole in zip(course, found.between, strict=True)]
+def _projection(text: str, course: Sequence[float], projected: Projections, trend: Trend) -> Claim:
+    relative = [ratio(value, whole) for value, whole in zip(course, projected.between, strict=True)]
     extreme = min if trend is falls else max
-    evidence = f"{told(course, extreme)}; over the trace of Sigma_B {told(relative, extreme)}"
+    evidence = f"{told(course, extreme)}; divided by the trace of Sigma_B {told(relative, extreme)}"
     return {"claim": text, "held": trend(course), "evidence": evidence}
 
 
@@ -231,7 +233,7 @@ def spectrum_claims(rows: Results, run: str) -> list[Claim]:
     between, total = spectra(rows, run)
     last = len(between)
     texts = [
-        f"{run}: Sigma_T's eigenvalue where Sigma_B's end is at least twice as large",
+        f"{run}: at Sigma_B's last index, Sigma_T's eigenvalue is at least twice Sigma_B's",
         f"{run}: Sigma_T's eigenvalues are more uniform than Sigma_B's",
     ]
     if not 0 < last <= len(total):
@@ -240,12 +242,12 @@ def spectrum_claims(rows: Results, run: str) -> list[Claim]:
     decline = ratio(between[0], ends[0]), ratio(total[0], ends[1])
     beyond = ratio(sum(total[last:]), sum(total))
     size = (
-        f"number {last}: {ends[0]:.3g} of Sigma_B, {ends[1]:.3g} of Sigma_T, which has "
-        f"{beyond:.2%} of its trace beyond"
+        f"eigenvalue {last}: {ends[0]:.3g} of Sigma_B, {ends[1]:.3g} of Sigma_T; later eigenvalues "
+        f"have {beyond:.2%} of Sigma_T's trace"
     )
     shape = (
-        f"the first is {decline[0]:.3g} times number {last} of Sigma_B, {decline[1]:.3g} times of "
-        "Sigma_T"
+        f"first eigenvalue over eigenvalue {last}: {decline[0]:.3g} for Sigma_B, {decline[1]:.3g} "
+        "for Sigma_T"
     )
     return [
         Claim(claim=texts[0], held=ends[1] >= 2 * ends[0] and ends[1] > 0, evidence=size),

@@ -81,13 +81,13 @@ def _statistics(
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
     with ending_together():
         for features, labels in _batches(model, loader, layers):
-            for name, own in features.items():
-                seen = own if bases is None else own.to(bases[name].dtype) @ bases[name]
+            for name, batch in features.items():
+                seen = batch if bases is None else batch.to(bases[name].dtype) @ bases[name]
                 if name not in moments:
                     size = num_classes, seen.shape[1]
                     moments[name] = ClassMoments(*size, statistics=kinds, device=seen.device)
                 moments[name].update(seen, labels)
-    form = {"layers": list(moments), "dims": [own.dim for own in moments.values()]}
+    form = {"layers": list(moments), "dims": [each.dim for each in moments.values()]}
     shared = common_description(values_of_all_processes(form if moments else None))
     if shared is None:
         raise nothing_to_measure()
@@ -96,7 +96,7 @@ def _statistics(
             moments[name] = ClassMoments(
                 num_classes, dim, statistics=kinds, device=device_of(model)
             )
-    return {name: finish(merge_across_processes(own)) for name, own in moments.items()}
+    return {name: finish(merge_across_processes(each)) for name, each in moments.items()}
 
 
 def _batches(

@@ -90,16 +90,16 @@ def _descent(config: XUFMExtendedConfig, k: int, activation: Activation) -> Part
 
 def _claims(config: XUFMExtendedConfig, rows: Results) -> list[Claim]:
     """Test theorems 4.1 and 4.2 and their comparison for each setting, and theorem 5.1."""
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for k in _settings(config):
-        own = extended.pair_claims(_paths(rows, k))
-        found += [{**claim, "claim": f"K = {k}, {claim['claim']}"} for claim in own]
-    return found + perturbed.STUDY.claims(_perturbed(config), rows)
+        pair_claims = extended.pair_claims(_paths(rows, k))
+        claims += [{**claim, "claim": f"K = {k}, {claim['claim']}"} for claim in pair_claims]
+    return claims + perturbed.STUDY.claims(_perturbed(config), rows)
 
 
 def _drawings(config: XUFMExtendedConfig, rows: Results) -> list[Drawing]:
     """Draw a figure for each setting, linear above ReLU, and a figure of perturbed features."""
-    found = []
+    drawings = []
     for k in _settings(config):
         (_, d, n), (last, first) = SIZES[k], WEIGHT_DECAYS
         caption = (
@@ -107,8 +107,10 @@ def _drawings(config: XUFMExtendedConfig, rows: Results) -> list[Drawing]:
             f"decays {last} (W2), {first} (W1) and {FEATURE_DECAY} (H1). NC2 is the distance to "
             "the orthogonal frame."
         )
-        found.append(Drawing(f"two-levels-k{k}", caption, extended.levels_figure(_paths(rows, k))))
-    return found + perturbed.STUDY.drawings(_perturbed(config), rows)
+        drawings.append(
+            Drawing(f"two-levels-k{k}", caption, extended.levels_figure(_paths(rows, k)))
+        )
+    return drawings + perturbed.STUDY.drawings(_perturbed(config), rows)
 
 
 def _paths(rows: Sequence[Observation], k: int) -> dict[Activation, list[Observation]]:

@@ -165,37 +165,37 @@ def _measured_blocks(bench: Bench, end: EpochEnd, blocks: Sequence[str]) -> list
     size = settings.optimisation.batch_size
     loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size)
     model, classes = bench.learner.evaluated, bench.data.num_classes
-    found = between_class_metrics(model, loader, blocks, classes)
+    measured = between_class_metrics(model, loader, blocks, classes)
     return [
         Observation(end.step, end.epoch, layer=layer, values={"block": index, **metrics})
-        for index, (layer, metrics) in enumerate(found.items(), start=1)
+        for index, (layer, metrics) in enumerate(measured.items(), start=1)
     ]
 
 
 def levels(rows: Sequence[Observation], run: str) -> dict[str, list[Observation]]:
     """Return rows over training by level: the blocks in order, then the classifier's input."""
     blocks = {int(row["block"]): row.layer for row in part_of(rows, run) if "block" in row}
-    found = {
-        f"block {place}": history(rows, run, layer=layer) for place, layer in sorted(blocks.items())
+    paths = {
+        f"block {index}": history(rows, run, layer=layer) for index, layer in sorted(blocks.items())
     }
-    return found | {"classifier's input": history(rows, run, layer=HEAD_INPUT)}
+    return paths | {"classifier's input": history(rows, run, layer=HEAD_INPUT)}
 
 
 def _claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 4.1 on networks, and section 6 on their similarity to the models."""
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for run, training in config.runs.items():
         by_level, frame = levels(rows, run), FRAMES[training.loss]
-        first, deepest = (list(by_level.values())[place] for place in (0, -1))
-        own = [
+        first, deepest = (list(by_level.values())[index] for index in (0, -1))
+        run_claims = [
             _past_zero_error(deepest),
             *_along_depth(by_level, frame),
             _dual(deepest, DUALITIES[training.loss]),
             _rates_like_relu(_decades_of(first), _decades_of(deepest), rows),
             _structure_like_relu(kept(first, frame), rows),
         ]
-        found += [{**claim, "claim": f"{run}: {claim['claim']}"} for claim in own]
-    return [*found, *(_frames(config, rows, data) for data in _data_sets(config))]
+        claims += [{**claim, "claim": f"{run}: {claim['claim']}"} for claim in run_claims]
+    return [*claims, *(_frames(config, rows, data) for data in _data_sets(config))]
 
 
 def _decades_of(path: Sequence[Observation]) -> float:
@@ -239,13 +239,13 @@ def _along_depth(by_level: Mapping[str, Sequence[Observation]], frame: str) -> l
         },
         {
             "claim": f"at the end the deepest features are nearer to their frame ({frame}) than "
-            "those of any block before the last",
+            "the features of any block before the last",
             "held": bool(shallow) and all(near[deepest] < near[level] for level in shallow),
             "evidence": _listed(near),
         },
         {
-            "claim": "training halves the distance to the frame of the deepest features, and not "
-            "of those before the last block",
+            "claim": "training halves the distance of the deepest features to the frame, but not "
+            "the distance of any block before the last",
             "held": bool(shallow) and all(shares[deepest] < HALF <= shares[n] for n in shallow),
             "evidence": f"{frame} at the end over the start: {_listed(shares)}",
         },
@@ -263,26 +263,26 @@ def _dual(deepest: Sequence[Observation], key: str) -> Claim:
 
 def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) -> Claim:
     """Compare shares of decades, since NC1 falls by more decades in a noiseless descent."""
-    own = ratio(first, deepest)
+    network = ratio(first, deepest)
     models = {
         activation: ratio(*(_decades_of(_level(rows, part, level)) for level in ("H1", "H2")))
         for activation, part in SURROGATES.items()
     }
     return {
-        "claim": "NC1 of the first level falls by a share of the last one's decades as in the "
-        "ReLU model rather than the linear one",
-        "held": _like_relu(own, models),
-        "evidence": f"from start to end, {_beside(own, models)}",
+        "claim": "the ratio of the decades by which NC1 falls at the first and at the last level "
+        "is nearer to the ReLU model than to the linear model",
+        "held": _like_relu(network, models),
+        "evidence": f"from start to end, {_beside(network, models)}",
     }
 
 
-def _structure_like_relu(own: float, rows: Sequence[Observation]) -> Claim:
+def _structure_like_relu(network: float, rows: Sequence[Observation]) -> Claim:
     models = {a: kept(_level(rows, part, "H1"), "nc2_of") for a, part in SURROGATES.items()}
     return {
-        "claim": "the first level keeps its distance to the frame, as in the ReLU model rather "
-        "than the linear one",
-        "held": _like_relu(own, models),
-        "evidence": f"NC2 of the first level at the end over the start, {_beside(own, models)}",
+        "claim": "the first level keeps a share of its initial NC2 that is nearer to the ReLU "
+        "model than to the linear model",
+        "held": _like_relu(network, models),
+        "evidence": f"NC2 of the first level at the end over the start, {_beside(network, models)}",
     }
 
 
@@ -290,13 +290,13 @@ def _level(rows: Sequence[Observation], part: str, level: str) -> list[Observati
     return [row for row in part_of(rows, part) if row.layer == level]
 
 
-def _like_relu(own: float, models: Mapping[Activation, float]) -> bool:
-    return abs(own - models["relu"]) < abs(own - models["linear"])
+def _like_relu(network: float, models: Mapping[Activation, float]) -> bool:
+    return abs(network - models["relu"]) < abs(network - models["linear"])
 
 
-def _beside(own: float, models: Mapping[Activation, float]) -> str:
-    words = ", ".join(f"{LABELS[name]} model {value:.2g}" for name, value in models.items())
-    return f"network {own:.2g}, {words}"
+def _beside(network: float, models: Mapping[Activation, float]) -> str:
+    surrogates = ", ".join(f"{LABELS[name]} model {value:.2g}" for name, value in models.items())
+    return f"network {network:.2g}, {surrogates}"
 
 
 def _listed(by_level: Mapping[str, float]) -> str:
@@ -314,10 +314,11 @@ def _frames(config: XUFMNetwork, rows: Sequence[Observation], data: str) -> Clai
     simplex = ends(paths.get("cross-entropy", []), "nc2_etf")[1]
     return {
         "claim": f"{data}: the deepest class means end nearer to an orthogonal frame under MSE "
-        "than under cross-entropy, where they end nearer to a simplex (remark after theorem 4.1)",
+        "than under cross-entropy, and under cross-entropy nearer to a simplex than to an "
+        "orthogonal frame (remark after theorem 4.1)",
         "held": squared < entropy > simplex,
         "evidence": f"distance to the orthogonal frame {squared:.3g} under MSE, {entropy:.3g} "
-        f"under cross-entropy, there {simplex:.3g} to the simplex",
+        f"under cross-entropy; distance to the simplex {simplex:.3g} under cross-entropy",
     }
 
 
@@ -327,7 +328,7 @@ def _data_sets(config: XUFMNetwork) -> list[str]:
 
 def _drawings(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw a figure for each data set with one row per loss, and a figure of the models."""
-    found = []
+    drawings = []
     names = dict(zip(_data_sets(config), ("fig-5", "fig-10"), strict=False))
     for data in _data_sets(config):
         runs = {name: run for name, run in config.runs.items() if run.data == data}
@@ -336,13 +337,13 @@ def _drawings(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Drawing]
             "light to dark, and NC3. The dashed line is the first measured epoch of zero training "
             "error."
         )
-        found.append(Drawing(names.get(data, f"blocks-{data}"), caption, _by_level(runs, rows)))
+        drawings.append(Drawing(names.get(data, f"blocks-{data}"), caption, _by_level(runs, rows)))
     caption = (
         "The extended unconstrained features model of XUFM figures 3 and 4, linear above ReLU, for "
         "comparison with figures 5 and 10."
     )
     models = {activation: part_of(rows, part) for activation, part in SURROGATES.items()}
-    return [*found, Drawing("models", caption, levels_figure(models))]
+    return [*drawings, Drawing("models", caption, levels_figure(models))]
 
 
 def _by_level(runs: Mapping[str, Training], rows: Sequence[Observation]) -> Figure:

@@ -65,13 +65,13 @@ class XUFMConfig(BaseModel):
 
 def _parts(config: XUFMConfig) -> list[Part]:
     """Return a descent for each setting, without and with a bias, then the sweep of bias decays."""
-    found = []
+    parts = []
     for setting, bias_decay in _runs(config):
         steps = (config.first_steps, config.second_steps)[setting]
         record = ufm.recorded_steps(steps, config.every)
-        found.append(_descent(UFM(*SIZES[setting], bias_decay), record, config.seed))
+        parts.append(_descent(UFM(*SIZES[setting], bias_decay), record, config.seed))
     sweep = Part(SWEEP, len(config.bias_decays), lambda _: _sweep(config))
-    return [*found, sweep]
+    return [*parts, sweep]
 
 
 def _runs(config: XUFMConfig) -> list[tuple[int, float | None]]:
@@ -106,19 +106,19 @@ def _sweep(config: XUFMConfig) -> Iterator[Observation]:
 
 def _claims(config: XUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test theorems 3.1 and 3.2 on the descents, and the remark on the regularised bias."""
-    found: list[Claim] = []
+    claims: list[Claim] = []
     for setting, bias_decay in _runs(config):
         problem = UFM(*SIZES[setting], bias_decay)
         name = part_name(problem.num_classes, bias_decay)
         path = part_of(rows, name)
-        own = [ufm.descent_arrives(path)]
+        descent_claims = [ufm.descent_arrives(path)]
         said = ufm.predicted(problem)
         if bias_decay is not None:
             said["mean_share"] = "The global mean of the features vanishes"
-        own += ufm.vanishing(path, said)
-        found += [{**claim, "claim": f"{name}: {claim['claim']}"} for claim in own]
+        descent_claims += ufm.vanishing(path, said)
+        claims += [{**claim, "claim": f"{name}: {claim['claim']}"} for claim in descent_claims]
     sweep = part_of(rows, SWEEP)
-    return [*found, _shape_everywhere(sweep), _simplex_up_to(sweep), _lowest_everywhere(sweep)]
+    return [*claims, _shape_everywhere(sweep), _simplex_up_to(sweep), _lowest_everywhere(sweep)]
 
 
 def threshold() -> float:
@@ -144,9 +144,9 @@ def _simplex_up_to(sweep: Sequence[Observation]) -> Claim:
         number(row, "bias_decay") for row, is_one in zip(sweep, simplex, strict=True) if is_one
     ]
     return {
-        "claim": "Regularised bias: an exact simplex up to a decay of c / (1-c), and not past it",
+        "claim": "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
         "held": simplex == stated,
-        "evidence": f"mean of zero up to {max(decays, default=math.nan):g}; "
+        "evidence": f"mean of zero up to a decay of {max(decays, default=math.nan):g}; "
         f"c / (1-c) = {threshold():.5f}",
     }
 
@@ -155,7 +155,7 @@ def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
     gaps = [abs(number(row, "objective") - number(row, "minimum")) for row in sweep]
     shares = [abs(number(row, "mean_share") - number(row, "stated_mean_share")) for row in sweep]
     return {
-        "claim": "Regularised bias: the closed form has the objective and the mean found",
+        "claim": "Regularised bias: the solver's objective and mean equal those of the closed form",
         "held": max(gaps) < 1e-9 and max(shares) < 1e-6,
         "evidence": f"objectives differ by {max(gaps):.1e} at most, "
         f"shares of the mean by {max(shares):.1e}",
@@ -164,7 +164,7 @@ def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
 
 def _drawings(config: XUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
     """Draw one figure per descent, as in the paper, and one of the sweep."""
-    found = []
+    drawings = []
     for setting, bias_decay in _runs(config):
         (k, d, n, weight_decay, feature_decay) = SIZES[setting]
         file, reproduces, key = FIGURES[setting, bias_decay]
@@ -174,13 +174,13 @@ def _drawings(config: XUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:
             f"NC2 is the distance to {ufm.FRAMES[key]}."
         )
         path = part_of(rows, part_name(k, bias_decay))
-        found.append(Drawing(file, caption, ufm.descent_figure(path, key)))
+        drawings.append(Drawing(file, caption, ufm.descent_figure(path, key)))
     caption = (
         "Minimisers under a regularised bias. The mean of the features vanishes, and they are a "
         "simplex, up to a decay of c / (1-c), the vertical line; with a growing decay they "
         "approach the orthogonal frame."
     )
-    return [*found, Drawing("bias-decay", caption, _sweep_figure(part_of(rows, SWEEP)))]
+    return [*drawings, Drawing("bias-decay", caption, _sweep_figure(part_of(rows, SWEEP)))]
 
 
 def _sweep_figure(sweep: Sequence[Observation]) -> Figure:
