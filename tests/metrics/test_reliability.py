@@ -24,7 +24,7 @@ def test_noise_in_many_dimensions_is_warned_about_first() -> None:
     assert report["ncc_accuracy"] > 0.9
     assert report.warnings[0] == (
         "200 samples are few for dimension 512: random labels give a vci of about 0, and a high "
-        "ncc_accuracy, mir, mir_centered. Compare with the chance level (baseline=True), or "
+        "ncc_accuracy, mir, mir_centered. Compare with the chance level (baseline), or "
         "measure 2,560 samples."
     )
 

@@ -116,6 +116,9 @@ class Report(Mapping[str, float]):
         Args:
             key: Key of the metric.
 
+        Raises:
+            KeyError: If the report has no such metric.
+
         Example:
             >>> import torch, ncscope
             >>> features = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
@@ -126,6 +129,8 @@ class Report(Mapping[str, float]):
         """
         from ncscope.report.numbers import interval_of
 
+        if key not in self:
+            raise KeyError(key)
         return interval_of(self.record, key)
 
     def known_statistics(self) -> ClassStatistics:

@@ -264,8 +264,8 @@ def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, A
     entries |= {name: load_array(path) for name, path in arrays.items()}
     report = measure_features(**entries, **common)
     source = arrays["features"] if file is None else file
-    named = "standard input" if str(source) == "-" else f"./{source}"
-    report.provenance = provenance(data=named, caller="ncscope measure")
+    origin = "standard input" if str(source) == "-" else f"./{source}"
+    report.provenance = provenance(data=origin, caller="ncscope measure")
     return report
 
 

@@ -28,7 +28,7 @@ def report(
         str | None, typer.Option(help="Heading of the page; default the names of the files.")
     ] = None,
     save: Annotated[Path, typer.Option("--save", "-o", help="HTML file to write.")] = Path(
-        "report.html"
+        "comparison.html"
     ),
 ) -> None:
     """Show reports, histories and runs side by side on one page.

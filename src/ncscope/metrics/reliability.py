@@ -55,7 +55,7 @@ def _few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[st
     more = f", and a high {', '.join(raised)}" if raised else ""
     yield (
         f"{n:,} samples are few for dimension {d:,}: random labels give a vci of about "
-        f"{chance:.2g}{more}. Compare with the chance level (baseline=True), or measure "
+        f"{chance:.2g}{more}. Compare with the chance level (baseline), or measure "
         f"{SAMPLES_PER_DIMENSION * d:,} samples."
     )
 
@@ -67,7 +67,11 @@ def _absent_classes(stats: ClassStatistics) -> Iterator[str]:
     seen[stats.classes.cpu()] = True
     missing = torch.nonzero(~seen).squeeze(1).tolist()
     kind = "class" if len(missing) == 1 else "classes"
-    yield f"{kind} {_named(missing)} without samples: measured over the {stats.k} classes present"
+    hint = " (labels count from 0)" if missing == [0] else ""
+    yield (
+        f"{kind} {_named(missing)} without samples{hint}: measured over the {stats.k} classes "
+        "present"
+    )
 
 
 def _small_classes(stats: ClassStatistics) -> Iterator[str]:

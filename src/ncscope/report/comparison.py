@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
+from ncscope.metrics.registry import METRICS
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import (
@@ -17,15 +19,19 @@ from ncscope.report.labels import (
     by_group,
     collapsed_at,
     distinct_labels,
+    key_in,
     label_of,
     value_of,
 )
-from ncscope.report.numbers import plain, typeset
+from ncscope.report.numbers import interval_of, plain, typeset
 from ncscope.report.overview import Write, collapsed_text, details, warnings
 from ncscope.report.page import HistoryView, printable_measurements, rendered_page
 from ncscope.report.payload import history_payload, probe_payload
 from ncscope.report.tables import plain_table
 from ncscope.report.timeline import by_run, by_split, moment
+
+_ALIKE = 2
+"""Factor by which numbers of samples differ too much to compare their metrics."""
 
 _IN_TERMINAL = 6
 """Most columns of numbers that an 80-column terminal shows."""
@@ -50,10 +56,19 @@ class Compared:
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """A value, and whether it is nearer to collapse than the others of its row."""
+    """A value, its interval and chance level, and whether it is nearer to collapse than the others.
+
+    Attributes:
+        text: Value.
+        best: True if the value is nearer to collapse than the others of its row.
+        interval: 95 % interval; empty if unknown.
+        chance: Value at chance level; empty if unknown.
+    """
 
     text: str
     best: bool
+    interval: str = ""
+    chance: str = ""
 
 
 @dataclass(frozen=True)
@@ -227,9 +242,10 @@ def _row(metric: Label, columns: Sequence[_Column], write: Write, digits: int) -
     known = [distance for distance in away if distance < math.inf]
     nearest = min(known, default=math.inf)
     differs = len(set(texts)) > 1
+    ranked = differs and len(known) > 1 and _comparable(metric, columns)
     cells = [
-        ComparedCell(text, differs and len(known) > 1 and distance == nearest)
-        for text, distance in zip(texts, away, strict=True)
+        ComparedCell(text, ranked and distance == nearest, *_trust(metric, column, write))
+        for text, distance, column in zip(texts, away, columns, strict=True)
     ]
     difference = ""
     if len(values) == 2 and differs and None not in values:
@@ -237,6 +253,35 @@ def _row(metric: Label, columns: Sequence[_Column], write: Write, digits: int) -
         difference = f"{'+' if gap > 0 else ''}{write(gap, 3)}"
     text = collapsed.pop() if len(collapsed) == 1 else ""
     return ComparedRow(metric, text, cells, differs, difference)
+
+
+def _comparable(metric: Label, columns: Sequence[_Column]) -> bool:
+    """Return whether the nearest to collapse of a row's values means anything.
+
+    It does not if the numbers of samples differ by a factor of two, since few samples look more
+    collapsed; for a value in the features' unit; or if two 95 % intervals overlap.
+    """
+    sizes = [column.last.num_samples for column in columns]
+    row = METRICS.get(metric.key)
+    if max(sizes) >= _ALIKE * min(sizes) or row is None or row.degree or row.group == "mse":
+        return False
+    ends = sorted(
+        interval
+        for column in columns
+        if (key := key_in(column.last.metrics, metric.key)) is not None
+        and (interval := interval_of(column.last, key)) is not None
+    )
+    return all(one[1] < other[0] for one, other in pairwise(ends))
+
+
+def _trust(metric: Label, column: _Column, write: Write) -> tuple[str, str]:
+    """Write the 95 % interval and the chance level of a value."""
+    key = key_in(column.last.metrics, metric.key)
+    if key is None:
+        return "", ""
+    ends, chance = interval_of(column.last, key), column.last.baseline.get(key)
+    interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
+    return interval, "" if chance is None else write(chance, 3)
 
 
 def _distance(metric: Label, column: _Column, value: float | None) -> float:

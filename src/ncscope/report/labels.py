@@ -21,6 +21,7 @@ GROUP_TITLES = {
 }
 
 KEY_METRICS = (
+    "nc1",
     "nc1_quotient",
     "vci",
     "cdnv",

@@ -90,7 +90,7 @@ def _metric_table(record: LayerRecord) -> Table:
     for header in ("value", "collapsed\nat"):
         table.add_column(header, justify="right", no_wrap=True)
     whole = details(ProbeRecord((record,)), "", plain)
-    beside = {"chance": "chance", "interval": "95 % interval"}
+    beside = {"chance": "chance", "interval": "95 % interval,\ncorrected"}
     known = [part for part in beside if whole.any(part)]
     for part in known:
         table.add_column(beside[part], justify="right", overflow="fold")
