@@ -31,8 +31,7 @@ DRAWS = 500
     ("groups", "apart"),
     [
         (["nc1", "nc2", "nc3", "mse", "information"], 2.0),
-        # Classes that overlap, so that every draw has wrong decisions. Ratios are skewed there: the
-        # intervals of nc1, fuzziness, cdnv and the variances cover 85 % at 22 samples in a class.
+        # Classes that overlap, so that every draw has wrong decisions.
         (["nc4"], 1.2),
     ],
     ids=["moments", "decisions"],

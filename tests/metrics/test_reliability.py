@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -23,29 +24,81 @@ def test_noise_in_many_dimensions_is_warned_about_first() -> None:
     assert report["vci"] < 1e-6
     assert report["ncc_accuracy"] > 0.9
     assert report.warnings[0] == (
-        "200 samples are few for dimension 512: random labels give a vci of about 0, and a high "
+        "200 samples are few for dimension 512: random labels give a vci of about 0 and a high "
         "ncc_accuracy, mir, mir_centered. Compare with the chance level (baseline), or "
         "measure 2,560 samples."
     )
 
 
+def apart(n: int, d: int, k: int, **options: Any) -> ncscope.Report:
+    """Classes far from each other, whose means no noise moves."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(n) % k
+    features = torch.randn(n, d, generator=generator) + 100 * torch.eye(d)[labels]
+    return ncscope.measure(features, labels, **options)
+
+
 @pytest.mark.parametrize(("n", "d"), [(500, 200), (700, 200), (300, 100)])
 def test_the_chance_level_of_vci_is_the_one_said(n: int, d: int) -> None:
     report = noise(n, d)
-    said = float(report.warnings[0].partition("about ")[2].partition(",")[0])
+    said = float(report.warnings[0].partition("about ")[2].split()[0])
     assert said == pytest.approx(report["vci"], abs=0.03)
 
 
 def test_samples_enough_are_not_warned_about() -> None:
     assert noise(20_000, 16).warnings == []
-    assert noise(80, 16, k=2).warnings == []
-    assert noise(79, 16, k=2).warnings != []
-    assert noise(200, 512, groups=["pfc"]).warnings == []
+    assert apart(80, 16, k=2).warnings == []
+    assert apart(79, 16, k=2).warnings != []
+    assert apart(200, 512, k=2, groups=["pfc"]).warnings == []
+
+
+def test_few_samples_for_many_classes_have_the_chance_level_said() -> None:
+    report = noise(2000, 60, k=500, groups=["nc1"])
+    assert report.warnings[0].startswith("2,000 samples are few for 500 classes: random labels")
+    said = float(report.warnings[0].partition("about ")[2].split(".")[1])
+    assert said / 100 == pytest.approx(report["vci"], abs=0.03)
+
+
+@pytest.mark.parametrize("groups", [["nc4"], ["pfc"], ["information"]])
+def test_noise_is_warned_about_whatever_is_measured(groups: list[str]) -> None:
+    assert noise(200, 512, weight=torch.randn(10, 512), groups=groups).warnings
+
+
+def test_noise_in_the_class_means_is_the_share_by_which_ratios_are_too_low() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(30 * 4) % 4
+    shares, values = [], []
+    for _ in range(40):
+        features = torch.randn(len(labels), 16, generator=generator) + torch.eye(16)[labels]
+        report = ncscope.measure(features, labels, groups=["pfc"])
+        (said,) = [line for line in report.warnings if "of the spread of the class means" in line]
+        shares.append(float(said.partition("%")[0]) / 100)
+        values.append(report["nc1_quotient"])
+    true = 16 / 0.75  # the trace within classes over that of unit vectors' spread
+    assert np.mean(shares) == pytest.approx(1 - np.mean(values) / true, abs=0.04)
+
+
+def test_what_is_no_better_than_chance_is_named() -> None:
+    warning = noise(200, 512, groups=["nc1"], baseline=True).warnings[0]
+    assert warning == (
+        "no closer to collapse than with permuted labels: nc1, nc1_quotient, cdnv, vci"
+    ) or warning.startswith("no closer to collapse than with permuted labels: ")
+    assert "vci" in warning
+    assert not any("permuted" in line for line in apart(400, 4, k=2, baseline=True).warnings)
+
+
+def test_a_decay_is_no_error_of_the_logits() -> None:
+    labels = torch.arange(80) % 4
+    features = torch.eye(4)[labels] + 0.01 * torch.randn(80, 4)
+    report = ncscope.measure(features, labels, torch.eye(4), weight_decay=0.5)
+    assert report["mse_loss"] > 0.9
+    assert report.warnings == []
 
 
 def test_classes_of_few_samples_are_named() -> None:
     labels = torch.tensor([0] * 30 + [1] * 9 + [2] * 30 + [3] * 4)
     features = torch.randn(len(labels), 2, generator=torch.Generator().manual_seed(0))
+    features[:, 0] += 50 * labels
     (warning,) = ncscope.measure(features, labels).warnings
     assert warning.startswith("classes 1, 3 have fewer than 10 samples (the fewest: 4)")
     (warning,) = ncscope.measure(features[:39], labels[:39]).warnings

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 import torch
 
 from ncscope.metrics.information import Entropies
+from ncscope.metrics.registry import METRICS
 from ncscope.metrics.sources import Sources
 from ncscope.stats.statistics import ClassStatistics
 
@@ -18,8 +19,18 @@ SAMPLES_PER_CLASS = 10
 LARGEST_ERROR = 0.02
 """Largest standard error of an estimated MIR that is not warned about."""
 
+SHARE_OF_NOISE = 0.1
+"""Largest share of noise in the class means' spread that is not warned about."""
+
+SAMPLES_OF_MEANS = 100
+"""Samples of a class from which a ratio over noisy means is too large to look collapsed."""
+
+NO_GAIN = 0.05
+"""Share of the way from chance to collapse that counts as no gain."""
+
 _NAMED_CLASSES = 10
-_INVERTING = ("vci", "linear_probe_mse")
+_LOWERED = ("nc1", "nc1_quotient", "cdnv")
+_MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
 _MSE_PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 
@@ -34,9 +45,10 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
     stats = sources.stats
     return (
         *_few_samples(stats, values),
+        *_noisy_means(stats, values),
         *_absent_classes(stats),
         *_small_classes(stats),
-        *_other_loss(stats, values),
+        *_other_loss(sources, values),
         *_inexact(sources, values),
     )
 
@@ -44,20 +56,73 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
 def _few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
     r"""Warn if random labels would look collapsed.
 
-    With random labels, $\Sigma_B$ is a projection of $\Sigma_T$ on random directions, K - 1 of the
-    n - 1 that the samples span: VCI is about $1-d/(n-1)$, and 0 for $n\le d$.
+    With random labels, $\Sigma_B$ holds a share $(K-1)/(n-1)$ of $\Sigma_T$ in each direction: VCI
+    is about $1-\max(d,K-1)/(n-1)$, and at least 0.
     """
-    n, d = stats.num_samples, stats.dim
-    if n >= SAMPLES_PER_DIMENSION * d or not any(key in values for key in _INVERTING):
+    n, size = stats.num_samples, max(stats.dim, stats.k - 1)
+    if n >= SAMPLES_PER_DIMENSION * size:
         return
-    chance = max(0.0, 1 - d / (n - 1))
+    given = []
+    if "vci" in values or "linear_probe_mse" in values:
+        given.append(f"a vci of about {max(0.0, 1 - size / (n - 1)):.2g}")
     raised = [key for key in _RAISED if key in values]
-    more = f", and a high {', '.join(raised)}" if raised else ""
-    yield (
-        f"{n:,} samples are few for dimension {d:,}: random labels give a vci of about "
-        f"{chance:.2g}{more}. Compare with the chance level (baseline), or measure "
-        f"{SAMPLES_PER_DIMENSION * d:,} samples."
-    )
+    if raised and (given or raised != ["ncc_accuracy"]):
+        given.append(f"a high {', '.join(raised)}")
+    if given:
+        what = f"dimension {stats.dim:,}" if size == stats.dim else f"{stats.k:,} classes"
+        enough = SAMPLES_PER_DIMENSION * size
+        yield (
+            f"{n:,} samples are few for {what}: random labels give {' and '.join(given)}. Compare "
+            f"with the chance level (baseline), or measure {enough:,} samples."
+        )
+
+
+def _noisy_means(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+    """Warn if the class means are mostly noise, in classes too small to hide it in large values."""
+    share, effects = noise_share(stats), []
+    if lowered := [key for key in _LOWERED if key in values]:
+        effects.append(f"too low by about as much: {', '.join(lowered)}")
+    if "ncc_accuracy" in values:
+        effects.append("too high: ncc_accuracy")
+    if effects and share > SHARE_OF_NOISE and stats.num_samples < SAMPLES_OF_MEANS * stats.k:
+        said = f"{share:.0%} of the spread of the class means is noise of few samples"
+        yield f"{said}; {', '.join(effects)}"
+
+
+def noise_share(stats: ClassStatistics) -> float:
+    r"""Return the expected share of noise in the spread of the class means.
+
+    $\sum_c\pi_c(1-\pi_c)\operatorname{Tr}\Sigma_c/n_c$ over $\operatorname{Tr}\Sigma_B$: the mean
+    of $n_c$ samples varies by $\Sigma_c/n_c$. Ratios over the spread are too low by about this
+    share.
+    """
+    noise = stats.prior * (1 - stats.prior) * stats.class_traces / stats.counts
+    return min(1.0, float(noise.sum() / stats.between_trace))
+
+
+def no_better_than_chance(
+    values: Mapping[str, float], chance: Mapping[str, float], num_classes: int
+) -> tuple[str, ...]:
+    """Return a warning that names main metrics no closer to collapse than with permuted labels.
+
+    Args:
+        values: Metrics.
+        chance: The same metrics with permuted labels.
+        num_classes: Number of classes.
+    """
+    named = []
+    for key in _MAIN:
+        if key in values and key in chance:
+            row = METRICS[key]
+            ideal = float(row.better == "high")
+            if row.at_collapse is not None:
+                ideal = row.at_collapse(num_classes)
+            gained = abs(chance[key] - ideal) - abs(values[key] - ideal)
+            if gained <= NO_GAIN * abs(chance[key] - ideal):
+                named.append(key)
+    if not named:
+        return ()
+    return (f"no closer to collapse than with permuted labels: {', '.join(named)}",)
 
 
 def _absent_classes(stats: ClassStatistics) -> Iterator[str]:
@@ -86,8 +151,13 @@ def _small_classes(stats: ClassStatistics) -> Iterator[str]:
     )
 
 
-def _other_loss(stats: ClassStatistics, values: Mapping[str, float]) -> Iterator[str]:
-    loss = values.get("mse_loss", math.nan)
+def _other_loss(sources: Sources, values: Mapping[str, float]) -> Iterator[str]:
+    loss, stats = values.get("mse_loss", math.nan), sources.stats
+    if sources.weight_decay and "mse_loss" in values:
+        squares = float(sources.present_weight.square().sum())
+        if sources.bias is not None:
+            squares += float(sources.bias[stats.classes].square().sum())
+        loss -= 0.5 * sources.weight_decay * squares
     constant = 0.5 * (1 - float(stats.prior.square().sum()))
     if loss > constant:
         parts = ", ".join(key for key in _MSE_PARTS if key in values)

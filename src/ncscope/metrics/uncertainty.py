@@ -1,19 +1,53 @@
 """Standard errors of metrics: which metrics have one, and why the others have none."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
+from ncscope.metrics.reliability import noise_share
 from ncscope.stats.jackknife import GROUPS, Estimate, jackknife
+from ncscope.stats.statistics import ClassStatistics
 
 _ROUNDING = 1e-12
-_DISTANCES = frozenset({"nc2", "nc3"})
-"""Groups whose metrics are distances: near collapse they are not smooth, and errors are skewed."""
+
+WITHOUT_LABELS = frozenset(
+    {
+        "nc2_equinorm_weights",
+        "nc2_equiangular_weights",
+        "nc2_maxangle_weights",
+        "entropy_weights",
+        "entropy_features",
+        "effective_rank",
+        "hdr",
+        "hdr_centered",
+    }
+)
+"""Metrics that no permutation of the labels changes: they have no chance level."""
 
 _WITHOUT_FEATURES = frozenset({"entropy_weights"})
 """Metrics of classifier and class sizes, which vary only as the sizes are no multiples of G."""
+
+_RATIOS = frozenset({"nc1", "fuzziness", "nc1_quotient", "cdnv"})
+"""Metrics that divide by distances of class means, which noise in the means lengthens."""
+
+_OF_MEANS = frozenset({"mir_means", "hdr_means"})
+"""Metrics of the class means alone, besides those of NC2 and NC3."""
+
+LARGEST_NOISE = 0.05
+"""Largest share of noise in the class means' spread for an error of a ratio or a distance.
+
+Over Gaussian designs, intervals cover 92 to 98 % up to this share, 84 to 89 % at 0.2, and next to
+nothing where noise is most of the spread: the bias is then no small perturbation.
+"""
+
+_STANDARD_ERRORS_AWAY = 5
+"""Least distance of NC2 and NC3 from collapse, in standard errors, for an error to be offered.
+
+At collapse these distances are 0 and not smooth. With two standard errors, the draws of collapsed
+means that are offered an interval would be those whose interval misses.
+"""
 
 _FEWEST_BY_OWN_MEANS = 40
 """Least number of samples in a class for an error of the nearest-mean accuracy.
@@ -27,6 +61,28 @@ _FEWEST_DECISIONS = 5
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Size and noise of the samples of a layer.
+
+    Attributes:
+        size: Number of samples.
+        smallest: Number of samples of the smallest class.
+        noise: Share of noise in the spread of the class means; see `noise_share`.
+        own_means: True if the nearest-mean rule uses the class means of these samples.
+    """
+
+    size: int
+    smallest: int
+    noise: float = 0.0
+    own_means: bool = True
+
+    @classmethod
+    def of(cls, stats: ClassStatistics, *, own_means: bool) -> "Sample":
+        """Describe the samples of which statistics are given."""
+        return cls(stats.num_samples, int(stats.counts.min()), noise_share(stats), own_means)
+
+
+@dataclass(frozen=True)
 class Uncertainty:
     """Standard errors of a layer's metrics.
 
@@ -35,33 +91,38 @@ class Uncertainty:
         bias_corrected: Metric key to corrected value, of the same metrics. Accuracies and NC4 are
             not corrected: they jump as a decision changes, and the correction would add noise.
         reasons: Sentences that say which metrics have none, and why.
+        warnings: A sentence if a class is too small for any.
     """
 
     standard_errors: Mapping[str, float]
     bias_corrected: Mapping[str, float]
     reasons: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def estimated(
-    values: Mapping[str, float],
-    without: Sequence[Mapping[str, float]],
-    num_samples: int,
-    smallest: int,
+    values: Mapping[str, float], without: Sequence[Mapping[str, float]], sample: Sample
 ) -> Uncertainty:
     """Combine the values without each group into standard errors.
 
     Args:
         values: Metrics of all samples, with aliases.
         without: Metrics without each group; empty if a class has too few samples.
-        num_samples: Number of samples.
-        smallest: Number of samples of the smallest class.
+        sample: Size and noise of the samples.
     """
+    if not without:
+        said = (
+            f"no standard errors: they need {GROUPS} samples in each class, and the fewest are "
+            f"{sample.smallest}"
+        )
+        return Uncertainty({}, {}, (), (said,))
     estimates: dict[str, Estimate] = {}
     refused: dict[str, list[str]] = {}
     for row in METRICS.values():
         if row.key not in values:
             continue
-        estimate, reason = _estimate(row, values[row.key], without, num_samples, smallest)
+        left = [each.get(row.key, math.nan) for each in without]
+        estimate, reason = _estimate(row, values[row.key], left, sample)
         for key in (row.key, *row.aliases):
             if estimate is None:
                 refused.setdefault(reason, []).append(key)
@@ -70,40 +131,41 @@ def estimated(
     return Uncertainty(
         {key: each.standard_error for key, each in estimates.items()},
         {key: each.bias_corrected for key, each in estimates.items()},
-        tuple(_reasons(refused)),
+        tuple(f"no standard error of {', '.join(keys)}: {why}" for why, keys in refused.items()),
     )
 
 
-def _reasons(refused: Mapping[str, Iterable[str]]) -> Iterable[str]:
-    return (f"no standard error of {', '.join(keys)}: {why}" for why, keys in refused.items())
-
-
 def _estimate(
-    row: Metric,
-    value: float,
-    without: Sequence[Mapping[str, float]],
-    num_samples: int,
-    smallest: int,
+    row: Metric, value: float, without: Sequence[float], sample: Sample
 ) -> tuple[Estimate | None, str]:
     """Return the estimate of one metric; without an estimate, the reason."""
     if math.isnan(value):
         return None, "the value is undefined"
-    if not without:
-        return None, f"a class has {smallest} samples, and the jackknife needs {GROUPS} in each"
     if row.key in _WITHOUT_FEATURES:
         return None, "the value depends on the classifier and the class sizes alone"
-    left = [each.get(row.key, math.nan) for each in without]
-    if any(map(math.isnan, left)):
+    if any(map(math.isnan, without)):
         return None, "the value is undefined without one of the groups"
-    estimate = jackknife(value, left)
+    estimate = jackknife(value, without)
     if "decisions" in row.needs:
-        if min(value, 1 - value) * num_samples < _FEWEST_DECISIONS:
-            return None, f"fewer than {_FEWEST_DECISIONS} samples are decided otherwise"
-        if row.key == "ncc_accuracy" and smallest < _FEWEST_BY_OWN_MEANS:
-            return None, f"a class has {smallest} samples, and fewer than {_FEWEST_BY_OWN_MEANS}"
-        estimate = Estimate(estimate.standard_error, value)
+        return _rate(row, value, estimate, sample)
     if estimate.standard_error <= _ROUNDING * abs(value):
         return None, "the value does not vary with the samples"
-    if row.group in _DISTANCES and row.better == "low" and estimate.interval[0] <= 0:
-        return None, "the interval reaches collapse, where the error is not symmetric"
+    distance = row.group in ("nc2", "nc3")
+    if (distance or row.key in _RATIOS | _OF_MEANS) and sample.noise > LARGEST_NOISE:
+        return None, f"{sample.noise:.0%} of the spread of the class means is noise"
+    nearest = estimate.bias_corrected - _STANDARD_ERRORS_AWAY * estimate.standard_error
+    if distance and nearest <= 0:
+        return None, "the value is close to collapse, where its error is not symmetric"
     return estimate, ""
+
+
+def _rate(
+    row: Metric, value: float, estimate: Estimate, sample: Sample
+) -> tuple[Estimate | None, str]:
+    """Return the estimate of a share of the samples, which is not corrected."""
+    if min(value, 1 - value) * sample.size < _FEWEST_DECISIONS:
+        return None, f"fewer than {_FEWEST_DECISIONS} samples are decided otherwise"
+    few = sample.smallest < _FEWEST_BY_OWN_MEANS
+    if row.key == "ncc_accuracy" and sample.own_means and few:
+        return None, f"a class has {sample.smallest} samples, fewer than {_FEWEST_BY_OWN_MEANS}"
+    return Estimate(estimate.standard_error, value), ""

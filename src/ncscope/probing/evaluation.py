@@ -69,6 +69,7 @@ def measured(
             with_trust(
                 record,
                 _samples(gatherer, plan, record, options, known.get(plan.name)),
+                stats[plan.name],
                 baseline=options.baseline,
                 uncertainty=options.uncertainty,
                 memory=options.memory,
@@ -101,6 +102,7 @@ def _samples(
         weight_decay=options.weight_decay,
         means_of=means_of,
         information="entropy_features" in record.metrics,
+        shared=True,
     )
 
 

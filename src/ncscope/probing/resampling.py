@@ -1,6 +1,7 @@
 """Chance level and standard errors of a layer's metrics, from samples that can be read again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,8 +13,9 @@ from ncscope.math.powers import times_power
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.information import DatasetInformation, dataset_information
+from ncscope.metrics.reliability import no_better_than_chance
 from ncscope.metrics.sources import Sources
-from ncscope.metrics.uncertainty import Uncertainty, estimated
+from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimated
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.stats.decisions import Decider, DecisionCounts
@@ -23,6 +25,7 @@ from ncscope.stats.distributed import (
     ending_together,
     merge_across_processes,
     several_processes,
+    sum_across_processes,
     values_of_all_processes,
 )
 from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
@@ -51,6 +54,8 @@ class LayerSamples:
             own.
         exponent: Unit e of the features: they are $2^{-e}$ times the features given.
         information: True if the entropies are measured.
+        shared: True if the samples of all processes are measured together. Otherwise the process
+            measures its samples alone, and must not wait for others.
     """
 
     plan: LayerPlan
@@ -62,6 +67,20 @@ class LayerSamples:
     means_of: ClassStatistics | None = None
     exponent: int = 0
     information: bool = False
+    shared: bool = False
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Run a step that must not communicate; if it fails in one process, all of them end."""
+        if not self.shared:
+            yield
+            return
+        with ending_together():
+            yield
+
+    def merged(self, moments: ClassMoments) -> ClassMoments:
+        """Return the moments of all processes that are measured together."""
+        return merge_across_processes(moments) if self.shared else moments
 
     def moments(self, counts: Int[Tensor, " k"]) -> ClassMoments:
         """Return moments for samples of given class counts."""
@@ -84,11 +103,11 @@ class LayerSamples:
             return None
         counts = torch.zeros_like(self.counts)
         counts[stats.classes] = stats.counts
-        device = counts.device
-        shared = batches_of_all_processes(batches, device) if several_processes() else batches
+        if self.shared and several_processes():
+            batches = batches_of_all_processes(batches, counts.device)
         weight = self.plan.weight.to(torch.float64)
-        with ending_together():
-            return dataset_information(shared, counts, weight, stats.global_mean)
+        with self.together():
+            return dataset_information(batches, counts, weight, stats.global_mean)
 
     def decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionCounts | None:
         """Count the decisions on some of the samples of this process, if decisions are measured.
@@ -115,11 +134,12 @@ class LayerSamples:
             batches: Features and labels of this process.
             stats: Statistics of these samples, in all processes.
         """
-        with ending_together():
-            local = self.decisions(batches, self.means_of or stats)
-        decisions = None if local is None else local.over_all_processes(self.counts.device)
+        with self.together():
+            decisions = self.decisions(batches, self.means_of or stats)
+        if self.shared and decisions is not None:
+            decisions = decisions.over_all_processes(self.counts.device)
         information = self.entropies(batches, stats)
-        with ending_together():
+        with self.together():
             return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]
 
     def sources(
@@ -143,13 +163,14 @@ def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
         samples: Samples of a layer.
         seed: Seed of the permutation.
     """
-    with ending_together():
-        drawn = _drawn(samples, seed)
+    before = _samples_before(samples)
+    with samples.together():
+        drawn = _drawn(samples, before, seed)
         moments = samples.moments(samples.counts)
         for features, labels in drawn:
             moments.update(features, labels)
-    stats = samples.finished(merge_across_processes(moments))
-    return samples.values(drawn, stats)
+    values = samples.values(drawn, samples.finished(samples.merged(moments)))
+    return {key: value for key, value in values.items() if key not in WITHOUT_LABELS}
 
 
 def in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n d"]:
@@ -170,41 +191,50 @@ class _Relabelled:
             start += len(features)
 
 
-def _drawn(samples: LayerSamples, seed: int) -> _Relabelled:
+def _samples_before(samples: LayerSamples) -> int:
+    """Return the number of samples of the processes of lower rank."""
+    if not (samples.shared and several_processes()):
+        return 0
+    with samples.together():
+        mine = sum(len(labels) for _, labels in samples.batches)
+    return sum(values_of_all_processes(mine)[: torch.distributed.get_rank()])
+
+
+def _drawn(samples: LayerSamples, before: int, seed: int) -> _Relabelled:
     counts = samples.counts.cpu()
     everyone = torch.arange(len(counts)).repeat_interleave(counts)
     order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
-    before = 0
-    if several_processes():
-        mine = sum(len(labels) for _, labels in samples.batches)
-        before = sum(values_of_all_processes(mine)[: torch.distributed.get_rank()])
     return _Relabelled(samples.batches, everyone[order[before:]])
 
 
 def standard_errors(
-    samples: LayerSamples, record: LayerRecord, memory: int | None = None
+    samples: LayerSamples,
+    values: Mapping[str, float],
+    stats: ClassStatistics,
+    memory: int | None = None,
 ) -> Uncertainty:
     """Estimate the standard errors of a layer's metrics by the delete-a-group jackknife.
 
     Args:
         samples: Samples of the layer.
-        record: Measurement of all the samples.
+        values: Metrics of all the samples.
+        stats: Statistics of all the samples.
         memory: Bytes that the statistics of the groups may take; None for the free memory.
 
     Raises:
         InputError: If the statistics of the groups take more.
     """
-    smallest = int(samples.counts[samples.counts > 0].min())
-    if smallest < GROUPS:
-        return estimated(record.metrics, [], int(samples.counts.sum()), smallest)
+    sample = Sample.of(stats, own_means=samples.means_of is None)
+    if sample.smallest < GROUPS:
+        return estimated(values, [], sample)
     _check_size(samples, memory)
-    values = [samples.values(kept, stats) for kept, stats in _without_each_group(samples)]
-    return estimated(record.metrics, values, int(samples.counts.sum()), smallest)
+    without = [samples.values(kept, each) for kept, each in _without_each_group(samples)]
+    return estimated(values, without, sample)
 
 
 def _without_each_group(samples: LayerSamples) -> Iterator[tuple[Batches, ClassStatistics]]:
     """Yield the samples without each group, and their statistics."""
-    rank = torch.distributed.get_rank() if several_processes() else 0
+    rank = torch.distributed.get_rank() if samples.shared and several_processes() else 0
     classes = len(samples.counts)
     for group, moments in enumerate(_moments_without_each_group(samples, rank)):
         yield Dealt(samples.batches, classes, group, rank), samples.finished(moments)
@@ -216,26 +246,29 @@ def _moments_without_each_group(samples: LayerSamples, rank: int) -> Iterator[Cl
         # changes: nothing is left to merge.
         yield from (_recomputed(samples, group, rank) for group in range(GROUPS))
         return
-    with ending_together():
+    with samples.together():
         parts = [samples.moments(samples.counts) for _ in range(GROUPS)]
         deal = Dealer(len(samples.counts), first=rank)
         for features, labels in samples.batches:
             groups = deal(labels)
             for index, part in enumerate(parts):
                 _take(part, features, labels, groups == index)
-    yield from leave_one_out([merge_across_processes(part) for part in parts])
+    yield from leave_one_out([samples.merged(part) for part in parts])
 
 
 def _recomputed(samples: LayerSamples, group: int, rank: int) -> ClassMoments:
     kept = Dealt(samples.batches, len(samples.counts), group, rank)
     counts = torch.zeros_like(samples.counts)
-    for _, labels in kept:
-        counts += torch.bincount(labels.to(counts.device), minlength=len(counts))
-    total = sum(torch.tensor(each) for each in values_of_all_processes(counts.tolist()))
-    moments = samples.moments(torch.as_tensor(total).to(counts))
-    for features, labels in kept:
-        moments.update(features, labels)
-    return merge_across_processes(moments)
+    with samples.together():
+        for _, labels in kept:
+            counts += torch.bincount(labels.to(counts.device), minlength=len(counts))
+    if samples.shared:
+        counts = sum_across_processes(counts)
+    with samples.together():
+        moments = samples.moments(counts)
+        for features, labels in kept:
+            moments.update(features, labels)
+    return samples.merged(moments)
 
 
 def _take(moments: ClassMoments, features: Tensor, labels: Tensor, kept: Tensor) -> None:
@@ -256,6 +289,7 @@ def _check_size(samples: LayerSamples, memory: int | None) -> None:
 def with_trust(
     record: LayerRecord,
     samples: LayerSamples,
+    stats: ClassStatistics,
     *,
     baseline: bool | None = False,
     uncertainty: bool = False,
@@ -266,6 +300,7 @@ def with_trust(
     Args:
         record: Measurement of a layer.
         samples: Samples of the layer.
+        stats: Statistics of the samples.
         baseline: True to compute the chance level; None to compute it up to `AUTOMATIC`.
         uncertainty: Estimate standard errors if True.
         memory: Bytes that the statistics of the groups may take; None for the free memory.
@@ -273,13 +308,16 @@ def with_trust(
     if baseline is None:
         baseline = record.num_samples * record.dim <= AUTOMATIC
     if baseline:
-        record = replace(record, baseline=chance_level(samples))
+        chance = chance_level(samples)
+        said = no_better_than_chance(record.metrics, chance, record.num_classes)
+        record = replace(record, baseline=chance, warnings=(*said, *record.warnings))
     if not uncertainty:
         return record
-    errors = standard_errors(samples, record, memory)
+    errors = standard_errors(samples, record.metrics, stats, memory)
     return replace(
         record,
         standard_errors=errors.standard_errors,
         bias_corrected=errors.bias_corrected,
+        warnings=(*record.warnings, *errors.warnings),
         notes=(*record.notes, *errors.reasons),
     )

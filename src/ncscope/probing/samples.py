@@ -104,7 +104,7 @@ def measure_samples(
     decisions = samples.decisions(samples.batches, reference or stats)
     information = samples.entropies(samples.batches, stats)
     record = layer_record(layer, samples.sources(stats, information, decisions), groups)
-    return with_trust(record, samples, baseline=baseline, uncertainty=uncertainty), stats
+    return with_trust(record, samples, stats, baseline=baseline, uncertainty=uncertainty), stats
 
 
 def _check_unit(change: int) -> None:
