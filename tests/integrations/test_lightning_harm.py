@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -223,7 +224,7 @@ def test_a_name_that_the_module_logs_stays_the_modules(tmp_path):
             self.log("val/nc/nc1", 7.0)
 
     callback = NeuralCollapseCallback(train=None)
-    with pytest.warns(MeasurementWarning, match="the run logs val/nc/nc1 itself") as caught:
+    with pytest.warns(MeasurementWarning, match="logs val/nc/nc1; these values") as caught:
         trainer, _ = fit([callback], Own())
     assert len([each for each in caught if each.category is MeasurementWarning]) == 1
     assert trainer.callback_metrics["val/nc/nc1"] == 7
@@ -232,9 +233,68 @@ def test_a_name_that_the_module_logs_stays_the_modules(tmp_path):
 
 def test_without_a_namespace_the_modules_accuracy_stays(tmp_path):
     callback = NeuralCollapseCallback(train=None, prefix="", log="all", groups=["nc4"], layers=[])
-    with pytest.warns(MeasurementWarning, match="the run logs val/accuracy itself"):
+    with pytest.warns(MeasurementWarning, match="logs val/accuracy; these values"):
         trainer, _ = assert_unharmed(Apart, tmp_path, callback)
     assert "val/ncc_accuracy" in trainer.callback_metrics
+
+
+class AtTheEnd(Apart):
+    """It logs at the ends of epochs, under names that the callback has too."""
+
+    def on_train_epoch_end(self) -> None:
+        self.log("train/accuracy", 3.0 + self.current_epoch)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log("val/nc1", 5.0 + self.current_epoch)
+
+
+class Logs(Logger):
+    """Keeps what the trainer writes."""
+
+    name, version = "logs", 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[dict[str, float]] = []
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.written.append(metrics)
+
+
+class Reading(EarlyStopping):
+    """Notes the values that early stopping reads."""
+
+    def __init__(self, monitor: str) -> None:
+        super().__init__(monitor, patience=9)
+        self.read: list[float] = []
+
+    def _evaluate_stopping_criteria(self, current: Tensor) -> Any:
+        self.read.append(float(current))
+        return super()._evaluate_stopping_criteria(current)
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_values_that_the_module_logs_at_the_end_of_an_epoch_are_not_averaged(epochs):
+    callback = NeuralCollapseCallback(prefix="", log="all", groups=["nc1", "nc4"], layers=[])
+    stop = [Reading(key) for key in ("train/accuracy", "val/nc1", "train/nc1", "val/cdnv")]
+    logs = Logs()
+    with pytest.warns(MeasurementWarning) as caught:
+        trainer, _ = fit([callback, *stop], AtTheEnd(), max_epochs=epochs, logger=logs)
+    users, ours = {"train/accuracy": 3.0, "val/nc1": 5.0}, ("train/nc1", "val/cdnv")
+    for each, (key, first) in zip(stop[:2], users.items(), strict=True):
+        expected = [first + epoch for epoch in range(epochs)]
+        assert each.read == expected
+        assert [row[key] for row in logs.written if key in row] == expected
+        assert trainer.callback_metrics[key] == expected[-1]
+        assert any(key in str(warning.message) for warning in caught)
+    for each, key in zip(stop[2:], ours, strict=True):
+        split, metric = key.split("/")
+        expected = pytest.approx(callback.history.split(split)[metric].tolist())
+        assert each.read == expected
+        assert [row[key] for row in logs.written if key in row] == expected
 
 
 class NoHead(Apart):

@@ -228,6 +228,12 @@ class NeuralCollapseCallback(Callback):
         self._log(trainer, pl_module, "train")
         self._clean_after_error()
 
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warn of names that the module has logged after the last measurement."""
+        self._recorder.together(
+            lambda: self._recorder.leave_out_logged(_names_of_others(trainer))
+        )
+
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Remove the hooks from the model, and write the history."""
         self._remove_watches()
@@ -346,9 +352,10 @@ class NeuralCollapseCallback(Callback):
     def _log(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
         def log() -> None:
             taken = self._users_names | {*trainer.callback_metrics, *trainer.logged_metrics}
-            metrics = self._recorder.named(split_name, f"{split_name}/", taken)
-            # Every process has the same values. Lightning warns unless it is told to average them.
-            pl_module.log_dict(metrics, sync_dist=True)
+            metrics = self._recorder.named(
+                split_name, f"{split_name}/", taken, _names_of_others(trainer)
+            )
+            _log_apart(trainer, metrics, pl_module.device)
 
         self._recorder.together(log)
 
@@ -361,6 +368,54 @@ class NeuralCollapseCallback(Callback):
         for watch in self._watches.values():
             watch.forget()
         self._watches.clear()
+
+
+_SOURCE = "ncscope"
+"""Name of the callback among the hooks whose values Lightning's result collection holds."""
+
+
+def _log_apart(trainer: Trainer, metrics: Mapping[str, float], device: torch.device) -> None:
+    """Log values beside those of the module; of one name, the module's value is shown.
+
+    `LightningModule.log` averages values of one name and one hook, and callbacks run before the
+    module: a value that the module then logs under the same name would be averaged with the
+    callback's value. Under another source, Lightning holds both and shows the later one, which is
+    the module's.
+    """
+    results = trainer._results
+    assert results is not None
+    for name, value in metrics.items():
+        earlier = results.get(f"{_SOURCE}.{name}")
+        if earlier is not None:
+            earlier.reset()
+        results.log(
+            _SOURCE,
+            name,
+            torch.tensor(value, device=device, dtype=_log_type()),
+            batch_size=1,
+            # Every process has the same values. Lightning warns unless it is told to average them.
+            sync_dist=trainer.world_size > 1,
+            sync_dist_fn=trainer.strategy.reduce,
+        )
+
+
+def _log_type() -> torch.dtype:
+    """Return the type of logged values: the default type, but at least float32."""
+    default = torch.get_default_dtype()
+    return default if default == torch.float64 else torch.float32
+
+
+def _names_of_others(trainer: Trainer) -> set[str]:
+    """Return the names that the module and the other callbacks have logged in this run."""
+    fitting = trainer.fit_loop.epoch_loop
+    loops = (fitting, fitting.val_loop, trainer.validate_loop)
+    return {
+        name
+        for loop in loops
+        for each in loop._results.values()
+        if each.meta.fx != _SOURCE
+        for name in (each.meta.name, each.meta.forked_name(True), each.meta.forked_name(False))
+    }
 
 
 @contextmanager

@@ -129,7 +129,9 @@ class Recorder:
         if self._follows and split == TRAIN:
             self._reference = probed.statistics
 
-    def named(self, split: str, namespace: str, taken: Collection[str]) -> dict[str, float]:
+    def named(
+        self, split: str, namespace: str, taken: Collection[str], users: Collection[str] = ()
+    ) -> dict[str, float]:
         """Return the last measurement of a split by the names under which to log it.
 
         Names that the user logs are left out, with one warning. Every process must call this.
@@ -137,19 +139,33 @@ class Recorder:
         Args:
             split: Name of the split.
             namespace: Beginning of the names, before the prefix: ``"val/"`` or ``"eval_"``.
-            taken: Names in the log so far.
+            taken: Names in the log so far, of this callback's values too.
+            users: Names in the log that are certainly not of this callback.
         """
         prefix = f"{namespace}{self._prefix}/" if self._prefix else namespace
         metrics = logged(self.latest[split], prefix, self._log)
-        mine = sorted(set(metrics) & set(taken) - self._logged)
-        users = {key for keys in values_of_all_processes(mine) for key in keys} | self._left_out
-        if users - self._left_out:
-            self._left_out = users
-            names = ", ".join(sorted(users))
-            warn_once_in_all(f"the run logs {names} itself; pass another prefix to log both")
-        kept = {key: value for key, value in metrics.items() if key not in users}
+        self.leave_out(set(metrics) & (set(taken) - self._logged | set(users)))
+        kept = {key: value for key, value in metrics.items() if key not in self._left_out}
         self._logged.update(kept)
         return kept
+
+    def leave_out_logged(self, users: Collection[str]) -> None:
+        """Leave names out from now on that were logged, and that the user logs too.
+
+        Every process must call this.
+        """
+        self.leave_out(self._logged & set(users))
+
+    def leave_out(self, names: Collection[str]) -> None:
+        """Leave names out from now on, with one warning. Every process must call this."""
+        everywhere = {key for keys in values_of_all_processes(sorted(names)) for key in keys}
+        added = ", ".join(sorted(everywhere - self._left_out))
+        self._left_out |= everywhere
+        if added:
+            warn_once_in_all(
+                f"the module or another callback logs {added}; these values stay as they are, "
+                "pass another prefix to log both"
+            )
 
     def finish(self) -> None:
         """Write the history in the first process; a file that cannot be written only warns."""
