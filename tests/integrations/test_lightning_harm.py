@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 import ncscope
 from ncscope.errors import InputError
@@ -199,7 +199,13 @@ def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_p
     trainer, _ = assert_unharmed(make, tmp_path, callback, **settings)
     assert {each.split for each in callback.history} == {"train", "val"}
     for split in ("train", "val"):
-        names = {key for key in trainer.callback_metrics if key.startswith(f"{split}/")}
+        index = "1/" if split == "val" and options.get("dataloader_idx") else ""
+        start = f"{split}/{index}"
+        names = {
+            key.replace(start, f"{split}/")
+            for key in trainer.callback_metrics
+            if key.startswith(start)
+        }
         head = {key.rpartition("/")[2] for key in names if key.count("/") == 2}
         assert head - {"accuracy"} == set(HEADLINE)
         layers = {key.rpartition("/")[2] for key in names if key.count("/") == 3}
@@ -295,6 +301,119 @@ def test_values_that_the_module_logs_at_the_end_of_an_epoch_are_not_averaged(epo
         expected = pytest.approx(callback.history.split(split)[metric].tolist())
         assert each.read == expected
         assert [row[key] for row in logs.written if key in row] == expected
+
+
+class Augmented(Dataset):
+    """Augments by torch's random generator, which a worker has alone."""
+
+    def __len__(self) -> int:
+        return len(DATA)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        inputs, label = DATA[index]
+        return inputs + 0.1 * torch.rand(6), label
+
+
+class Persistent(Single):
+    """Its workers, and their random generators, live from epoch to epoch."""
+
+    def train_dataloader(self) -> Any:
+        settings = {"num_workers": 1, "persistent_workers": True}
+        return DataLoader(Augmented(), batch_size=16, shuffle=True, **settings)
+
+
+class Positioned(IterableDataset):
+    """A stream that goes on where it was left."""
+
+    def __init__(self) -> None:
+        self.rows = iter(DATA[index % 48] for index in range(10_000))
+
+    def __iter__(self) -> Any:
+        return (row for row in self.rows)
+
+
+class OneWay(Single):
+    def train_dataloader(self) -> Any:
+        return {"one": DataLoader(Positioned(), batch_size=16)}
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return super().training_step(batch["one"], index)
+
+
+@pytest.mark.parametrize("make", [Persistent, OneWay])
+def test_loaders_that_an_additional_pass_would_change_are_measured_in_the_steps(make, tmp_path):
+    convert = lambda batch: batch["one"] if isinstance(batch, dict) else batch  # noqa: E731
+    options = {"layers": [], "groups": ["nc1"], "split_batch": lambda b: tuple(convert(b))}
+    callback = NeuralCollapseCallback(**options)
+    assert_unharmed(make, tmp_path, callback, limit_train_batches=3)
+    assert callback.latest["train"].layers[-1].num_samples == 48
+    assert callback.latest["train"].layers[-1].warnings[-1].startswith("measured in the training s")
+    assert not any("steps" in each for each in callback.latest["val"].layers[-1].warnings)
+
+
+def test_an_additional_pass_needs_no_warning():
+    callback = NeuralCollapseCallback(validation=False, layers=[], groups=["nc1"])
+    fit([callback], Single())
+    assert not any("steps" in each for each in callback.latest["train"].layers[-1].warnings)
+
+
+def test_a_callback_that_follows_several_fits_keeps_them_apart():
+    callback = NeuralCollapseCallback(layers=[], groups=["nc4"], reference="train")
+    fit([callback], Single(), max_epochs=3)
+    first = callback.history.measurements
+    with pytest.warns(MeasurementWarning, match="has ended"):
+        fit([callback], NoHead(), max_epochs=1)
+    assert callback.latest == {}
+    fit([callback], Single(), max_epochs=1)
+    assert callback.history.measurements[: len(first)] == first
+    runs = [(each.run, each.split, each.step) for each in callback.history]
+    assert runs[len(first) :] == [("fit 3", "train", 3), ("fit 3", "val", 3)]
+    alone = NeuralCollapseCallback(layers=[], groups=["nc4"], reference="train")
+    fit([alone], Single(), max_epochs=1)
+    assert callback.latest == alone.latest
+
+
+def test_each_of_several_validation_loaders_has_its_names():
+    callbacks = [
+        NeuralCollapseCallback(train=None, layers=[], groups=["nc1"], dataloader_idx=index)
+        for index in range(2)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MeasurementWarning)
+        trainer, _ = fit(callbacks, Several())
+    for callback, name in zip(callbacks, ("val/nc/nc1", "val/1/nc/nc1"), strict=True):
+        assert trainer.callback_metrics[name] == pytest.approx(callback.history["nc1"][-1])
+
+
+class Twice(Single):
+    """Enough validation samples of each class for standard errors."""
+
+    def val_dataloader(self) -> Any:
+        return DataLoader(ConcatDataset([DATA, DATA]), batch_size=10)
+
+
+def test_trust_is_measured_on_request():
+    callback = NeuralCollapseCallback(
+        train=None, layers=[], groups=["nc1"], baseline=True, uncertainty=True
+    )
+    fit([callback], Twice(), max_epochs=1)
+    assert callback.latest["val"].layers[-1].baseline["nc1"] > 0
+    assert callback.latest["val"].layers[-1].standard_errors["nc1"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"foo": 1}, "found foo"),
+        ({"groups": ["nc9"]}, "nc9"),
+        ({"layer_groups": ["nc9"]}, "nc9"),
+        ({"prior": "uniform"}, "measure_model"),
+        ({"class_counts": torch.tensor([12, 12, 12, 12])}, "measure_model"),
+    ],
+)
+def test_options_are_checked_before_the_run(options, said):
+    with pytest.raises(InputError, match=said):
+        NeuralCollapseCallback(**options)
 
 
 class NoHead(Apart):
