@@ -51,11 +51,10 @@ class NeuralCollapseCallback(Callback):
     generator of its own, or counts how often it is read, shows no sign of that; pass ``"steps"``.
 
     Metrics are logged as ``train/nc/nc1`` and ``val/nc/nc1``, those of other layers as
-    ``val/nc/blocks.0/pfc1``, through `log_dict`: loggers, checkpoints and early stopping see them.
-    A name that the module logs itself, in a step or in the sanity check, is left out, with a
-    warning. Several processes measure their samples together and log the same values. Samples that
-    a sampler repeats to fill up a batch, as Lightning's samplers do in several processes, count
-    twice.
+    ``val/nc/blocks.0/pfc1``: loggers, checkpoints and early stopping see them. A name that the
+    module or another callback logs is left out, with a warning. Several processes measure their
+    samples together and log the same values. Samples that a sampler repeats to fill up a batch, as
+    Lightning's samplers do in several processes, count twice.
 
     A callback may follow several fits, such as those of a cross-validation: the history names the
     runs after the first ``"fit 2"``, ``"fit 3"`` and so on.

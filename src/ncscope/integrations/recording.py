@@ -223,7 +223,7 @@ def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
     if checked.prior == "uniform" or checked.class_counts is not None:
         raise InputError(
             expected="a callback without prior='uniform' and class_counts",
-            found=f"prior={checked.prior!r} and class_counts={checked.class_counts}",
+            found="one of them",
             fix="measure each split by measure_model: class counts hold for one split only",
         )
     return checked
