@@ -7,12 +7,13 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import CombinedLoader
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.integrations.lightning import NeuralCollapseCallback
+from ncscope.integrations.lightning import NeuralCollapseCallback, _can_be_read_again
 from ncscope.integrations.recording import MeasurementWarning
 from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
 
@@ -349,6 +350,14 @@ def test_loaders_that_an_additional_pass_would_change_are_measured_in_the_steps(
     assert callback.latest["train"].layers[-1].num_samples == 48
     assert callback.latest["train"].layers[-1].warnings[-1].startswith("measured in the training s")
     assert not any("steps" in each for each in callback.latest["val"].layers[-1].warnings)
+
+
+def test_which_loaders_can_be_read_again():
+    plain, stream = DataLoader(DATA), DataLoader(Positioned())
+    assert _can_be_read_again({"one": plain, "other": [plain, plain]})
+    assert _can_be_read_again(CombinedLoader([plain]))
+    for loader in (stream, iter(plain), [plain, stream], CombinedLoader([plain, stream])):
+        assert not _can_be_read_again(loader)
 
 
 def test_an_additional_pass_needs_no_warning():
