@@ -182,11 +182,58 @@ def test_the_callbacks_of_the_user_get_the_metrics(tmp_path):
     assert "<html" in (tmp_path / "run.html").read_text()
 
 
+def test_an_error_of_a_callback_of_the_user_reaches_the_user(tmp_path):
+    class Broken(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            if "eval_nc/nc1" in logs:
+                message = "the user's own"
+                raise ValueError(message)
+
+    callback = NeuralCollapseTrainerCallback(groups=["nc1"], layers=[])
+    trainer = trainer_of(tmp_path, [callback, Broken])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MeasurementWarning)
+        for _ in range(2):  # measuring has not ended
+            with pytest.raises(ValueError, match="the user's own"):
+                trainer.evaluate()
+
+
+def test_a_callback_that_follows_several_trainings_keeps_them_apart(tmp_path):
+    callback = NeuralCollapseTrainerCallback(groups=["nc4"], layers=[], reference="train")
+    for _ in range(2):
+        trainer = trainer_of(
+            tmp_path,
+            [callback],
+            num_train_epochs=1,
+            save_strategy="no",
+            load_best_model_at_end=False,
+        )
+        trainer.train()
+        trainer.evaluate(trainer.train_dataset, metric_key_prefix="train")
+    runs = [(each.run, each.split, each.step) for each in callback.history]
+    assert runs == [(run, split, 3) for run in ("", "fit 2") for split in ("eval", "train")]
+    first, second = (callback.history.run(run).split("eval") for run in ("", "fit 2"))
+    # by the samples' own class means, not by those of the run before
+    assert first["nc4_disagreement"].tolist() == second["nc4_disagreement"].tolist()
+    assert first["ncc_accuracy"].tolist() == second["ncc_accuracy"].tolist()
+
+
+def test_trust_is_measured_on_request(tmp_path):
+    callback = NeuralCollapseTrainerCallback(groups=["nc1"], layers=[], baseline=True)
+    trainer_of(tmp_path, [callback]).evaluate()
+    assert callback.latest["eval"].layers[-1].baseline["nc1"] > 0
+
+
+def test_options_are_checked_before_the_run():
+    with pytest.raises(InputError, match="found foo"):
+        NeuralCollapseTrainerCallback(foo=1)
+
+
 def test_a_name_of_the_user_stays_the_users(tmp_path):
     callback = NeuralCollapseTrainerCallback(groups=["nc1"], layers=[])
     compute = lambda prediction: {"nc/nc1": 7.0, **accuracy(prediction)}  # noqa: E731
     trainer = trainer_of(tmp_path, [callback], compute=compute)
-    with pytest.warns(MeasurementWarning, match="the run logs eval_nc/nc1 itself") as caught:
+    with pytest.warns(MeasurementWarning, match="logs eval_nc/nc1; these values") as caught:
         found = [trainer.evaluate() for _ in range(2)]
     assert len(caught) == 1
     assert found[1]["eval_nc/nc1"] == 7

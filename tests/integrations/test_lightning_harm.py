@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import CombinedLoader
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.integrations.lightning import NeuralCollapseCallback
+from ncscope.integrations.lightning import NeuralCollapseCallback, _can_be_read_again
 from ncscope.integrations.recording import MeasurementWarning
 from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
 
@@ -198,7 +200,13 @@ def test_patterns_of_training_scripts_run_as_without_the_callback(pattern, tmp_p
     trainer, _ = assert_unharmed(make, tmp_path, callback, **settings)
     assert {each.split for each in callback.history} == {"train", "val"}
     for split in ("train", "val"):
-        names = {key for key in trainer.callback_metrics if key.startswith(f"{split}/")}
+        index = "1/" if split == "val" and options.get("dataloader_idx") else ""
+        start = f"{split}/{index}"
+        names = {
+            key.replace(start, f"{split}/")
+            for key in trainer.callback_metrics
+            if key.startswith(start)
+        }
         head = {key.rpartition("/")[2] for key in names if key.count("/") == 2}
         assert head - {"accuracy"} == set(HEADLINE)
         layers = {key.rpartition("/")[2] for key in names if key.count("/") == 3}
@@ -223,7 +231,7 @@ def test_a_name_that_the_module_logs_stays_the_modules(tmp_path):
             self.log("val/nc/nc1", 7.0)
 
     callback = NeuralCollapseCallback(train=None)
-    with pytest.warns(MeasurementWarning, match="the run logs val/nc/nc1 itself") as caught:
+    with pytest.warns(MeasurementWarning, match="logs val/nc/nc1; these values") as caught:
         trainer, _ = fit([callback], Own())
     assert len([each for each in caught if each.category is MeasurementWarning]) == 1
     assert trainer.callback_metrics["val/nc/nc1"] == 7
@@ -232,9 +240,189 @@ def test_a_name_that_the_module_logs_stays_the_modules(tmp_path):
 
 def test_without_a_namespace_the_modules_accuracy_stays(tmp_path):
     callback = NeuralCollapseCallback(train=None, prefix="", log="all", groups=["nc4"], layers=[])
-    with pytest.warns(MeasurementWarning, match="the run logs val/accuracy itself"):
+    with pytest.warns(MeasurementWarning, match="logs val/accuracy; these values"):
         trainer, _ = assert_unharmed(Apart, tmp_path, callback)
     assert "val/ncc_accuracy" in trainer.callback_metrics
+
+
+class AtTheEnd(Apart):
+    """It logs at the ends of epochs, under names that the callback has too."""
+
+    def on_train_epoch_end(self) -> None:
+        self.log("train/accuracy", 3.0 + self.current_epoch)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log("val/nc1", 5.0 + self.current_epoch)
+
+
+class Logs(Logger):
+    """Keeps what the trainer writes."""
+
+    name, version = "logs", 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[dict[str, float]] = []
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.written.append(metrics)
+
+
+class Reading(EarlyStopping):
+    """Notes the values that early stopping reads."""
+
+    def __init__(self, monitor: str) -> None:
+        super().__init__(monitor, patience=9)
+        self.read: list[float] = []
+
+    def _evaluate_stopping_criteria(self, current: Tensor) -> Any:
+        self.read.append(float(current))
+        return super()._evaluate_stopping_criteria(current)
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_values_that_the_module_logs_at_the_end_of_an_epoch_are_not_averaged(epochs):
+    callback = NeuralCollapseCallback(prefix="", log="all", groups=["nc1", "nc4"], layers=[])
+    stop = [Reading(key) for key in ("train/accuracy", "val/nc1", "train/nc1", "val/cdnv")]
+    logs = Logs()
+    with pytest.warns(MeasurementWarning) as caught:
+        trainer, _ = fit([callback, *stop], AtTheEnd(), max_epochs=epochs, logger=logs)
+    users, ours = {"train/accuracy": 3.0, "val/nc1": 5.0}, ("train/nc1", "val/cdnv")
+    for each, (key, first) in zip(stop[:2], users.items(), strict=True):
+        expected = [first + epoch for epoch in range(epochs)]
+        assert each.read == expected
+        assert [row[key] for row in logs.written if key in row] == expected
+        assert trainer.callback_metrics[key] == expected[-1]
+        assert any(key in str(warning.message) for warning in caught)
+    for each, key in zip(stop[2:], ours, strict=True):
+        split, metric = key.split("/")
+        expected = pytest.approx(callback.history.split(split)[metric].tolist())
+        assert each.read == expected
+        assert [row[key] for row in logs.written if key in row] == expected
+
+
+class Augmented(Dataset):
+    """Augments by torch's random generator, which a worker has alone."""
+
+    def __len__(self) -> int:
+        return len(DATA)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        inputs, label = DATA[index]
+        return inputs + 0.1 * torch.rand(6), label
+
+
+class Persistent(Single):
+    """Its workers, and their random generators, live from epoch to epoch."""
+
+    def train_dataloader(self) -> Any:
+        settings = {"num_workers": 1, "persistent_workers": True}
+        return DataLoader(Augmented(), batch_size=16, shuffle=True, **settings)
+
+
+class Positioned(IterableDataset):
+    """A stream that goes on where it was left."""
+
+    def __init__(self) -> None:
+        self.rows = iter(DATA[index % 48] for index in range(10_000))
+
+    def __iter__(self) -> Any:
+        return (row for row in self.rows)
+
+
+class OneWay(Single):
+    def train_dataloader(self) -> Any:
+        return {"one": DataLoader(Positioned(), batch_size=16)}
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return super().training_step(batch["one"], index)
+
+
+@pytest.mark.parametrize("make", [Persistent, OneWay])
+def test_loaders_that_an_additional_pass_would_change_are_measured_in_the_steps(make, tmp_path):
+    convert = lambda batch: batch["one"] if isinstance(batch, dict) else batch  # noqa: E731
+    options = {"layers": [], "groups": ["nc1"], "split_batch": lambda b: tuple(convert(b))}
+    callback = NeuralCollapseCallback(**options)
+    assert_unharmed(make, tmp_path, callback, limit_train_batches=3)
+    assert callback.latest["train"].layers[-1].num_samples == 48
+    assert callback.latest["train"].layers[-1].warnings[-1].startswith("measured in the training s")
+    assert not any("steps" in each for each in callback.latest["val"].layers[-1].warnings)
+
+
+def test_which_loaders_can_be_read_again():
+    plain, stream = DataLoader(DATA), DataLoader(Positioned())
+    assert _can_be_read_again({"one": plain, "other": [plain, plain]})
+    assert _can_be_read_again(CombinedLoader([plain]))
+    for loader in (stream, iter(plain), [plain, stream], CombinedLoader([plain, stream])):
+        assert not _can_be_read_again(loader)
+
+
+def test_an_additional_pass_needs_no_warning():
+    callback = NeuralCollapseCallback(validation=False, layers=[], groups=["nc1"])
+    fit([callback], Single())
+    assert not any("steps" in each for each in callback.latest["train"].layers[-1].warnings)
+
+
+def test_a_callback_that_follows_several_fits_keeps_them_apart():
+    callback = NeuralCollapseCallback(layers=[], groups=["nc4"], reference="train")
+    fit([callback], Single(), max_epochs=3)
+    first = callback.history.measurements
+    with pytest.warns(MeasurementWarning, match="has ended"):
+        fit([callback], NoHead(), max_epochs=1)
+    assert callback.latest == {}
+    fit([callback], Single(), max_epochs=1)
+    assert callback.history.measurements[: len(first)] == first
+    runs = [(each.run, each.split, each.step) for each in callback.history]
+    assert runs[len(first) :] == [("fit 3", "train", 3), ("fit 3", "val", 3)]
+    alone = NeuralCollapseCallback(layers=[], groups=["nc4"], reference="train")
+    fit([alone], Single(), max_epochs=1)
+    assert callback.latest == alone.latest
+
+
+def test_each_of_several_validation_loaders_has_its_names():
+    callbacks = [
+        NeuralCollapseCallback(train=None, layers=[], groups=["nc1"], dataloader_idx=index)
+        for index in range(2)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MeasurementWarning)
+        trainer, _ = fit(callbacks, Several())
+    for callback, name in zip(callbacks, ("val/nc/nc1", "val/1/nc/nc1"), strict=True):
+        assert trainer.callback_metrics[name] == pytest.approx(callback.history["nc1"][-1])
+
+
+class Twice(Single):
+    """Enough validation samples of each class for standard errors."""
+
+    def val_dataloader(self) -> Any:
+        return DataLoader(ConcatDataset([DATA, DATA]), batch_size=10)
+
+
+def test_trust_is_measured_on_request():
+    callback = NeuralCollapseCallback(
+        train=None, layers=[], groups=["nc1"], baseline=True, uncertainty=True
+    )
+    fit([callback], Twice(), max_epochs=1)
+    assert callback.latest["val"].layers[-1].baseline["nc1"] > 0
+    assert callback.latest["val"].layers[-1].standard_errors["nc1"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"foo": 1}, "found foo"),
+        ({"groups": ["nc9"]}, "nc9"),
+        ({"layer_groups": ["nc9"]}, "nc9"),
+        ({"prior": "uniform"}, "measure_model"),
+        ({"class_counts": torch.tensor([12, 12, 12, 12])}, "measure_model"),
+    ],
+)
+def test_options_are_checked_before_the_run(options, said):
+    with pytest.raises(InputError, match=said):
+        NeuralCollapseCallback(**options)
 
 
 class NoHead(Apart):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference, warn_once_in_all
-from ncscope.models.measuring import unwrapped
+from ncscope.models.measuring import kept_random_states, unwrapped
 from ncscope.probing.naming import Logged
 from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
@@ -40,7 +40,9 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
     as ``eval_nc/bert.encoder.layer.0/pfc1``: in ``state.log_history`` and by the trainer's other
     callbacks, such as those for TensorBoard and Weights & Biases. ``trainer.evaluate`` returns them
     too, except in a search for hyperparameters, whose default objective is the sum of all metrics.
-    A name that ``compute_metrics`` returns is left out, with a warning. Weights, random states and
+    A name that ``compute_metrics`` returns is left out, with a warning. A callback may follow
+    several trainings: the history names the runs after the first ``"fit 2"``, ``"fit 3"`` and so
+    on. Weights, random states and
     the other metrics are the same as in a run without the callback.
 
     Args:
@@ -62,8 +64,9 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             evaluation, in all processes.
         save: File in which the history is written at the end of the training, for example
             ``"run.html"``; see `History.save`.
-        options: Other fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
-            `measure_model`.
+        options: Other fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline`` and
+            ``uncertainty``, as for `measure_model`; not the uniform prior, whose class counts
+            hold for one split.
 
     Attributes:
         latest: Last record of each prefix, with notes and spectra.
@@ -124,7 +127,8 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Attach to the model of this run: a trainer with ``model_init`` makes a new one."""
+        """Begin a run, and attach to its model: a trainer with ``model_init`` makes a new one."""
+        self._recorder.begin_run()
         self._follow(kwargs["model"])
 
     def on_train_end(
@@ -184,15 +188,18 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             return
         self._recorder.together(lambda: self._measure(state.global_step, prefix))
 
-        def log() -> None:
-            named = self._recorder.named(prefix, f"{prefix}_", metrics)
-            if not state.is_hyper_param_search:
-                metrics.update(named)
-            self._log(named, args, state, control)
-
-        self._recorder.together(log)
+        named: dict[str, float] = {}
+        self._recorder.together(
+            lambda: named.update(self._recorder.named(prefix, f"{prefix}_", metrics))
+        )
         if self._recorder.ended:
             self._leave()
+            return
+        if not state.is_hyper_param_search:
+            metrics.update(named)
+        # Not an action of the recorder, which would keep errors of the user's callbacks.
+        with kept_random_states():
+            self._log(named, args, state, control)
 
     def _measure(self, step: int, prefix: str) -> None:
         assert self._watch is not None

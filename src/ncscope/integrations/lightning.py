@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
@@ -15,6 +17,7 @@ from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import uncompiled
 from ncscope.probing.batches import split
+from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import probe_model
 from ncscope.probing.naming import Logged
 from ncscope.probing.records import ProbeRecord
@@ -42,14 +45,19 @@ class NeuralCollapseCallback(Callback):
     The steps may call the network as a whole, or parts of it, such as ``self.backbone`` and then
     ``self.head``. The head is then the linear layer whose output is the output of the last module
     that a step calls. Only the steps know what happens between the parts, so the training set is
-    measured in the training steps also with ``"pass"``.
+    measured in the training steps also with ``"pass"``. The same holds if an additional pass would
+    change the training: with an `IterableDataset`, with ``persistent_workers``, and with loaders
+    that are no `DataLoader`. The record's warnings then say so. A data set that has a random
+    generator of its own, or counts how often it is read, shows no sign of that; pass ``"steps"``.
 
     Metrics are logged as ``train/nc/nc1`` and ``val/nc/nc1``, those of other layers as
-    ``val/nc/blocks.0/pfc1``, through `log_dict`: loggers, checkpoints and early stopping see them.
-    A name that the module logs itself, in a step or in the sanity check, is left out, with a
-    warning. Several processes measure their samples together and log the same values. Samples that
-    a sampler repeats to fill up a batch, as Lightning's samplers do in several processes, count
-    twice.
+    ``val/nc/blocks.0/pfc1``: loggers, checkpoints and early stopping see them. A name that the
+    module or another callback logs is left out, with a warning. Several processes measure their
+    samples together and log the same values. Samples that a sampler repeats to fill up a batch, as
+    Lightning's samplers do in several processes, count twice.
+
+    A callback may follow several fits, such as those of a cross-validation: the history names the
+    runs after the first ``"fit 2"``, ``"fit 3"`` and so on.
 
     Weights, random states and the module's metrics are the same as in a run without the callback. A
     compiled network runs uncompiled in the steps that are measured, which may change the last
@@ -63,7 +71,9 @@ class NeuralCollapseCallback(Callback):
         every_n_epochs: Number of epochs between measurements, which are at the end of an epoch. The
             last epoch of ``max_epochs`` is measured too; a run that stops earlier does not measure
             its last epoch.
-        dataloader_idx: Index of the validation loader to measure, if there are several.
+        dataloader_idx: Index of the validation loader to measure, if there are several. Metrics of
+            a loader after the first are logged with the index, as ``val/1/nc/nc1``; several loaders
+            take one callback each.
         split_batch: Function that returns inputs and labels of a batch; by default, batches are
             pairs, or mappings with ``labels``.
         prefix: Namespace of the metrics in the log; empty for none.
@@ -81,8 +91,9 @@ class NeuralCollapseCallback(Callback):
             sanity check or of an epoch, in all processes.
         save: File in which the history is written at the end of the run, for example
             ``"run.html"``; see `History.save`.
-        options: Fields of `ProbeOptions`, such as ``layers`` and ``groups``, as for
-            `measure_model`.
+        options: Fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline`` and
+            ``uncertainty``, as for `measure_model`; not the uniform prior, whose class counts
+            hold for one split.
 
     Attributes:
         latest: Last record of ``"train"`` and of ``"val"``, with notes and spectra.
@@ -138,6 +149,13 @@ class NeuralCollapseCallback(Callback):
     def history(self) -> History:
         """Return the history of all measurements."""
         return self._recorder.history
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Begin a new run in the history if the callback has followed a fit before."""
+        if stage == "fit":
+            self._recorder.begin_run()
+            self._users_names.clear()
+            self._batches, self._measured_at = 0, None
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure the training set first if its class means are the reference."""
@@ -228,6 +246,10 @@ class NeuralCollapseCallback(Callback):
         self._log(trainer, pl_module, "train")
         self._clean_after_error()
 
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warn of names that the module has logged after the last measurement."""
+        self._recorder.together(lambda: self._recorder.leave_out_logged(_names_of_others(trainer)))
+
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Remove the hooks from the model, and write the history."""
         self._remove_watches()
@@ -259,7 +281,13 @@ class NeuralCollapseCallback(Callback):
         """
         if self.train is None or not self._due(trainer):
             return False
-        return self.train == "steps" or self._called_whole() is not True
+        return self._needs_steps(trainer) or self._called_whole() is None
+
+    def _needs_steps(self, trainer: Trainer) -> bool:
+        """Return whether this process has to measure the training set in the training steps."""
+        if self.train == "steps" or self._called_whole() is False:
+            return True
+        return not _can_be_read_again(trainer.train_dataloader)
 
     def _called_whole(self) -> bool | None:
         """Return whether the steps call the whole network; None as long as this is unknown."""
@@ -281,12 +309,14 @@ class NeuralCollapseCallback(Callback):
     def _measure_steps(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
         watch = self._watch(trainer, pl_module, split_name)
         watch.reference = self._recorder.reference(split_name)
-        self._recorder.add(watch.probed(), trainer.global_step, split_name)
+        probed = watch.probed()
+        if split_name == "train":
+            probed = _with_warning(probed, _IN_STEPS)
+        self._recorder.add(probed, trainer.global_step, split_name)
 
     def _measure_train(self, trainer: Trainer, pl_module: LightningModule) -> None:
         def measure() -> None:
-            known = values_of_all_processes(self._called_whole())
-            if self.train == "steps" or False in known:
+            if any(values_of_all_processes(self._needs_steps(trainer))):
                 self._measure_steps(trainer, pl_module, "train")
             else:
                 self._measure_pass(trainer, pl_module)
@@ -331,7 +361,8 @@ class NeuralCollapseCallback(Callback):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the batches of an epoch, converted and moved to the device as Lightning does.
 
-        Of a loader without a length, as many batches are read as the epoch had.
+        Of a loader without a length, such as one with a batch sampler without a length, as many
+        batches are read as the epoch had.
         """
         loader, limit = trainer.train_dataloader, trainer.num_training_batches
         assert loader is not None
@@ -346,9 +377,11 @@ class NeuralCollapseCallback(Callback):
     def _log(self, trainer: Trainer, pl_module: LightningModule, split_name: str) -> None:
         def log() -> None:
             taken = self._users_names | {*trainer.callback_metrics, *trainer.logged_metrics}
-            metrics = self._recorder.named(split_name, f"{split_name}/", taken)
-            # Every process has the same values. Lightning warns unless it is told to average them.
-            pl_module.log_dict(metrics, sync_dist=True)
+            # Callbacks of several validation loaders log side by side.
+            later = split_name == "val" and self.dataloader_idx > 0
+            namespace = f"val/{self.dataloader_idx}/" if later else f"{split_name}/"
+            metrics = self._recorder.named(split_name, namespace, taken, _names_of_others(trainer))
+            _log_apart(trainer, metrics, pl_module.device)
 
         self._recorder.together(log)
 
@@ -363,12 +396,97 @@ class NeuralCollapseCallback(Callback):
         self._watches.clear()
 
 
+_SOURCE = "ncscope"
+"""Name of the callback among the hooks whose values Lightning's result collection holds."""
+
+
+def _log_apart(trainer: Trainer, metrics: Mapping[str, float], device: torch.device) -> None:
+    """Log values beside those of the module; of one name, the module's value is shown.
+
+    `LightningModule.log` averages values of one name and one hook, and callbacks run before the
+    module: a value that the module then logs under the same name would be averaged with the
+    callback's value. Under another source, Lightning holds both and shows the later one, which is
+    the module's.
+    """
+    results = trainer._results
+    assert results is not None
+    for name, value in metrics.items():
+        earlier = results.get(f"{_SOURCE}.{name}")
+        if earlier is not None:
+            earlier.reset()
+        results.log(
+            _SOURCE,
+            name,
+            torch.tensor(value, device=device, dtype=_log_type()),
+            batch_size=1,
+            # Every process has the same values. Lightning warns unless it is told to average them.
+            sync_dist=trainer.world_size > 1,
+            sync_dist_fn=trainer.strategy.reduce,
+        )
+
+
+def _log_type() -> torch.dtype:
+    """Return the type of logged values: the default type, but at least float32."""
+    default = torch.get_default_dtype()
+    return default if default == torch.float64 else torch.float32
+
+
+def _names_of_others(trainer: Trainer) -> set[str]:
+    """Return the names that the module and the other callbacks have logged in this run."""
+    fitting = trainer.fit_loop.epoch_loop
+    loops = (fitting, fitting.val_loop, trainer.validate_loop)
+    return {
+        name
+        for loop in loops
+        for each in loop._results.values()
+        if each.meta.fx != _SOURCE
+        for name in (each.meta.name, each.meta.forked_name(True), each.meta.forked_name(False))
+    }
+
+
+_IN_STEPS = (
+    "measured in the training steps: in training mode, with weights that change during the epoch"
+)
+"""Warning in the record of a training set that was not measured in an additional pass."""
+
+
+def _with_warning(probed: Probed, warning: str) -> Probed:
+    """Return a copy of the measurement with a warning in the record of the last layer."""
+    *before, last = probed.record.layers
+    last = replace(last, warnings=(*last.warnings, warning))
+    return replace(probed, record=replace(probed.record, layers=(*before, last)))
+
+
+def _can_be_read_again(loader: Any) -> bool:
+    """Return whether an additional pass over the training data leaves the next epoch as it is.
+
+    Workers that persist keep random generators, and a stream keeps its position. Of a loader of
+    another kind nothing is known.
+    """
+    return all(
+        isinstance(each, DataLoader)
+        and not each.persistent_workers
+        and not isinstance(each.dataset, IterableDataset)
+        for each in _loaders_in(loader)
+    )
+
+
+def _loaders_in(loader: Any) -> list[Any]:
+    """Return the loaders in nested lists, tuples, mappings and Lightning's combined loaders."""
+    if isinstance(loader, CombinedLoader):
+        return _loaders_in(loader.iterables)
+    if isinstance(loader, Mapping):
+        loader = list(loader.values())
+    if isinstance(loader, list | tuple):
+        return [inner for each in loader for inner in _loaders_in(each)]
+    return [loader]
+
+
 @contextmanager
 def _generators_kept(loader: Any) -> Iterator[None]:
     """Restore the states of the generators of a loader, or of several, and of their samplers."""
-    loaders = list(loader.values()) if isinstance(loader, Mapping) else loader
     owners: list[Any] = []
-    for each in loaders if isinstance(loaders, list | tuple) else [loaders]:
+    for each in _loaders_in(loader):
         batches = getattr(each, "batch_sampler", None)
         owners += [each, getattr(each, "sampler", None), getattr(batches, "sampler", None)]
     generators = [getattr(owner, "generator", None) for owner in owners]

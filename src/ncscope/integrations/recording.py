@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -11,6 +12,7 @@ from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import REPORTS, ModelReport
 from ncscope.errors import InputError
+from ncscope.metrics.evaluate import select
 from ncscope.models.measuring import kept_random_states
 from ncscope.probing.evaluation import Probed
 from ncscope.probing.naming import Logged, logged
@@ -43,7 +45,7 @@ class Recorder:
         reference: ``"train"``, a report of the training set, or None.
         on_error: ``"warn"`` or ``"raise"``.
         save: File in which the history is written at the end, or None.
-        options: Fields of `ProbeOptions`.
+        options: Fields of `ProbeOptions`, except the uniform prior and its ``class_counts``.
 
     Attributes:
         options: Options of the measurements.
@@ -69,14 +71,27 @@ class Recorder:
         if save is not None and Path(save).suffix not in REPORTS:
             expected = f"save as a file name ending in {', '.join(REPORTS)}"
             raise InputError(expected=expected, found=str(save), fix="choose one of these suffixes")
-        self.options = ProbeOptions(**options)
+        self.options = _checked_options(options)
         self.latest: dict[str, ProbeRecord] = {}
         self.history = History(unit="step")
-        self.ended = False
         self._prefix, self._log = prefix, log
         self._follows = reference == TRAIN
-        self._reference = None if self._follows else _statistics(reference)
+        self._given = None if self._follows else _statistics(reference)
         self._raises, self._save = on_error == "raise", save
+        self._runs, self._run = 0, ""
+        self._forget()
+
+    def begin_run(self) -> None:
+        """Begin a run; a second or later one has a name, and nothing remains of the one before."""
+        self._runs += 1
+        if self._runs > 1:
+            self._run = f"fit {self._runs}"
+            self._forget()
+
+    def _forget(self) -> None:
+        self.latest.clear()
+        self.ended = False
+        self._reference = self._given
         self._failure: Exception | None = None
         self._logged: set[str] = set()
         self._left_out: set[str] = set()
@@ -125,11 +140,13 @@ class Recorder:
     def add(self, probed: Probed, step: int, split: str) -> None:
         """Store a measurement."""
         self.latest[split] = probed.record
-        self.history.append(Measurement(probed.record, step, split))
+        self.history.append(Measurement(probed.record, step, split, self._run))
         if self._follows and split == TRAIN:
             self._reference = probed.statistics
 
-    def named(self, split: str, namespace: str, taken: Collection[str]) -> dict[str, float]:
+    def named(
+        self, split: str, namespace: str, taken: Collection[str], users: Collection[str] = ()
+    ) -> dict[str, float]:
         """Return the last measurement of a split by the names under which to log it.
 
         Names that the user logs are left out, with one warning. Every process must call this.
@@ -137,19 +154,33 @@ class Recorder:
         Args:
             split: Name of the split.
             namespace: Beginning of the names, before the prefix: ``"val/"`` or ``"eval_"``.
-            taken: Names in the log so far.
+            taken: Names in the log so far, of this callback's values too.
+            users: Names in the log that are certainly not of this callback.
         """
         prefix = f"{namespace}{self._prefix}/" if self._prefix else namespace
         metrics = logged(self.latest[split], prefix, self._log)
-        mine = sorted(set(metrics) & set(taken) - self._logged)
-        users = {key for keys in values_of_all_processes(mine) for key in keys} | self._left_out
-        if users - self._left_out:
-            self._left_out = users
-            names = ", ".join(sorted(users))
-            warn_once_in_all(f"the run logs {names} itself; pass another prefix to log both")
-        kept = {key: value for key, value in metrics.items() if key not in users}
+        self.leave_out(set(metrics) & (set(taken) - self._logged | set(users)))
+        kept = {key: value for key, value in metrics.items() if key not in self._left_out}
         self._logged.update(kept)
         return kept
+
+    def leave_out_logged(self, users: Collection[str]) -> None:
+        """Leave names out from now on that were logged, and that the user logs too.
+
+        Every process must call this.
+        """
+        self.leave_out(self._logged & set(users))
+
+    def leave_out(self, names: Collection[str]) -> None:
+        """Leave names out from now on, with one warning. Every process must call this."""
+        everywhere = {key for keys in values_of_all_processes(sorted(names)) for key in keys}
+        added = ", ".join(sorted(everywhere - self._left_out))
+        self._left_out |= everywhere
+        if added:
+            warn_once_in_all(
+                f"the module or another callback logs {added}; these values stay as they are, "
+                "pass another prefix to log both"
+            )
 
     def finish(self) -> None:
         """Write the history in the first process; a file that cannot be written only warns."""
@@ -177,6 +208,25 @@ def warn_once_in_all(message: str) -> None:
 def _statistics(reference: Reference) -> Mapping[str, ClassStatistics] | None:
     assert not isinstance(reference, str)
     return statistics_by_layer(reference)
+
+
+def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
+    """Return the options; raise an InputError for options that no measurement of a run can have."""
+    names = [each.name for each in fields(ProbeOptions)]
+    unknown = ", ".join(sorted(set(options) - set(names)))
+    if unknown:
+        fix = f"drop or correct the name; the options are {', '.join(names)}"
+        raise InputError(expected="options of ProbeOptions", found=unknown, fix=fix)
+    checked = ProbeOptions(**options)
+    select(checked.groups)
+    select(checked.layer_groups)
+    if checked.prior == "uniform" or checked.class_counts is not None:
+        raise InputError(
+            expected="a callback without prior='uniform' and class_counts",
+            found="one of them",
+            fix="measure each split by measure_model: class counts hold for one split only",
+        )
+    return checked
 
 
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
