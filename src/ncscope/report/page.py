@@ -106,7 +106,7 @@ class HistoryView:
     """Interactive part of a page: charts of one run or several.
 
     Attributes:
-        measurements: Measurements that are drawn, their names printable.
+        measurements: Measurements of histories that are drawn, their names printable.
         unit: Unit of their steps.
         payload: Data of the charts.
     """
@@ -129,6 +129,11 @@ class HistoryView:
     def any(self, chart: str) -> bool:
         """Return whether a run has data: ``series``, ``profiles``, ``grams`` or ``spectra``."""
         return any(run[chart] for run in self.payload["runs"].values())
+
+    @property
+    def over_time(self) -> bool:
+        """True if there are steps to move through: not all measurements are single reports."""
+        return bool(self.measurements)
 
     @property
     def geodesic(self) -> bool:
