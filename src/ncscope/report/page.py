@@ -15,7 +15,7 @@ from ncscope.probing.provenance import UNKNOWN, Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.formulas import formula
 from ncscope.report.labels import KEY_METRICS, Label, by_group, distinct_labels, label_of
-from ncscope.report.names import printable_probe
+from ncscope.report.names import printable_probe, quoted
 from ncscope.report.overview import (
     DetailRow,
     cell_of,
@@ -275,6 +275,7 @@ def rendered(template: str, **context: Any) -> str:
     )
     environment.filters["formula"] = lambda latex: Markup(formula(latex, display=True))
     environment.filters["breakable"] = _breakable
+    environment.filters["quoted"] = quoted
     return environment.get_template(template).render(style=_asset("style.css"), **context)
 
 
