@@ -533,6 +533,16 @@ def test_nothing_is_said_of_a_plot_that_is_not_there(
     assert "9 infinite" not in page.locator("#spectra").inner_text()
 
 
+def test_intervals_stand_below_the_values_that_are_compared(
+    show: Open, single_layer: ProbeRecord
+) -> None:
+    record = replace(single_layer.layers[0], baseline={"nc1_quotient": 7.5})
+    one = [Measurement(ProbeRecord((record,)), 0)]
+    page = show(comparison_page("Two", [Compared(n, one, "", Provenance()) for n in "ab"]))
+    cell = page.locator(".compared tr", has_text="nc1_quotient").locator("td").nth(1)
+    assert cell.inner_text().splitlines()[1:] == ["chance 7.5"]
+
+
 def test_keys_stand_beside_titles(show: Open, single_layer: ProbeRecord) -> None:
     one = [Measurement(single_layer, 0)]
     compared = comparison_page("Two", [Compared(n, one, "", Provenance()) for n in "ab"])
