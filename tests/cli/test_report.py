@@ -112,7 +112,10 @@ def test_equal_names_are_numbered_and_name_no_folder(folder: Path) -> None:
     [
         (["none.json"], "the folder of a run, found nothing at none.json"),
         (["bad.json"], "a report or a history that ncscope wrote, found bad.json: Expecting"),
-        (["page.html", "after.json"], "ncscope wrote, found an HTML page, page.html; pass the .json"),
+        (
+            ["page.html", "after.json"],
+            "ncscope wrote, found an HTML page, page.html; pass the .json",
+        ),
         (["hollow.json"], "found an empty history, hollow.json"),
         (["empty"], "expected a history, found no file empty"),
         (["old.json"], "found old.json: nothing named 'schema_version'"),

@@ -516,16 +516,18 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     assert not re.search("geodesic|position|straight line", reading)
     number = page.locator(".numbers > div").first.inner_text().splitlines()
     assert number[1].endswith("± 0.25")
-    assert number[2:5] == ["95 % interval, bias corrected: 0.477 to 1.52", "by chance 7.5", "collapsed at 0 ↓"]
+    assert number[2:5] == [
+        "95 % interval, bias corrected: 0.477 to 1.52",
+        "by chance 7.5",
+        "collapsed at 0 ↓",
+    ]
     ticks = page.locator("#gram-measured .yaxislayer-above text").all_text_contents()
     assert ticks == list(names)
     assert drawn(page, "gram-measured")[0]["text"][0][1] == "cat and &lt;dog>"  # type: ignore[index]
     assert re.search("Closest to each other: .* and .*, with", page.locator("#gram").inner_text())
 
 
-def test_nothing_is_said_of_a_plot_that_is_not_there(
-    show: Open, single_layer: ProbeRecord
-) -> None:
+def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: ProbeRecord) -> None:
     spectra = {**single_layer.layers[0].spectra, "snr_singular_values": [math.inf] * 9}
     record = replace(single_layer.layers[0], spectra=spectra)
     page = show(probe_page("One", ProbeRecord((record,))))

@@ -90,7 +90,8 @@ def test_a_table_of_layers_ends_with_what_to_judge_the_last_by(
     rows = {line.strip()[:9].strip(): line.split() for line in text.splitlines()}
     assert rows["collapsed"][2:] == ["0↓", "0↓", "0↓", "0↓", "1↑", "1↑"]
     assert "7.5" in rows["by chance"]
-    assert rows["± s.e."][2] == "0.01"
+    assert rows["± s.e., s"][3] == "0.01"
+    assert all(f"{row}, {last.layer} " in text for row in ("by chance", "± s.e."))
     assert text.startswith(f"warning: {last.layer}: n < 5 d")
 
 

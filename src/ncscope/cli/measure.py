@@ -179,6 +179,8 @@ def measure(
 ) -> None:
     """Measure neural collapse in saved features, or in a model.
 
+    "Interpret your numbers" (docs/interpret.md) says what the values mean and when they mislead.
+
     Example: ncscope measure features.npz --save report.html
 
     Example: ncscope measure --features h.npy --labels y.npy --weight w.npy --json

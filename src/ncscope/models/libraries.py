@@ -265,7 +265,7 @@ def _others(key: str, own: Shapes, found: Shapes) -> str:
     if key in found or not others:
         return ""
     shown = ", ".join(name[:80] for name in others[:_MOST_NAMED])
-    return f" but {shown}{', ...' if len(others) > _MOST_NAMED else ''}"
+    return f", but {shown}{', ...' if len(others) > _MOST_NAMED else ''}"
 
 
 _Shape = tuple[int, ...]

@@ -196,7 +196,9 @@ def _shared(probe: ProbeRecord, kind: str) -> list[str]:
         for sentence in getattr(record, kind):
             bearers.setdefault(sentence, []).append(record.layer)
     return [
-        sentence if len(names) == len(probe.layers) else f"{listed(list(map(quoted, names)))}: {sentence}"
+        sentence
+        if len(names) == len(probe.layers)
+        else f"{listed(list(map(quoted, names)))}: {sentence}"
         for sentence, names in bearers.items()
     ]
 
