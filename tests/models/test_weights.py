@@ -73,7 +73,7 @@ def test_keys_with_dots_and_beginnings_of_names() -> None:
 
 
 def test_named_tensors_are_not_passed_over_for_what_is_beside_them() -> None:
-    with pytest.raises(InputError, match="weights by name in a.pt, found something else under 'x'"):
+    with pytest.raises(InputError, match=r"by name in a\.pt, found something else under 'x'"):
         find_weights(NET | {"x": {"scale": W}}, "a.pt")
 
 

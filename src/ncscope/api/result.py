@@ -27,16 +27,10 @@ REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
 """Suffixes of the files that a report or a history can be saved as."""
 
 
-class _UnknownMetric(KeyError):
-    """KeyError that names the nearest of the known keys."""
-
-    def __init__(self, key: object, known: Iterable[str] = ()) -> None:
-        super().__init__(key)
-        self.known = tuple(known)
-
-    def __str__(self) -> str:
-        nearest = get_close_matches(str(self.args[0]).lower(), self.known, n=1)
-        return super().__str__() + "".join(f"; did you mean {key!r}?" for key in nearest)
+def _unknown(key: object, known: Iterable[str]) -> KeyError:
+    """Return a KeyError that names the nearest of the known keys, if one is near."""
+    nearest = get_close_matches(str(key).lower(), list(known), n=1)
+    return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 
 
 class Report(Mapping[str, float]):
@@ -89,7 +83,7 @@ class Report(Mapping[str, float]):
         try:
             return self.record.metrics[key]
         except KeyError:
-            raise _UnknownMetric(key, self.record.metrics) from None
+            raise _unknown(key, self.record.metrics) from None
 
     def __contains__(self, key: object) -> bool:
         return key in self.record.metrics
@@ -149,7 +143,7 @@ class Report(Mapping[str, float]):
         from ncscope.report.numbers import interval_of
 
         if key not in self:
-            raise _UnknownMetric(key, self.record.metrics)
+            raise _unknown(key, self.record.metrics)
         return interval_of(self.record, key)
 
     def known_statistics(self) -> ClassStatistics:

@@ -93,8 +93,8 @@ def _premise_sentence(probe: ProbeRecord, geodesic: GeodesicRecord) -> str:
     holds = "holds" if geodesic.alignment >= 0 else "does not hold"
     return (
         f"The geodesic theorem’s premise, class means of {quoted(probe.comparable[0])} and "
-        f"{quoted(probe.comparable[-1])} that do not oppose each other, {holds} (inner products sum to "
-        f"{typeset(geodesic.alignment)}); transport cost {typeset(geodesic.transport_cost)}."
+        f"{quoted(probe.comparable[-1])} that do not oppose each other, {holds} (inner products "
+        f"sum to {typeset(geodesic.alignment)}); transport cost {typeset(geodesic.transport_cost)}."
     )
 
 
