@@ -52,8 +52,12 @@ def test_is_a_mapping_of_floats(report: ncscope.Report) -> None:
     assert all(type(value) is float for value in report.values())
     assert "vci" in report
     assert report.get("no such metric") is None
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"^'no such metric'$"):
         report["no such metric"]
+    for ask in (report.__getitem__, report.interval):
+        with pytest.raises(KeyError, match="'NC1'; did you mean 'nc1'") as refused:
+            ask("NC1")
+        assert refused.value.args == ("'NC1'; did you mean 'nc1'?",)
     with pytest.raises(TypeError):
         report["vci"] = 0.0
 

@@ -246,9 +246,10 @@ def test_the_trainer_of_hugging_face_and_its_own_model(run) -> None:
     assert err == ""
     trainer_of(model).save_model("alone")
     _, err = run("--model", "hf:alone", code=2)
-    assert "found none; add it with processor.save_pretrained(FOLDER), or pass --preprocess" in err
+    assert "found none; add it with processor.save_pretrained(FOLDER); or pass --preprocess" in err
     _, err = run("--model", "hf:alone", "--preprocess", "data", code=2)
     assert "expected images that fit the input, found 1 x 8 x 8 with --preprocess data" in err
+    assert "; write the image processor of the model's training beside the model" in err
 
 
 def test_a_folder_of_shards(run, plain) -> None:

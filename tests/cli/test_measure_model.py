@@ -157,8 +157,12 @@ BAD = {
     "--data digits": "expected --model with --data, found none; ",
     "--weights net.pt": "expected --model with --weights, found none; ",
     "--layers a --split test": "expected --model with --layers, found none; ",
-    "f.npz --model timm:resnet18 --data digits": "some of both",
-    "f.npz --weights net.pt": "some of both",
+    "f.npz --model timm:resnet18 --data digits": "f.npz with --model; leave out f.npz or --model",
+    "f.npz --weights net.pt": "found f.npz with --weights; leave --weights out: no model runs",
+    "f.npz --layers a --head b": "found f.npz with --layers; leave --layers, --head out",
+    "--features f.npy --labels l.npy --data digits": "found --features with --data; leave --data",
+    "report.json": "a report or a history that ncscope wrote (report.json); show it with ncscope",
+    "--model test_vit --data digits": "'test_vit'; pass timm:test_vit",
     "--model timm:resnet18 --data digits": "weights of resnet18, found none; pass --weights",
     "--model timm:resnet1 --data digits": "a model of timm, found 'resnet1'; the nearest is",
     "--model torchvision:resnet17 --data digits": "'resnet17'; the nearest is resnet1",
@@ -183,6 +187,7 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
     torch.save({"epoch": 1}, "odd.pt")
     torch.save({"weight": torch.zeros(2)}, "other.pt")
     Path("text.bin").write_text("weights")
+    Path("report.json").write_text('{"schema_version": 1}')
     Path("empty").mkdir()
     (Path("half") / "train").mkdir(parents=True)
     photographs("flat")

@@ -57,10 +57,35 @@ def test_two_reports_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> N
     assert f'<td class="number best">{two:.4g}</td>' in row.replace(" × 10⁻", "e-")
 
 
+def test_warnings_and_sizes_stand_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    features = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    ncscope.measure(features, torch.arange(4) % 2).save("few.json")
+    assert run("few.json", "before.json") == 0
+    page = Path("comparison.html").read_text()
+    out = " ".join(capsys.readouterr().out.split())
+    said = "Samples differ (4 and 60): few samples look more collapsed; compare at equal numbers."
+    assert out.startswith(f"warning: {said} warning: few: ")
+    assert out.index("warning: few: ") < out.index("metric")
+    assert "1: few (n = 4, K = 2, d = 5) 2: before (n = 60, K = 3, d = 5)" in out
+    assert f"<li>{said}</li>" in page
+    assert run("before.json", "after.json") == 0
+    assert "Samples differ" not in capsys.readouterr().out + Path("comparison.html").read_text()
+
+
+def test_single_reports_have_no_training_to_move_through() -> None:
+    words = ("Move through training", "Last layer at the last measurement")
+    run("before.json", "after.json")
+    page = Path("comparison.html").read_text()
+    assert [word in page for word in words] == [False, False]
+    run("before.json", "long.json")
+    page = Path("comparison.html").read_text()
+    assert [word in page for word in words] == [True, True]
+
+
 def test_any_mixture_is_one_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("before.json", "long.json", "run") == 0
     assert "3: run" in capsys.readouterr().out
-    page = Path("report.html").read_text()
+    page = Path("comparison.html").read_text()
     assert "<h1>before and long and run</h1>" in page
     for name in ("before", "long", "run", "all runs by epoch, last layer"):
         assert f'<option value="{name}">' in page
@@ -69,15 +94,15 @@ def test_any_mixture_is_one_page(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_source_has_its_own_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("after.json") == 0
     assert "nc2_equinorm_means" in capsys.readouterr().out
-    assert "Side by side" not in Path("report.html").read_text()
+    assert "Side by side" not in Path("comparison.html").read_text()
     assert run("run", "--title", "Mine") == 0
-    assert "<h1>Mine</h1>" in Path("report.html").read_text()
+    assert "<h1>Mine</h1>" in Path("comparison.html").read_text()
 
 
 def test_equal_names_are_numbered_and_name_no_folder(folder: Path) -> None:
     (folder / "run" / "after.json").write_bytes((folder / "after.json").read_bytes())
     assert run("after.json", "run/after.json", "run/history.json") == 0
-    page = Path("report.html").read_text()
+    page = Path("comparison.html").read_text()
     assert "<h1>after and after (2) and run</h1>" in page
     assert str(folder) not in page
 
@@ -87,6 +112,10 @@ def test_equal_names_are_numbered_and_name_no_folder(folder: Path) -> None:
     [
         (["none.json"], "the folder of a run, found nothing at none.json"),
         (["bad.json"], "a report or a history that ncscope wrote, found bad.json: Expecting"),
+        (
+            ["page.html", "after.json"],
+            "ncscope wrote, found an HTML page, page.html; pass the .json",
+        ),
         (["hollow.json"], "found an empty history, hollow.json"),
         (["empty"], "expected a history, found no file empty"),
         (["old.json"], "found old.json: nothing named 'schema_version'"),
@@ -97,6 +126,7 @@ def test_bad_sources_are_one_line(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("bad.json").write_text("x")
+    Path("page.html").write_text("\n<!doctype html>")
     Path("old.json").write_text('{"metrics": {}}')
     Path("empty").mkdir()
     head, _, _ = Path("long.json").read_text().partition('"measurements": [')
@@ -105,4 +135,4 @@ def test_bad_sources_are_one_line(
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
-    assert not Path("report.html").exists()
+    assert not Path("comparison.html").exists()

@@ -47,6 +47,16 @@ def test_classes_in_the_folder_itself_are_every_split(tmp_path):
     assert read_folder(tmp_path, "test").labels.tolist() == [0, 1, 1]
 
 
+def test_folders_without_classes_or_images_are_described_in_our_words(tmp_path):
+    (tmp_path / "photo.png").write_bytes(b"")
+    with pytest.raises(InputError, match=r"found no folders in it; arrange them as CLASS/"):
+        read_folder(tmp_path, "train")
+    write(tmp_path, a=1, **{f"n{number}": 0 for number in range(10)})
+    named = "n0, n1, n2, n3, n4, n5, n6, n7 and 2 more"
+    with pytest.raises(InputError, match=rf"found no images in {named}; arrange"):
+        read_folder(tmp_path, "train")
+
+
 def test_a_split_that_is_missing_is_named(tmp_path):
     write(tmp_path / "test", a=1)
     with pytest.raises(InputError, match=r"a folder train in .*found test only"):

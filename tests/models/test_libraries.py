@@ -42,8 +42,18 @@ def test_weights_of_another_model_are_refused():
     with pytest.raises(InputError) as refused:
         open_model("small-resnet", None, SHAPE, weights=weights)
     assert refused.value.fix == "name the model that was saved"
+    names = ", ".join(list(weights)[:3])
+    assert refused.value.found.endswith(f", but {names}, ...")
     with pytest.raises(InputError, match="pass small-resnet@FILE"):
         open_model("small-resnet", None, SHAPE, weights_from="small-resnet@FILE")
+
+
+def test_the_number_of_outputs_is_named_where_the_heads_differ():
+    weights = MADE["timm:test_vit"](5).state_dict()
+    for name, hinted in (("timm:test_vit", True), ("small-resnet", False)):
+        with pytest.raises(InputError) as refused:
+            open_model(name, 3, SHAPE, weights=weights)
+        assert ("--num-classes" in refused.value.fix) == hinted
 
 
 def test_weights_of_more_outputs_than_fit_into_memory_are_refused(monkeypatch):

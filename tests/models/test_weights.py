@@ -21,6 +21,11 @@ FOUND: dict[str, tuple[dict[str, Any], str]] = {
     "an unusual name": ({"encoder": NET, "optimizer": OPTIMIZER}, "encoder"),
     "an average beside": ({"model_ema": NET, "ema": {"w": V}, "model": NET}, "model"),
     "an average beside an unusual name": ({"encoder_ema": NET, "encoder": NET}, "encoder"),
+    "extra states of modules": (
+        {"state_dict": NET | {"fc._extra_state": {"scale": W}, "x._extra_state": None}},
+        "state_dict",
+    ),
+    "an extra state in a plain file": (NET | {"_extra_state": {"weight": W}}, ""),
     "an average alone": ({"ema_state_dict": NET, "optimizer": OPTIMIZER}, "ema_state_dict"),
 }
 
@@ -65,6 +70,11 @@ def test_keys_with_dots_and_beginnings_of_names() -> None:
     assert list(find_weights(content, key="teacher").tensors) == ["teacher.fc.weight"]
     with pytest.raises(InputError, match=r"weights under 'a\.z' in .*, found weights under 'a.b'"):
         find_weights(content, key="a.z")
+
+
+def test_named_tensors_are_not_passed_over_for_what_is_beside_them() -> None:
+    with pytest.raises(InputError, match=r"by name in a\.pt, found something else under 'x'"):
+        find_weights(NET | {"x": {"scale": W}}, "a.pt")
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model._orig_mod.", "module." * 99])

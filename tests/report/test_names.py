@@ -31,6 +31,17 @@ NAMES = (
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+def test_layers_named_by_numbers_are_quoted(measurements: list[Measurement]) -> None:
+    probe = measurements[-1].probe
+    numbered = [replace(one, layer=f"{i}") for i, one in enumerate(probe.layers)]
+    numbered[-1] = replace(numbered[-1], warnings=("few samples",))
+    named = tuple(record.layer for record in numbered[2:])
+    page = probe_page("Numbers", replace(probe, layers=tuple(numbered), comparable=named))
+    assert "<li>layer &#39;5&#39;: few samples</li>" in page
+    assert "At the last layer, layer &#39;5&#39;" in page
+    assert "from layer '2' to layer '5'" in page
+
+
 @pytest.fixture
 def odd(measurements: list[Measurement]) -> list[Measurement]:
     """A run whose layers have names from outside."""

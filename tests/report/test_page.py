@@ -516,11 +516,41 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     assert not re.search("geodesic|position|straight line", reading)
     number = page.locator(".numbers > div").first.inner_text().splitlines()
     assert number[1].endswith("± 0.25")
-    assert number[2:5] == ["95 % interval 0.477 to 1.52", "by chance 7.5", "collapsed at 0 ↓"]
+    assert number[2:5] == [
+        "95 % interval, bias corrected: 0.477 to 1.52",
+        "by chance 7.5",
+        "collapsed at 0 ↓",
+    ]
     ticks = page.locator("#gram-measured .yaxislayer-above text").all_text_contents()
     assert ticks == list(names)
     assert drawn(page, "gram-measured")[0]["text"][0][1] == "cat and &lt;dog>"  # type: ignore[index]
     assert re.search("Closest to each other: .* and .*, with", page.locator("#gram").inner_text())
+
+
+def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: ProbeRecord) -> None:
+    spectra = {**single_layer.layers[0].spectra, "snr_singular_values": [math.inf] * 9}
+    record = replace(single_layer.layers[0], spectra=spectra)
+    page = show(probe_page("One", ProbeRecord((record,))))
+    assert page.locator("#spectra-snr").count() == 0
+    assert "9 infinite" not in page.locator("#spectra").inner_text()
+
+
+def test_intervals_stand_below_the_values_that_are_compared(
+    show: Open, single_layer: ProbeRecord
+) -> None:
+    record = replace(single_layer.layers[0], baseline={"nc1_quotient": 7.5})
+    one = [Measurement(ProbeRecord((record,)), 0)]
+    page = show(comparison_page("Two", [Compared(n, one, "", Provenance()) for n in "ab"]))
+    cell = page.locator(".compared tr", has_text="nc1_quotient").locator("td").nth(1)
+    assert cell.inner_text().splitlines()[1:] == ["chance 7.5"]
+
+
+def test_keys_stand_beside_titles(show: Open, single_layer: ProbeRecord) -> None:
+    one = [Measurement(single_layer, 0)]
+    compared = comparison_page("Two", [Compared(n, one, "", Provenance()) for n in "ab"])
+    for markup in (probe_page("One", single_layer), compared):
+        keys = show(markup).locator("table tbody th .key").all_text_contents()
+        assert set(single_layer.layers[0].metrics) - {"pfc1", "pfc2", "pfc3"} <= set(keys)
 
 
 def test_the_layers_that_are_compared_are_named(measurements: list[Measurement]) -> None:

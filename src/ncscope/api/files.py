@@ -163,6 +163,9 @@ def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind
         found = "another kind of file, or a damaged file"
         if kind is not None:
             found, fix = _DESCRIPTIONS[kind]
+        elif file.start(1) == b"{" and file.contains(b'"schema_version"'):
+            found = "a report or a history that ncscope wrote"
+            fix = "show it with ncscope report, or pass the features themselves"
         raise InputError(expected=expected, found=f"{found} ({file.name})", fix=fix)
     return kind
 

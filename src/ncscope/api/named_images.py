@@ -130,7 +130,8 @@ def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) 
         raise InputError(
             expected="an image processor beside the model of Hugging Face",
             found="none",
-            fix="add it with processor.save_pretrained(FOLDER), or pass --preprocess data",
+            fix="add it with processor.save_pretrained(FOLDER); or pass --preprocess data, if the "
+            "model takes images of the data set's size and channels",
         )
     if seen is None and image_options.preprocess == "model":
         fix = "leave --preprocess out"
@@ -139,11 +140,14 @@ def loader_for(opened: NamedModel, images: Images, image_options: ImageOptions) 
     plain = seen is None and opened.input_name is None
     items: Dataset[Any] = images if plain else _Inputs(images, seen, opened.input_name)
     if seen is None and (opened.prepared or opened.input_name):
-        _check_taken(opened.model, items[0], images[0][0])
+        own = opened.prepared is not None
+        _check_taken(opened.model, items[0], images[0][0], own_preprocessing=own)
     return DataLoader(items, image_options.batch_size, num_workers=image_options.workers)
 
 
-def _check_taken(model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"]) -> None:
+def _check_taken(
+    model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"], *, own_preprocessing: bool
+) -> None:
     """Check that a model runs on an image that was not prepared for it, by running the model."""
     inputs, _ = split(default_collate([item]), device_of(model))
     try:
@@ -151,10 +155,16 @@ def _check_taken(model: nn.Module, item: Any, pixels: Float[Tensor, "c h w"]) ->
             forward(model, inputs)
     except (RuntimeError, ValueError, AssertionError) as error:
         message = " ".join(str(error).split())[:200]
+        fix = "leave --preprocess out, to use the model's own preprocessing"
+        if not own_preprocessing:
+            fix = (
+                "write the image processor of the model's training beside the model, with "
+                "processor.save_pretrained(FOLDER), and leave --preprocess out"
+            )
         raise InputError(
             expected="images that fit the input",
             found=f"{' x '.join(map(str, pixels.shape))} with --preprocess data: {message}",
-            fix="leave --preprocess out, to use the model's own preprocessing",
+            fix=fix,
         ) from error
 
 

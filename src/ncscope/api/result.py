@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
 """Suffixes of the files that a report or a history can be saved as."""
+
+
+def _unknown(key: object, known: Iterable[str]) -> KeyError:
+    """Return a KeyError that names the nearest of the known keys, if one is near."""
+    nearest = get_close_matches(str(key).lower(), list(known), n=1)
+    return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 
 
 class Report(Mapping[str, float]):
@@ -73,7 +80,13 @@ class Report(Mapping[str, float]):
         self.dim = record.dim
 
     def __getitem__(self, key: str) -> float:
-        return self.record.metrics[key]
+        try:
+            return self.record.metrics[key]
+        except KeyError:
+            raise _unknown(key, self.record.metrics) from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.record.metrics
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.record.metrics)
@@ -130,7 +143,7 @@ class Report(Mapping[str, float]):
         from ncscope.report.numbers import interval_of
 
         if key not in self:
-            raise KeyError(key)
+            raise _unknown(key, self.record.metrics)
         return interval_of(self.record, key)
 
     def known_statistics(self) -> ClassStatistics:

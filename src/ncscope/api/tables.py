@@ -60,6 +60,9 @@ def parsed_content(
     Raises:
         InputError: If the content is something else.
     """
+    if content.lstrip()[:1] == b"<":
+        fix = "pass the .json"
+        raise InputError(expected=expected, found=f"an HTML page, {name}", fix=fix)
     try:
         return parse(content)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:

@@ -179,6 +179,8 @@ def measure(
 ) -> None:
     """Measure neural collapse in saved features, or in a model.
 
+    "Interpret your numbers" (docs/interpret.md) says what the values mean and when they mislead.
+
     Example: ncscope measure features.npz --save report.html
 
     Example: ncscope measure --features h.npy --labels y.npy --weight w.npy --json
@@ -226,18 +228,21 @@ def measure(
         }
         report = _of_model(model, image_options, of_model | {"pool": pool} | common)
     else:
-        raise _unclear(asked, saved=file is not None or bool(arrays))
+        saved = ([str(file)] if file is not None else []) + [f"--{name}" for name in arrays]
+        raise _unclear(asked, saved)
     if save is not None:
         report.save(save, title)
     _print(report, save, json)
 
 
-def _unclear(asked: list[str], *, saved: bool) -> InputError:
+def _unclear(asked: list[str], saved: list[str]) -> InputError:
     """Return the error for saved features together with a model, or for an incomplete model."""
     if saved:
         expected = "either saved features, or --model and --data with their options"
-        fix = "see ncscope measure --help"
-        return InputError(expected=expected, found="some of both", fix=fix)
+        fix = f"leave out {saved[0]} or --model"
+        if "--model" not in asked:
+            fix = f"leave {', '.join(asked)} out: no model runs for features in files"
+        return InputError(expected=expected, found=f"{saved[0]} with {asked[0]}", fix=fix)
     if "--model" in asked:
         lacking, fix = "--data", "name a data set or a folder of images"
     else:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import torch
 from torchvision.datasets import ImageFolder
+from torchvision.datasets.folder import IMG_EXTENSIONS
 from torchvision.transforms.v2 import AutoAugmentPolicy
 
 from ncscope.data.images import Images, LabelledPictures
@@ -19,6 +20,8 @@ _NAMES: dict[Split, str] = {
     "validation": "val beside test",
 }
 """Name of the subfolder of each split, for messages."""
+
+_MOST_NAMED = 8
 
 _SIZE = 224
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -62,7 +65,7 @@ def read_folder(folder: Path, split: Split) -> Images:
     except FileNotFoundError as error:
         raise InputError(
             expected=f"a folder of images for each class in {within}",
-            found=" ".join(str(error).split()),
+            found=_without_images(within),
             fix="arrange them as CLASS/*.png or *.jpg, and remove folders without images",
         ) from error
 
@@ -74,6 +77,22 @@ def read_folder(folder: Path, split: Split) -> Images:
     labels = of_split[torch.as_tensor(files.targets, dtype=torch.int64)]
     traits = Traits(_SIZE, None, _MEAN, _DEVIATION, True, AutoAugmentPolicy.IMAGENET)
     return Images(LabelledPictures(picture, labels), Preprocessing(traits))
+
+
+def _without_images(folder: Path) -> str:
+    """Describe what is wrong with a folder in which torchvision found no images or no classes."""
+    classes = sorted(each for each in folder.iterdir() if each.is_dir())
+    if not classes:
+        return "no folders in it"
+    suffixes = tuple(IMG_EXTENSIONS)
+    empty = [
+        each.name
+        for each in classes
+        if not any(file.name.lower().endswith(suffixes) for file in each.rglob("*"))
+    ]
+    shown = ", ".join(empty[:_MOST_NAMED])
+    more = f" and {len(empty) - _MOST_NAMED:,} more" if len(empty) > _MOST_NAMED else ""
+    return f"no images in {shown}{more}"
 
 
 def _subfolders(folder: Path) -> dict[Split, Path]:

@@ -112,6 +112,8 @@ def open_model(
 def _catalogue(wanted: Wanted) -> NamedModel:
     if wanted.name not in NAMES:
         fix = f"{_nearest(wanted.name, list(NAMES))}; or timm:, torchvision: or hf: and a name"
+        if _in_timm(wanted.name):
+            fix = f"pass timm:{wanted.name}"
         raise InputError(expected="the name of a model", found=repr(wanted.name), fix=fix)
     if wanted.weights is None:
         raise _no_weights(wanted, f"pass {wanted.weights_from}")
@@ -191,6 +193,14 @@ def _hugging_face(wanted: Wanted) -> NamedModel:
     return NamedModel(model, prepared, "pixel_values")
 
 
+def _in_timm(name: str) -> bool:
+    """Return whether timm is installed and has a model of this name."""
+    try:
+        return bool(import_module("timm").is_model(name.partition(".")[0]))
+    except ImportError:
+        return False
+
+
 def _library(name: str) -> Any:
     try:
         return import_module(name)
@@ -239,22 +249,40 @@ def _filled(
         if own.get(key) != found.get(key):
             raise InputError(
                 expected=f"weights of {wanted.name}: {_entry(key, own)}",
-                found=_entry(key, found),
-                fix=_remedy(wanted, known=key in own and key in found),
+                found=_entry(key, found) + _others(key, own, found),
+                fix=_remedy(wanted, own.get(key), found.get(key)),
             )
     model.load_state_dict(dict(fitted.tensors))
     return model, fitted
 
 
-def _remedy(wanted: Wanted, *, known: bool) -> str:
+_MOST_NAMED = 3
+
+
+def _others(key: str, own: Shapes, found: Shapes) -> str:
+    """Return examples of the names in the file, if it lacks an entry of the model."""
+    others = [name for name in found if name not in own]
+    if key in found or not others:
+        return ""
+    shown = ", ".join(name[:80] for name in others[:_MOST_NAMED])
+    return f", but {shown}{', ...' if len(others) > _MOST_NAMED else ''}"
+
+
+_Shape = tuple[int, ...]
+
+
+def _remedy(wanted: Wanted, own: _Shape | None, found: _Shape | None) -> str:
     """Return the remedy for weights that do not fit.
 
     Args:
         wanted: Request for the model.
-        known: True if model and weights both have the entry, with different shapes: the images of
-            the training may have had another shape.
+        own: Shape of the first unlike entry in the model; None without the entry.
+        found: Shape of the entry in the weights. If both have it with different shapes, the images
+            of the training may have had another shape, or the head another number of outputs.
     """
-    asked = "" if wanted.num_classes is None else "; --num-classes sets its outputs"
+    known = own is not None and found is not None
+    head = known and own == (wanted.num_classes, *(found or ())[1:])
+    asked = "; --num-classes sets its outputs" if head else ""
     named = "name the model that was saved" + asked
     if wanted.trained_on is None:
         return named

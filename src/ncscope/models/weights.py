@@ -70,7 +70,9 @@ def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = 
 
     A mapping of tensors is a model's weights. In a checkpoint the weights are the entry that holds
     tensors and has a usual name (`_USUAL`), or the only entry that holds tensors. The states of
-    optimisers are passed over, and so are running averages (EMA) if there is anything else.
+    optimisers are passed over, and so are running averages (EMA) if there is anything else. A
+    mapping that directly holds tensors under names with dots is not searched further. The extra
+    states of modules, which may be anything, are left out.
 
     Args:
         content: Content of the file.
@@ -92,8 +94,9 @@ def find_weights(content: Mapping[str, Any], file: str = "the file", key: str = 
     if key:
         content = _entry_at(content, key, file)
     for _ in range(_DEEPEST):
+        content = {name: v for name, v in content.items() if not _is_extra_state(name)}
         entries = _entries_with_tensors(content)
-        if not entries:
+        if not entries or any(map(_is_weight, content, content.values())):
             _check_names(content, file)
             return SavedWeights(dict(content), file, ".".join(path))
         name = _only_choice(entries, file, path)
@@ -122,6 +125,16 @@ def _entry_at(content: Mapping[str, Any], key: str, file: str) -> Mapping[str, A
             return within
         content, rest = content[name], rest[len(name) + 1 :]
     return content
+
+
+def _is_extra_state(name: Any) -> bool:
+    """Return whether torch gave this name to what a module's ``get_extra_state`` returned."""
+    return isinstance(name, str) and name.endswith("_extra_state")
+
+
+def _is_weight(name: Any, value: Any) -> bool:
+    """Return whether this is a weight inside of a model: checkpoints hold tensors without a dot."""
+    return isinstance(name, str) and "." in name and isinstance(value, Tensor)
 
 
 def _entries_with_tensors(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

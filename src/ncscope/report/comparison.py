@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,7 @@ from ncscope.report.labels import (
     label_of,
     value_of,
 )
+from ncscope.report.names import printable_probe
 from ncscope.report.numbers import interval_of, plain, typeset
 from ncscope.report.overview import Write, collapsed_text, details, warnings
 from ncscope.report.page import HistoryView, printable_measurements, rendered_page
@@ -154,7 +156,7 @@ def comparison_page(
         "title": title,
         "facts": [f"{len(columns)} measurements side by side"],
         **sections,
-        "warnings": warnings(probes),
+        "warnings": [*_unlike_samples(columns), *warnings(probes)],
         "comparison": comparison(columns),
         "history": _view(shown),
         "details": [details(probe, name) for name, probe in probes.items()],
@@ -162,16 +164,24 @@ def comparison_page(
     return rendered_page(**content)
 
 
-def comparison_table(compared: Sequence[Compared]) -> Table:
+def comparison_table(compared: Sequence[Compared]) -> Group:
     """Build a table of the key metrics at the last measurements, for the terminal.
 
     Args:
         compared: Reports and histories; at least one.
 
     Returns:
-        A table that an 80-column terminal can show.
+        Warnings, then a table that an 80-column terminal can show, with the names and sizes of its
+        columns below.
     """
     columns = _columns(compared)
+    probes = {printable(column.name): printable_probe(column.probe) for column in columns}
+    said = [*_unlike_samples(columns), *warnings(probes)]
+    lines = [Text(f"warning: {each}", style="yellow") for each in said]
+    return Group(*lines, _comparison_table(columns))
+
+
+def _comparison_table(columns: Sequence[_Column]) -> Table:
     shown = columns[:_IN_TERMINAL]
     table = plain_table()
     table.add_column("metric", no_wrap=True)
@@ -187,7 +197,11 @@ def comparison_table(compared: Sequence[Compared]) -> Table:
             further = [row.difference] if len(shown) == 2 else []
             style = "" if row.differs else "dim"
             table.add_row(metric.key, row.collapsed, *cells, *further, style=style)
-    named = [f"{number}: {column.name}" for number, column in enumerate(shown, start=1)]
+    named = [
+        f"{number}: {column.name} (n = {column.last.num_samples:,}, "
+        f"K = {column.last.num_classes:,}, d = {column.last.dim:,})"
+        for number, column in enumerate(shown, start=1)
+    ]
     if len(columns) > len(shown):
         named.append(f"{len(columns) - len(shown)} more are on the page")
     table.caption = Text("\n".join(map(printable, named)))
@@ -261,9 +275,8 @@ def _comparable(metric: Label, columns: Sequence[_Column]) -> bool:
     It does not if the numbers of samples differ by a factor of two, since few samples look more
     collapsed; for a value in the features' unit; or if two 95 % intervals overlap.
     """
-    sizes = [column.last.num_samples for column in columns]
     row = METRICS.get(metric.key)
-    if max(sizes) >= _ALIKE * min(sizes) or row is None or row.degree or row.group == "mse":
+    if _unlike_samples(columns) or row is None or row.degree or row.group == "mse":
         return False
     ends = sorted(
         interval
@@ -272,6 +285,15 @@ def _comparable(metric: Label, columns: Sequence[_Column]) -> bool:
         and (interval := interval_of(column.last, key)) is not None
     )
     return all(one[1] < other[0] for one, other in pairwise(ends))
+
+
+def _unlike_samples(columns: Sequence[_Column]) -> list[str]:
+    """Return a sentence on numbers of samples that differ by a factor of two or more, if any do."""
+    sizes = sorted(column.last.num_samples for column in columns)
+    if sizes[-1] < _ALIKE * sizes[0]:
+        return []
+    ends = f"{sizes[0]:,} {'and' if len(sizes) == 2 else 'to'} {sizes[-1]:,}"
+    return [f"Samples differ ({ends}): few samples look more collapsed; compare at equal numbers."]
 
 
 def _trust(metric: Label, column: _Column, write: Write) -> tuple[str, str]:

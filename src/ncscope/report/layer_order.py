@@ -5,6 +5,7 @@ import math
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.probing.records import GeodesicRecord, ProbeRecord
 from ncscope.report.labels import PFC_METRICS, label_of, value_of
+from ncscope.report.names import quoted
 from ncscope.report.numbers import listed, typeset
 
 EPSILON = 0.01
@@ -63,7 +64,7 @@ def _depth_sentence(probe: ProbeRecord) -> str:
     index, rule = depth_of(probe), f"NCC error at most {EPSILON:g}"
     if index is None:
         return f"No layer reaches the effective depth ({rule})."
-    name = probe.layers[index].layer
+    name = quoted(probe.layers[index].layer)
     return f"Effective depth ({rule}): {name}, layer {index + 1} of {len(probe.layers)}."
 
 
@@ -78,7 +79,8 @@ def _order_sentence(probe: ProbeRecord, key: str) -> str:
         return f"{name} never {wrong} from one layer to the next."
     worst = sorted(breaks, key=lambda step: -step[1])[:_BREAKS_SHOWN]
     phrases = [
-        f"from {probe.layers[later - 1].layer} to {probe.layers[later].layer} (by {typeset(by, 3)})"
+        f"from {quoted(probe.layers[later - 1].layer)} to {quoted(probe.layers[later].layer)} "
+        f"(by {typeset(by, 3)})"
         for later, by in worst
     ]
     if len(breaks) > len(worst):
@@ -90,9 +92,9 @@ def _order_sentence(probe: ProbeRecord, key: str) -> str:
 def _premise_sentence(probe: ProbeRecord, geodesic: GeodesicRecord) -> str:
     holds = "holds" if geodesic.alignment >= 0 else "does not hold"
     return (
-        f"The geodesic theorem’s premise, class means of {probe.comparable[0]} and "
-        f"{probe.comparable[-1]} that do not oppose each other, {holds} (inner products sum to "
-        f"{typeset(geodesic.alignment)}); transport cost {typeset(geodesic.transport_cost)}."
+        f"The geodesic theorem’s premise, class means of {quoted(probe.comparable[0])} and "
+        f"{quoted(probe.comparable[-1])} that do not oppose each other, {holds} (inner products "
+        f"sum to {typeset(geodesic.alignment)}); transport cost {typeset(geodesic.transport_cost)}."
     )
 
 
@@ -103,11 +105,11 @@ def _chain_sentence(probe: ProbeRecord) -> str:
     others = [name for name in dims if name not in compared]
     sentence = (
         f"Relative position and geodesic compare the {len(compared)} layers of one dimension "
-        f"(d = {dims[compared[-1]]}) from {compared[0]} to {compared[-1]}"
+        f"(d = {dims[compared[-1]]}) from {quoted(compared[0])} to {quoted(compared[-1])}"
     )
     if not others:
         return f"{sentence}."
-    named = [f"{name} (d = {dims[name]})" for name in others[:_NAMES_SHOWN]]
+    named = [f"{quoted(name)} (d = {dims[name]})" for name in others[:_NAMES_SHOWN]]
     if len(others) > len(named):
         named.append(f"{len(others) - len(named)} more")
     return f"{sentence}; without a relative position: {listed(named)}."

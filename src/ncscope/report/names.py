@@ -1,5 +1,6 @@
 """Names of layers, parts and checkpoints, made safe for tables, pages and figures."""
 
+import re
 from dataclasses import replace
 
 from ncscope.errors import printable
@@ -25,6 +26,19 @@ def printable_probe(probe: ProbeRecord) -> ProbeRecord:
         for record in probe.layers
     ]
     return replace(probe, layers=tuple(layers), comparable=tuple(map(printable, probe.comparable)))
+
+
+def quoted(name: str) -> str:
+    """Return a layer's name as a sentence shows it: one that reads as a number is quoted.
+
+    Args:
+        name: Name of a layer.
+
+    Example:
+        >>> quoted("5"), quoted("layer4.1")
+        ("layer '5'", 'layer4.1')
+    """
+    return f"layer '{name}'" if re.fullmatch(r"[\d.]+", name) else name
 
 
 def figure_text(name: str, longest: int = LONGEST_TICK) -> str:

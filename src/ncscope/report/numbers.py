@@ -37,13 +37,13 @@ def typeset(value: float, digits: int = 4) -> str:
 
 
 def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
-    """Return the 95 % interval of a metric; None if its standard error is unknown.
+    """Return the 95 % interval of a metric; None without error or bias correction.
 
     Args:
         record: Record of the layer.
         key: Key of the metric in the record.
     """
-    if key not in record.standard_errors:
+    if key not in record.standard_errors or key not in record.bias_corrected:
         return None
     return Estimate(record.standard_errors[key], record.bias_corrected[key]).interval
 

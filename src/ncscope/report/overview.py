@@ -16,6 +16,7 @@ from ncscope.report.labels import (
     label_of,
     value_of,
 )
+from ncscope.report.names import quoted
 from ncscope.report.numbers import interval_of, listed, typeset
 from ncscope.report.timeline import by_run, by_split, moment, step_text
 
@@ -195,7 +196,9 @@ def _shared(probe: ProbeRecord, kind: str) -> list[str]:
         for sentence in getattr(record, kind):
             bearers.setdefault(sentence, []).append(record.layer)
     return [
-        sentence if len(names) == len(probe.layers) else f"{listed(names)}: {sentence}"
+        sentence
+        if len(names) == len(probe.layers)
+        else f"{listed(list(map(quoted, names)))}: {sentence}"
         for sentence, names in bearers.items()
     ]
 

@@ -15,7 +15,7 @@ from ncscope.probing.provenance import UNKNOWN, Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.formulas import formula
 from ncscope.report.labels import KEY_METRICS, Label, by_group, distinct_labels, label_of
-from ncscope.report.names import printable_probe
+from ncscope.report.names import printable_probe, quoted
 from ncscope.report.overview import (
     DetailRow,
     cell_of,
@@ -106,7 +106,7 @@ class HistoryView:
     """Interactive part of a page: charts of one run or several.
 
     Attributes:
-        measurements: Measurements that are drawn, their names printable.
+        measurements: Measurements of histories that are drawn, their names printable.
         unit: Unit of their steps.
         payload: Data of the charts.
     """
@@ -129,6 +129,11 @@ class HistoryView:
     def any(self, chart: str) -> bool:
         """Return whether a run has data: ``series``, ``profiles``, ``grams`` or ``spectra``."""
         return any(run[chart] for run in self.payload["runs"].values())
+
+    @property
+    def over_time(self) -> bool:
+        """True if there are steps to move through: not all measurements are single reports."""
+        return bool(self.measurements)
 
     @property
     def geodesic(self) -> bool:
@@ -270,6 +275,7 @@ def rendered(template: str, **context: Any) -> str:
     )
     environment.filters["formula"] = lambda latex: Markup(formula(latex, display=True))
     environment.filters["breakable"] = _breakable
+    environment.filters["quoted"] = quoted
     return environment.get_template(template).render(style=_asset("style.css"), **context)
 
 

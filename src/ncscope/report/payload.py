@@ -187,10 +187,13 @@ def _spectra_frame(record: LayerRecord) -> dict[str, Any] | None:
         return None
     return {
         "curves": {
-            name: {"index": curve.index, "values": [compact(value) for value in curve.values]}
+            name: {
+                "index": curve.index,
+                "values": [compact(value) for value in curve.values],
+                "omitted": curve.omitted,
+            }
             for name, curve in found.items()
         },
-        "reading": spectra.sentences(found),
     }
 
 

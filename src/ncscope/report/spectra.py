@@ -1,7 +1,7 @@
 """Selection of the values of a spectrum that a logarithmic axis can show."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 CURVES = {
@@ -56,11 +56,6 @@ def drawable(name: str, values: Sequence[float]) -> Spectrum:
         values=[value for _, value in kept],
         omitted=_omission(name, values, len(shown)),
     )
-
-
-def sentences(spectra: Mapping[str, Spectrum]) -> list[str]:
-    """Return the sentences about the values that are not drawn."""
-    return [spectrum.omitted for spectrum in spectra.values() if spectrum.omitted]
 
 
 def _thinned(count: int) -> list[int]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from ncscope.errors import printable
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import key_in, label_of, value_of
-from ncscope.report.names import printable_probe
+from ncscope.report.names import printable_probe, quoted
 from ncscope.report.numbers import plain
 from ncscope.report.overview import collapsed_text, details, warnings
 from ncscope.report.timeline import by_split, moment
@@ -122,7 +122,11 @@ def _add_yardsticks(table: Table, record: LayerRecord, keys: Sequence[str]) -> N
     for name, values in (("by chance", record.baseline), ("± s.e.", record.standard_errors)):
         if values:
             known = (key_in(values, key) for key in keys)
-            table.add_row(name, *("" if key is None else plain(values[key], 2) for key in known))
+            row = f"{name}, {quoted(record.layer)}"
+            table.add_row(
+                Text(printable(row)),
+                *("" if key is None else plain(values[key], 2) for key in known),
+            )
 
 
 def plain_table() -> Table:

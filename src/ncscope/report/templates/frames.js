@@ -117,7 +117,7 @@ function spectraFigure(figure) {
   if (!covariances.length) figure.querySelector("#spectra-covariance").remove();
   if (!signal.length) figure.querySelector("#spectra-signal").remove();
   const redraw = () => {
-    const { curves, reading } = current();
+    const { curves } = current();
     if (covariances.length) {
       const shown = CURVES.filter(([name]) => curves[name]);
       draw(
@@ -133,7 +133,9 @@ function spectraFigure(figure) {
       const traces = own ? [spectrumTrace(own, "accent", "circle", "signal to noise")] : [];
       draw(figure.querySelector("#spectra-snr"), traces, spectrumAxes(all, signal));
     }
-    fillList(figure.querySelector(".reading"), reading);
+    // Nothing is said of values for which there is no chart at all.
+    const charted = [...(covariances.length ? CURVES.map(([name]) => name) : []), ...signal];
+    fillList(figure.querySelector(".reading"), charted.map((name) => curves[name]?.omitted).filter(Boolean));
   };
   const current = frameChooser(figure, frames, redraw);
   register(figure, redraw);
