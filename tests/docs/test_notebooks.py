@@ -1,5 +1,6 @@
 """The notebooks run from top to bottom and hold no outputs."""
 
+import os
 import re
 from pathlib import Path
 
@@ -19,15 +20,18 @@ def name_of(path: Path) -> str:
 
 
 def run(notebook: NotebookNode, folder: Path) -> None:
-    """Execute a notebook's cells in order, in a kernel of this Python that starts in a folder."""
+    """Execute a notebook's cells in order, in a kernel of this Python that starts in a folder.
+
+    The kernel has one thread: beside the suite's processes, its threads would wait for each other.
+    """
     client = NotebookClient(
         notebook,
-        timeout=120,
+        timeout=300,
         startup_timeout=120,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )
-    client.execute()
+    client.execute(env=os.environ | {"OMP_NUM_THREADS": "1"})
 
 
 def printed(notebook: NotebookNode) -> str:

@@ -216,7 +216,7 @@ def test_default_layers_are_the_hidden_states(
     model = make()
     batch = {name: value[:, :tokens] for name, value in sentences().items()}
     found = trace(model, batch)
-    with measuring(model), found.taps(model) as taps:
+    with measuring(model), found.taps(model, pool=False) as taps:
         states = forward(model, batch | {"output_hidden_states": True}).hidden_states
     assert list(taps.features) == [*layers, HEAD_INPUT]
     # Perceiver repeats a state between its blocks of layers.

@@ -84,6 +84,7 @@ def worker_of(name: str) -> int:
 
 def test_six_runs_on_a_cluster_are_the_same_runs_one_by_one(alone, tmp_path):
     states = []
+    before = set(descendants(os.getpid()))  # such as the browser of other tests
     found = sweep(
         RECIPE,
         POINTS,
@@ -97,7 +98,7 @@ def test_six_runs_on_a_cluster_are_the_same_runs_one_by_one(alone, tmp_path):
     assert states[-1] == ["ended"] * 6
     assert any(state.count("running") == 2 for state in states) or os.cpu_count() == 1
     assert list(tmp_path.glob(".shared*")) == []
-    assert descendants(os.getpid()) == []
+    assert set(descendants(os.getpid())) <= before
 
 
 def test_a_sweep_survives_workers_that_are_killed(alone, tmp_path):
