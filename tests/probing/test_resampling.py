@@ -130,6 +130,19 @@ def test_a_stream_has_what_its_features_have(memory: int) -> None:
     close(report.bias_corrected, expected.bias_corrected)
 
 
+def test_watched_passes_have_what_the_loader_has() -> None:
+    network = model()
+    options: dict[str, Any] = {"baseline": True, "uncertainty": True, "groups": ["nc1", "nc4"]}
+    expected = ncscope.measure_model(network, loader(), progress=False, **options)
+    with torch.no_grad(), ncscope.watch(network, **options) as seen:
+        for inputs, labels in loader():
+            network(inputs)
+            seen.labels(labels)
+        report = seen.report()
+    close(report.baseline, expected.baseline)
+    close(report.standard_errors, expected.standard_errors)
+
+
 def test_processes_draw_from_the_class_counts_of_all(tmp_path: Path) -> None:
     """Each process has samples of two classes only; one has none."""
     shares = (slice(0, 150), slice(0), slice(150, N))

@@ -44,6 +44,8 @@ def watch(
     pool: bool | None = None,
     next_token: bool = False,
     reference: ModelReport | None = None,
+    baseline: bool | None = False,
+    uncertainty: bool = False,
     memory: int = DEFAULT_BUDGET,
 ) -> Watched:
     """Measure neural collapse in forward passes that your own loop runs.
@@ -75,6 +77,8 @@ def watch(
             False, as for `measure_model`.
         next_token: Take the label of the following token as a token's class if True.
         reference: Report of the same model on its training set.
+        baseline: Measure every layer with permuted labels too.
+        uncertainty: Estimate standard errors if True.
         memory: Bytes of features to keep in memory for the second pass; more goes to disk.
 
     Returns:
@@ -107,6 +111,8 @@ def watch(
         weight_decay=weight_decay,
         pool=pool,
         next_token=next_token,
+        baseline=baseline,
+        uncertainty=uncertainty,
         memory=memory,
     )
     return Watched(model, options, statistics_by_layer(reference))
