@@ -13,7 +13,8 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.integrations.lightning import NeuralCollapseCallback, _can_be_read_again
+from ncscope.integrations.lightning import NeuralCollapseCallback
+from ncscope.integrations.lightning_loaders import can_be_read_again
 from ncscope.integrations.recording import MeasurementWarning
 from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
 
@@ -354,10 +355,10 @@ def test_loaders_that_an_additional_pass_would_change_are_measured_in_the_steps(
 
 def test_which_loaders_can_be_read_again():
     plain, stream = DataLoader(DATA), DataLoader(Positioned())
-    assert _can_be_read_again({"one": plain, "other": [plain, plain]})
-    assert _can_be_read_again(CombinedLoader([plain]))
+    assert can_be_read_again({"one": plain, "other": [plain, plain]})
+    assert can_be_read_again(CombinedLoader([plain]))
     for loader in (stream, iter(plain), [plain, stream], CombinedLoader([plain, stream])):
-        assert not _can_be_read_again(loader)
+        assert not can_be_read_again(loader)
 
 
 def test_an_additional_pass_needs_no_warning():

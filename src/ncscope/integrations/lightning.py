@@ -1,15 +1,13 @@
 """Measurement of neural collapse during a run of Lightning's trainer."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset
 
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
@@ -28,6 +26,9 @@ try:
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.trainer.states import TrainerFn
     from lightning.pytorch.utilities import CombinedLoader
+
+    from ncscope.integrations.lightning_loaders import can_be_read_again, generators_kept
+    from ncscope.integrations.lightning_log import log_apart, names_of_others
 except ModuleNotFoundError as error:
     raise ImportError(str(missing_library("lightning"))) from error
 
@@ -248,7 +249,7 @@ class NeuralCollapseCallback(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn of names that the module has logged after the last measurement."""
-        self._recorder.together(lambda: self._recorder.leave_out_logged(_names_of_others(trainer)))
+        self._recorder.together(lambda: self._recorder.leave_out_logged(names_of_others(trainer)))
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Remove the hooks from the model, and write the history."""
@@ -287,7 +288,7 @@ class NeuralCollapseCallback(Callback):
         """Return whether this process has to measure the training set in the training steps."""
         if self.train == "steps" or self._called_whole() is False:
             return True
-        return not _can_be_read_again(trainer.train_dataloader)
+        return not can_be_read_again(trainer.train_dataloader)
 
     def _called_whole(self) -> bool | None:
         """Return whether the steps call the whole network; None as long as this is unknown."""
@@ -327,7 +328,7 @@ class NeuralCollapseCallback(Callback):
     def _measure_pass(self, trainer: Trainer, pl_module: LightningModule) -> None:
         batches = self._training_batches(trainer, pl_module)
         network, options = self._network(pl_module), self._recorder.options
-        with _generators_kept(trainer.train_dataloader), uncompiled(pl_module):
+        with generators_kept(trainer.train_dataloader), uncompiled(pl_module):
             probed = probe_model(network, batches, options)
         self._recorder.add(probed, trainer.global_step, "train")
 
@@ -380,8 +381,8 @@ class NeuralCollapseCallback(Callback):
             # Callbacks of several validation loaders log side by side.
             later = split_name == "val" and self.dataloader_idx > 0
             namespace = f"val/{self.dataloader_idx}/" if later else f"{split_name}/"
-            metrics = self._recorder.named(split_name, namespace, taken, _names_of_others(trainer))
-            _log_apart(trainer, metrics, pl_module.device)
+            metrics = self._recorder.named(split_name, namespace, taken, names_of_others(trainer))
+            log_apart(trainer, metrics, pl_module.device)
 
         self._recorder.together(log)
 
@@ -396,54 +397,6 @@ class NeuralCollapseCallback(Callback):
         self._watches.clear()
 
 
-_SOURCE = "ncscope"
-"""Name of the callback among the hooks whose values Lightning's result collection holds."""
-
-
-def _log_apart(trainer: Trainer, metrics: Mapping[str, float], device: torch.device) -> None:
-    """Log values beside those of the module; of one name, the module's value is shown.
-
-    `LightningModule.log` averages values of one name and one hook, and callbacks run before the
-    module: a value that the module then logs under the same name would be averaged with the
-    callback's value. Under another source, Lightning holds both and shows the later one, which is
-    the module's.
-    """
-    results = trainer._results
-    assert results is not None
-    for name, value in metrics.items():
-        earlier = results.get(f"{_SOURCE}.{name}")
-        if earlier is not None:
-            earlier.reset()
-        results.log(
-            _SOURCE,
-            name,
-            torch.tensor(value, device=device, dtype=_log_type()),
-            batch_size=1,
-            # Every process has the same values. Lightning warns unless it is told to average them.
-            sync_dist=trainer.world_size > 1,
-            sync_dist_fn=trainer.strategy.reduce,
-        )
-
-
-def _log_type() -> torch.dtype:
-    """Return the type of logged values: the default type, but at least float32."""
-    default = torch.get_default_dtype()
-    return default if default == torch.float64 else torch.float32
-
-
-def _names_of_others(trainer: Trainer) -> set[str]:
-    """Return the names that the module and the other callbacks have logged in this run."""
-    fitting = trainer.fit_loop.epoch_loop
-    loops = (fitting, fitting.val_loop, trainer.validate_loop)
-    return {
-        name
-        for loop in loops
-        for each in loop._results.values()
-        if each.meta.fx != _SOURCE
-        for name in (each.meta.name, each.meta.forked_name(True), each.meta.forked_name(False))
-    }
-
-
 _IN_STEPS = (
     "measured in the training steps: in training mode, with weights that change during the epoch"
 )
@@ -455,44 +408,3 @@ def _with_warning(probed: Probed, warning: str) -> Probed:
     *before, last = probed.record.layers
     last = replace(last, warnings=(*last.warnings, warning))
     return replace(probed, record=replace(probed.record, layers=(*before, last)))
-
-
-def _can_be_read_again(loader: Any) -> bool:
-    """Return whether an additional pass over the training data leaves the next epoch as it is.
-
-    Workers that persist keep random generators, and a stream keeps its position. Of a loader of
-    another kind nothing is known.
-    """
-    return all(
-        isinstance(each, DataLoader)
-        and not each.persistent_workers
-        and not isinstance(each.dataset, IterableDataset)
-        for each in _loaders_in(loader)
-    )
-
-
-def _loaders_in(loader: Any) -> list[Any]:
-    """Return the loaders in nested lists, tuples, mappings and Lightning's combined loaders."""
-    if isinstance(loader, CombinedLoader):
-        return _loaders_in(loader.iterables)
-    if isinstance(loader, Mapping):
-        loader = list(loader.values())
-    if isinstance(loader, list | tuple):
-        return [inner for each in loader for inner in _loaders_in(each)]
-    return [loader]
-
-
-@contextmanager
-def _generators_kept(loader: Any) -> Iterator[None]:
-    """Restore the states of the generators of a loader, or of several, and of their samplers."""
-    owners: list[Any] = []
-    for each in _loaders_in(loader):
-        batches = getattr(each, "batch_sampler", None)
-        owners += [each, getattr(each, "sampler", None), getattr(batches, "sampler", None)]
-    generators = [getattr(owner, "generator", None) for owner in owners]
-    states = [(each, each.get_state()) for each in generators if isinstance(each, torch.Generator)]
-    try:
-        yield
-    finally:
-        for generator, state in states:
-            generator.set_state(state)
