@@ -2,10 +2,8 @@
 
 import io
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsFloat, SupportsInt
 
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from ncscope.api.inputs import checked_number, checked_text
 from ncscope.api.result import Report, writable_file
 from ncscope.api.tables import csv_text, data_frame, parsed_content
+from ncscope.api.tensorboard_log import check_tensorboard, write_events
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.probing.history_file import history_json, parsed_history
@@ -301,19 +300,11 @@ class History:
             InputError: If TensorBoard is not installed, the history is empty, a step is no whole
                 number, or the folder cannot be written.
         """
-        if find_spec("tensorboard") is None:
-            fix = "pip install tensorboard, or save the history as .html"
-            found = "that it is not installed"
-            raise InputError(expected="the library tensorboard", found=found, fix=fix)
         self._not_empty()
-        for step in self.steps:
-            if not step.is_integer():
-                fix = "count iterations; TensorBoard has no other steps"
-                raise InputError(expected="whole steps", found=f"step {step:g}", fix=fix)
+        check_tensorboard(self.steps)
         folder = Path(folder)
-        for name in dict.fromkeys(each.run for each in self):
-            part = folder / re.sub(r"[^\w.=-]+", "-", name).strip(".") if name else folder
-            _write_events(part, self.run(name).logs(prefix=prefix, log=log))
+        for run in dict.fromkeys(each.run for each in self):
+            write_events(folder, run, self.run(run).logs(prefix=prefix, log=log))
         return folder
 
     def plot(self, metric: str | None = None) -> "Figure":
@@ -421,21 +412,6 @@ class History:
 
 _COLUMNS = ("run", "split", "step", "layer")
 """Columns of the table before the numbers."""
-
-
-def _write_events(folder: Path, logs: Iterable[tuple[float, Mapping[str, float]]]) -> None:
-    from torch.utils.tensorboard import SummaryWriter
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with SummaryWriter(str(folder)) as writer:
-            for step, numbers in logs:
-                for name, value in numbers.items():
-                    if math.isfinite(value):
-                        writer.add_scalar(name, value, int(step))
-    except OSError as error:
-        found, fix = error.strerror or str(error), "choose another folder"
-        raise InputError(expected=f"a folder {folder} to write", found=found, fix=fix) from error
 
 
 def _values(measurement: Measurement) -> dict[str, float]:

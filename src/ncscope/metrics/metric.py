@@ -29,8 +29,9 @@ class Metric:
         better: ``"low"`` or ``"high"``, the direction in which collapse drives the value.
         log_scale: Draw the metric on a logarithmic axis if True.
         at_collapse: Function of the number of classes that returns the value at collapse to a
-            simplex, which figures draw as a reference line. None if the value is 0 or 1 or depends
-            on more.
+            simplex, which figures draw as a reference line. None if the value is 0 or 1.
+        two_sided: True if the value before collapse may be on either side of the value at collapse,
+            so that no arrow points to collapse.
         undefined: Condition under which the value is NaN, in words; empty if there is none.
         aliases: Other names under which the value is reported.
         also: Other groups that contain the metric.
@@ -51,6 +52,7 @@ class Metric:
     better: str = "low"
     log_scale: bool = False
     at_collapse: Callable[[int], float] | None = None
+    two_sided: bool = False
     undefined: str = ""
     aliases: tuple[str, ...] = ()
     also: tuple[str, ...] = ()

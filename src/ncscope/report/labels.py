@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ncscope.metrics.information import collapse_mir
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import METRICS
 
@@ -53,16 +52,13 @@ class Label:
     log_scale: bool = False
     undefined: str = ""
     at_collapse: Callable[[int], float] | None = None
+    two_sided: bool = False
     aliases: tuple[str, ...] = ()
 
     @property
     def arrow(self) -> str:
-        """Direction in which collapse drives the metric, as an arrow; empty if it has none.
-
-        A network before collapse may be on either side of the values in `_OF_A_SIMPLEX`.
-        """
-        known = self.key not in _OF_A_SIMPLEX
-        return {"low": "↓", "high": "↑"}.get(self.better, "") if known else ""
+        """Direction in which collapse drives the metric, as an arrow; empty if it has none."""
+        return "" if self.two_sided else {"low": "↓", "high": "↑"}.get(self.better, "")
 
     @property
     def direction(self) -> str:
@@ -75,16 +71,6 @@ def label_of(key: str) -> Label:
     """Return the label of a key or alias; for an unregistered key, a label with the name alone."""
     return _LABELS.get(key) or Label(key, "other", capitalised(key.replace("_", " ")))
 
-
-_OF_A_SIMPLEX: Mapping[str, Callable[[int], float]] = {
-    "nc2_of": lambda k: math.sqrt(2 - 2 * math.sqrt(1 - 1 / k)),
-    "entropy_features": lambda k: math.log(k - 1),
-    "entropy_weights": lambda k: math.log(k - 1),
-    "mutual_information": lambda k: collapse_mir(k) * math.log(k - 1) if k > 2 else 0.0,
-    "effective_rank": lambda k: k - 1,
-}
-"""Values on a simplex ETF around the origin, where the registry names none and 0 and 1 are wrong.
-"""
 
 _WITHOUT_A_SIMPLEX = ("nc3_etf", "linear_probe_mse", "mse_loss", "mse_nc23")
 """Metrics besides those of NC2 whose 0 needs the K class means of a simplex."""
@@ -122,15 +108,14 @@ def collapsed_at(key: str, num_classes: int, dim: int) -> float | None:
         (1.0, None)
     """
     label = label_of(key)
-    at_collapse = label.at_collapse or _OF_A_SIMPLEX.get(label.key)
-    of_simplex = at_collapse or label.group == "nc2" or label.key in _WITHOUT_A_SIMPLEX
+    of_simplex = label.at_collapse or label.group == "nc2" or label.key in _WITHOUT_A_SIMPLEX
     if not label.better or num_classes < 2 or (of_simplex and num_classes > dim + 1):
         return None
     if num_classes == 2 and "hdr" in label.key:  # a ratio of entropies, which are 0
         return None
-    if at_collapse is None:
+    if label.at_collapse is None:
         return 1.0 if label.better == "high" else 0.0
-    value = float(at_collapse(num_classes))
+    value = float(label.at_collapse(num_classes))
     return None if math.isnan(value) else value
 
 
@@ -151,6 +136,7 @@ def _registered(metric: Metric) -> Label:
         metric.log_scale,
         metric.undefined,
         metric.at_collapse,
+        metric.two_sided,
         metric.aliases,
     )
 

@@ -294,6 +294,8 @@ NC2_ROWS = (
         high=2**0.5,
         zero="uncentred class means are orthogonal and of one length",
         undefined="all class means are zero",
+        at_collapse=lambda k: (2 - 2 * (1 - 1 / k) ** 0.5) ** 0.5,
+        two_sided=True,
     ),
 )
 

@@ -11,6 +11,17 @@ _INFORMATION_AND_HEAD = frozenset({"information", "head"})
 _ZERO_ROW = "a feature is the zero vector and has no direction"
 _NO_ENTROPY = "an entropy is 0, as for two collapsed classes, or a vector is zero"
 
+
+def _log_directions(k: int) -> float:
+    """Return the entropy of the K - 1 equal directions of a simplex."""
+    return math.log(k - 1)
+
+
+def _collapsed_information(k: int) -> float:
+    """Return the mutual information of a simplex and the classifier aligned with it."""
+    return collapse_mir(k) * math.log(k - 1) if k > 2 else 0.0
+
+
 ROWS = (
     Metric(
         key="mir",
@@ -118,6 +129,8 @@ ROWS = (
         needs=_INFORMATION_AND_HEAD,
         zero="all features share one direction",
         undefined=_ZERO_ROW,
+        at_collapse=_log_directions,
+        two_sided=True,
     ),
     Metric(
         key="entropy_weights",
@@ -130,6 +143,8 @@ ROWS = (
         needs=_INFORMATION_AND_HEAD,
         zero="all heads share one direction",
         undefined="a head is the zero vector and has no direction",
+        at_collapse=_log_directions,
+        two_sided=True,
     ),
     Metric(
         key="mutual_information",
@@ -143,6 +158,8 @@ ROWS = (
         zero="features tell nothing about the heads of their classes",
         better="high",
         undefined=_ZERO_ROW,
+        at_collapse=_collapsed_information,
+        two_sided=True,
     ),
     Metric(
         key="effective_rank",
@@ -157,6 +174,8 @@ ROWS = (
         needs=_INFORMATION_AND_HEAD,
         low=1.0,
         undefined=_ZERO_ROW,
+        at_collapse=lambda k: k - 1,
+        two_sided=True,
     ),
 )
 
