@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.stats import distributed, processes
+from ncscope.stats import processes
 from ncscope.stats.distributed import (
     batches_of_all_processes,
     common_description,
@@ -32,6 +32,8 @@ CPU = torch.device("cpu")
 
 class Meeting:
     """The collective calls of torch.distributed, among threads."""
+
+    ReduceOp = torch.distributed.ReduceOp
 
     def __init__(self, size: int) -> None:
         self.size, self.backend = size, "cpu:gloo"
@@ -66,8 +68,9 @@ class Meeting:
             assert (copied.shape, copied.dtype) == (given.shape, given.dtype)
             copied.copy_(given)
 
-    def all_reduce(self, value: Tensor, group: None) -> None:
-        value.copy_(sum(self.exchange(value)))
+    def all_reduce(self, value: Tensor, operation: Any, group: None) -> None:
+        values = torch.stack(self.exchange(value))
+        value.copy_(values.amax(0) if operation == self.ReduceOp.MAX else values.sum(0))
 
     def broadcast(self, value: Tensor, rank: int, group: None) -> None:
         value.copy_(self.exchange(value)[rank])
@@ -82,8 +85,7 @@ def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
 
     def together(*works: Callable[[], Any]) -> list[Any]:
         meeting, results = Meeting(len(works)), [None] * len(works)
-        for module in (distributed, processes):
-            monkeypatch.setattr(module, "dist", meeting)
+        monkeypatch.setattr(processes, "dist", meeting)
 
         def run(rank: int) -> None:
             meeting.local.rank = rank
@@ -110,8 +112,7 @@ def test_one_process_alone_is_not_several(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("is_available", "is_initialized"):
         meeting = Meeting(2)
         monkeypatch.setattr(meeting, name, lambda: False)
-        for module in (distributed, processes):
-            monkeypatch.setattr(module, "dist", meeting)
+        monkeypatch.setattr(processes, "dist", meeting)
         assert not several_processes()
 
 

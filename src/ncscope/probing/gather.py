@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.directions import Batches
-from ncscope.stats.distributed import merge_across_processes
+from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
 from ncscope.stats.processes import ALL, Processes
@@ -63,12 +63,13 @@ class LayerGatherer:
         """
         stats = {}
         for name in list(self.moments):
-            moments = merge_across_processes(self.moments.pop(name), self.processes.group)
+            moments = self.moments.pop(name)
+            merge_in_place(moments, self.processes)
             stats[name], self.counts[name] = finish(moments), moments.counts
         lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self.device)
         self.step_lengths = self.processes.sum(lengths).tolist()
         if self.pair is not None:
-            self.pair = merge_across_processes(self.pair, self.processes.group)
+            merge_in_place(self.pair, self.processes)
         return stats
 
     def stored(self, name: str) -> Batches:

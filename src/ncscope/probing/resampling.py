@@ -20,8 +20,8 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.directions import Batches
-from ncscope.stats.distributed import merge_across_processes
 from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
+from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics, finish
@@ -73,10 +73,10 @@ class LayerSamples:
             yield
 
     def merged(self, moments: ClassMoments) -> ClassMoments:
-        """Return the moments of all processes that are measured together."""
-        if self.processes is None:
-            return moments
-        return merge_across_processes(moments, self.processes.group)
+        """Return the moments of all processes that are measured together; they take the place."""
+        if self.processes is not None:
+            merge_in_place(moments, self.processes)
+        return moments
 
     def moments(self, counts: Int[Tensor, " k"]) -> ClassMoments:
         """Return moments for samples of given class counts."""

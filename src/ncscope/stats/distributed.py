@@ -1,16 +1,16 @@
 """Communication of several processes as functions of a process group: see `Processes`."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import torch
-import torch.distributed as dist
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.stats.merging import Mergeable, merge_in_place
 from ncscope.stats.processes import Processes, common_description, type_name
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "common_description",
     "ending_together",
     "merge_across_processes",
+    "merge_in_place",
     "nothing_to_measure",
     "several_processes",
     "share_of_first",
@@ -26,20 +27,6 @@ __all__ = [
     "type_name",
     "values_of_all_processes",
 ]
-
-
-@runtime_checkable
-class Mergeable(Protocol):
-    """An accumulator whose state is named tensors, each also an attribute of that name."""
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return the accumulated statistics."""
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore accumulated statistics."""
-
-    def merge(self, other: Any) -> None:
-        """Add the statistics of another accumulator."""
 
 
 Accumulator = TypeVar("Accumulator", bound=Mergeable)
@@ -57,9 +44,9 @@ def several_processes(group: Any = None) -> bool:
 def ending_together(group: Any = None) -> AbstractContextManager[None]:
     """Make a step fail on every process if it fails on one; do nothing in a single process.
 
-    The processes communicate once, at the end of the step, so a process that fails waits until the
-    others reach the end. The step itself must not communicate: a process that has failed would not
-    take part.
+    A process that fails waits until the others communicate next, or reach the end of the step. The
+    step may communicate by `Processes` and contain further steps, but must not call
+    ``torch.distributed`` itself.
 
     Args:
         group: Process group; None for the default group.
@@ -93,8 +80,11 @@ def merge_across_processes(moments: Accumulator, group: Any = None) -> Accumulat
         group: Process group; None for the default group.
 
     Returns:
-        The merged moments, equal on every process (merged in order of rank). Outside a process
-        group, a copy. Cost: one all-gather of the state.
+        The merged moments, equal on every process to the last bit: see `merge_in_place`. In a
+        single process, a copy.
+
+    Raises:
+        InputError: If the moments of the processes differ in form, or another process fails.
 
     Example:
         >>> from ncscope.stats.moments import ClassMoments
@@ -103,21 +93,23 @@ def merge_across_processes(moments: Accumulator, group: Any = None) -> Accumulat
         0
     """
     processes = Processes(group)
-    merged = copy.deepcopy(moments)
-    if not processes.several:
-        return merged
-    for name, value in _empty_state(moments).items():
-        setattr(merged, name, value)
-    for state in _gathered_states(moments, processes):
-        share = copy.deepcopy(moments)
-        share.load_state_dict(state)
-        merged.merge(share)
+    with processes.ending_together():
+        merged = copy.deepcopy(moments)
+        merge_in_place(merged, processes)
     return merged
 
 
 def sum_across_processes(values: Shaped[Tensor, "..."], group: Any = None) -> Shaped[Tensor, "..."]:
-    """Sum values over all processes, with the same result on each; one process returns them."""
-    return Processes(group).sum(values)
+    """Sum values over all processes, with the same result on each; one process returns them.
+
+    A step of `ending_together` must not call this; use `Processes.sum` there.
+    """
+    processes = Processes(group)
+    if not processes.several:
+        return values
+    total = values.clone()
+    processes.reduce_(total)
+    return total
 
 
 def share_of_first(tensors: Iterable[Tensor], rank: int = 0, group: Any = None) -> None:
@@ -151,20 +143,3 @@ def batches_of_all_processes(
 def nothing_to_measure(group: Any = None) -> InputError:
     """Return the error to raise if no process has samples."""
     return Processes(group).nothing_to_measure()
-
-
-def _empty_state(moments: Mergeable) -> dict[str, Tensor]:
-    state = moments.state_dict()
-    state.pop("scatter_weights", None)  # set by the constructor, not accumulated
-    return {name: torch.zeros_like(value) for name, value in state.items()}
-
-
-def _gathered_states(moments: Mergeable, processes: Processes) -> list[dict[str, Tensor]]:
-    """Gather the state of every rank, tensor by tensor, so that nothing is pickled."""
-    states: list[dict[str, Tensor]] = [{} for _ in range(processes.count)]
-    for name, value in moments.state_dict().items():
-        copies = [torch.empty_like(value) for _ in states]
-        dist.all_gather(copies, value.contiguous(), group=processes.group)
-        for state, copied in zip(states, copies, strict=True):
-            state[name] = copied
-    return states

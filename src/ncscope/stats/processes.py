@@ -1,6 +1,9 @@
 """Processes that measure their samples together, and what they tell each other."""
 
+import itertools
 import json
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -91,23 +94,27 @@ class Processes:
 
     @contextmanager
     def ending_together(self) -> Iterator[None]:
-        """Make a step fail in every process if it fails in one: see `distributed.ending_together`.
+        """Make a step fail in every process if it fails in one.
+
+        A process that fails says so in place of its next communication, whatever that would have
+        been; the others learn of the failure when they communicate next, or at the end of the step.
+        A step may therefore communicate by the methods of this class and contain further steps, but
+        must not call ``torch.distributed`` itself.
 
         Raises:
             InputError: In each process that did not fail, with the message of the first that did.
         """
+        start = next(_MOMENTS)
         try:
             yield
         except BaseException as error:
-            with suppress(RuntimeError):  # the other processes may have ended; `error` matters more
-                self._failures(_message(error))
+            if not self._knows(error, start):
+                _mark(error, self)
+                # The other processes may have ended, and their errors say less than this one.
+                with suppress(RuntimeError, InputError):
+                    self._announce(0, _message(error))
             raise
-        for rank, message in self._failures(""):
-            raise InputError(
-                expected=f"no error in any of {self.count} processes",
-                found=f"on rank {rank}: {message}",
-                fix="correct what that process was given",
-            )
+        self._announce(0)
 
     def values(self, value: Any) -> list[Any]:
         """Return the value of every process, in order of rank.
@@ -117,8 +124,10 @@ class Processes:
         """
         if not self.several:
             return [value]
-        gathered = self.rows(_written(json.dumps(value)).to(self.device))
-        return [json.loads(bytes(rows.tolist())) for rows in gathered]
+        written = _written(json.dumps(value)).to(self.device)
+        with uninterrupted():
+            texts = self._texts(written, self._announce(len(written)))
+        return [json.loads(text) for text in texts]
 
     def common_description(
         self, descriptions: Sequence[dict[str, Any] | None]
@@ -135,12 +144,35 @@ class Processes:
         return common_description(descriptions, self.ranks)
 
     def sum(self, values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-        """Sum values over all processes, with the same result on each; one process returns them."""
+        """Sum values over all processes, with the same result on each; one process returns them.
+
+        Args:
+            values: Numbers of this process, of the same shape and type in every process.
+        """
         if not self.several:
             return values
-        total = values.to(self.reachable(values.device), copy=True)
-        dist.all_reduce(total, group=self.group)
-        return total.to(values.device)
+        with uninterrupted():
+            total = values.clone()
+            self._announce(0)
+            self.reduce_(total)
+        return total
+
+    def reduce_(self, values: Shaped[Tensor, "..."], *, largest: bool = False) -> None:
+        """Replace values by their sum over all processes, in place.
+
+        A process that has failed cannot say so here: call `sum` where a process may have failed.
+
+        Args:
+            values: Contiguous numbers of the same shape and type in every process.
+            largest: Take the largest value in place of the sum if True.
+        """
+        if not self.several:
+            return
+        operation = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
+        sent = values.to(self.reachable(values.device))
+        dist.all_reduce(sent, operation, group=self.group)
+        if sent is not values:
+            values.copy_(sent)
 
     def send(self, tensors: Iterable[Tensor], source: int = 0) -> None:
         """Send the values of one process to every process, in place.
@@ -189,41 +221,81 @@ class Processes:
         Args:
             rows: Rows of this process, of the same width and type in every process.
         """
-        return self._padded_rows(rows, self._lengths(len(rows)))
+        with uninterrupted():
+            lengths = self._announce(len(rows))
+            with self.ending_together():  # the memory may not suffice
+                space = self._space(rows, lengths)
+            return self._filled(space, lengths, rows.device)
 
-    def _padded_rows(self, rows: Shaped[Tensor, "n ..."], lengths: Sequence[int]) -> list[Tensor]:
+    def _space(
+        self, rows: Shaped[Tensor, "n ..."], lengths: Sequence[int]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the rows padded to the largest length, and space for those of every process."""
         device = self.reachable(rows.device)
         padded = torch.zeros(max(lengths), *rows.shape[1:], dtype=rows.dtype, device=device)
         padded[: len(rows)] = rows
-        copies = [torch.empty_like(padded) for _ in lengths]
+        return padded, [torch.empty_like(padded) for _ in lengths]
+
+    def _filled(
+        self, space: tuple[Tensor, list[Tensor]], lengths: Sequence[int], device: torch.device
+    ) -> list[Tensor]:
+        padded, copies = space
         dist.all_gather(copies, padded, group=self.group)
-        return [
-            copied[:length].to(rows.device) for copied, length in zip(copies, lengths, strict=True)
-        ]
+        both = zip(copies, lengths, strict=True)
+        return [copied[:length].to(device) for copied, length in both]
 
-    def _lengths(self, length: int) -> list[int]:
-        """Return one number of every process."""
-        copies = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.count)]
-        dist.all_gather(copies, torch.tensor([length], device=self.device), group=self.group)
-        return [int(copied) for copied in copies]
+    def _texts(self, text: Tensor, lengths: Sequence[int]) -> list[str]:
+        """Return the texts of all processes, of which all know the lengths."""
+        gathered = self._filled(self._space(text, lengths), lengths, text.device)
+        return [bytes(written.tolist()).decode() for written in gathered]
 
-    def _failures(self, message: str) -> list[tuple[int, str]]:
-        """Return rank and message of each process that failed.
-
-        Only one number of each process travels as long as none has failed.
+    def _announce(self, length: int, failure: str = "") -> list[int]:
+        """Exchange one number; this is the beginning of each communication.
 
         Args:
-            message: Error of this process; empty without one.
+            length: Number of this process.
+            failure: Message of the error by which this process has ended; empty without one.
+
+        Returns:
+            The numbers of all processes.
+
+        Raises:
+            InputError: If a process has failed.
         """
         if not self.several:
-            return []
-        text = _written(message)
-        lengths = self._lengths(len(text))
-        if not any(lengths):
-            return []
-        texts = self._padded_rows(text.to(self.device), lengths)
-        said = zip(self.ranks, (bytes(each.tolist()).decode() for each in texts), strict=True)
-        return [(rank, words) for rank, words in said if words]
+            return [length]
+        with uninterrupted():
+            text = _written(failure).to(self.device)
+            numbers = torch.tensor([length, len(text)], device=self.device)
+            copies = [torch.empty_like(numbers) for _ in range(self.count)]
+            dist.all_gather(copies, numbers, group=self.group)
+            lengths, sizes = zip(*(copied.tolist() for copied in copies), strict=True)
+            if not any(sizes):
+                return list(lengths)
+            said = zip(self.ranks, self._texts(text, sizes), strict=True)
+        rank, message = next((rank, words) for rank, words in said if words)
+        error = InputError(
+            expected=f"no error in any of {self.count} processes",
+            found=f"on rank {rank}: {message}",
+            fix="correct what that process was given",
+        )
+        _mark(error, self)
+        raise error
+
+    def _knows(self, error: BaseException | None, start: int) -> bool:
+        """Return whether all of the processes were told of an error, or of one that it came from.
+
+        Args:
+            error: Error that ends a step.
+            start: Moment at which the step began. A step may raise an error again that an earlier
+                step has announced; the other processes do not expect it then.
+        """
+        while error is not None:
+            told: dict[Processes, int] = getattr(error, _TOLD, {})
+            if told.get(self, start) > start:
+                return True
+            error = error.__cause__ or error.__context__
+        return False
 
     def _devices(self) -> list[str]:
         """Return the types of the devices on which the processes can communicate.
@@ -279,13 +351,42 @@ def type_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+_TOLD = "_ncscope_told"
+"""Name of an error's attribute: groups of processes, and the moments at which they were told."""
+
+_MOMENTS = itertools.count()
+"""Clock of this process, which ticks at the beginning of steps and at announcements of errors."""
+
+
+def _mark(error: BaseException, processes: Processes) -> None:
+    """Note that all of the processes know of an error, so that no outer step announces it again."""
+    setattr(error, _TOLD, {**getattr(error, _TOLD, {}), processes: next(_MOMENTS)})
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay an interrupt from the keyboard to the end of a communication.
+
+    A process that left in the middle of a communication would leave the others waiting. Nothing is
+    lost: an interrupt never ends the waiting for another process, which happens outside of Python.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    arrived: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: arrived.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if arrived:
+            before(*arrived[0])
+
+
 def _written(text: str) -> Tensor:
     """Return the bytes of a text as a tensor."""
-    return (
-        torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
-        if text
-        else torch.empty(0, dtype=torch.uint8)
-    )
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
 
 def _message(error: BaseException) -> str:
