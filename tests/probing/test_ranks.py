@@ -5,10 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.watching import Watch
 
 from ..ranks import in_processes
+from ..ranks import joined_ranks as on_ranks
 
 LABELS = torch.arange(60) % 4
 INPUTS = torch.randn(60, 6, generator=torch.Generator().manual_seed(0)).double()
@@ -48,20 +48,6 @@ def network(width: int = 8, depth: int = 3) -> nn.Module:
 def batches(rows: slice, size: int = 16) -> Batches:
     inputs, labels = INPUTS[rows], LABELS[rows]
     return list(zip(inputs.split(size), labels.split(size), strict=True)) if len(labels) else []
-
-
-def on_ranks(count: int, folder: Path, program: Callable[[int], Any]) -> list[Any]:
-    """What a function of the rank returns on each rank, in types of JSON."""
-
-    def joined(rank: int) -> None:
-        meeting = f"file://{folder}/meeting"
-        patience = timedelta(seconds=60)
-        dist.init_process_group("gloo", meeting, patience, world_size=count, rank=rank)
-        (folder / f"{rank}.json").write_text(json.dumps(program(rank)))
-        dist.destroy_process_group()
-
-    assert in_processes(count, joined) == [0] * count
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(count)]
 
 
 def flat(value: Any, name: str = "") -> dict[str, float]:
