@@ -75,8 +75,17 @@ def probe_model(
             fails.
     """
     options = options or ProbeOptions()
-    processes = options.processes
-    model = unwrapped(model)
+    with options.processes.ending_together():
+        return _probed(model, loader, options, reference)
+
+
+def _probed(
+    model: nn.Module,
+    loader: Iterable[Any],
+    options: ProbeOptions,
+    reference: Mapping[str, ClassStatistics] | None,
+) -> Probed:
+    processes, model = options.processes, unwrapped(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
         probe = LayerwiseProbe(model, options, store, reference)
@@ -214,8 +223,8 @@ class LayerwiseProbe:
         if not self._plans:
             return None
         dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
-        prior, batch = self._options.prior, self._options.information_batch
-        return asdict(layout_of(self._plans, dims, self._head, prior, batch))
+        refers = bool(self._known)
+        return asdict(layout_of(self._plans, dims, self._head, self._options, reference=refers))
 
 
 def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) -> Iterable[Any]:

@@ -183,11 +183,12 @@ class Processes:
         """
         if not self.several:
             return
-        for tensor in tensors:
-            sent = tensor.to(self.reachable(tensor.device))
-            dist.broadcast(sent, self.ranks[source], group=self.group)
-            if sent is not tensor:
-                tensor.copy_(sent)
+        with uninterrupted():
+            for tensor in tensors:
+                sent = tensor.to(self.reachable(tensor.device))
+                dist.broadcast(sent, self.ranks[source], group=self.group)
+                if sent is not tensor:
+                    tensor.copy_(sent)
 
     def batches(
         self, batches: Iterable[tuple[Tensor, Int[Tensor, " _n"]]], device: torch.device
