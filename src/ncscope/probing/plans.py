@@ -11,8 +11,8 @@ from torch import Tensor
 from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.stats.distributed import share_of_first, type_name
 from ncscope.stats.moments import Prior
+from ncscope.stats.processes import Processes, type_name
 from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
@@ -42,6 +42,8 @@ class ProbeOptions:
         progress: Show a progress bar on stderr if True.
         information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
             the group ``information``; None for no such estimate.
+        group: Process group of ``torch.distributed`` that measures together; None for the default
+            group.
     """
 
     layers: Sequence[str] | None = None
@@ -58,6 +60,16 @@ class ProbeOptions:
     memory: int = DEFAULT_BUDGET
     progress: bool = False
     information_batch: int | None = None
+    group: Any = None
+
+    @property
+    def processes(self) -> Processes:
+        """Return the processes that measure together.
+
+        Raises:
+            InputError: If this process is not in the group.
+        """
+        return Processes(self.group)
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,10 @@ class Layout:
         needs: Statistics that each layer's metrics need.
         prior: Class prior.
         information_batch: Batch size of the batch estimate, or None.
+        weight_decay: Weight decay on the head.
+        baseline: True if the chance level is measured, None if for small samples only.
+        uncertainty: True if standard errors are estimated.
+        reference: True if the class means of a reference are used.
     """
 
     head: str
@@ -101,6 +117,10 @@ class Layout:
     needs: list[list[str]]
     prior: str
     information_batch: int | None
+    weight_decay: float
+    baseline: bool | None
+    uncertainty: bool
+    reference: bool
 
 
 def plans_of(
@@ -145,8 +165,9 @@ def layout_of(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
     head: str,
-    prior: str,
-    information_batch: int | None,
+    options: ProbeOptions,
+    *,
+    reference: bool,
 ) -> Layout:
     """Describe a measurement.
 
@@ -154,8 +175,8 @@ def layout_of(
         plans: Layers to measure.
         dims: Feature dimension of each layer.
         head: Name of the head.
-        prior: Class prior.
-        information_batch: Batch size of the batch estimate, or None.
+        options: Options of the measurement.
+        reference: True if the class means of a reference are used.
     """
     weight, bias = plans[-1].weight, plans[-1].bias
     assert weight is not None
@@ -167,23 +188,29 @@ def layout_of(
         layers=[plan.name for plan in plans],
         dims=list(dims),
         needs=[_needs_in_words(plan.needs) for plan in plans],
-        prior=prior,
-        information_batch=information_batch,
+        prior=options.prior,
+        information_batch=options.information_batch,
+        weight_decay=float(options.weight_decay),
+        baseline=options.baseline,
+        uncertainty=options.uncertainty,
+        reference=reference,
     )
 
 
-def share_head(plan: LayerPlan, rank: int, receives: bool) -> None:
+def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes) -> None:
     """Send the head of one process to the processes without a head.
 
     Args:
         plan: Layer that feeds the head.
-        rank: Rank of the process that sends its head.
+        rank: Rank, within the group, of the process that sends its head.
         receives: Overwrite the head of this process if True; otherwise this process keeps it.
+        processes: Processes that measure together.
     """
-    for tensor in (plan.weight, plan.bias):
-        if tensor is not None:
-            # A copy, because the head may share memory with the model's parameters.
-            share_of_first([tensor if receives else _copy(tensor)], rank)
+    with processes.ending_together():
+        tensors = [tensor for tensor in (plan.weight, plan.bias) if tensor is not None]
+        # A copy, because the head may share memory with the model's parameters.
+        sent = tensors if receives else [_copy(tensor) for tensor in tensors]
+    processes.send(sent, rank)
 
 
 def matrix_of(head: Head) -> dict[str, Any]:
