@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from ncscope.errors import InputError
+from ncscope.models.wrappers import named_modules
 
 # Least share of a stage's weights that lies in its chain of blocks; the rest may be a downsampling
 # layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block (convolutions around a
@@ -34,7 +35,7 @@ def named_layer(model: nn.Module, name: str) -> nn.Module:
         >>> named_layer(nn.Sequential(nn.Linear(3, 2)), "0")
         Linear(in_features=3, out_features=2, bias=True)
     """
-    modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
+    modules: dict[str, nn.Module] = dict(named_modules(model, remove_duplicate=False))
     if name not in modules:
         raise _unknown(name, list(modules))
     return modules[name]
@@ -56,7 +57,7 @@ def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         >>> match_layers(nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())), ["1.*", "0"])
         ['0', '1.0']
     """
-    modules = [item for item in model.named_modules(remove_duplicate=False) if item[0]]
+    modules = [item for item in named_modules(model, remove_duplicate=False) if item[0]]
     names = [name for name, _ in modules]
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in names):
