@@ -91,9 +91,7 @@ def rows_of(model: nn.Module, inputs: Any, find: Callable[[], Any]) -> float:
         with measuring(model):
             model(inputs)
 
-    head = getattr(model, "lm_head", None) or model.head
-    weight = sum(parameter.nbytes for parameter in head.parameters())
-    return (peak(find) - peak(passes) - 2 * weight) / (4 * VOCABULARY)
+    return (peak(find) - peak(passes)) / (4 * VOCABULARY)
 
 
 @pytest.mark.slow
