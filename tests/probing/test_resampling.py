@@ -15,6 +15,7 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.resampling import AUTOMATIC, LayerSamples, chance_level, standard_errors
 from ncscope.stats.jackknife import GROUPS, Dealer, jackknife
 from ncscope.stats.moments import Prior
+from ncscope.stats.processes import Processes
 
 from .test_ranks import on_ranks
 
@@ -244,7 +245,7 @@ def test_a_process_that_cannot_read_again_ends_all(step: Any, prior: Prior, tmp_
             counts=counts,
             dim=D,
             prior=prior,
-            shared=True,
+            processes=Processes(),
         )
         try:
             if step == "errors":

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.stats import distributed
+from ncscope.stats import processes
 from ncscope.stats.distributed import (
     batches_of_all_processes,
     common_description,
@@ -25,12 +25,15 @@ from ncscope.stats.distributed import (
     values_of_all_processes,
 )
 from ncscope.stats.moments import ClassMoments
+from ncscope.stats.processes import Processes
 
 CPU = torch.device("cpu")
 
 
 class Meeting:
     """The collective calls of torch.distributed, among threads."""
+
+    ReduceOp = torch.distributed.ReduceOp
 
     def __init__(self, size: int) -> None:
         self.size, self.backend = size, "cpu:gloo"
@@ -44,10 +47,13 @@ class Meeting:
     def is_initialized(self) -> bool:
         return True
 
-    def get_world_size(self) -> int:
+    def get_world_size(self, group: None = None) -> int:
         return self.size
 
-    def get_backend_config(self) -> str:
+    def get_process_group_ranks(self, group: None) -> list[int]:
+        return list(range(self.size))
+
+    def get_backend_config(self, group: None) -> str:
         return self.backend
 
     def exchange(self, value: Tensor) -> list[Tensor]:
@@ -57,15 +63,16 @@ class Meeting:
         self.barrier.wait()
         return values
 
-    def all_gather(self, copies: list[Tensor], value: Tensor) -> None:
+    def all_gather(self, copies: list[Tensor], value: Tensor, group: None) -> None:
         for copied, given in zip(copies, self.exchange(value), strict=True):
             assert (copied.shape, copied.dtype) == (given.shape, given.dtype)
             copied.copy_(given)
 
-    def all_reduce(self, value: Tensor) -> None:
-        value.copy_(sum(self.exchange(value)))
+    def all_reduce(self, value: Tensor, operation: Any, group: None) -> None:
+        values = torch.stack(self.exchange(value))
+        value.copy_(values.amax(0) if operation == self.ReduceOp.MAX else values.sum(0))
 
-    def broadcast(self, value: Tensor, rank: int) -> None:
+    def broadcast(self, value: Tensor, rank: int, group: None) -> None:
         value.copy_(self.exchange(value)[rank])
 
 
@@ -78,7 +85,7 @@ def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
 
     def together(*works: Callable[[], Any]) -> list[Any]:
         meeting, results = Meeting(len(works)), [None] * len(works)
-        monkeypatch.setattr(distributed, "dist", meeting)
+        monkeypatch.setattr(processes, "dist", meeting)
 
         def run(rank: int) -> None:
             meeting.local.rank = rank
@@ -100,12 +107,12 @@ def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
 
 def test_one_process_alone_is_not_several(monkeypatch: pytest.MonkeyPatch) -> None:
     for size, several in {1: False, 2: True, 3: True}.items():
-        monkeypatch.setattr(distributed, "dist", Meeting(size))
+        monkeypatch.setattr(processes, "dist", Meeting(size))
         assert several_processes() == several
     for name in ("is_available", "is_initialized"):
         meeting = Meeting(2)
         monkeypatch.setattr(meeting, name, lambda: False)
-        monkeypatch.setattr(distributed, "dist", meeting)
+        monkeypatch.setattr(processes, "dist", meeting)
         assert not several_processes()
 
 
@@ -254,7 +261,7 @@ def test_the_device_to_meet_on_is_the_cpu_unless_there_is_nccl_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     meeting = Meeting(2)
-    monkeypatch.setattr(distributed, "dist", meeting)
+    monkeypatch.setattr(processes, "dist", meeting)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     for backend, device in {
         "cpu:gloo": "cpu",
@@ -263,4 +270,4 @@ def test_the_device_to_meet_on_is_the_cpu_unless_there_is_nccl_alone(
         "cuda:nccl": "cuda:3",
     }.items():
         meeting.backend = backend
-        assert distributed._meeting_device() == torch.device(device)
+        assert Processes().device == torch.device(device)

@@ -10,7 +10,6 @@ from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions
-from ncscope.stats.distributed import ending_together
 from ncscope.stats.moments import Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
@@ -34,6 +33,7 @@ def measure_model(
     uncertainty: bool = False,
     memory: int = DEFAULT_BUDGET,
     progress: bool = True,
+    group: Any = None,
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
 
@@ -78,6 +78,8 @@ def measure_model(
         memory: Bytes of features to keep in memory for the second pass; more goes to disk. The
             statistics that standard errors need may take as much.
         progress: Show a progress bar if True (on stderr, in a terminal).
+        group: Process group of ``torch.distributed``, in which this process is; its processes
+            measure their samples together. By default, all processes do.
 
     Returns:
         A mapping of the metrics of the head's features; its ``layers`` holds a report for each
@@ -87,7 +89,8 @@ def measure_model(
         InputError: If there is no sample or no labels, no head is found, a layer does not exist or
             does not return one row for each sample, the model takes batches of one size only, or
             the reference is no report of these layers; the message says what to pass. Also if
-            another process fails; the message names the rank of this process and its error.
+            another process fails, with the rank of that process and its error, or if this process
+            is not in the group.
 
     Example:
         >>> import torch, ncscope
@@ -113,8 +116,9 @@ def measure_model(
         uncertainty=uncertainty,
         memory=memory,
         progress=progress,
+        group=group,
     )
-    with ending_together():
+    with options.processes.ending_together():
         statistics = statistics_by_layer(reference)
     probed = probe_model(model, loader, options, statistics)
     return ModelReport(probed.record, probed.statistics)

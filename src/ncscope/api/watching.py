@@ -1,6 +1,7 @@
 """Measurement of collapse in the forward passes of the user's loop."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -47,6 +48,7 @@ def watch(
     baseline: bool | None = False,
     uncertainty: bool = False,
     memory: int = DEFAULT_BUDGET,
+    group: Any = None,
 ) -> Watched:
     """Measure neural collapse in forward passes that your own loop runs.
 
@@ -80,6 +82,8 @@ def watch(
         baseline: Measure every layer with permuted labels too.
         uncertainty: Estimate standard errors if True.
         memory: Bytes of features to keep in memory for the second pass; more goes to disk.
+        group: Process group of ``torch.distributed``, in which this process is; its processes
+            measure their samples together. By default, all processes do.
 
     Returns:
         A context manager. Cost: a copy of the tapped features of each pass, and the statistics of
@@ -114,5 +118,6 @@ def watch(
         baseline=baseline,
         uncertainty=uncertainty,
         memory=memory,
+        group=group,
     )
     return Watched(model, options, statistics_by_layer(reference))

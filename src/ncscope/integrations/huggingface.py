@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
-from ncscope.integrations.recording import OnError, Recorder, Reference, warn_once_in_all
+from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.models.measuring import kept_random_states, unwrapped
 from ncscope.probing.naming import Logged
 from ncscope.probing.records import ProbeRecord
@@ -181,7 +181,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         if self._missed and self._watch is not None:
             self._missed = False
             self._watch.forget()
-            warn_once_in_all(
+            self._recorder.warn_once_in_all(
                 f"the evaluation {prefix!r} was not measured: the callback was added after the "
                 "trainer was made; pass it as Trainer(callbacks=[...])"
             )

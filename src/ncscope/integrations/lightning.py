@@ -20,7 +20,6 @@ from ncscope.probing.model import probe_model
 from ncscope.probing.naming import Logged
 from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch
-from ncscope.stats.distributed import values_of_all_processes
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -317,7 +316,7 @@ class NeuralCollapseCallback(Callback):
 
     def _measure_train(self, trainer: Trainer, pl_module: LightningModule) -> None:
         def measure() -> None:
-            if any(values_of_all_processes(self._needs_steps(trainer))):
+            if any(self._recorder.processes.values(self._needs_steps(trainer))):
                 self._measure_steps(trainer, pl_module, "train")
             else:
                 self._measure_pass(trainer, pl_module)

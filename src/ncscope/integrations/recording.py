@@ -6,8 +6,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-import torch.distributed as dist
-
 from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import REPORTS, ModelReport
@@ -18,7 +16,6 @@ from ncscope.probing.evaluation import Probed
 from ncscope.probing.naming import Logged, logged
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
-from ncscope.stats.distributed import ending_together, several_processes, values_of_all_processes
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]
@@ -52,6 +49,7 @@ class Recorder:
         latest: Last record of each split.
         history: History of all measurements.
         ended: True after an error: nothing is measured any more.
+        processes: Processes that measure together.
     """
 
     def __init__(
@@ -72,6 +70,7 @@ class Recorder:
             expected = f"save as a file name ending in {', '.join(REPORTS)}"
             raise InputError(expected=expected, found=str(save), fix="choose one of these suffixes")
         self.options = _checked_options(options)
+        self.processes = self.options.processes
         self.latest: dict[str, ProbeRecord] = {}
         self.history = History(unit="step")
         self._prefix, self._log = prefix, log
@@ -115,7 +114,7 @@ class Recorder:
         if self.ended:
             return
         try:
-            with ending_together():
+            with self.processes.ending_together():
                 if self._failure is not None:
                     raise self._failure
             failure = None
@@ -124,14 +123,16 @@ class Recorder:
                     action()
             except Exception as error:
                 failure = error
-            with ending_together():
+            with self.processes.ending_together():
                 if failure is not None:
                     raise failure
         except Exception as error:
             self.ended = True
             if self._raises:
                 raise
-            warn_once_in_all(f"measuring neural collapse has ended, the training goes on: {error}")
+            self.warn_once_in_all(
+                f"measuring neural collapse has ended, the training goes on: {error}"
+            )
 
     def reference(self, split: str) -> Mapping[str, ClassStatistics] | None:
         """Return the statistics whose class means a measurement of a split uses, or None."""
@@ -173,36 +174,30 @@ class Recorder:
 
     def leave_out(self, names: Collection[str]) -> None:
         """Leave names out from now on, with one warning. Every process must call this."""
-        everywhere = {key for keys in values_of_all_processes(sorted(names)) for key in keys}
+        everywhere = {key for keys in self.processes.values(sorted(names)) for key in keys}
         added = ", ".join(sorted(everywhere - self._left_out))
         self._left_out |= everywhere
         if added:
-            warn_once_in_all(
+            self.warn_once_in_all(
                 f"the module or another callback logs {added}; these values stay as they are, "
                 "pass another prefix to log both"
             )
 
     def finish(self) -> None:
         """Write the history in the first process; a file that cannot be written only warns."""
-        if self._save is None or not len(self.history) or not first_process():
+        if self._save is None or not len(self.history) or self.processes.index:
             return
         try:
             self.history.save(self._save)
         except Exception as error:
             if self._raises:
                 raise
-            warn_once_in_all(f"the history was not saved: {error}")
+            self.warn_once_in_all(f"the history was not saved: {error}")
 
-
-def first_process() -> bool:
-    """Return whether this process has rank 0, or is alone."""
-    return not several_processes() or dist.get_rank() == 0
-
-
-def warn_once_in_all(message: str) -> None:
-    """Give a `MeasurementWarning` in the first process."""
-    if first_process():
-        warnings.warn(message, MeasurementWarning, stacklevel=2)
+    def warn_once_in_all(self, message: str) -> None:
+        """Give a `MeasurementWarning` in the first process of the group."""
+        if self.processes.index == 0:
+            warnings.warn(message, MeasurementWarning, stacklevel=2)
 
 
 def _statistics(reference: Reference) -> Mapping[str, ClassStatistics] | None:

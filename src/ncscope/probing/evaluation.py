@@ -15,7 +15,6 @@ from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord
 from ncscope.probing.resampling import LayerSamples, with_trust
 from ncscope.probing.samples import layer_record
 from ncscope.stats.decisions import Decider, DecisionCounts
-from ncscope.stats.distributed import ending_together
 from ncscope.stats.statistics import ClassStatistics
 
 LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
@@ -52,7 +51,8 @@ def measured(
     stats = gatherer.finish()
     decisions = _decisions(gatherer, plans, stats | dict(known))
     looked = _information(gatherer, plans[-1], stats)
-    with ending_together():
+    processes = gatherer.processes
+    with processes.ending_together():
         records = tuple(
             layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
             for plan in plans
@@ -61,7 +61,7 @@ def measured(
     if batch_size is not None and last.weight is not None and last.needs.information:
         features = gatherer.stored(last.name)
         weight = last.weight.to(torch.float64)
-        with ending_together():
+        with processes.ending_together():
             estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
     if options.uncertainty or options.baseline is not False:
@@ -102,7 +102,7 @@ def _samples(
         weight_decay=options.weight_decay,
         means_of=means_of,
         information="entropy_features" in record.metrics,
-        shared=True,
+        processes=gatherer.processes,
     )
 
 
@@ -135,7 +135,7 @@ def _information(
     mean = stats[last.name].global_mean
     batches = gatherer.stored(last.name)
     weight = last.weight.to(torch.float64)
-    with ending_together():
+    with gatherer.processes.ending_together():
         return {last.name: dataset_information(batches, counts, weight, mean)}
 
 
@@ -166,7 +166,7 @@ def _geodesic_record(
     ends = stats[gatherer.comparable[0]], stats[gatherer.comparable[-1]]
     accuracies = gatherer.accuracy_on_line(LINE)
     positions: list[float] = LINE.tolist()
-    with ending_together():
+    with gatherer.processes.ending_together():
         line = geodesic(*ends, gatherer.pair)
         return GeodesicRecord(
             t=positions,

@@ -9,15 +9,10 @@ from torch import Tensor
 
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.directions import Batches
-from ncscope.stats.distributed import (
-    batches_of_all_processes,
-    ending_together,
-    merge_across_processes,
-    several_processes,
-    sum_across_processes,
-)
+from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
+from ncscope.stats.processes import ALL, Processes
 from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope.stats.store import FeatureStore
 
@@ -28,10 +23,16 @@ class LayerGatherer:
     Args:
         moments: One accumulator for each layer, in forward order.
         store: Store of features for the second pass; None if no second pass is needed.
+        processes: Processes that measure together.
     """
 
-    def __init__(self, moments: Mapping[str, ClassMoments], store: FeatureStore | None) -> None:
-        self.moments, self.store = dict(moments), store
+    def __init__(
+        self,
+        moments: Mapping[str, ClassMoments],
+        store: FeatureStore | None,
+        processes: Processes = ALL,
+    ) -> None:
+        self.moments, self.store, self.processes = dict(moments), store, processes
         self.comparable = _comparable(moments)
         self.step_lengths = [0.0] * (len(self.comparable) - 1)
         last = self.moments[self.comparable[-1]]
@@ -62,18 +63,20 @@ class LayerGatherer:
         """
         stats = {}
         for name in list(self.moments):
-            moments = merge_across_processes(self.moments.pop(name))
+            moments = self.moments.pop(name)
+            merge_in_place(moments, self.processes)
             stats[name], self.counts[name] = finish(moments), moments.counts
         lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self.device)
-        self.step_lengths = sum_across_processes(lengths).tolist()
+        self.step_lengths = self.processes.sum(lengths).tolist()
         if self.pair is not None:
-            self.pair = merge_across_processes(self.pair)
+            merge_in_place(self.pair, self.processes)
         return stats
 
     def stored(self, name: str) -> Batches:
         """Return one layer's stored batches of all processes; they can be iterated repeatedly."""
         local = self.stored_here(name)
-        return batches_of_all_processes(local, self.device) if several_processes() else local
+        several = self.processes.several
+        return self.processes.batches(local, self.device) if several else local
 
     def stored_here(self, name: str) -> Batches:
         """Return one layer's stored batches of this process; they can be iterated repeatedly."""
@@ -84,11 +87,14 @@ class LayerGatherer:
         """Count each layer's decisions over the stored features of every process."""
         assert self.store is not None
         counts = {name: decide.none() for name, decide in deciders.items()}
-        with ending_together():
+        with self.processes.ending_together():
             for features, labels in self.store:
                 for name, decide in deciders.items():
                     counts[name] = counts[name] + decide(features[name], labels)
-        return {name: local.over_all_processes(self.device) for name, local in counts.items()}
+        return {
+            name: local.over_all_processes(self.device, self.processes)
+            for name, local in counts.items()
+        }
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
         """Compute the nearest-mean accuracy on the line from the first to the last of `comparable`.
@@ -101,11 +107,11 @@ class LayerGatherer:
         first, last = self.comparable[0], self.comparable[-1]
         device = self.pair.counts.device
         hits = torch.zeros(len(positions), dtype=torch.int64, device=device)
-        with ending_together():
+        with self.processes.ending_together():
             for features, labels in self.store:
                 h0, h1 = features[first].to(device), features[last].to(device)
                 hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
-        total = sum_across_processes(hits).to(torch.float64)
+        total = self.processes.sum(hits).to(torch.float64)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
 

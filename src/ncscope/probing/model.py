@@ -37,14 +37,8 @@ from ncscope.probing.plans import (
     share_head,
 )
 from ncscope.stats.batch import check_labels, check_range
-from ncscope.stats.distributed import (
-    common_description,
-    ending_together,
-    nothing_to_measure,
-    several_processes,
-    values_of_all_processes,
-)
 from ncscope.stats.moments import ClassMoments
+from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
 
@@ -81,11 +75,12 @@ def probe_model(
             fails.
     """
     options = options or ProbeOptions()
+    processes = options.processes
     model = unwrapped(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
         probe = LayerwiseProbe(model, options, store, reference)
-        with ending_together(), _empty_beside_others():
+        with processes.ending_together(), _empty_beside_others(processes):
             # Inside `measuring`, because a loader that starts draws a seed from torch.
             first, batches = peek(loader)
             inputs, labels = split(first, device)
@@ -100,12 +95,12 @@ def probe_model(
 
 
 @contextmanager
-def _empty_beside_others() -> Iterator[None]:
+def _empty_beside_others(processes: Processes) -> Iterator[None]:
     """Allow an empty loader if other processes may have samples."""
     try:
         yield
     except EmptyLoaderError:
-        if not several_processes():
+        if not processes.several:
             raise
 
 
@@ -128,6 +123,7 @@ class LayerwiseProbe:
     ) -> None:
         self._model, self._options, self._store = model, options, store
         self._reference = reference
+        self._processes = options.processes
         self._head = ""
         self._plans: list[LayerPlan] = []
 
@@ -171,7 +167,7 @@ class LayerwiseProbe:
         """
         if head is not None and self._plans:
             self._plans[-1] = replace(self._plans[-1], **matrix_of(head))
-        if several_processes():
+        if self._processes.several:
             self._join()
         return measured(self._gatherer, self._plans, self._options, self._known)
 
@@ -192,19 +188,20 @@ class LayerwiseProbe:
 
     def _join(self) -> None:
         """Check that all processes measure the same layers; without samples, take them over."""
-        layouts = values_of_all_processes(self._layout())
-        shared = common_description(layouts)
+        processes = self._processes
+        layouts = processes.values(self._layout())
+        shared = processes.common_description(layouts)
         if shared is None:
-            raise nothing_to_measure()
+            raise processes.nothing_to_measure()
         if None not in layouts:
             return
         empty = not self._plans
-        with ending_together():
+        with processes.ending_together():
             if empty:
                 self._begin_empty(Layout(**shared))
-        common_description(values_of_all_processes(self._layout()))
+        processes.common_description(processes.values(self._layout()))
         first = next(rank for rank, layout in enumerate(layouts) if layout is not None)
-        share_head(self._plans[-1], first, receives=empty)
+        share_head(self._plans[-1], first, receives=empty, processes=processes)
 
     def _begin_empty(self, layout: Layout) -> None:
         device = device_of(named_layer(self._model, layout.head))
@@ -246,7 +243,7 @@ def _gatherer(
     }
     asked = options.uncertainty or options.baseline is not False
     looks = asked or any(plan.needs.decisions or plan.needs.information for plan in plans)
-    return LayerGatherer(moments, store if looks else None)
+    return LayerGatherer(moments, store if looks else None, options.processes)
 
 
 def _matched(

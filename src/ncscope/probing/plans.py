@@ -11,8 +11,8 @@ from torch import Tensor
 from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.stats.distributed import share_of_first, type_name
 from ncscope.stats.moments import Prior
+from ncscope.stats.processes import Processes, type_name
 from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
@@ -42,6 +42,8 @@ class ProbeOptions:
         progress: Show a progress bar on stderr if True.
         information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
             the group ``information``; None for no such estimate.
+        group: Process group of ``torch.distributed`` that measures together; None for the default
+            group.
     """
 
     layers: Sequence[str] | None = None
@@ -58,6 +60,16 @@ class ProbeOptions:
     memory: int = DEFAULT_BUDGET
     progress: bool = False
     information_batch: int | None = None
+    group: Any = None
+
+    @property
+    def processes(self) -> Processes:
+        """Return the processes that measure together.
+
+        Raises:
+            InputError: If this process is not in the group.
+        """
+        return Processes(self.group)
 
 
 @dataclass(frozen=True)
@@ -172,18 +184,19 @@ def layout_of(
     )
 
 
-def share_head(plan: LayerPlan, rank: int, receives: bool) -> None:
+def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes) -> None:
     """Send the head of one process to the processes without a head.
 
     Args:
         plan: Layer that feeds the head.
-        rank: Rank of the process that sends its head.
+        rank: Rank, within the group, of the process that sends its head.
         receives: Overwrite the head of this process if True; otherwise this process keeps it.
+        processes: Processes that measure together.
     """
     for tensor in (plan.weight, plan.bias):
         if tensor is not None:
             # A copy, because the head may share memory with the model's parameters.
-            share_of_first([tensor if receives else _copy(tensor)], rank)
+            processes.send([tensor if receives else _copy(tensor)], rank)
 
 
 def matrix_of(head: Head) -> dict[str, Any]:

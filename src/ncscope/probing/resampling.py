@@ -20,16 +20,10 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.directions import Batches
-from ncscope.stats.distributed import (
-    batches_of_all_processes,
-    ending_together,
-    merge_across_processes,
-    several_processes,
-    sum_across_processes,
-    values_of_all_processes,
-)
 from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
+from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics, finish
 
 AUTOMATIC = 10_000_000
@@ -54,8 +48,8 @@ class LayerSamples:
             own.
         exponent: Unit e of the features: they are $2^{-e}$ times the features given.
         information: True if the entropies are measured.
-        shared: True if the samples of all processes are measured together. Otherwise the process
-            measures its samples alone, and must not wait for others.
+        processes: Processes that measure their samples together; None if this process measures its
+            samples alone, and must not wait for others.
     """
 
     plan: LayerPlan
@@ -67,20 +61,22 @@ class LayerSamples:
     means_of: ClassStatistics | None = None
     exponent: int = 0
     information: bool = False
-    shared: bool = False
+    processes: Processes | None = None
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Run a step that must not communicate; if it fails in one process, all of them end."""
-        if not self.shared:
+        if self.processes is None:
             yield
             return
-        with ending_together():
+        with self.processes.ending_together():
             yield
 
     def merged(self, moments: ClassMoments) -> ClassMoments:
-        """Return the moments of all processes that are measured together."""
-        return merge_across_processes(moments) if self.shared else moments
+        """Return the moments of all processes that are measured together; they take the place."""
+        if self.processes is not None:
+            merge_in_place(moments, self.processes)
+        return moments
 
     def moments(self, counts: Int[Tensor, " k"]) -> ClassMoments:
         """Return moments for samples of given class counts."""
@@ -103,8 +99,8 @@ class LayerSamples:
             return None
         counts = torch.zeros_like(self.counts)
         counts[stats.classes] = stats.counts
-        if self.shared and several_processes():
-            batches = batches_of_all_processes(batches, counts.device)
+        if self.processes is not None and self.processes.several:
+            batches = self.processes.batches(batches, counts.device)
         weight = self.plan.weight.to(torch.float64)
         with self.together():
             return dataset_information(batches, counts, weight, stats.global_mean)
@@ -136,8 +132,8 @@ class LayerSamples:
         """
         with self.together():
             decisions = self.decisions(batches, self.means_of or stats)
-        if self.shared and decisions is not None:
-            decisions = decisions.over_all_processes(self.counts.device)
+        if self.processes is not None and decisions is not None:
+            decisions = decisions.over_all_processes(self.counts.device, self.processes)
         information = self.entropies(batches, stats)
         with self.together():
             return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]
@@ -193,11 +189,12 @@ class _Relabelled:
 
 def _samples_before(samples: LayerSamples) -> int:
     """Return the number of samples of the processes of lower rank."""
-    if not (samples.shared and several_processes()):
+    processes = samples.processes
+    if processes is None or not processes.several:
         return 0
     with samples.together():
         mine = sum(len(labels) for _, labels in samples.batches)
-    return sum(values_of_all_processes(mine)[: torch.distributed.get_rank()])
+    return sum(processes.values(mine)[: processes.index])
 
 
 def _drawn(samples: LayerSamples, before: int, seed: int) -> _Relabelled:
@@ -234,7 +231,7 @@ def standard_errors(
 
 def _without_each_group(samples: LayerSamples) -> Iterator[tuple[Batches, ClassStatistics]]:
     """Yield the samples without each group, and their statistics."""
-    rank = torch.distributed.get_rank() if samples.shared and several_processes() else 0
+    rank = 0 if samples.processes is None else samples.processes.index
     classes = len(samples.counts)
     for group, moments in enumerate(_moments_without_each_group(samples, rank)):
         yield Dealt(samples.batches, classes, group, rank), samples.finished(moments)
@@ -262,8 +259,8 @@ def _recomputed(samples: LayerSamples, group: int, rank: int) -> ClassMoments:
     with samples.together():
         for _, labels in kept:
             counts += torch.bincount(labels.to(counts.device), minlength=len(counts))
-    if samples.shared:
-        counts = sum_across_processes(counts)
+    if samples.processes is not None:
+        counts = samples.processes.sum(counts)
     with samples.together():
         moments = samples.moments(counts)
         for features, labels in kept:

@@ -23,7 +23,6 @@ from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import LayerwiseProbe
 from ncscope.probing.plans import ProbeOptions
 from ncscope.stats.batch import as_tensor
-from ncscope.stats.distributed import ending_together, values_of_all_processes
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
 
@@ -75,6 +74,7 @@ class Watch:
         self.reference = reference
         self._given, self._model = model, unwrapped(model)
         self._options, self._whole = options or ProbeOptions(), whole
+        self._processes = self._options.processes
         self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
         self._observer: PartsObserver | None = None
         self._traced: Trace | None = None
@@ -171,7 +171,7 @@ class Watch:
 
         Every process must call this.
         """
-        return any(values_of_all_processes(self._probe is not None))
+        return any(self._processes.values(self._probe is not None))
 
     def probed(self) -> Probed:
         """Measure the samples that all processes have added since the last call.
@@ -184,7 +184,7 @@ class Watch:
                 another process fails.
         """
         with _outliving():
-            with ending_together():
+            with self._processes.ending_together():
                 if self._failure is not None:
                     raise self._failure
             if not self.counted_anywhere():
@@ -195,7 +195,7 @@ class Watch:
                 )
             probe = self._probe or self._new_probe()
             try:
-                with ending_together():
+                with self._processes.ending_together():
                     probe.set_reference(self.reference)
                 return probe.result(None if self._traced is None else _by_now(self._traced.head))
             finally:

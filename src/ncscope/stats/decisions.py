@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ncscope.math.powers import GATHERED, exponent_of, largest_magnitude, times_power
 from ncscope.math.scores import float32_centre, head_scores, nearest_mean_scores
-from ncscope.stats.distributed import sum_across_processes
+from ncscope.stats.processes import ALL, Processes
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,17 @@ class DecisionCounts:
             _sum(self.disagreements, other.disagreements),
         )
 
-    def over_all_processes(self, device: torch.device) -> "DecisionCounts":
+    def over_all_processes(
+        self, device: torch.device, processes: Processes = ALL
+    ) -> "DecisionCounts":
         """Sum the counts over all processes; a single process returns its counts.
 
         Args:
-            device: Device with which the processes can communicate.
+            device: Device on which to add the counts.
+            processes: Processes that measure together; by default those of the default group.
         """
         local = (self.samples, self.nearest_hits, self.head_hits or 0, self.disagreements or 0)
-        total = sum_across_processes(torch.tensor(local, device=device)).tolist()
+        total = processes.sum(torch.tensor(local, device=device)).tolist()
         if self.head_hits is None:
             return DecisionCounts(total[0], total[1], None, None)
         return DecisionCounts(*total)

@@ -1,6 +1,7 @@
 """Class moments of a stream of features, in one pass, for any batches and any order of merging."""
 
 import math
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ from ncscope.stats.batch import (
     square_norms,
 )
 from ncscope.stats.locking import Locked
+from ncscope.stats.merging import Shares
 
 Prior: TypeAlias = Literal["empirical", "uniform"]
 Statistic: TypeAlias = Literal["scatter", "directions"]
@@ -181,6 +183,19 @@ class ClassMoments(Locked):
         with self.lock:
             self._merge_rows(present.to(self.device), moved)
 
+    def shares(self) -> Shares:
+        """Return the statistics for a merge with those of other processes, not copied."""
+        form = {"moments": self._description()}
+        if self._weights is not None and self.class_counts is not None:
+            form["class_counts"] = _checksum(self.class_counts)
+        means, sums = {"means": self.means}, {"traces": self.traces}
+        if self.scatter is not None:
+            sums["scatter"] = self.scatter
+        if self.unit_means is not None and self.unit_traces is not None:
+            means["unit_means"] = self.unit_means
+            sums |= {"unit_traces": self.unit_traces, "zero_vectors": self.zero_vectors}
+        return Shares(form, self.counts, means, sums, self._refer)
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the statistics as named tensors, to save, send or merge them."""
         names = ["counts", "means", "traces"]
@@ -280,6 +295,17 @@ class ClassMoments(Locked):
             self.unit_traces.index_add_(0, present, spread)
             self.unit_means.index_add_(0, present, share[:, None] * turn)
             self.zero_vectors += other["zero_vectors"]
+
+    def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
+        """Refer traces and scatter to other means: see `Shares.refer`."""
+        counts, moved = self.counts[rows].to(self.dtype), shift["means"]
+        self.traces[rows] += counts * torch.linalg.vector_norm(moved, dim=1).square()
+        if self.scatter is not None:
+            weight = counts if self._weights is None else counts * self._weights[rows]
+            add_gram_(self.scatter, moved.mul_(weight.sqrt()[:, None]))
+        if self.unit_traces is not None:
+            turned = torch.linalg.vector_norm(shift["unit_means"], dim=1).square()
+            self.unit_traces[rows] += counts * turned
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, dtype=self.dtype, device=self.device)
@@ -384,3 +410,9 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 
 def _digest(counts: Tensor | None) -> str:
     return "none" if counts is None else f"{counts.tolist()[:8]}, {int(counts.sum())} in all"
+
+
+def _checksum(counts: Tensor) -> str:
+    """Return a short text that differs between class counts."""
+    written = counts.to("cpu", torch.int64).numpy().tobytes()
+    return f"{_digest(counts)}, checksum {zlib.crc32(written):08x}"

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ncscope.stats.batch import compact_labels
 from ncscope.stats.locking import Locked
+from ncscope.stats.merging import Shares
 
 
 class CrossMoments(Locked):
@@ -62,6 +63,12 @@ class CrossMoments(Locked):
         with self.lock:
             self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
 
+    def shares(self) -> Shares:
+        """Return the statistics for a merge with those of other processes, not copied."""
+        form = {"classes": len(self.counts), "dimension": self.first.shape[1]}
+        means = {"first": self.first, "last": self.last}
+        return Shares(form, self.counts, means, {"cross": self.cross}, self._refer)
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the accumulated statistics as named tensors."""
         names = ("counts", "first", "last", "cross")
@@ -73,6 +80,11 @@ class CrossMoments(Locked):
         with self.lock:
             for name, value in state.items():
                 getattr(self, name).copy_(value)
+
+    def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
+        """Refer the cross moments to other means: see `Shares.refer`."""
+        products = shift["first"].mul_(shift["last"]).sum(1)
+        self.cross[rows] += self.counts[rows] * products
 
     def _merge_rows(
         self,

@@ -1,0 +1,185 @@
+"""Merging of accumulators of several processes by reduction, with the same result in each."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ncscope.stats.processes import Processes, uninterrupted
+
+_BLOCK_BYTES = 64 * 2**20
+"""Bytes that travel at once. A block per tensor of means is the memory that merging takes."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Statistics of one process, by how the processes' shares add up.
+
+    The tensors are the accumulator's tensors themselves: merging changes them in place.
+
+    Attributes:
+        form: Form of the accumulator, of the types that JSON has, which all processes must share.
+        counts: Number of samples of each class, which add up.
+        means: Class means by name, one a row; the merged ones are their averages, weighted by the
+            counts.
+        sums: Statistics about these class means, which add up as soon as all processes have them
+            about the same means.
+        refer: Function that refers the sums of this process to other class means. It takes the
+            classes as a slice, and by name the differences of the means of these classes, old less
+            new, which it may overwrite.
+    """
+
+    form: dict[str, Any]
+    counts: Int[Tensor, " k"]
+    means: Mapping[str, Float[Tensor, "k _d"]]
+    sums: Mapping[str, Tensor]
+    refer: Callable[[slice, Mapping[str, Tensor]], None]
+
+
+@runtime_checkable
+class Mergeable(Protocol):
+    """An accumulator of class statistics that several processes can merge."""
+
+    def shares(self) -> Shares:
+        """Return the accumulator's statistics, not copied."""
+
+
+def merge_in_place(moments: Mergeable, processes: Processes) -> None:
+    r"""Replace an accumulator's statistics by those of the samples of all processes.
+
+    With $n_c^r$ samples of class c in process r, of mean $\mu_c^r$,
+    $\mu_c=\sum_r\frac{n_c^r}{n_c}\mu_c^r$. Each process then refers its sums of squares and
+    products to these means, which adds $n_c^r\lVert\mu_c^r-\mu_c\rVert^2$ and the like, and the
+    sums add up. An error $\epsilon$ of the means enters the sums as $n_c\epsilon^2$ only.
+
+    Args:
+        moments: Accumulator of this process; after an error its statistics are undefined.
+        processes: Processes that merge their accumulators.
+
+    Raises:
+        InputError: If the accumulators differ in form, or another process fails.
+
+    Cost: one all-reduce of the state in blocks, and the memory of a block for each tensor of means.
+    """
+    if not processes.several:
+        return
+    with processes.ending_together():
+        shares = moments.shares()
+        processes.common_description(processes.values(shares.form))
+        with processes.ending_together():
+            reduction = _Reduction(shares, processes)
+        with uninterrupted():
+            reduction.run(processes.sum(shares.counts))
+        if reduction.error is not None:
+            raise reduction.error
+
+
+class _Reduction:
+    """Reduction of the shares of several processes.
+
+    No process may leave in between, because the others would wait. A process keeps the error of a
+    step of its own, and goes on communicating without meaning until the end.
+
+    Args:
+        shares: Statistics of this process.
+        processes: Processes that merge.
+
+    Attributes:
+        error: First error of this process.
+    """
+
+    def __init__(self, shares: Shares, processes: Processes) -> None:
+        self.shares, self.processes = shares, processes
+        self.total = shares.counts
+        self.space = {name: _space(means, shares) for name, means in shares.means.items()}
+        self.origins = {
+            name: means.new_full((2, means.shape[1]), -math.inf)
+            for name, means in shares.means.items()
+        }
+        self.error: BaseException | None = None
+
+    def run(self, total: Int[Tensor, " k"]) -> None:
+        """Merge means, sums and counts.
+
+        Args:
+            total: Counts of all processes.
+        """
+        self.total = total
+        for name in self.space:
+            self._locally(self._bound, name)
+            self.processes.reduce_(self.origins[name], largest=True)
+            self._locally(self._choose_origin, name)
+        for rows in self._blocks():
+            for name in self.space:
+                self._locally(self._weigh, name, rows)
+                self.processes.reduce_(self._part(name, rows))
+            self._locally(self._refer, rows)
+        for value in self.shares.sums.values():
+            for part in value.view(-1).split(_BLOCK_BYTES // value.element_size()):
+                self.processes.reduce_(part)
+        self._locally(self.shares.counts.copy_, self.total)
+
+    def _locally(self, step: Callable[..., object], *arguments: Any) -> None:
+        """Run a step that does not communicate, unless one has failed; keep its error."""
+        if self.error is None:
+            try:
+                step(*arguments)
+            except BaseException as error:
+                self.error = error
+
+    def _blocks(self) -> Iterator[slice]:
+        size, classes = min(len(rows) for rows in self.space.values()), len(self.total)
+        return (slice(start, min(start + size, classes)) for start in range(0, classes, size))
+
+    def _part(self, name: str, rows: slice) -> Float[Tensor, "b d"]:
+        """Return the space for the means of some classes."""
+        return self.space[name][: rows.stop - rows.start]
+
+    def _bound(self, name: str) -> None:
+        """Note the largest and the negative smallest coordinates of the means of this process."""
+        means, bounds = self.shares.means[name], self.origins[name]
+        for rows in self._blocks():
+            present = self.shares.counts[rows] > 0
+            own = means[rows] if bool(present.all()) else means[rows][present]
+            if len(own):
+                least, largest = torch.aminmax(own, dim=0)
+                bounds.copy_(bounds.maximum(torch.stack([largest, -least])))
+
+    def _choose_origin(self, name: str) -> None:
+        """Choose the point from which means travel: the common offset if there is a large one.
+
+        Differences of numbers of one sign that are within a factor of two are exact (Sterbenz), so
+        that a mean which one process alone has stays as it is, and a large offset costs no digits.
+        In other coordinates the offset is no larger than the spread of the means.
+        """
+        largest, least = self.origins[name][0], -self.origins[name][1]
+        above, below = (least > 0) & (largest <= 2 * least), (largest < 0) & (least >= 2 * largest)
+        self.origins[name] = torch.where(above, least, torch.where(below, largest, 0.0))
+
+    def _weigh(self, name: str, rows: slice) -> None:
+        """Compute the part that this process has in the means of some classes."""
+        means, part = self.shares.means[name][rows], self._part(name, rows)
+        known = self.total[rows].clamp(min=1).to(means.dtype)
+        torch.sub(means, self.origins[name], out=part)
+        part *= (self.shares.counts[rows].to(means.dtype) / known)[:, None]
+
+    def _refer(self, rows: slice) -> None:
+        """Refer the sums to the means of all processes, which have arrived, and store the means."""
+        absent = (self.total[rows] == 0)[:, None]
+        moved = {name: means[rows] for name, means in self.shares.means.items()}
+        for name, own in moved.items():
+            own -= self._part(name, rows).add_(self.origins[name]).masked_fill_(absent, 0.0)
+        self.shares.refer(rows, moved)
+        for name, own in moved.items():
+            own.copy_(self._part(name, rows))
+
+
+def _space(means: Float[Tensor, "k d"], shares: Shares) -> Float[Tensor, "b d"]:
+    """Return space for the means of as many classes as may travel at once."""
+    widest = max(each.shape[1] * each.element_size() for each in shares.means.values())
+    size = min(len(means), max(1, _BLOCK_BYTES // widest))
+    return means.new_empty(size, means.shape[1])
