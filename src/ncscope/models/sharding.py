@@ -19,8 +19,11 @@ def gathered(tensor: Tensor) -> Tensor:
 
     Every process of the tensor's mesh must call this. A replicated tensor costs no communication.
     """
-    whole: Tensor = tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[operator]
-    return whole
+    whole: Any = tensor
+    if is_sharded(tensor):
+        whole = whole.full_tensor()
+    # Tensor parallelism hands out tensors that still travel; what waits for them has no storage.
+    return whole.wait() if type(whole).__name__ == "AsyncCollectiveTensor" else whole
 
 
 def rows_at(tensor: Tensor, index: tuple[Tensor, ...]) -> Tensor:
@@ -32,6 +35,7 @@ def rows_at(tensor: Tensor, index: tuple[Tensor, ...]) -> Tensor:
     """
     tensor = tensor.detach()
     if not is_sharded(tensor):
+        tensor = gathered(tensor)
         return tensor[tuple(at.to(tensor.device) for at in index)]
     if not _whole_rows(tensor):
         return gathered(tensor)[tuple(at.to(tensor.device) for at in index)]
@@ -40,8 +44,8 @@ def rows_at(tensor: Tensor, index: tuple[Tensor, ...]) -> Tensor:
 
 def local(tensor: Tensor) -> Tensor:
     """Return this process's shard of a DTensor; a plain tensor is returned as it is."""
-    shard: Tensor = tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[operator]
-    return shard
+    shard: Any = tensor
+    return gathered(shard.to_local() if is_sharded(tensor) else shard)
 
 
 def _whole_rows(tensor: Any) -> bool:

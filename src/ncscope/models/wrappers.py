@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ncscope.errors import InputError
+
 # Name of the module inside a wrapper of FSDP, or of activation checkpointing.
 _WRAPPED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
@@ -92,6 +94,39 @@ def _units(model: nn.Module) -> list[Any]:
     library = sys.modules.get("torch.distributed.fsdp")
     kind = getattr(library, "FullyShardedDataParallel", ())
     return [module for module in model.modules() if isinstance(module, kind)]
+
+
+def check_measurable(model: object) -> None:
+    """Check that this process has a model with values, which a forward pass can run.
+
+    Args:
+        model: Object that was given as the model.
+
+    Raises:
+        InputError: If the object is no module, such as a stage of a pipeline; or if parameters are
+            on the meta device, or partitioned by ZeRO-3.
+    """
+    if not isinstance(model, nn.Module) or "Pipeline" in type(model).__name__:
+        raise InputError(
+            expected="a torch.nn.Module that runs the whole forward pass",
+            found=type(model).__name__,
+            fix="of a pipeline, put the stages together in one process and measure that model",
+        )
+    offloads = any(hasattr(module, "_hf_hook") for module in model.modules())
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "ds_id") and parameter.numel() == 0:
+            raise InputError(
+                expected="parameters with values",
+                found=f"{name!r} partitioned by DeepSpeed ZeRO-3",
+                fix="measure inside deepspeed.zero.GatheredParameters(model.parameters()), or use "
+                "FSDP, or ZeRO of stage 2",
+            )
+        if parameter.is_meta and not offloads:
+            raise InputError(
+                expected="parameters with values",
+                found=f"{name!r} on the meta device",
+                fix="call model.to_empty(device=...) and load the weights first",
+            )
 
 
 @contextmanager
