@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -23,13 +24,14 @@ from ncscope.models.forward import predicted_classes
 from ncscope.models.heads import find_head
 from ncscope.models.measuring import measuring
 from ncscope.models.replicas import data_group
+from ncscope.models.sharding import gathered, is_sharded
 from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.watching import Watch
 
 from .test_ranks import assert_same, on_ranks, plain
 
-K, D, N, T = 8, 12, 48, 5
+K, D, N, T = 8, 12, 48, 4
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
 OPTIONS = ProbeOptions(groups=GROUPS, layer_groups=("nc1", "pfc"))
 
@@ -113,14 +115,18 @@ def tensor_parallel(mesh: DeviceMesh, head: str) -> nn.Module:
 
 
 def sequence_parallel(mesh: DeviceMesh, head: str) -> nn.Module:
-    """Between the blocks, each process has a part of the sequence, as torchtitan does."""
-    down = RowwiseParallel(output_layouts=Replicate())
-    plan = {"blocks.*.up": ColwiseParallel(), "blocks.*.down": down}
-    plan["norm"] = SequenceParallel(use_local_output=False)
+    """Between the layers, each process has a part of every sequence."""
+    parts = {"output_layouts": Shard(1), "use_local_output": False}
     layouts = {"vocabulary": Shard(-1), "replicated": Replicate()}[head]
-    plan["head"] = ColwiseParallel(
-        input_layouts=Shard(1), output_layouts=layouts, use_local_output=False
-    )
+    plan = {
+        "stem": RowwiseParallel(input_layouts=Replicate(), **parts),
+        "blocks.*.up": ColwiseParallel(input_layouts=Shard(1)),
+        "blocks.*.down": RowwiseParallel(**parts),
+        "norm": SequenceParallel(use_local_output=False),
+        "head": ColwiseParallel(
+            input_layouts=Shard(1), output_layouts=layouts, use_local_output=False
+        ),
+    }
     return parallelize_module(Model(), mesh, plan)
 
 
@@ -223,27 +229,36 @@ def test_data_and_tensor_parallel_at_once(tmp_path: Path) -> None:
     assert_all_same(on_ranks(4, tmp_path, by_both), "tokens")
 
 
+def sharded_vocabulary(rank: int) -> dict[str, Any]:
+    mesh = init_device_mesh("cpu", (2,))
+    model = tensor_parallel(mesh, "vocabulary").eval()
+    sizes = []
+
+    def counted(tensor: Tensor) -> Tensor:
+        whole = gathered(tensor)
+        sizes.append(whole.numel() if is_sharded(tensor) else 0)
+        return whole
+
+    with measuring(model), patch("ncscope.models.sharding.gathered", counted):
+        head = find_head(model, TOKENS)
+        logits = model(TOKENS)
+        assert logits.to_local().shape[-1] == K // 2
+        classes = predicted_classes(logits)
+        tied = predicted_classes(torch.zeros_like(logits))
+    return {
+        "head": [head.name, head.rows, head.weight.tolist()],
+        "classes": [classes.tolist(), tied.unique().tolist()],
+        "group": dist.get_process_group_ranks(data_group(model)),
+        "most gathered": max(sizes),
+    }
+
+
 def test_a_head_of_a_sharded_vocabulary_without_its_logits(tmp_path: Path) -> None:
     """Neither the head nor the predicted classes need a process with all logits."""
-
-    def program(rank: int) -> Any:
-        mesh = init_device_mesh("cpu", (2,))
-        model = tensor_parallel(mesh, "vocabulary").eval()
-        with measuring(model):
-            head = find_head(model, TOKENS)
-            logits = model(TOKENS)
-            assert logits.to_local().shape[-1] == K // 2
-            classes = predicted_classes(logits)
-        group = dist.get_process_group_ranks(data_group(model))
-        tied = predicted_classes(torch.zeros_like(logits)).unique().tolist()
-        return [head.name, head.rows, head.weight.tolist(), classes.tolist(), group, tied], max(
-            gathered.sizes
-        )
-
-    plain_model = Model().eval()
-    head, logits = find_head(plain_model, TOKENS), plain_model(TOKENS)
-    for rank, (found, greatest) in enumerate(on_ranks(2, tmp_path, program)):
-        assert found[:2] == ["head", "token"]
-        assert torch.equal(torch.tensor(found[2]).double(), head.weight)
-        assert found[3:] == [logits.argmax(-1).tolist(), [rank], [0]]
-        assert greatest <= 2 * N * T  # scores of the best, not logits of the K classes
+    model = Model().eval()
+    head, classes = find_head(model, TOKENS), model(TOKENS).argmax(-1)
+    for rank, found in enumerate(on_ranks(2, tmp_path, sharded_vocabulary)):
+        assert found["head"] == ["head", "token", head.weight.tolist()]
+        assert found["classes"] == [classes.tolist(), [0]]
+        assert found["group"] == [rank]
+        assert found["most gathered"] == 2 * N * T  # a best score of each process, not K logits
