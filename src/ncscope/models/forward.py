@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.networks.fixed_head import FixedSimplexHead
+from ncscope.models.sharding import best_in_all_shards
 
 
 def forward(model: nn.Module, inputs: object) -> Any:
@@ -69,6 +70,26 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
         fix = "wrap the model to return one row of logits a sample"
         raise InputError(expected=expected, found=shape, fix=fix)
     return logits
+
+
+def predicted_classes(logits: Tensor) -> Tensor:
+    """Return the class of the greatest logit of each row; the first of equal ones.
+
+    If the classes are sharded over processes (DTensor), the best logit and its class travel, not
+    the logits; every process of the mesh must call this and gets all classes.
+
+    Args:
+        logits: Logits of shape B x K or B x T x K.
+
+    Returns:
+        Classes of shape B or B x T, int64.
+
+    Example:
+        >>> import torch
+        >>> predicted_classes(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0]]))
+        tensor([1, 0])
+    """
+    return best_in_all_shards(logits)
 
 
 def first_tensor(value: object) -> Tensor | None:

@@ -11,8 +11,18 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.models.forward import forward, logits_of
 from ncscope.models.layers import named_layer
-from ncscope.models.linear_calls import LinearCall, recorded_calls
-from ncscope.models.measuring import measuring
+from ncscope.models.linear_calls import (
+    KEPT_ROWS,
+    CallRows,
+    LinearCall,
+    Wanted,
+    dequantized,
+    own_tensor,
+    recorded_calls,
+    whole_tensor,
+)
+from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.sharding import local, rows_at, true_in_all_shards
 
 Rows: TypeAlias = Literal["sample", "token", "chosen token"]
 
@@ -63,8 +73,9 @@ def find_head(model: nn.Module, inputs: object, name: str | None = None) -> Head
             only has to be linear; ``gives_logits`` is then False.
 
     Returns:
-        The head. Cost: one forward pass, and a copy of the inputs and outputs of the model's
-        linear layers (of two samples if they have tokens).
+        The head. Cost: one forward pass; a second one if an earlier layer has outputs of the
+        logits' shape, or if the logits are those of one token of each sample. At most 32 rows of
+        inputs and of outputs are kept.
 
     Raises:
         InputError: If no module, or more than one, has the logits as its output (a scaled or
@@ -86,8 +97,59 @@ def head_and_shape(
 ) -> tuple[Head, torch.Size]:
     """Find the head as `find_head` does, and also return the shape of the logits."""
     with measuring(model):
-        logits, calls = _trace(model, inputs)
-        return head_among(model, calls, logits, name), logits.shape
+        return head_of(model, inputs, first_look(model, inputs, name), name)
+
+
+@dataclass
+class Look:
+    """Logits of a forward pass, and the calls of linear layers in the order in which they ended."""
+
+    logits: Tensor
+    calls: list[LinearCall]
+
+
+def first_look(model: nn.Module, inputs: object, name: str | None = None) -> Look:
+    """Run the model on a batch, and record the calls of its linear layers.
+
+    Args:
+        model: A classifier, in the context `measuring`.
+        inputs: Batch without the labels.
+        name: Name of the head, if known.
+    """
+    wanted = None
+    if name is not None:
+        wanted = Wanted({named_layer(model, name)}, KEPT_ROWS, columns=True)
+    return _look(model, inputs, wanted)
+
+
+def head_of(
+    model: nn.Module, inputs: object, first: Look, name: str | None = None
+) -> tuple[Head, torch.Size]:
+    """Find the head after the first look at a batch; run the batch again if that must be.
+
+    The first look keeps rows of the last linear calls only. If another call has outputs of the
+    logits' shape, or if the logits may be the outputs of one token of each sample, then a second
+    pass keeps rows of exactly these calls.
+
+    Args:
+        model: A classifier, in the context `measuring`.
+        inputs: Batch of the first look.
+        first: Result of `first_look`; its logits are dropped before a second pass.
+        name: Name of the head, if known.
+
+    Returns:
+        Head, and shape of the logits.
+    """
+    shape = first.logits.shape
+    alike = [call for call in first.calls if _readings(call, shape)]
+    if name is None and not all(_is_decided(call, first.logits) for call in alike):
+        each = max(2, KEPT_ROWS // len(alike))
+        wanted = Wanted({call.module for call in alike}, each, columns=True)
+        first.logits = first.logits.new_empty(0)
+        with kept_buffers(model):
+            second = _look(model, inputs, wanted)
+        return head_among(model, second.calls, second.logits), shape
+    return head_among(model, first.calls, first.logits, name), shape
 
 
 def head_among(
@@ -97,7 +159,7 @@ def head_among(
 
     Args:
         model: Model whose layers were called.
-        calls: Calls of its linear layers.
+        calls: Calls of its linear layers, with rows of those that may be the head.
         logits: Logits of the pass; None for the outputs of the head that is given by name.
         name: Name of the head, if known.
     """
@@ -106,15 +168,20 @@ def head_among(
     else:
         assert logits is not None
         call = _innermost(calls, logits)
-    if logits is None:
-        logits = call.output
     _check_called_once(call, calls)
-    _check_linear(call)
+    weight, bias = (whole_tensor(model, call.module, part) for part in ("weight", "bias"))
+    assert weight is not None
+    weight = weight.flatten(1)
+    _check_linear(call, weight, bias)
+    if logits is None:
+        return Head(
+            call.name, call.module, weight, bias, rows="token" if call.by_token else "sample"
+        )
     reading = _reading(call, logits)
+    if reading is None and name is None:
+        reading = "chosen token", 0
     rows, axis = reading or (_rows_of_scaled(call, logits), 0)
-    bias = None if call.bias is None else call.bias.clone()
-    gives = reading is not None
-    return Head(call.name, call.module, call.weight.clone(), bias, gives, rows, axis)
+    return Head(call.name, call.module, weight, bias, reading is not None, rows, axis)
 
 
 def chosen_tokens(
@@ -130,40 +197,75 @@ def chosen_tokens(
     return (output.to(logits.dtype) == logits[:, None]).all(dim=2)
 
 
-def _trace(model: nn.Module, inputs: object) -> tuple[Tensor, list[LinearCall]]:
-    """Return the logits, and the calls of linear layers in the order in which they end."""
-    with recorded_calls(model) as calls:
-        logits = logits_of(forward(model, inputs))
-    broken = ~logits.isfinite().flatten(0, -2).all(dim=1)
+def _look(model: nn.Module, inputs: object, wanted: Wanted | None) -> Look:
+    with recorded_calls(model, wanted=wanted) as calls:
+        logits = logits_of(forward(model, inputs)).detach()
+    broken = _nonfinite_rows(logits)
     if broken.any():
         raise InputError(
             expected="finite logits",
-            found=f"NaN or infinity in {int(broken.sum())} of {len(broken)} rows",
+            found=f"NaN or infinity in {int(broken.sum())} of {broken.numel()} rows",
             fix="check the inputs' scale and the model's weights",
         )
-    return logits, calls
+    return Look(logits, calls)
+
+
+def _nonfinite_rows(logits: Tensor) -> Bool[Tensor, "..."]:
+    """Mark rows with NaN or infinity; extremes take less memory than a mask of all entries."""
+    shard = local(logits)
+    if shard.numel() == 0:
+        return torch.zeros(shard.shape[:-1], dtype=torch.bool)
+    low, high = shard.aminmax(dim=-1)
+    return ~true_in_all_shards(low.isfinite() & high.isfinite(), logits)
+
+
+def _readings(call: LinearCall, logits: torch.Size) -> list[tuple[Rows, int]]:
+    """Return what a row of the head's input may be, and its batch axis, judged by the shapes."""
+    *lengths, classes = call.shape
+    if classes != logits[-1]:
+        return []
+    if not call.by_token:
+        kind: Rows = "sample" if len(logits) == 2 else "token"
+        return [(kind, 0)] if lengths == [logits[:-1].numel()] else []
+    axes = [0, 1] if call.turns else [0]
+    if len(logits) == 3:
+        orders = (lengths, lengths[::-1])
+        return [("token", axis) for axis in axes if orders[axis] == list(logits[:-1])]
+    return [("chosen token", axis) for axis in axes if lengths[axis] == logits[0]]
+
+
+def _is_decided(call: LinearCall, logits: Tensor) -> bool:
+    """Return whether the rows that were kept show if a call's outputs are the logits."""
+    rows = call.rows
+    return rows is not None and not (call.by_token and logits.ndim == 2 and not rows.columns)
 
 
 def _reading(call: LinearCall, logits: Tensor) -> tuple[Rows, int] | None:
     """Return the unit of a row of the head's input and its batch axis; None without logits."""
-    if not call.by_token:
-        kind: Rows = "sample" if logits.ndim == 2 else "token"
-        return (kind, 0) if _equal(call.output, logits.flatten(0, -2)) else None
-    for axis, output in enumerate((call.output, call.turned)):
-        if output is not None and call.lengths[axis] == len(logits):
-            rows = _token_rows(output, logits[: len(output)])
-            if rows is not None:
+    if call.rows is None:
+        return None
+    for rows, axis in _readings(call, logits.shape):
+        if rows == "chosen token":
+            if _is_chosen(call.rows, logits, axis):
                 return rows, axis
+        elif _equal(call.rows.output, _traced(call, logits, axis)):
+            return rows, axis
     return None
 
 
-def _token_rows(output: Float[Tensor, "b t c"], logits: Tensor) -> Rows | None:
-    """Return whether the logits are the outputs of all tokens or of one token; None for neither."""
-    if logits.ndim == 3:
-        return "token" if _equal(output, logits) else None
-    if output.shape[2] != logits.shape[1]:
-        return None
-    return "chosen token" if chosen_tokens(output, logits).any(dim=1).all() else None
+def _traced(call: LinearCall, logits: Tensor, axis: int = 0) -> Tensor:
+    """Return the logits of the rows that were kept of a call."""
+    return rows_at(logits, call.index_in_logits(logits.shape, axis))
+
+
+def _is_chosen(rows: CallRows, logits: Tensor, axis: int) -> bool:
+    """Return whether the first columns of some token are those of its sample's logits."""
+    if not rows.columns:
+        return False
+    columns = rows.columns[axis]
+    samples = torch.arange(len(columns))
+    of_samples = rows_at(logits, (samples,))[:, : columns.shape[2]]
+    return bool(chosen_tokens(columns, of_samples).any(dim=1).all())
 
 
 def _rows_of_scaled(call: LinearCall, logits: Tensor) -> Rows:
@@ -186,6 +288,8 @@ def _equal(output: Tensor, logits: Tensor) -> bool:
 def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
     """Return the call of the only innermost module whose output is the logits."""
     matches = [call for call in calls if _reading(call, logits) is not None]
+    # In a loop over parts, nothing runs again to show whether one token's outputs are the logits.
+    matches = matches or [call for call in calls if _may_be_of_one_token(call, logits)]
     names = {call.name for call in matches}
     inner = [name for name in names if not any(_inside(other, name) for other in names)]
     if not inner:
@@ -198,22 +302,33 @@ def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
     return next(call for call in matches if call.name == inner[0])
 
 
+def _may_be_of_one_token(call: LinearCall, logits: Tensor) -> bool:
+    """Return whether only columns of all tokens, which were not kept, could decide."""
+    kept = call.rows is not None and not call.rows.columns
+    return kept and any(rows == "chosen token" for rows, _ in _readings(call, logits.shape))
+
+
 def _inside(name: str, outer: str) -> bool:
     return name != outer and (outer == "" or name.startswith(f"{outer}."))
 
 
 def _no_head(calls: list[LinearCall], logits: Tensor) -> InputError:
     expected = "a linear layer whose output is the logits"
-    alike = {call.name: call.output.to(logits.dtype) for call in calls if _alike(call, logits)}
-    for name, output in alike.items():
-        traced = logits[: len(output)]
+    alike = {
+        call.name: (call.rows.output.to(logits.dtype), _traced(call, logits))
+        for call in calls
+        if call.rows is not None and _alike(call, logits)
+    }
+    for name, (output, traced) in alike.items():
         scale = (traced * output).sum() / output.square().sum()
         if torch.allclose(scale * output, traced, rtol=1e-4):
             found = f"logits that are {scale:.4g} times the output of {name!r}"
             fix = f'pass head="{name}" to measure it unscaled'
             return InputError(expected=expected, found=found, fix=fix)
-    for (one, output), (two, other) in combinations(alike.items(), 2):
-        if torch.allclose((output + other) / 2, logits[: len(output)], rtol=1e-4, atol=1e-6):
+    for (one, (output, traced)), (two, (other, _)) in combinations(alike.items(), 2):
+        if output.shape != other.shape:
+            continue
+        if torch.allclose((output + other) / 2, traced, rtol=1e-4, atol=1e-6):
             found = f"the average of {one!r} and {two!r}, as in a distilled model"
             fix = f'pass head="{one}" or head="{two}" to measure one of them'
             return InputError(expected=expected, found=found, fix=fix)
@@ -222,8 +337,8 @@ def _no_head(calls: list[LinearCall], logits: Tensor) -> InputError:
 
 
 def _alike(call: LinearCall, logits: Tensor) -> bool:
-    """Return whether the call's output has the shape of the logits."""
-    return call.output.shape == logits[: len(call.output)].shape
+    """Return whether the call's outputs have the shape of the logits."""
+    return any(rows != "chosen token" and axis == 0 for rows, axis in _readings(call, logits.shape))
 
 
 def _advice(calls: list[LinearCall]) -> str:
@@ -255,25 +370,43 @@ def _check_called_once(call: LinearCall, calls: list[LinearCall]) -> None:
         raise InputError(expected=expected, found=f"{times} calls", fix=fix)
 
 
-def _check_linear(call: LinearCall) -> None:
+def _check_linear(call: LinearCall, weight: Tensor, bias: Tensor | None) -> None:
     """Check that the outputs equal ``features @ weight.T + bias`` up to rounding."""
-    wide = torch.promote_types(call.features.dtype, torch.float32)
-    bias = call.bias.to(wide) if call.bias is not None else None
-    if bias is not None and bias.shape != call.weight.shape[:1]:
-        shapes = f"bias of shape {tuple(bias.shape)} and weight {tuple(call.weight.shape)}"
+    if bias is not None and bias.shape != weight.shape[:1]:
+        shapes = f"bias of shape {tuple(bias.shape)} and weight {tuple(weight.shape)}"
         raise InputError(
             expected=f"one bias a class in head {call.name!r}",
             found=shapes,
             fix="pass another head",
         )
-    product = nn.functional.linear(call.features.to(wide), call.weight.to(wide), bias)
-    gaps = (product - call.output).abs().flatten(0, -2).amax(dim=0)
-    scale = float(call.output.abs().max())
-    if not (gaps <= _tolerance(call.output) * scale + _rounding(call)).all():
+    assert call.rows is not None
+    rows = call.rows
+    gaps = (_product(rows.features, weight, bias) - rows.output).abs().amax(dim=0)
+    scale = float(rows.output.abs().max())
+    rounding = _rounding(rows, weight) if _is_quantised(call.module) else 0.0
+    if not (gaps <= _tolerance(rows.output) * scale + rounding).all():
         expected = f"outputs of head {call.name!r} equal to features @ weight.T + bias"
         found = f"a gap of {gaps.max():.3g} at outputs of up to {scale:.3g}"
         fix = "a normalised (cosine), scaled or masked head is not linear: pass another head"
         raise InputError(expected=expected, found=found, fix=fix)
+
+
+def _product(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Multiply in float64 where the device has it; by blocks, as a weight may take gigabytes."""
+    wide = torch.float32 if features.device.type == "mps" else torch.float64
+    blocks = [features.to(wide) @ block.to(wide).T for block in weight.split(_BLOCK)]
+    product = torch.cat(blocks, dim=1)
+    return product if bias is None else product + bias.to(wide)
+
+
+# Classes whose weights are converted at once.
+_BLOCK = 8192
+
+
+def _is_quantised(module: nn.Module) -> bool:
+    """Return whether the weight is quantised: such a module may round its input too."""
+    weight = own_tensor(module, "weight")
+    return weight is not None and dequantized(weight) is not weight
 
 
 def _tolerance(output: Tensor) -> float:
@@ -284,14 +417,12 @@ def _tolerance(output: Tensor) -> float:
     return max(1e-5, 2 * rounding, 2**-9 if tf32 else 0)
 
 
-def _rounding(call: LinearCall) -> Float[Tensor, " k"] | float:
+def _rounding(rows: CallRows, weight: Tensor) -> Float[Tensor, " k"]:
     r"""Bound the error of each output of a quantised head.
 
     The head may round its input to 127 steps between the extremes and zero. The error of an entry
     is half a step, and half a step more for the rounding of zero; $\lVert w_c\rVert_1$ multiplies
     this error.
     """
-    if not call.quantized:
-        return 0.0
-    low, high = call.features.amin().clamp(max=0), call.features.amax().clamp(min=0)
-    return (high - low) / 127 * call.weight.abs().sum(dim=1) + call.output_step
+    low, high = rows.features.amin().clamp(max=0), rows.features.amax().clamp(min=0)
+    return (high - low) / 127 * weight.abs().sum(dim=1) + rows.output_step

@@ -1,13 +1,16 @@
 """Layers by name: exact names, patterns, and the repeated blocks of a network."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+import torch
 from torch import nn
 
 from ncscope.errors import InputError
+from ncscope.models.wrappers import inner, named_modules, own_parameters
 
 # Least share of a stage's weights that lies in its chain of blocks; the rest may be a downsampling
 # layer. Stages of ConvNeXt and Swin have more than 0.9, a MobileViT block (convolutions around a
@@ -34,7 +37,7 @@ def named_layer(model: nn.Module, name: str) -> nn.Module:
         >>> named_layer(nn.Sequential(nn.Linear(3, 2)), "0")
         Linear(in_features=3, out_features=2, bias=True)
     """
-    modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
+    modules: dict[str, nn.Module] = dict(named_modules(model, remove_duplicate=False))
     if name not in modules:
         raise _unknown(name, list(modules))
     return modules[name]
@@ -56,7 +59,7 @@ def match_layers(model: nn.Module, patterns: Sequence[str]) -> list[str]:
         >>> match_layers(nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU())), ["1.*", "0"])
         ['0', '1.0']
     """
-    modules = [item for item in model.named_modules(remove_duplicate=False) if item[0]]
+    modules = [item for item in named_modules(model, remove_duplicate=False) if item[0]]
     names = [name for name, _ in modules]
     for pattern in patterns:
         if not any(_matches(name, pattern) for name in names):
@@ -98,8 +101,9 @@ def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
         ['blocks.0', 'blocks.1']
     """
     once = {module: 1 for module in model.modules() if calls is None or module in calls}
+    own = own_parameters(model)
     for least, counts in ((2, once), (2, calls or once), (1, once)):
-        blocks = _outermost_repeated(model, least, counts)
+        blocks = _outermost_repeated(model, least, _Facts(counts, own))
         if blocks:
             order = {module: index for index, module in enumerate(model.modules())}
             return [name for name, module in sorted(blocks, key=lambda block: order[block[1]])]
@@ -117,62 +121,82 @@ def _matches(name: str, pattern: str) -> bool:
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 
-def _outermost_repeated(model: nn.Module, least: int, calls: Calls) -> list[NamedModule]:
-    level = [("", model)]
+@dataclass(frozen=True)
+class _Facts:
+    """Number of calls of each module, and the shapes of the parameters that each has itself."""
+
+    calls: Calls
+    own: Mapping[nn.Module, Mapping[object, torch.Size]]
+
+    def matrices(self, module: nn.Module) -> int:
+        """Count weight matrices and kernels, of submodules too."""
+        return sum(len(shape) > 1 for shape in self._shapes(module))
+
+    def size(self, module: nn.Module) -> int:
+        """Count weights, of submodules too."""
+        return sum(shape.numel() for shape in self._shapes(module))
+
+    def _shapes(self, module: nn.Module) -> Iterable[torch.Size]:
+        shapes: dict[object, torch.Size] = {}
+        for part in module.modules():
+            shapes |= self.own[part]
+        return shapes.values()
+
+
+def _outermost_repeated(model: nn.Module, least: int, facts: _Facts) -> list[NamedModule]:
+    level = [("", inner(model))]
     while level:
         members = [
-            member for name, module in level for member in _members(name, module, least, calls)
+            member for name, module in level for member in _members(name, module, least, facts)
         ]
         by_class: dict[type, dict[nn.Module, str]] = defaultdict(dict)
         for name, module in members:
             by_class[type(module)].setdefault(module, name)
-        repeated = [alike for alike in by_class.values() if sum(map(calls.__getitem__, alike)) > 1]
+        count = facts.calls.__getitem__
+        repeated = [alike for alike in by_class.values() if sum(map(count, alike)) > 1]
         if repeated:
-            return [block for alike in repeated for block in _blocks(alike, least, calls)]
+            return [block for alike in repeated for block in _blocks(alike, least, facts)]
         level = members
     return []
 
 
-def _blocks(alike: Mapping[nn.Module, str], least: int, calls: Calls) -> list[NamedModule]:
+def _blocks(alike: Mapping[nn.Module, str], least: int, facts: _Facts) -> list[NamedModule]:
     """Return the modules of one class; if they are stages, return the blocks in them."""
     chained = {
         block: path
         for module, name in alike.items()
-        for child, container in module.named_children()
+        for child, container in _children(module)
         if _is_chain(container)
-        for path, block in _members(f"{name}.{child}", container, least, calls)
+        for path, block in _members(f"{name}.{child}", container, least, facts)
     }
-    share = sum(map(_size, chained)) / sum(map(_size, alike))
+    share = sum(map(facts.size, chained)) / sum(map(facts.size, alike))
     blocks = alike if share < STAGE_SHARE else chained
     return [(name, block) for block, name in blocks.items()]
 
 
-def _members(name: str, module: nn.Module, least: int, calls: Calls) -> Iterator[NamedModule]:
+def _members(name: str, module: nn.Module, least: int, facts: _Facts) -> Iterator[NamedModule]:
     """Yield children that could be blocks; search inside chains and modules without a call."""
-    for child_name, child in module.named_children():
+    for child_name, child in _children(module):
         path = f"{name}.{child_name}" if name else child_name
-        if _is_chain(child) or child not in calls:
-            yield from _members(path, child, least, calls)
-        elif _is_composite(child) and _matrices(child) >= least:
+        if _is_chain(child) or child not in facts.calls:
+            yield from _members(path, child, least, facts)
+        elif _is_composite(child) and facts.matrices(child) >= least:
             yield path, child
+
+
+def _children(module: nn.Module) -> list[NamedModule]:
+    """Return the children of a module without their wrappers."""
+    return [(name, inner(child)) for name, child in module.named_children()]
 
 
 def _is_chain(module: nn.Module) -> bool:
     """Return whether a module only runs its children in order; a ``ModuleDict`` does not."""
     if isinstance(module, CHAINS):
         return True
-    children = list(module.children())
+    children = [child for _, child in _children(module)]
     alike = len(children) > 1 and len({type(child) for child in children}) == 1
     return alike and _is_composite(children[0]) and not isinstance(module, nn.ModuleDict)
 
 
 def _is_composite(module: nn.Module) -> bool:
     return any(True for _ in module.children()) and not isinstance(module, CHAINS)
-
-
-def _matrices(module: nn.Module) -> int:
-    return sum(parameter.ndim > 1 for parameter in module.parameters())
-
-
-def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,18 +1,48 @@
-"""Calls of linear layers in a forward pass: weights, inputs and outputs."""
+"""Calls of linear layers in a forward pass: their shapes, and a few rows of inputs and outputs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.models.forward import first_tensor
 from ncscope.models.hooks import caught
+from ncscope.models.sharding import gathered, is_sharded, rows_at
+from ncscope.models.wrappers import assembled, named_modules
 
-# A language model's outputs for a whole batch can take gigabytes; two samples identify the head.
-TRACED_SAMPLES = 2
+# Rows of inputs, and of outputs, that are kept of a pass: those of a language model can take 90 GB.
+KEPT_ROWS = 32
+# The head is one of the last linear layers: only the last calls keep rows, of which they share 24.
+LAST_CALLS = 3
+# The token whose outputs are the logits is searched in these samples, by these columns.
+TRACED_SAMPLES, TRACED_COLUMNS = 2, 4
+
+
+@dataclass(frozen=True)
+class CallRows:
+    """A few rows of a call's inputs and outputs: copies, because the model may change both.
+
+    Attributes:
+        index: Index of each row, counted over all axes of the output but the last.
+        features: Rows of the input.
+        output: The same rows of the output.
+        output_step: Step of which the output is a multiple if the module rounds it; else 0.
+        columns: First columns of all tokens' outputs, of the first samples: the first two on axis 0
+            and the first two on axis 1, as the input may be sequence-first. Empty if not asked for.
+        whole: Whole input of a call on samples, if asked for.
+    """
+
+    index: Int[Tensor, " rows"]
+    features: Float[Tensor, "rows d"]
+    output: Float[Tensor, "rows k"]
+    output_step: float = 0.0
+    columns: tuple[Tensor, ...] = ()
+    whole: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -22,36 +52,57 @@ class LinearCall:
     Attributes:
         name: Name of the module in the model.
         module: The module.
-        weight: Matrix that the call used, K x d; not a copy.
-        bias: Bias that the call used, or None; not a copy.
-        features: Input: B x d, or B x T x d of the first `TRACED_SAMPLES` samples; a copy.
-        output: Output: B x K, or B x T x K of these samples; a copy.
-        quantized: True if the weight is quantised: such a module may round its input too.
-        output_step: Step of which the output is a multiple if the module rounds it; else 0.
-        turned: Output of the first samples if the input was sequence-first, T x B x d; a copy.
-        lengths: Lengths of the first two axes of the input: B and T, or T and B.
+        shape: Shape of the outputs: B x K, or B x T x K (or T x B x K) for a call on tokens.
+        turns: Whether the input may be sequence-first: it has three axes.
+        rows: A few rows of inputs and outputs; None if a later call has taken their place.
     """
 
     name: str
     module: nn.Module
-    weight: Float[Tensor, "k d"]
-    bias: Tensor | None
-    features: Float[Tensor, "*rows d"]
-    output: Float[Tensor, "*rows k"]
-    quantized: bool = False
-    output_step: float = 0.0
-    turned: Tensor | None = None
-    lengths: tuple[int, ...] = ()
+    shape: tuple[int, ...]
+    turns: bool = False
+    rows: CallRows | None = None
 
     @property
     def by_token(self) -> bool:
         """Return whether the layer was applied to every token of a sequence."""
-        return self.features.ndim == 3
+        return len(self.shape) == 3
+
+    def index_in_logits(self, logits: torch.Size, axis: int = 0) -> tuple[Tensor, ...]:
+        """Return the index, in logits of this shape, of the rows that were kept.
+
+        Args:
+            logits: Shape of the logits.
+            axis: Axis of the input that is the first axis of the logits.
+        """
+        assert self.rows is not None
+        lengths = self.shape[:-1] if self.by_token else logits[:-1]
+        index = torch.unravel_index(self.rows.index, tuple(lengths))
+        return index[::-1] if axis == 1 else index
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Choice of what to keep of the calls of a forward pass.
+
+    Attributes:
+        modules: Modules of which rows are kept, of every call; None for the last calls of any.
+        each: Number of rows to keep of a call.
+        columns: Keep a few columns of all tokens if True, to find a chosen token.
+        whole: Keep the whole inputs of calls on samples if True.
+    """
+
+    modules: Collection[nn.Module] | None = None
+    each: int = KEPT_ROWS // (LAST_CALLS + 1)
+    columns: bool = False
+    whole: bool = False
 
 
 @contextmanager
 def recorded_calls(
-    model: nn.Module, on_error: Callable[[Exception], None] | None = None
+    model: nn.Module,
+    on_error: Callable[[Exception], None] | None = None,
+    wanted: Wanted | None = None,
 ) -> Iterator[list[LinearCall]]:
     """Record the calls of linear layers inside the context, in the order in which they end.
 
@@ -59,6 +110,7 @@ def recorded_calls(
         model: Model that runs inside the context.
         on_error: Function that is called with an exception of a hook; by default, the exception is
             raised in the forward pass.
+        wanted: Choice of the rows to keep; by default, eight of each of the last three calls.
 
     Example:
         >>> import torch
@@ -71,8 +123,8 @@ def recorded_calls(
     calls: list[LinearCall] = []
     handles = []
     try:
-        for name, module in model.named_modules():
-            hook = caught(_recorder(name, calls), on_error)
+        for name, module in named_modules(model):
+            hook = caught(_recorder(name, calls, wanted or Wanted()), on_error)
             handles.append(module.register_forward_hook(hook, with_kwargs=True))
         yield calls
     finally:
@@ -80,34 +132,115 @@ def recorded_calls(
             handle.remove()
 
 
-def _recorder(name: str, calls: list[LinearCall]) -> Any:
+def _recorder(name: str, calls: list[LinearCall], wanted: Wanted) -> Any:
     def record(
         module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
     ) -> None:
-        weight, bias = _own_tensor(module, "weight"), _own_tensor(module, "bias")
+        weight = own_tensor(module, "weight")
         features, result = first_tensor((args, kwargs)), first_tensor(output)
         if weight is None or weight.ndim < 2 or features is None or result is None:
             return
         if features.is_nested or result.is_nested:
             return
-        matrix = dequantized(weight)
-        rows = _rows(matrix, dequantized(features), dequantized(result))
-        if rows is not None:
-            bias = None if bias is None else dequantized(bias).detach()
-            step = result.q_scale() if result.is_quantized else 0.0
-            rounded, matrix = matrix is not weight, matrix.detach().flatten(1)
-            both = _turned(dequantized(result)), tuple(features.shape[:2])
-            calls.append(LinearCall(name, module, matrix, bias, *rows, rounded, step, *both))
+        matrix = tuple(dequantized(weight).shape)
+        shape = _output_shape(matrix, features, result)
+        if shape is None:
+            return
+        call = LinearCall(name, module, shape, turns=features.ndim == 3)
+        if wanted.modules is None:
+            forget_rows(calls, LAST_CALLS - 1)
+        if wanted.modules is None or module in wanted.modules:
+            call = replace(call, rows=_kept(call, features, result, wanted))
+        calls.append(call)
 
     return record
 
 
-def _own_tensor(module: nn.Module, name: str) -> Tensor | None:
+def forget_rows(calls: list[LinearCall], last: int) -> None:
+    """Drop the rows of all calls but the last ones, in place."""
+    for index in range(len(calls) - last):
+        if calls[index].rows is not None:
+            calls[index] = replace(calls[index], rows=None)
+
+
+def _output_shape(
+    weight: tuple[int, ...], features: Tensor, output: Tensor
+) -> tuple[int, ...] | None:
+    """Return the outputs' shape if there is one row for each sample or token; else None."""
+    floats = features.is_floating_point() or features.is_quantized
+    if features.ndim < 2 or not floats:
+        return None
+    classes, size = weight[0], prod(weight[1:])
+    once = features.numel() == len(features) * size
+    if once and output.numel() == len(features) * classes:
+        return len(features), classes
+    token = features.ndim > 2 and len(weight) == 2 and features.shape[-1] == size
+    if token and output.shape == (*features.shape[:-1], classes):
+        return len(features), prod(features.shape[1:-1]), classes
+    return None
+
+
+def _kept(call: LinearCall, features: Tensor, output: Tensor, wanted: Wanted) -> CallRows:
+    """Copy a few rows of the input and of the output of a call."""
+    count = prod(call.shape[:-1])
+    index = _spread(count, wanted.each)
+    if call.by_token:
+        place = torch.unravel_index(index, features.shape[:-1])
+    else:
+        place, features, output = (index,), features.flatten(1), output.flatten(1)
+    columns = _columns(output) if wanted.columns and call.by_token else ()
+    whole = None
+    if wanted.whole and not call.by_token:
+        whole = dequantized(gathered(features.detach())).clone()
+    step = output.q_scale() if output.is_quantized else 0.0
+    rows = [dequantized(rows_at(tensor, place)) for tensor in (features, output)]
+    return CallRows(index, rows[0], rows[1], step, columns, whole)
+
+
+def _spread(count: int, most: int) -> Int[Tensor, " rows"]:
+    """Choose rows at random, always the same ones; all of them if there are few."""
+    if count <= most:
+        return torch.arange(count)
+    # Not evenly spaced: of as many tokens as samples, the diagonal alone could be chosen.
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(count, (most,), generator=generator).sort().values
+
+
+def _columns(output: Tensor) -> tuple[Tensor, ...]:
+    """Copy a few columns of all tokens' outputs of the first samples on axis 0, and on axis 1."""
+    # Of classes that are sharded, the first process has the first columns.
+    columns = gathered(output.detach()[..., :TRACED_COLUMNS])
+    rows = dequantized(columns).flatten(1, -2)
+    turned = rows.transpose(0, 1)
+    return tuple(tokens[:TRACED_SAMPLES].clone() for tokens in (rows, turned))
+
+
+def own_tensor(module: nn.Module, name: str) -> Tensor | None:
     """Return a module's weight or bias; torch's quantised modules have methods of these names."""
     value: Any = getattr(module, name, None)
     if hasattr(module, "_packed_params"):
         value = value()
     return value if isinstance(value, Tensor) else None
+
+
+def whole_tensor(model: nn.Module, module: nn.Module, name: str) -> Tensor | None:
+    """Copy the whole weight or bias of one module; nothing else of a sharded model is gathered.
+
+    If the model is sharded, every process that has a shard must call this.
+
+    Args:
+        model: Model that contains the module.
+        module: Module whose tensor is returned.
+        name: Name of the tensor, ``weight`` or ``bias``.
+
+    Example:
+        >>> layer = nn.Linear(3, 2)
+        >>> whole_tensor(layer, layer, "weight").shape
+        torch.Size([2, 3])
+    """
+    with assembled(model, module):
+        value = own_tensor(module, name)
+        return None if value is None else gathered(dequantized(value).detach()).clone()
 
 
 def dequantized(tensor: Tensor) -> Tensor:
@@ -118,34 +251,9 @@ def dequantized(tensor: Tensor) -> Tensor:
         >>> dequantized(torch.ones(2))
         tensor([1., 1.])
     """
-    if tensor.is_quantized or type(tensor).dequantize is not Tensor.dequantize:
+    if tensor.is_quantized or (
+        type(tensor).dequantize is not Tensor.dequantize and not is_sharded(tensor)
+    ):
         plain: Tensor = tensor.dequantize()
         return plain
     return tensor
-
-
-def _rows(weight: Tensor, features: Tensor, output: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Copy input and output if they have one row for each sample or token; else return None.
-
-    Both are copied because the model may change them in place after the call.
-    """
-    if features.ndim < 2 or not features.is_floating_point():
-        return None
-    size = weight[0].numel()
-    once = features.numel() == len(features) * size
-    if once and output.numel() == len(features) * len(weight):
-        return _copied(features.flatten(1)), _copied(output.flatten(1))
-    token = features.ndim > 2 and weight.ndim == 2 and features.shape[-1] == size
-    if token and output.shape == (*features.shape[:-1], len(weight)):
-        first = features[:TRACED_SAMPLES], output[:TRACED_SAMPLES]
-        return _copied(first[0].flatten(1, -2)), _copied(first[1].flatten(1, -2))
-    return None
-
-
-def _turned(output: Tensor) -> Tensor | None:
-    """Copy the outputs of the first samples of a sequence-first tensor, T x B x K."""
-    return _copied(output[:, :TRACED_SAMPLES].transpose(0, 1)) if output.ndim == 3 else None
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ncscope.models.sharding import local
+
 
 @contextmanager
 def measuring(model: nn.Module) -> Iterator[None]:
@@ -161,6 +163,6 @@ def _copy(buffer: Tensor | None) -> Tensor | None:
 
 
 def _write_back(buffer: Tensor | None, copy: Tensor | None) -> None:
-    if buffer is not None and copy is not None and not torch.equal(buffer, copy):
+    if buffer is not None and copy is not None and not torch.equal(local(buffer), local(copy)):
         with torch.no_grad():
             buffer.copy_(copy)

@@ -13,7 +13,7 @@ from ncscope.models.forward import logits_of, tensors_in
 from ncscope.models.heads import Head, head_among
 from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
-from ncscope.models.linear_calls import recorded_calls
+from ncscope.models.linear_calls import KEPT_ROWS, Wanted, recorded_calls
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, mask_of
 from ncscope.models.tracing import Trace
 
@@ -63,7 +63,12 @@ class PartsObserver:
 
     def __enter__(self) -> "PartsObserver":
         with ExitStack() as hooks:
-            self._linear = hooks.enter_context(recorded_calls(self._model, self._on_error))
+            wanted = Wanted(whole=True)
+            if self._head_name is not None:
+                named = {named_layer(self._model, self._head_name)}
+                wanted = Wanted(named, KEPT_ROWS, whole=True)
+            recorder = recorded_calls(self._model, self._on_error, wanted)
+            self._linear = hooks.enter_context(recorder)
             for module in self._model.modules():
                 if module is not self._model or self._whole:
                     begin = caught(self._begins, self._on_error)
@@ -128,7 +133,10 @@ class PartsObserver:
                 found=f"head {head.name!r} on tokens",
                 fix="put the parts into one module that returns the logits, and call this module",
             )
-        self._features = [c.features for c in self._linear if c.module is head.module][-1]
+        rows = [call.rows for call in self._linear if call.module is head.module][-1]
+        assert rows is not None
+        assert rows.whole is not None
+        self._features = rows.whole
         self._outputs.pop(head.name, None)
         count = len(self._features)
         axes = {name: _batch_axis(name, kept, count) for name, kept in self._outputs.items()}

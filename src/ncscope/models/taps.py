@@ -17,6 +17,7 @@ from ncscope.models.heads import Rows, chosen_tokens
 from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import named_layer
 from ncscope.models.linear_calls import dequantized
+from ncscope.models.sharding import gathered
 
 # Name of the head's input among the features. No module has a space in its name.
 HEAD_INPUT = "head input"
@@ -130,7 +131,7 @@ class Taps:
 
     @property
     def logits(self) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
-        """Logits of the last forward pass, as `logits_of` returns them.
+        """Logits of the last forward pass, as `logits_of` returns them; DTensors stay sharded.
 
         Raises:
             InputError: If the model has not run.
@@ -224,7 +225,7 @@ class Taps:
                 found="a nested one, without padding",
                 fix="call torch.backends.mha.set_fastpath_enabled(False) first",
             )
-        rows = dequantized(tensor.detach()).movedim(at.axis, 0)
+        rows = gathered(dequantized(tensor.detach())).movedim(at.axis, 0)
         self._running[name] = self._read(rows, name)
 
     def _read(self, tensor: Tensor, name: str) -> Tensor:
@@ -246,7 +247,7 @@ class Taps:
         outputs = first_tensor(output)
         if not self._inside or outputs is None or in_backward():
             return
-        rows = dequantized(outputs.detach()).movedim(
+        rows = gathered(dequantized(outputs.detach())).movedim(
             self._axes.get(HEAD_INPUT, BatchAxis()).axis, 0
         )
         self._outputs = rows.flatten(1, -2).clone()
@@ -256,7 +257,7 @@ class Taps:
         self._check_all_ran(self._running)
         logits = dequantized(logits_of(output).detach())
         if self._outputs is not None:
-            self._choose_tokens(self._outputs, logits)
+            self._choose_tokens(self._outputs, gathered(logits))
         self._check_rows(self._running, len(logits.flatten(0, -2)))
         self._features = _in_order(self._running)
         self._logits = logits

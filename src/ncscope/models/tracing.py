@@ -11,11 +11,15 @@ from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor, forward, logits_of, tensors_in
-from ncscope.models.heads import Head, Rows, head_and_shape
+from ncscope.models.heads import Head, Rows, first_look, head_of
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
 from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.resizing import repeated_first_sample
+from ncscope.models.sharding import rows_at
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
+
+# Tokens of each copy that show the order of the rows: 16 rows of two copies.
+_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,10 @@ def trace(
         BatchAxis(tensor=0, axis=1)
     """
     with measuring(model):
-        with _recorded(model.modules(), _shape) as calls:
-            found, shape = head_and_shape(model, inputs, head)
+        with _recorded(model.modules()) as calls:
+            look = first_look(model, inputs, head)
+        found, shape = head_of(model, inputs, look, head)
+        del look  # with the logits of the whole batch
         names = _names(model, layers, calls, found)
         axes = {HEAD_INPUT: BatchAxis(axis=found.axis)}
         modules = {name: named_layer(model, name) for name in names}
@@ -106,32 +112,55 @@ def trace(
             for name, module in modules.items():
                 axes |= other.axes(name, module, calls.get(module, []))
             if not by_head:
-                one, copies = (made[found.module][0].given for made in (calls, other.calls))
-                axes[HEAD_INPUT] = other.axis(HEAD_INPUT, [one], [copies])
+                one, few = (made[found.module][0].given for made in (calls, other.calls))
+                assert one is not None
+                assert few is not None
+                axes[HEAD_INPUT] = other.axis(HEAD_INPUT, [one], [few])
     return Trace(found, tuple(names), axes)
+
+
+class _Seen(NamedTuple):
+    """Shape of a tensor of a call, and whether its rows are in the order of the logits."""
+
+    shape: torch.Size
+    in_order: bool = False
 
 
 class _Call(NamedTuple):
     """Record of one call of a module: the first input tensor, and all output tensors."""
 
-    given: Any
-    returned: list[Any]
+    given: _Seen | None
+    returned: list[_Seen]
 
 
 _Calls: TypeAlias = Mapping[nn.Module, list[_Call]]
 
 
 @contextmanager
-def _recorded(modules: Iterable[nn.Module], keep: Callable[[Tensor], Any]) -> Iterator[_Calls]:
-    """Record the calls of modules inside the context; each tensor is stored as ``keep(tensor)``."""
+def _recorded(
+    modules: Iterable[nn.Module], copies: torch.Size | None = None, batch: int = 0
+) -> Iterator[_Calls]:
+    """Record the calls of modules inside the context; no tensor is kept.
+
+    Args:
+        modules: Modules whose calls are recorded.
+        copies: Shape of the logits of tokens if the pass is one of copies of the first sample.
+        batch: Batch axis of these logits.
+    """
     calls: dict[nn.Module, list[_Call]] = defaultdict(list)
+
+    def seen(tensor: Tensor) -> _Seen:
+        shape = _shape(tensor)
+        if copies is None or shape[:1] != (copies[:-1].numel(),):
+            return _Seen(shape)
+        return _Seen(shape, _is_in_order(tensor, copies, batch))
 
     def record(
         module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
         given = first_tensor((args, kwargs))
-        returned = [keep(tensor) for tensor in tensors_in(output)]
-        calls[module].append(_Call(None if given is None else keep(given), returned))
+        returned = [seen(tensor) for tensor in tensors_in(output)]
+        calls[module].append(_Call(None if given is None else seen(given), returned))
 
     with ExitStack() as hooks:
         for module in dict.fromkeys(modules):
@@ -151,7 +180,7 @@ class _Rerun:
     """A run of the model on copies of the first sample.
 
     Attributes:
-        calls: Tensors of each call in this run.
+        calls: Shapes of the tensors of each call in this run.
         whole: Shape of the logits of the whole batch.
         copies: Shape of the logits of the copies.
         batch: Batch axis of the logits: 1 for logits of tokens of shape T x B x K, else 0.
@@ -180,26 +209,27 @@ class _Rerun:
             axes[name] = self.axis(name, one.returned, other.returned)
         return axes
 
-    def axis(self, name: str, shapes: list[torch.Size], tensors: list[Tensor]) -> BatchAxis:
+    def axis(self, name: str, many: list[_Seen], few: list[_Seen]) -> BatchAxis:
         """Find the first tensor with exactly one axis whose length changes like the batch size."""
-        for index, (shape, tensor) in enumerate(zip(shapes, tensors, strict=False)):
-            sizes = zip(shape, _shape(tensor), strict=False)
+        for index, (one, other) in enumerate(zip(many, few, strict=False)):
+            sizes = zip(one.shape, other.shape, strict=False)
             axes = [axis for axis, both in enumerate(sizes) if both == self._counts]
-            if len(shape) == tensor.ndim and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
+            alike = len(one.shape) == len(other.shape)
+            if alike and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
                 # If the logits are T x B x K, their first axis is that of the tokens, which is the
                 # other one of the tensor's first two axes.
                 return BatchAxis(index, abs(axes[0] - self.batch))
-            if self._has_rows_of_logits(shape, tensor):
+            if other.in_order and one.shape[:1] == (self.whole[:-1].numel(),):
                 return BatchAxis(index)
-        many, few = self._counts
-        one = "token" if self.rows == "token" else "sample"
+        counts = self._counts
+        unit = "token" if self.rows == "token" else "sample"
         found = [
-            " and ".join(str(tuple(size)) for size in sizes) or "no tensor"
-            for sizes in (shapes, map(_shape, tensors))
+            " and ".join(str(tuple(seen.shape)) for seen in tensors) or "no tensor"
+            for tensors in (many, few)
         ]
         raise InputError(
-            expected=f"layer {name!r} to return one row a {one}",
-            found=f"{found[0]} of {many} samples, {found[1]} of {few}",
+            expected=f"layer {name!r} to return one row a {unit}",
+            found=f"{found[0]} of {counts[0]} samples, {found[1]} of {counts[1]}",
             fix="tap the block around it, or leave it out of layers=[...]",
         )
 
@@ -208,27 +238,44 @@ class _Rerun:
         """Number of samples in the batch, and of the copies."""
         return self.whole[self.batch], self.copies[self.batch]
 
-    def _has_rows_of_logits(self, shape: torch.Size, tensor: Tensor) -> bool:
-        """Return whether there is a row for each token, in the order of the logits.
-
-        In this order, and only in this order, the rows of the copies are equal up to rounding.
-        """
-        lengths = [self.whole[:-1].numel(), self.copies[:-1].numel()]
-        if self.rows != "token" or [*shape[:1], *_shape(tensor)[:1]] != lengths:
-            return False
-        rows, sizes = tensor.detach().double().flatten(1), self.copies[:2]
-        in_order = _difference_of_copies(rows.unflatten(0, sizes), self.batch)
-        turned = _difference_of_copies(rows.unflatten(0, sizes[::-1]), 1 - self.batch)
-        return in_order < turned
-
 
 def _shape(tensor: Tensor) -> torch.Size:
     """Return a tensor's shape; the empty shape for a nested tensor, which has none."""
     return torch.Size() if tensor.is_nested else tensor.shape
 
 
-def _difference_of_copies(rows: Tensor, axis: int) -> float:
-    return float((rows - rows.narrow(axis, 0, 1)).abs().max())
+def _is_in_order(tensor: Tensor, copies: torch.Size, batch: int) -> bool:
+    """Return whether the rows of a tensor, one for each token, are in the order of the logits.
+
+    In this order, and only in this order, the rows of the copies are equal up to rounding. A few
+    tokens show it.
+
+    Args:
+        tensor: Tensor with one row for each token of each copy.
+        copies: Shape of the logits.
+        batch: Batch axis of the logits.
+    """
+    places = torch.arange(copies[:-1].numel())
+    ordered = places.unflatten(0, copies[:2])
+    turned = places.unflatten(0, copies[:2][::-1])
+    one, other = (
+        _difference_of_copies(tensor, index.movedim(axis, 0))
+        for index, axis in ((ordered, batch), (turned, 1 - batch))
+    )
+    return one < other
+
+
+def _difference_of_copies(tensor: Tensor, index: Tensor) -> float:
+    """Return the greatest difference of the same tokens of several copies.
+
+    Args:
+        tensor: Tensor with a row for each index.
+        index: Index of each token of each copy, copies x tokens.
+    """
+    tokens = index.shape[1]
+    index = index[:, torch.linspace(0, tokens - 1, min(tokens, _TOKENS)).long()]
+    rows = rows_at(tensor, (index.flatten(),)).flatten(1).double().unflatten(0, index.shape)
+    return float((rows - rows[:1]).abs().max())
 
 
 def _rerun(
@@ -245,7 +292,8 @@ def _rerun(
         wanted = torch.Size([*logits[:batch], times, *logits[batch + 1 :]])
         for copies in repeated_first_sample(inputs, count, times):
             try:
-                with kept_buffers(model), _recorded(modules, lambda tensor: tensor) as calls:
+                tokens = wanted if head.rows == "token" else None
+                with kept_buffers(model), _recorded(modules, tokens, batch) as calls:
                     shape = logits_of(forward(model, copies)).shape
             except Exception as error:
                 failure = failure or error

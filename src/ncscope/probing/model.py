@@ -30,6 +30,7 @@ from ncscope.probing.plans import (
     LayerPlan,
     Layout,
     ProbeOptions,
+    for_model,
     layout_of,
     matrix_of,
     plans_in,
@@ -74,7 +75,7 @@ def probe_model(
             or has another dimension there, the layers differ between processes, or another process
             fails.
     """
-    options = options or ProbeOptions()
+    options = for_model(options or ProbeOptions(), model)
     with options.processes.ending_together():
         return _probed(model, loader, options, reference)
 

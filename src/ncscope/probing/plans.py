@@ -1,16 +1,18 @@
 """Options of a measurement, its layers, and its form, which processes must share."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
+from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT
+from ncscope.models.wrappers import check_measurable
 from ncscope.stats.moments import Prior
 from ncscope.stats.processes import Processes, type_name
 from ncscope.stats.store import DEFAULT_BUDGET
@@ -70,6 +72,22 @@ class ProbeOptions:
             InputError: If this process is not in the group.
         """
         return Processes(self.group)
+
+
+def for_model(options: ProbeOptions, model: nn.Module) -> ProbeOptions:
+    """Return the options with the processes that have different samples, unless a group is given.
+
+    Args:
+        options: Options of the measurement.
+        model: Model to measure; tensor-parallel processes have the same samples.
+
+    Raises:
+        InputError: If the model cannot be measured in this process.
+    """
+    check_measurable(model)
+    if options.group is not None:
+        return options
+    return replace(options, group=data_group(model))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
 from ncscope.models.hooks import caught
-from ncscope.models.linear_calls import dequantized
+from ncscope.models.linear_calls import whole_tensor
 from ncscope.models.measuring import kept_buffers, uncompiled, unwrapped
 from ncscope.models.parts import PartsObserver
 from ncscope.models.taps import Taps
@@ -21,7 +21,7 @@ from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import check_next_token
 from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import LayerwiseProbe
-from ncscope.probing.plans import ProbeOptions
+from ncscope.probing.plans import ProbeOptions, for_model
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import FeatureStore
@@ -73,7 +73,7 @@ class Watch:
     ) -> None:
         self.reference = reference
         self._given, self._model = model, unwrapped(model)
-        self._options, self._whole = options or ProbeOptions(), whole
+        self._options, self._whole = for_model(options or ProbeOptions(), model), whole
         self._processes = self._options.processes
         self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
         self._observer: PartsObserver | None = None
@@ -195,7 +195,7 @@ class Watch:
             probe = self._probe or self._new_probe()
             try:
                 probe.set_reference(self.reference)
-                return probe.result(None if self._traced is None else _by_now(self._traced.head))
+                return probe.result(None if self._traced is None else self._present_head())
             finally:
                 self.forget()
 
@@ -265,6 +265,13 @@ class Watch:
         store = self._gathered.enter_context(FeatureStore(self._options.memory))
         return LayerwiseProbe(self._model, self._options, store, self.reference)
 
+    def _present_head(self) -> Head:
+        """Return the head with the present weight and bias of its module."""
+        assert self._traced is not None
+        head = self._traced.head
+        weight, bias = (whole_tensor(self._model, head.module, name) for name in ("weight", "bias"))
+        return head if weight is None else replace(head, weight=weight.flatten(1), bias=bias)
+
     def _checked(self, labels: Tensor) -> Tensor:
         """Move labels to the model's device; compare those of the first pass with its inputs."""
         assert self._traced is not None
@@ -303,15 +310,3 @@ def _cloned(inputs: Any) -> Any:
         copies = [_cloned(value) for value in inputs]
         return tuple(copies) if isinstance(inputs, tuple) else copies
     return inputs
-
-
-def _by_now(head: Head) -> Head:
-    """Return the head with the present weight and bias of its module.
-
-    Modules of torch's quantisation have no tensors of these names; their head is not changed.
-    """
-    weight, bias = getattr(head.module, "weight", None), getattr(head.module, "bias", None)
-    if not isinstance(weight, Tensor):
-        return head
-    offset = dequantized(bias.detach()) if isinstance(bias, Tensor) else None
-    return replace(head, weight=dequantized(weight.detach()).flatten(1), bias=offset)

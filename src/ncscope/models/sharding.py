@@ -1,0 +1,130 @@
+"""Tensors that are sharded over processes (DTensor): rows, decisions and comparisons of them."""
+
+import sys
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+
+def is_sharded(tensor: object) -> bool:
+    """Return whether a tensor is a DTensor; the libraries of DTensor are not imported for this."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """Return the whole of a DTensor as a plain tensor; a plain tensor is returned as it is.
+
+    Every process of the tensor's mesh must call this. A replicated tensor costs no communication.
+    """
+    whole: Any = tensor
+    if is_sharded(tensor):
+        whole = whole.full_tensor()
+    # Tensor parallelism hands out tensors that still travel; what waits for them has no storage.
+    return whole.wait() if type(whole).__name__ == "AsyncCollectiveTensor" else whole
+
+
+def rows_at(tensor: Tensor, index: tuple[Tensor, ...]) -> Tensor:
+    """Copy a few rows of a tensor, whose last axis may be sharded; only these rows are gathered.
+
+    Args:
+        tensor: Plain tensor, or DTensor.
+        index: Index of each row on each axis but the last.
+    """
+    tensor = tensor.detach()
+    if not is_sharded(tensor):
+        tensor = gathered(tensor)
+        return tensor[tuple(at.to(tensor.device) for at in index)]
+    if not _whole_rows(tensor):
+        return gathered(tensor)[tuple(at.to(tensor.device) for at in index)]
+    return gathered(_like(tensor, rows_at(local(tensor), index)))
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return this process's shard of a DTensor; a plain tensor is returned as it is."""
+    shard: Any = tensor
+    return gathered(shard.to_local() if is_sharded(tensor) else shard)
+
+
+def _whole_rows(tensor: Any) -> bool:
+    """Return whether a DTensor is sharded along its last axis at most."""
+    last = tensor.ndim - 1
+    return all(
+        placement.is_replicate() or placement.is_shard(last) for placement in tensor.placements
+    )
+
+
+def _like(tensor: Any, rows: Tensor) -> Tensor:
+    """Return rows of a DTensor's shard as a DTensor whose last axis is sharded in the same way."""
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    placements = [Shard(rows.ndim - 1) if p.is_shard() else Replicate() for p in tensor.placements]
+    shape = torch.Size([*rows.shape[:-1], tensor.shape[-1]])
+    strides = [shape[index + 1 :].numel() for index in range(len(shape))]
+    return DTensor.from_local(
+        rows.contiguous(),
+        tensor.device_mesh,
+        placements,
+        run_check=False,
+        shape=shape,
+        stride=tuple(strides),
+    )
+
+
+def true_in_all_shards(values: Bool[Tensor, "..."], tensor: Tensor) -> Bool[Tensor, "..."]:
+    """Return which values are true in the shards of every process that shares a DTensor.
+
+    Args:
+        values: Values computed from this process's shard, of the same shape in every process.
+        tensor: DTensor; without effect for a plain tensor.
+    """
+    if not is_sharded(tensor):
+        return values
+    import torch.distributed as dist
+
+    mesh: Any = tensor.device_mesh  # type: ignore[attr-defined]
+    shared = values.to(torch.int32)
+    for axis in range(mesh.ndim):
+        dist.all_reduce(shared, dist.ReduceOp.MIN, group=mesh.get_group(axis))
+    return shared.bool()
+
+
+def best_in_all_shards(tensor: Tensor) -> Tensor:
+    """Return the index of the greatest entry of the last axis, of which each process has a part.
+
+    The best entry and its index travel, one pair for each row and process; of equal entries the
+    first wins, as in `torch.argmax`.
+
+    Args:
+        tensor: Plain tensor, or DTensor whose last axis is sharded.
+    """
+    if not is_sharded(tensor):
+        return tensor.argmax(dim=-1)
+    if not _whole_rows(tensor):
+        return gathered(tensor).argmax(dim=-1)
+    score, index = local(tensor).max(dim=-1)
+    index = index + _first_index(tensor)
+    # In order of the shards along the last axis, so the first of equal scores has the least index.
+    scores, indices = (gathered(_stacked(tensor, part)) for part in (score, index))
+    best = scores.argmax(dim=-1, keepdim=True)
+    return indices.gather(-1, best).squeeze(-1)
+
+
+def _stacked(tensor: Any, part: Tensor) -> Tensor:
+    """Return one value for each row and shard as a DTensor, sharded as the tensor is."""
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    placements = [Shard(part.ndim) if p.is_shard() else Replicate() for p in tensor.placements]
+    return DTensor.from_local(part[..., None], tensor.device_mesh, placements, run_check=False)
+
+
+def _first_index(tensor: Any) -> int:
+    """Return the index at which this process's shard of the last axis begins."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    _, offset = compute_local_shape_and_global_offset(
+        tensor.shape, tensor.device_mesh, tensor.placements
+    )
+    return int(offset[-1])

@@ -1,0 +1,158 @@
+"""Modules and parameters inside the wrappers of sharded training (FSDP, checkpointing)."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from ncscope.errors import InputError
+
+# Name of the module inside a wrapper of FSDP, or of activation checkpointing.
+_WRAPPED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def inner(module: nn.Module) -> nn.Module:
+    """Return the module inside the wrappers of FSDP and of activation checkpointing.
+
+    Hooks of the inner module run while the wrapper has the whole parameters together. The wrapper
+    must be called nevertheless.
+
+    Example:
+        >>> plain = nn.Linear(3, 2)
+        >>> inner(plain) is plain
+        True
+    """
+    while True:
+        name = next((name for name in _WRAPPED if name in module._modules), None)
+        if name is None:
+            return module
+        module = module.get_submodule(name)
+
+
+def named_modules(
+    model: nn.Module, remove_duplicate: bool = True
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules of a model under the names that they have without wrappers.
+
+    Args:
+        model: Any model, whose parts may be wrapped by FSDP or activation checkpointing; the
+            wrappers are left out.
+        remove_duplicate: Yield a shared module once if True, else once for each of its names.
+
+    Example:
+        >>> [name for name, _ in named_modules(nn.Sequential(nn.Linear(3, 2)))]
+        ['', '0']
+    """
+    for name, module in model.named_modules(remove_duplicate=remove_duplicate):
+        if inner(module) is module:
+            yield ".".join(part for part in name.split(".") if part not in _WRAPPED), module
+
+
+def own_parameters(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:
+    """Return the whole shape of the parameters that each module itself has.
+
+    FSDP replaces parameters by one flat parameter, or by shards of it, and keeps their shapes.
+
+    Args:
+        model: Any model.
+
+    Returns:
+        Module to shapes; a key stands for one parameter, however many modules share it.
+
+    Example:
+        >>> layer = nn.Linear(3, 2)
+        >>> list(own_parameters(layer)[layer].values())
+        [torch.Size([2, 3]), torch.Size([2])]
+    """
+    flattened = {
+        (info.module, info.param_name): ((id(flat), index), shape)
+        for flat in _flat_parameters(model)
+        for index, (info, shape) in enumerate(zip(flat._param_infos, flat._shapes, strict=True))
+    }
+    own: dict[nn.Module, dict[object, torch.Size]] = {module: {} for module in model.modules()}
+    for (module, _), (key, shape) in flattened.items():
+        own.setdefault(module, {})[key] = shape
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            flat = (module, name) in flattened or hasattr(parameter, "_param_infos")
+            if parameter is not None and not flat:
+                own[module][id(parameter)] = parameter.shape
+    return own
+
+
+def _flat_parameters(model: nn.Module) -> list[Any]:
+    """Return the flat parameters of FSDP1's units, which know what they are made of."""
+    handles = [getattr(module, "_handle", None) for module in _units(model)]
+    return [handle.flat_param for handle in handles if handle is not None]
+
+
+def _units(model: nn.Module) -> list[Any]:
+    """Return the wrappers of FSDP1 in a model."""
+    library = sys.modules.get("torch.distributed.fsdp")
+    kind = getattr(library, "FullyShardedDataParallel", ())
+    return [module for module in model.modules() if isinstance(module, kind)]
+
+
+def check_measurable(model: object) -> None:
+    """Check that this process has a model with values, which a forward pass can run.
+
+    Args:
+        model: Object that was given as the model.
+
+    Raises:
+        InputError: If the object is no module, such as a stage of a pipeline; or if parameters are
+            on the meta device, or partitioned by ZeRO-3.
+    """
+    if not isinstance(model, nn.Module) or "Pipeline" in type(model).__name__:
+        raise InputError(
+            expected="a torch.nn.Module that runs the whole forward pass",
+            found=type(model).__name__,
+            fix="of a pipeline, put the stages together in one process and measure that model",
+        )
+    offloads = any(hasattr(module, "_hf_hook") for module in model.modules())
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "ds_id") and parameter.numel() == 0:
+            raise InputError(
+                expected="parameters with values",
+                found=f"{name!r} partitioned by DeepSpeed ZeRO-3",
+                fix="measure inside deepspeed.zero.GatheredParameters(model.parameters()), or use "
+                "FSDP, or ZeRO of stage 2",
+            )
+        if parameter.is_meta and not offloads:
+            raise InputError(
+                expected="parameters with values",
+                found=f"{name!r} on the meta device",
+                fix="call model.to_empty(device=...) and load the weights first",
+            )
+
+
+@contextmanager
+def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
+    """Put the parameters of one module together if FSDP1 has sharded them.
+
+    Only the unit of FSDP that holds the module is gathered. Every process must enter.
+
+    Args:
+        model: Model that contains the module.
+        module: Module whose parameters are needed.
+    """
+    with ExitStack() as stack:
+        if not _is_whole(module):
+            for unit in _units(model):
+                handle = unit._handle
+                infos = [] if handle is None else handle.flat_param._param_infos
+                if not {info.module for info in infos}.isdisjoint(module.modules()):
+                    summoned = unit.summon_full_params(unit, recurse=False, writeback=False)
+                    stack.enter_context(summoned)
+        yield
+
+
+def _is_whole(module: nn.Module) -> bool:
+    """Return whether a module's weight is there: FSDP1 frees it, or leaves a part of one axis."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
+        return True
+    return weight.ndim > 1 and weight.untyped_storage().size() > 0

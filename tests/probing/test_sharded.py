@@ -1,0 +1,264 @@
+"""Models that are sharded over real processes measure what the plain model does in one."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from ncscope.models.forward import predicted_classes
+from ncscope.models.heads import find_head
+from ncscope.models.measuring import measuring
+from ncscope.models.replicas import data_group
+from ncscope.models.sharding import gathered, is_sharded
+from ncscope.probing.model import probe_model
+from ncscope.probing.plans import ProbeOptions
+from ncscope.probing.watching import Watch
+
+from .test_ranks import assert_same, on_ranks, plain
+
+K, D, N, T = 8, 12, 48, 4
+GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
+OPTIONS = ProbeOptions(groups=GROUPS, layer_groups=("nc1", "pfc"))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(D, 2 * D), nn.Linear(2 * D, D)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h + self.down(self.up(h).tanh())
+
+
+class Model(nn.Module):
+    """A classifier of vectors, or of every token of a sequence of vectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Linear(6, D)
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(D), nn.Linear(D, K)
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.stem(x)
+        for block in self.blocks:
+            h = block(h)
+        return self.head(self.norm(h))
+
+
+LABELS = torch.arange(N) % K
+INPUTS = torch.randn(N, 6, generator=torch.Generator().manual_seed(0)).double()
+INPUTS = INPUTS + 2 * torch.eye(K)[LABELS, :6]
+TOKENS = torch.stack([INPUTS.roll(shift, 0) for shift in range(T)], dim=1)
+TOKEN_LABELS = torch.stack([LABELS.roll(shift, 0) for shift in range(T)], dim=1)
+DATA = {"samples": (INPUTS, LABELS), "tokens": (TOKENS, TOKEN_LABELS)}
+
+
+def batches(kind: str, part: int = 0, parts: int = 1) -> list[tuple[Tensor, Tensor]]:
+    """As many batches for each part: processes whose forward passes communicate need that."""
+    inputs, labels = (tensor.chunk(parts)[part] for tensor in DATA[kind])
+    return list(zip(inputs.split(5), labels.split(5), strict=True))
+
+
+def ddp(_: DeviceMesh) -> nn.Module:
+    return nn.parallel.DistributedDataParallel(Model())
+
+
+def fsdp1(_: DeviceMesh, use_orig_params: bool, apart: bool) -> nn.Module:
+    wrap = partial(
+        FullyShardedDataParallel, use_orig_params=use_orig_params, device_id=torch.device("cpu")
+    )
+    model = Model()
+    for index, block in enumerate(model.blocks):
+        model.blocks[index] = wrap(block)
+    if apart:
+        model.head = wrap(model.head)
+    return wrap(model)
+
+
+def fsdp2(mesh: DeviceMesh, model: nn.Module | None = None) -> nn.Module:
+    model = model or Model()
+    for part in (*model.blocks, model.head):
+        fully_shard(part, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
+
+
+HEADS = {
+    "replicated": ColwiseParallel(output_layouts=Replicate()),
+    "replicated DTensor": ColwiseParallel(output_layouts=Replicate(), use_local_output=False),
+    "vocabulary": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False),
+    "row-wise": RowwiseParallel(input_layouts=Replicate()),
+}
+
+
+def tensor_parallel(mesh: DeviceMesh, head: str) -> nn.Module:
+    plan = {"blocks.*.up": ColwiseParallel(), "blocks.*.down": RowwiseParallel()}
+    return parallelize_module(Model(), mesh, {**plan, "head": HEADS[head]})
+
+
+def sequence_parallel(mesh: DeviceMesh, head: str) -> nn.Module:
+    """Between the layers, each process has a part of every sequence."""
+    parts = {"output_layouts": Shard(1), "use_local_output": False}
+    layouts = {"vocabulary": Shard(-1), "replicated": Replicate()}[head]
+    plan = {
+        "stem": RowwiseParallel(input_layouts=Replicate(), **parts),
+        "blocks.*.up": ColwiseParallel(input_layouts=Shard(1)),
+        "blocks.*.down": RowwiseParallel(**parts),
+        "norm": SequenceParallel(use_local_output=False),
+        "head": ColwiseParallel(
+            input_layouts=Shard(1), output_layouts=layouts, use_local_output=False
+        ),
+    }
+    return parallelize_module(Model(), mesh, plan)
+
+
+def two_dimensional(mesh: DeviceMesh, head: str) -> nn.Module:
+    return fsdp2(mesh["dp"], tensor_parallel(mesh["tp"], head))
+
+
+Make = Callable[[DeviceMesh], nn.Module]
+BY_DATA: dict[str, Make] = {
+    "DDP": ddp,
+    "FSDP1": partial(fsdp1, use_orig_params=False, apart=False),
+    "FSDP1, head apart": partial(fsdp1, use_orig_params=False, apart=True),
+    "FSDP1, original": partial(fsdp1, use_orig_params=True, apart=False),
+    "FSDP1, original, head apart": partial(fsdp1, use_orig_params=True, apart=True),
+    "FSDP2": fsdp2,
+}
+BY_TENSOR: dict[str, Make] = {name: partial(tensor_parallel, head=name) for name in HEADS}
+BY_SEQUENCE: dict[str, Make] = {
+    f"sequence, {name}": partial(sequence_parallel, head=name)
+    for name in ("vocabulary", "replicated")
+}
+
+
+def watched(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> Any:
+    model.eval()
+    with torch.no_grad(), Watch(model, OPTIONS) as seen:
+        for inputs, labels in loader:
+            model(inputs)
+            seen.labels(labels)
+        return seen.probed().record
+
+
+def measured(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> list[dict[str, float]]:
+    names = [name for name, _ in model.named_parameters()]
+    records = [probe_model(model, loader, OPTIONS).record, watched(model, loader)]
+    assert [name for name, _ in model.named_parameters()] == names
+    return [plain(record) for record in records]
+
+
+def expected(kind: str) -> dict[str, float]:
+    return plain(probe_model(Model(), batches(kind), OPTIONS).record)
+
+
+def layers(kind: str) -> list[str]:
+    record = probe_model(Model(), batches(kind), OPTIONS).record
+    return [layer.layer for layer in record.layers]
+
+
+def assert_all_same(found: list[dict[str, Any]], kind: str = "samples") -> None:
+    """Each rank returns, for each way of sharding, what it measures and what it watches."""
+    for ways in found:
+        assert ways
+        for name, records in ways.items():
+            try:
+                assert_same(records, expected(kind))
+            except AssertionError as error:
+                raise AssertionError(name) from error
+
+
+def by_data(rank: int, count: int) -> dict[str, Any]:
+    mesh = init_device_mesh("cpu", (count,), mesh_dim_names=("dp",))
+    return {
+        name: measured(make(mesh), batches("samples", rank, count))
+        for name, make in BY_DATA.items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_data_parallel_models_measure_the_samples_of_all(count: int, tmp_path: Path) -> None:
+    assert_all_same(on_ranks(count, tmp_path, partial(by_data, count=count)))
+
+
+def by_tensor(rank: int, count: int, kind: str) -> dict[str, Any]:
+    mesh = init_device_mesh("cpu", (count,), mesh_dim_names=("tp",))
+    ways = BY_TENSOR if kind == "samples" else BY_TENSOR | BY_SEQUENCE
+    return {name: measured(make(mesh), batches(kind)) for name, make in ways.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "kind"), [(2, "samples"), (2, "tokens"), (4, "tokens")])
+def test_tensor_parallel_processes_count_a_sample_once(
+    count: int, kind: str, tmp_path: Path
+) -> None:
+    assert_all_same(on_ranks(count, tmp_path, partial(by_tensor, count=count, kind=kind)), kind)
+
+
+def by_both(rank: int) -> dict[str, Any]:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    own = batches("tokens", mesh["dp"].get_local_rank(), 2)
+    found = {name: measured(two_dimensional(mesh, name), own) for name in HEADS}
+    # The same processes without FSDP: whole replicas of two tensor-parallel processes each.
+    replicas = {name: measured(tensor_parallel(mesh["tp"], name), own) for name in HEADS}
+    hybrid = {"hybrid": measured(fsdp2(mesh), batches("tokens", rank, 4))}
+    return found | {f"{name}, replicas": records for name, records in replicas.items()} | hybrid
+
+
+@pytest.mark.slow
+def test_data_and_tensor_parallel_at_once(tmp_path: Path) -> None:
+    assert_all_same(on_ranks(4, tmp_path, by_both), "tokens")
+
+
+def sharded_vocabulary(rank: int) -> dict[str, Any]:
+    mesh = init_device_mesh("cpu", (2,))
+    model = tensor_parallel(mesh, "vocabulary").eval()
+    sizes = []
+
+    def counted(tensor: Tensor) -> Tensor:
+        whole = gathered(tensor)
+        sizes.append(whole.numel() if is_sharded(tensor) else 0)
+        return whole
+
+    with measuring(model), patch("ncscope.models.sharding.gathered", counted):
+        head = find_head(model, TOKENS)
+        logits = model(TOKENS)
+        assert logits.to_local().shape[-1] == K // 2
+        classes = predicted_classes(logits)
+        tied = predicted_classes(torch.zeros_like(logits))
+    return {
+        "head": [head.name, head.rows, head.weight.tolist()],
+        "classes": [classes.tolist(), tied.unique().tolist()],
+        "group": dist.get_process_group_ranks(data_group(model)),
+        "most gathered": max(sizes),
+    }
+
+
+def test_a_head_of_a_sharded_vocabulary_without_its_logits(tmp_path: Path) -> None:
+    """Neither the head nor the predicted classes need a process with all logits."""
+    model = Model().eval()
+    head, classes = find_head(model, TOKENS), model(TOKENS).argmax(-1)
+    for rank, found in enumerate(on_ranks(2, tmp_path, sharded_vocabulary)):
+        assert found["head"] == ["head", "token", head.weight.tolist()]
+        assert found["classes"] == [classes.tolist(), [0]]
+        assert found["group"] == [rank]
+        assert found["most gathered"] == 2 * N * T  # a best score of each process, not K logits
