@@ -24,7 +24,7 @@ class Mergeable(Protocol):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore accumulated statistics."""
 
-    def merge(self, other: Any) -> None:
+    def merge(self, other: Any) -> Any:
         """Add the statistics of another accumulator."""
 
 
