@@ -149,6 +149,11 @@ def gather(
         class_counts=class_counts,
         device=device,
     )
+    return with_batches(moments, batches)
+
+
+def with_batches(moments: ClassMoments, batches: Iterable[Any]) -> ClassMoments:
+    """Add batches of features and labels to moments, and return these."""
     for batch in batches:
         moments.update(*_pair(batch))
     return moments

@@ -68,9 +68,20 @@ def expanded(patterns: Iterable[str]) -> list[str]:
     return files
 
 
+def is_plain(pattern: str) -> bool:
+    """Return whether a text is the path of one file: no address, and no pattern of several."""
+    return not is_address(pattern) and (not has_magic(pattern) or Path(pattern).exists())
+
+
+def is_parquet(file: str) -> bool:
+    """Return whether a file on disk is one of Parquet, judged by its content."""
+    with reading(SavedFile(name_of(file))):
+        return Path(file).is_file() and SavedFile.at(file).start(len(_PARQUET)) == _PARQUET
+
+
 def identity_of(file: str) -> str:
     """Return a text that differs if a file is another, or has changed in size or date."""
-    if _is_address(file):
+    if is_address(file):
         with reading(SavedFile(name_of(file))):
             system, path = _opened_by(file)
             return f"{file} {system.ukey(path)}"
@@ -89,9 +100,9 @@ def classifier_in(file: str) -> dict[str, Any]:
 
 
 def _matches(pattern: str) -> list[str]:
-    if not has_magic(pattern) or Path(pattern).exists():
+    if is_plain(pattern) or not has_magic(pattern):
         return [pattern]
-    if not _is_address(pattern):
+    if not is_address(pattern):
         # Not Path.glob, which takes no absolute patterns.
         return sorted(glob(pattern, recursive=True))  # noqa: PTH207
     with reading(SavedFile(pattern)):
@@ -99,7 +110,8 @@ def _matches(pattern: str) -> list[str]:
         return sorted(map(system.unstrip_protocol, system.glob(path)))
 
 
-def _is_address(file: str) -> bool:
+def is_address(file: str) -> bool:
+    """Return whether a file is named by an address with a protocol, such as ``s3://``."""
     return "://" in file
 
 
@@ -118,7 +130,7 @@ def _opened_by(address: str) -> tuple[Any, str]:
 
 def _saved(file: str) -> SavedFile:
     """Return a file on disk, or the bytes at an address."""
-    if not _is_address(file):
+    if not is_address(file):
         return SavedFile.at(file)
     with reading(SavedFile(name_of(file))):
         system, path = _opened_by(file)
@@ -128,7 +140,7 @@ def _saved(file: str) -> SavedFile:
 def _batches_in(file: str) -> Iterator[Any]:
     """Yield the batches of a file, whose kind is judged by its content."""
     named = SavedFile(name_of(file))
-    if _is_address(file):
+    if is_address(file):
         with reading(named):
             system, path = _opened_by(file)
             stream = system.open(path, "rb")

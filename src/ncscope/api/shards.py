@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from jaxtyping import Int
 from torch import Tensor
 
-from ncscope.api.gather import SecondPass, gather
+from ncscope.api.gather import SecondPass, with_batches
 from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, batches_of, name_of
 from ncscope.errors import InputError
@@ -21,7 +21,7 @@ from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments, Prior, Statistic, checked_prior
 from ncscope.stats.statistics import finish
 
-Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+Map: TypeAlias = Callable[[Any, Sequence[Any]], Iterable[Any]]
 """Function that applies a function to each element, and gives the results in order."""
 
 _NEEDS_ALL = (
@@ -35,6 +35,7 @@ class ShardPass:
     """One pass over a shard, as a function that can be pickled.
 
     Attributes:
+        name: Name of the pass, for messages.
         num_classes: Number of classes; None lets the number grow.
         dim: Feature dimension; None takes that of the first batch.
         statistics: Statistics besides counts, means and traces.
@@ -43,6 +44,7 @@ class ShardPass:
         second: Class means and classifier of the second pass; None for the first pass.
     """
 
+    name: str = "first pass"
     num_classes: int | None = None
     dim: int | None = None
     statistics: tuple[Statistic, ...] = ()
@@ -50,19 +52,23 @@ class ShardPass:
     class_counts: Int[Tensor, " k"] | None = None
     second: SecondPass | None = None
 
+    def empty(self) -> ClassMoments:
+        """Return the moments of a shard without samples."""
+        return ClassMoments(
+            self.num_classes,
+            self.dim,
+            statistics=self.statistics,
+            prior=self.prior,
+            class_counts=self.class_counts,
+        )
+
     def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
         """Gather the statistics of a shard; an error names the shard, if it has a name."""
         try:
+            batches = batches_of(shard)
             if self.second is not None:
-                return gather(batches_of(shard), second=self.second)
-            return gather(
-                batches_of(shard),
-                self.num_classes,
-                self.dim,
-                statistics=self.statistics,
-                prior=self.prior,
-                class_counts=self.class_counts,
-            )
+                return self.second.decide(batches)
+            return with_batches(self.empty(), batches)
         except InputError as error:
             name = name_of(shard)
             if not name or name in error.expected:
@@ -125,7 +131,8 @@ def measure_shards(
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
     needs = needs_of(groups, head is not None)
-    first = ShardPass(rows if num_classes is None else num_classes, dim, prior=checked_prior(prior))
+    k = rows if num_classes is None else num_classes
+    first = ShardPass(num_classes=k, dim=dim, prior=checked_prior(prior))
     moments = _first_pass(first, needs, shards, map)
     k, d = moments.num_classes, moments.dim
     head = None if head is None else checked_weight(head, k, d, "cpu")
@@ -134,7 +141,7 @@ def measure_shards(
     del moments
     decisions = None
     if needs.decisions:
-        second = ShardPass(second=SecondPass.after(stats, head, offset))
+        second = ShardPass("second pass", second=SecondPass.after(stats, head, offset))
         decisions = _summed(map(second, shards), stats.num_samples)
     sources = Sources(stats, head, offset, decisions, weight_decay=weight_decay)
     record = layer_record("features", sources, groups)
@@ -149,7 +156,7 @@ def _first_pass(
 ) -> ClassMoments:
     """Return the merged moments of all shards; count the classes before if the prior needs it."""
     if first.prior == "uniform" and "scatter" in needs.statistics:
-        counted = merged(apply(first, shards))
+        counted = merged(apply(replace(first, name="class counts"), shards))
         first = replace(first, num_classes=counted.num_classes, class_counts=counted.counts)
     return merged(apply(replace(first, statistics=tuple(sorted(needs.statistics))), shards))
 
