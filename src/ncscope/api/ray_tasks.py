@@ -58,12 +58,12 @@ class RayTasks:
         import ray
         from ray.exceptions import RayError
 
-        task = ray.remote(_result).options(num_cpus=1, max_retries=_RETRIES)
         shared = ray.put(function)  # class means and classifier travel once to each machine
-        pending = {
-            task.options(name=f"{function.name}: {name_of(shard)}").remote(shared, shard): index
-            for index, shard in shards.items()
-        }
+        pending = {}
+        for index, shard in shards.items():
+            named = f"{function.name}: {name_of(shard)}"
+            task = ray.remote(_result).options(num_cpus=1, max_retries=_RETRIES, name=named)
+            pending[task.remote(shared, shard)] = index
         while pending:
             (done, *_), _ = ray.wait(list(pending))
             index = pending.pop(done)

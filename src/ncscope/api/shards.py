@@ -71,10 +71,10 @@ class ShardPass:
             return with_batches(self.empty(), batches)
         except InputError as error:
             name = name_of(shard)
-            if not name or name in error.expected:
+            if not name or name in error.expected + error.found:
                 raise
-            expected = f"{error.expected} in {name}"
-            raise InputError(expected=expected, found=error.found, fix=error.fix) from error
+            found = f"{error.found} ({name})"
+            raise InputError(expected=error.expected, found=found, fix=error.fix) from error
 
 
 def measure_shards(

@@ -128,7 +128,7 @@ class ClassMoments(Locked):
         check_range(classes, k)
         if (k, d) != (self.num_classes, self.dim):
             # Not in place: a batch that is refused must not change the size.
-            batch = self._empty(k, d)
+            batch = self._empty(k or None, d)
             batch.update(rows, classes)
             batch._grows = self._grows  # else the merged number of classes would be fixed
             self.merge(batch)
