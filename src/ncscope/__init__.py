@@ -1,7 +1,8 @@
 """A scope for neural collapse: measure it in any classifier.
 
 ``measure`` features at hand, ``measure_model`` a model layer by layer, ``watch`` one that your own
-loop runs, or gather `ClassMoments` batch by batch and ``measure_moments``.
+loop runs, or ``gather`` moments batch by batch and ``measure_moments``. ``measure_shards`` measures
+a data set in parts, in several processes or on several machines.
 
 Other parts have modules of their own: ``ncscope.losses`` to train with, ``ncscope.transfer`` to
 choose a checkpoint, ``ncscope.integrations`` for other libraries, and ``ncscope.lab``, which needs
@@ -14,11 +15,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ncscope.api.gather import gather
     from ncscope.api.history import History
     from ncscope.api.information import batch_information, information_between
     from ncscope.api.measure import measure, measure_moments
     from ncscope.api.model import measure_model
     from ncscope.api.result import ModelReport, Report
+    from ncscope.api.shards import measure_shards
     from ncscope.api.watching import watch
     from ncscope.errors import InputError
     from ncscope.metrics.batch_information import BatchInformation
@@ -34,10 +37,12 @@ __all__ = [
     "ModelReport",
     "Report",
     "batch_information",
+    "gather",
     "information_between",
     "measure",
     "measure_model",
     "measure_moments",
+    "measure_shards",
     "watch",
 ]
 
@@ -51,10 +56,12 @@ _HOMES = {
     "ModelReport": "api.result",
     "Report": "api.result",
     "batch_information": "api.information",
+    "gather": "api.gather",
     "information_between": "api.information",
     "measure": "api.measure",
     "measure_model": "api.model",
     "measure_moments": "api.measure",
+    "measure_shards": "api.shards",
     "watch": "api.watching",
 }
 _MODULES = ("integrations", "lab", "losses", "transfer")

@@ -15,6 +15,8 @@ EXTRAS: Mapping[str, str] = {
     "torchmetrics": "torchmetrics",
     "foolbox": "attack",
     "ray": "ray",
+    "pyarrow": "shards",
+    "fsspec": "shards",
 }
 """Importable name of each optional library, and the extra that installs it."""
 
@@ -82,6 +84,14 @@ class InputError(ValueError):
         sentence = f"expected {expected}, found {found}; {fix}"
         super().__init__(printable(" ".join(sentence.split())))
         self.expected, self.found, self.fix = expected, found, fix
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the parts; a pool of processes waits for ever for an error that it cannot read."""
+        return _error_of, (self.expected, self.found, self.fix)
+
+
+def _error_of(expected: str, found: str, fix: str) -> InputError:
+    return InputError(expected=expected, found=found, fix=fix)
 
 
 def missing_library(name: str, extra: str | None = None) -> InputError:

@@ -45,16 +45,43 @@ def load_samples(file: str | Path | SavedFile) -> dict[str, Any]:
             or fewer numbers than it announces, does not fit into memory, or lacks features or
             labels.
     """
+    return _load_entries(file, names=ENTRIES, required=ENTRIES[:2])
+
+
+def load_classifier(
+    file: str | Path | SavedFile, required: Sequence[str] = ("weight",)
+) -> dict[str, Any]:
+    """Read the entries ``weight`` and ``bias`` of a file, or the weight from an .npy file.
+
+    Args:
+        file: Path of an .npy, .npz or .safetensors file or of a file of torch.save, under any name.
+        required: Entries that the file must have.
+
+    Raises:
+        InputError: As `load_samples` does.
+    """
+    if isinstance(file, str | Path):
+        saved = SavedFile.at(file)
+        with reading(saved):
+            array = Path(file).is_file() and kind_of(saved) == "npy"
+        if array:
+            return {"weight": load_array(file)}
+    return _load_entries(file, names=ENTRIES[2:], required=required)
+
+
+def _load_entries(
+    file: str | Path | SavedFile, names: Sequence[str], required: Sequence[str]
+) -> dict[str, Any]:
     if not isinstance(file, SavedFile):
         file = SavedFile.at(file)
     kind = _checked_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
     entries = _READERS[kind](file)
-    missing = [name for name in ENTRIES[:2] if name not in entries]
-    if missing:
+    if any(name not in entries for name in required):
         fix = "save the arrays under these names"
-        expected = f"entries 'features' and 'labels' in {file.name}"
+        quoted = " and ".join(map(repr, required))
+        expected = f"{'entries' if len(required) > 1 else 'the entry'} {quoted} in {file.name}"
         raise InputError(expected=expected, found=f"entries {_names(entries)}", fix=fix)
-    samples = {name: entries[name] for name in ENTRIES if name in entries}
+    samples = {name: entries[name] for name in names if name in entries}
     if kind == "torch":
         check_stored(file, samples)
     return samples
@@ -117,7 +144,7 @@ def _weights_in(folder: Path) -> list[Path]:
         index = folder / f"{name}.index.json"
         if index.is_file():
             file = SavedFile.at(index)
-            with _reading(file):
+            with reading(file):
                 names = set(json.loads(index.read_bytes())["weight_map"].values())
                 if not names:
                     msg = "no shards"
@@ -138,7 +165,7 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
     """
     file = SavedFile.at(path)
     _checked_kind(file, ("npy",), f"one array in {file.name}")
-    with _reading(file):
+    with reading(file):
         _check_array(file.start(LONGEST_HEADER), file.size)
         return np.lib.format.open_memmap(Path(path), mode="r")
 
@@ -154,7 +181,7 @@ def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind
     if file.path is not None and not file.path.is_file():
         found, fix = f"nothing at {file.path}", "check the path"
         raise InputError(expected="a file", found=found, fix=fix)
-    with _reading(file):
+    with reading(file):
         if file.size == 0:
             raise InputError(expected=f"arrays in {file.name}", found="an empty file", fix=_AGAIN)
         kind = kind_of(file)
@@ -180,7 +207,7 @@ _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
 
 
 def _read_npz(file: SavedFile) -> Mapping[str, Any]:
-    with _reading(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
+    with reading(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
         members = archive.infolist()
         names = [info.filename.removesuffix(".npy") for info in members]
         wanted = {n: info for n, info in zip(names, members, strict=True) if n in ENTRIES}
@@ -207,12 +234,12 @@ def _array_in(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Any:
 
 
 def _read_safetensors(file: SavedFile) -> Mapping[str, Any]:
-    with _reading(file):
+    with reading(file):
         return load(file.content) if file.path is None else load_file(file.path)
 
 
 def _read_torch(file: SavedFile) -> Mapping[str, Any]:
-    with _reading(file, "torch"):
+    with reading(file, "torch"):
         loaded = load_tensors(file)
     if not isinstance(loaded, Mapping):
         fix = "torch.save({'features': ..., 'labels': ...}, path), or torch.save a state_dict()"
@@ -237,8 +264,13 @@ def _names(entries: Collection[Any]) -> str:
 
 
 @contextmanager
-def _reading(file: SavedFile, kind: Kind | None = None) -> Iterator[None]:
-    """Re-raise every exception as InputError: a parser can raise anything on a damaged file."""
+def reading(file: SavedFile, kind: Kind | None = None) -> Iterator[None]:
+    """Re-raise every exception as InputError: a parser can raise anything on a damaged file.
+
+    Args:
+        file: File to name in the message.
+        kind: Kind of the file, where the message depends on it.
+    """
     try:
         yield
     except InputError:

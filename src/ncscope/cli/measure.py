@@ -51,11 +51,14 @@ class _Measure(TyperCommand):
 
 @app.command(cls=_Measure)
 def measure(
-    file: Annotated[
-        Path | None,
+    files: Annotated[
+        list[str] | None,
         typer.Argument(
+            metavar="[FILE]...",
             help="A file of numpy.savez, safetensors or torch.save with entries features and "
-            "labels, and optionally weight and bias; - for standard input."
+            "labels, and optionally weight and bias; - for standard input. Several files, quoted "
+            "patterns ('features/*.parquet'), addresses (s3://...) and Parquet files are shards of "
+            "one data set: they are read one by one.",
         ),
     ] = None,
     features: Annotated[
@@ -65,8 +68,9 @@ def measure(
     weight: Annotated[
         Path | None,
         typer.Option(
-            help="Classifier weight, K x d (.npy), instead of FILE's. Without a weight, the "
-            "metrics that need it are left out: NC3, accuracy, MSE parts, MIR."
+            help="Classifier weight, K x d (.npy), or a file with entries weight and bias (.npz, "
+            ".safetensors, .pt), instead of FILE's; of several FILEs, the first one's. Without a "
+            "weight, the metrics that need it are left out: NC3, accuracy, MSE parts, MIR."
         ),
     ] = None,
     bias: Annotated[
@@ -168,6 +172,21 @@ def measure(
             help="Standard errors and bias-corrected values, from 20 more measurements.",
         ),
     ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Read the files on a Ray cluster, each in a task: local for one on this machine, "
+            "else its address (auto, HOST:PORT, ray://HOST:PORT)."
+        ),
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps the statistics of finished files: an interrupted command goes "
+            "on from there. Default with --cluster: ncscope-shards beside the report, removed at "
+            "the end."
+        ),
+    ] = None,
     title: Annotated[
         str | None, typer.Option(help="Heading of the saved page; default: the file's name.")
     ] = None,
@@ -182,6 +201,8 @@ def measure(
     "Interpret your numbers" (docs/interpret.md) says what the values mean and when they mislead.
 
     Example: ncscope measure features.npz --save report.html
+
+    Example: ncscope measure "features/*.parquet" --weight head.npz --cluster local
 
     Example: ncscope measure --features h.npy --labels y.npy --weight w.npy --json
 
@@ -214,8 +235,9 @@ def measure(
 
         writable_file(save)
     if not asked:
-        report = _of_features(file, arrays, common)
-    elif model and data and file is None and not arrays:
+        shards = {"cluster": cluster, "work": work, "beside": save}
+        report = _of_features(files or [], arrays, common, shards)
+    elif model and data and not files and not arrays and cluster is None and work is None:
         image_options: dict[str, Any] = {
             "data": data,
             "split": split,
@@ -228,7 +250,8 @@ def measure(
         }
         report = _of_model(model, image_options, of_model | {"pool": pool} | common)
     else:
-        saved = ([str(file)] if file is not None else []) + [f"--{name}" for name in arrays]
+        saved = [*(files or []), *(f"--{name}" for name in arrays)]
+        saved += [name for name, it in (("--cluster", cluster), ("--work", work)) if it is not None]
         raise _unclear(asked, saved)
     if save is not None:
         report.save(save, title)
@@ -250,25 +273,36 @@ def _unclear(asked: list[str], saved: list[str]) -> InputError:
     return InputError(expected=f"{lacking} with {asked[0]}", found="none", fix=fix)
 
 
-def _of_features(file: Path | None, arrays: dict[str, Path], common: dict[str, Any]) -> "Report":
-    from ncscope.api.files import load_array, load_samples, standard_input
+def _of_features(
+    files: list[str], arrays: dict[str, Path], common: dict[str, Any], shards: dict[str, Any]
+) -> "Report":
+    from ncscope.api.files import load_array, load_classifier, load_samples, standard_input
     from ncscope.api.measure import measure as measure_features
+    from ncscope.cli.shards import are_shards, measured_shards
     from ncscope.probing.provenance import provenance
 
-    if file is None and not arrays:
+    if not files and not arrays:
         fix = "for example ncscope measure features.npz; see ncscope measure --help"
         raise InputError(expected="a file of features, or a model", found="neither", fix=fix)
     named = arrays.keys() & {"features", "labels"}
-    if (file is None) != (len(named) == 2) or len(named) == 1:
+    if (not files) != (len(named) == 2) or len(named) == 1:
         expected = "either FILE, or both --features and --labels"
         fix = "see ncscope measure --help"
         raise InputError(expected=expected, found="another combination", fix=fix)
+    classifier = load_classifier(arrays.pop("weight")) if "weight" in arrays else {}
+    in_parts = shards["cluster"] is not None or shards["work"] is not None
+    if in_parts and not files:
+        found, fix = "--features and --labels", "save both as entries of .npz files"
+        raise InputError(expected="files for --cluster and --work", found=found, fix=fix)
+    if files and (in_parts or are_shards(files)):
+        classifier |= {name: load_array(path) for name, path in arrays.items()}
+        return measured_shards(files, classifier, common, **shards)
     entries: dict[str, Any] = {}
-    if file is not None:
-        entries |= load_samples(standard_input() if str(file) == "-" else file)
-    entries |= {name: load_array(path) for name, path in arrays.items()}
+    if files:
+        entries |= load_samples(standard_input() if files[0] == "-" else files[0])
+    entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
     report = measure_features(**entries, **common)
-    source = arrays["features"] if file is None else file
+    source = files[0] if files else arrays["features"]
     origin = "standard input" if str(source) == "-" else f"./{source}"
     report.provenance = provenance(data=origin, caller="ncscope measure")
     return report

@@ -41,7 +41,7 @@ def wants_spectra(groups: Collection[str] | None) -> bool:
     return groups is None or "spectra" in groups
 
 
-_LEFT_OUT = (
+LEFT_OUT = (
     "mir, hdr and their parts are left out: at this size they may take long; "
     "ask for the group 'information'"
 )
@@ -97,7 +97,7 @@ def evaluate(
     if any("information" in row.needs for row in rows):
         notes += _information_notes(sources)
     elif groups is None and {"head", "decisions"} <= sources.gathered:
-        notes.append(_LEFT_OUT)
+        notes.append(LEFT_OUT)
     undefined = [row for row in rows if math.isnan(values[row.key])]
     notes += [
         f"{', '.join([row.key, *row.aliases])} is undefined: "

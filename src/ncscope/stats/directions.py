@@ -73,8 +73,11 @@ class DirectionMoments(Locked):
                 self.counts += torch.bincount(y, minlength=len(self.counts))
             self._note_zeros(features, start)
 
-    def merge(self, other: "DirectionMoments") -> None:
-        """Add the samples of another accumulator; its rows are numbered after this one's rows."""
+    def merge(self, other: "DirectionMoments") -> "DirectionMoments":
+        """Add the samples of another accumulator, and return these moments.
+
+        The rows of the other are numbered after the rows of this one.
+        """
         # Copied under the other's lock alone, so that two merges cannot wait for each other.
         other = copy.copy(other)
         with self.lock:
@@ -84,6 +87,7 @@ class DirectionMoments(Locked):
             self.second += other.second.to(self.second.device)
             self.zero_rows = (self.zero_rows + named)[:_NAMED_ROWS]
             self.zeros += other.zeros
+        return self
 
     def _note_zeros(self, features: Shaped[Tensor, "n d"], start: int) -> None:
         rows = zero_rows(features, self.centre)

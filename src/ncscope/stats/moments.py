@@ -1,5 +1,6 @@
 """Class moments of a stream of features, in one pass, for any batches and any order of merging."""
 
+import copy
 import math
 import zlib
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, exponent_of
 from ncscope.math.symmetric import add_gram_, mirrored
+from ncscope.memory import check_memory
 from ncscope.stats.batch import (
     Workspace,
     as_tensor,
@@ -41,6 +43,9 @@ class ClassMoments(Locked):
     relative error of a trace is about the offset over the spread, times the rounding unit.
     Several threads may update and read the same moments.
 
+    Moments are a commutative monoid up to rounding: ``merge`` and ``+`` add the samples of two
+    streams, moments without samples are neutral, and `sum` adds a list. They can be pickled.
+
     State (k classes, d dimensions):
 
     * ``counts`` (k), ``means`` (k x d), ``traces`` (k): $\sum_i\lVert h_i-\mu_c\rVert^2$
@@ -50,8 +55,9 @@ class ClassMoments(Locked):
       $\hat h=h/\lVert h\rVert$, and ``zero_vectors``, the number of zero rows
 
     Args:
-        num_classes: Number of classes k; labels are 0..k-1.
-        dim: Feature dimension d.
+        num_classes: Number of classes k; labels are 0..k-1. None lets k grow with the largest label
+            seen, which copies the state each time.
+        dim: Feature dimension d; None takes the dimension of the first batch. Until then d is 0.
         statistics: Statistics to accumulate besides counts, means and traces.
         prior: Class prior that the pooled scatter is weighted with.
         class_counts: Number of samples of each class, known beforehand. Needed for the uniform
@@ -68,12 +74,15 @@ class ClassMoments(Locked):
         >>> moments.update(torch.tensor([[1.0], [3.0], [10.0]]), torch.tensor([0, 0, 1]))
         >>> moments.means.flatten().tolist(), moments.traces.tolist()
         ([2.0, 10.0], [2.0, 0.0])
+        >>> more = ClassMoments().merge(moments)
+        >>> sum([moments, more]).counts.tolist()
+        [4, 2]
     """
 
     def __init__(
         self,
-        num_classes: int,
-        dim: int,
+        num_classes: int | None = None,
+        dim: int | None = None,
         *,
         statistics: Iterable[Statistic] = ALL_STATISTICS,
         prior: Prior = "empirical",
@@ -82,23 +91,22 @@ class ClassMoments(Locked):
         dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__()
-        self.num_classes, self.dim = (
-            checked_size("num_classes", num_classes),
-            checked_size("dim", dim),
-        )
+        self._grows = num_classes is None
+        k = self.num_classes = _size_or_zero("num_classes", num_classes)
+        d = self.dim = _size_or_zero("dim", dim)
         self.statistics = _checked_statistics(statistics)
         self.prior: Prior = checked_prior(prior)
         self.device, self.dtype = torch.device(device), _checked_dtype(dtype)
-        self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
-        self.means, self.traces = self._zeros(num_classes, dim), self._zeros(num_classes)
+        self.counts = torch.zeros(k, dtype=torch.int64, device=device)
+        self.means, self.traces = self._zeros(k, d), self._zeros(k)
         self.class_counts = (
             None if class_counts is None else as_tensor(class_counts, "class_counts")
         )
         self._weights = self._scatter_weights()
-        self.scatter = self._zeros(dim, dim) if "scatter" in self.statistics else None
+        self.scatter = self._zeros(d, d) if "scatter" in self.statistics else None
         directed = "directions" in self.statistics
-        self.unit_means = self._zeros(num_classes, dim) if directed else None
-        self.unit_traces = self._zeros(num_classes) if directed else None
+        self.unit_means = self._zeros(k, d) if directed else None
+        self.unit_traces = self._zeros(k) if directed else None
         self.zero_vectors = torch.zeros((), dtype=torch.int64, device=device)
 
     def update(self, features: Any, labels: Any) -> None:
@@ -116,9 +124,17 @@ class ClassMoments(Locked):
         Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
         """
         rows = as_tensor(features, "features")
-        check_features(rows, self.dim)
+        check_features(rows, self.dim or None)
         classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(self.device)
-        check_range(classes, self.num_classes)
+        k, d = self._size_with(rows, classes)
+        check_range(classes, k)
+        if (k, d) != (self.num_classes, self.dim):
+            # Not in place: a batch that is refused must not change the size.
+            batch = self._empty(k or None, d)
+            batch.update(rows, classes)
+            batch._grows = self._grows  # else the merged number of classes would be fixed
+            self.merge(batch)
+            return
         limit = GATHERED[self.dtype]
         refuse_magnitude(self.take_checked(rows, classes, limit), limit)
 
@@ -152,9 +168,12 @@ class ClassMoments(Locked):
 
     def like(self) -> "ClassMoments":
         """Return moments of the same form without samples."""
+        return self._empty(None if self._grows else self.num_classes, self.dim or None)
+
+    def _empty(self, num_classes: int | None, dim: int | None) -> "ClassMoments":
         return ClassMoments(
-            self.num_classes,
-            self.dim,
+            num_classes,
+            dim,
             statistics=self.statistics,
             prior=self.prior,
             class_counts=self.class_counts,
@@ -162,26 +181,41 @@ class ClassMoments(Locked):
             dtype=self.dtype,
         )
 
-    def merge(self, other: "ClassMoments") -> None:
-        """Add the samples of another accumulator.
+    def __add__(self, other: "ClassMoments") -> "ClassMoments":
+        """Return new moments of the samples of both."""
+        return copy.copy(self).merge(other) if isinstance(other, ClassMoments) else NotImplemented
+
+    def __radd__(self, other: int) -> "ClassMoments":
+        """Return a copy if the other summand is 0, with which `sum` begins."""
+        return copy.copy(self) if other == 0 else NotImplemented
+
+    def merge(self, other: "ClassMoments") -> "ClassMoments":
+        """Add the samples of another accumulator, and return these moments.
 
         Args:
-            other: Moments of the same classes, dimension, prior and statistics.
+            other: Moments of the same classes, dimension, prior and statistics. A number of classes
+                that grows fits a larger one; the merged number grows only if both do.
 
         Raises:
             InputError: If classes, dimension, prior, dtype, statistics or class counts differ.
         """
-        mine, theirs = self._description(), other._description()
-        if mine != theirs or not _same(self.class_counts, other.class_counts):
+        fits = self._fits(other) and other._fits(self) and self._form() == other._form()
+        if not fits or not _same(self.class_counts, other.class_counts):
             raise InputError(
-                expected=f"moments of {mine}", found=f"moments of {theirs}", fix="build both alike"
+                expected=f"moments of {self._size()}, {self._form()}",
+                found=f"moments of {other._size()}, {other._form()}",
+                fix="build both alike",
             )
         state = other.state_dict()
         present = torch.nonzero(state["counts"]).squeeze(1)
         rows = {name: value if name in _POOLED else value[present] for name, value in state.items()}
         moved = {name: value.to(self.device) for name, value in rows.items()}
         with self.lock:
-            self._merge_rows(present.to(self.device), moved)
+            self._grows &= other._grows
+            self._grow(*state["means"].shape)
+            if len(present):
+                self._merge_rows(present.to(self.device), moved)
+        return self
 
     def shares(self) -> Shares:
         """Return the statistics for a merge with those of other processes, not copied."""
@@ -198,10 +232,9 @@ class ClassMoments(Locked):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the statistics as named tensors, to save, send or merge them."""
-        names = ["counts", "means", "traces"]
-        names += ["unit_means", "unit_traces", "zero_vectors"] * ("directions" in self.statistics)
         with self.lock:
-            state = {name: getattr(self, name).clone() for name in names}
+            shapes = self._shapes(self.num_classes, self.dim)
+            state = {name: getattr(self, name).clone() for name in shapes if name != "scatter"}
             if self.scatter is not None:
                 state["scatter"] = mirrored(self.scatter)
         if self._weights is not None:
@@ -214,8 +247,11 @@ class ClassMoments(Locked):
         Raises:
             InputError: If names or shapes differ from this accumulator's.
         """
-        expected = {name: tuple(value.shape) for name, value in self.state_dict().items()}
         found = {name: tuple(value.shape) for name, value in state.items()}
+        k, d = self._size_like(found.get("means", ()))
+        expected = self._shapes(k, d)
+        if self._weights is not None:
+            expected["scatter_weights"] = (k,)
         if expected != found:
             raise InputError(
                 expected=f"a state of {expected}",
@@ -227,6 +263,7 @@ class ClassMoments(Locked):
             for name in state.keys() - {"scatter_weights"}:
                 value = state[name]
                 setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
+            self.num_classes, self.dim = k, d
 
     def _batch_moments(
         self,
@@ -310,11 +347,55 @@ class ClassMoments(Locked):
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, dtype=self.dtype, device=self.device)
 
-    def _description(self) -> str:
+    def _shapes(self, k: int, d: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each statistic of k classes in d dimensions."""
+        shapes: dict[str, tuple[int, ...]] = {"counts": (k,), "means": (k, d), "traces": (k,)}
+        if "directions" in self.statistics:
+            shapes |= {"unit_means": (k, d), "unit_traces": (k,), "zero_vectors": ()}
+        return shapes | ({"scatter": (d, d)} if "scatter" in self.statistics else {})
+
+    def _grow(self, k: int, d: int) -> None:
+        """Make room for k classes in d dimensions; the new entries are those of no samples."""
+        k, d = max(k, self.num_classes), max(d, self.dim)
+        for name, shape in self._shapes(k, d).items():
+            old = getattr(self, name)
+            if tuple(old.shape) != shape:
+                new = old.new_zeros(shape)
+                new[tuple(map(slice, old.shape))] = old
+                setattr(self, name, new)
+        self.num_classes, self.dim = k, d
+
+    def _size_with(
+        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
+    ) -> tuple[int, int]:
+        """Return the number of classes and the dimension after a batch."""
+        k, d = self.num_classes, features.shape[1]
+        if self._grows and len(labels):
+            k = max(k, int(labels.max()) + 1, 1)
+            fix = "number the classes from 0, or pass num_classes"
+            check_memory(8 * k * d, f"the means of {k:,} classes of dimension {d:,}", fix)
+        return k, d
+
+    def _size_like(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Return the shape of a state's means as far as these moments can take this size."""
+        if len(shape) != 2:
+            return self.num_classes, self.dim
+        return shape[0] if self._grows else self.num_classes, self.dim or shape[1]
+
+    def _fits(self, other: "ClassMoments") -> bool:
+        """Return whether these moments can take in the classes and the dimension of others."""
+        fewer = other._grows and other.num_classes < self.num_classes
+        classes = self._grows or fewer or other.num_classes == self.num_classes
+        return classes and (0 in (self.dim, other.dim) or self.dim == other.dim)
+
+    def _size(self) -> str:
+        least = "at least " if self._grows else ""
+        return f"{least}{self.num_classes} classes, dim {self.dim or 'of the first batch'}"
+
+    def _form(self) -> str:
         gathered = ", ".join(["means", *sorted(self.statistics)])
         known = "" if self._weights is None else f", class counts {_digest(self.class_counts)}"
-        size = f"{self.num_classes} classes, dim {self.dim}"
-        return f"{size}, {self.prior} prior, {self.dtype}, {gathered}{known}"
+        return f"{self.prior} prior, {self.dtype}, {gathered}{known}"
 
     def _check_weights(self, state: Mapping[str, Tensor]) -> None:
         """Refuse a scatter that was weighted for other class counts."""
@@ -337,6 +418,11 @@ class ClassMoments(Locked):
                 fix=fix,
             )
         return 1 / self.class_counts.to(self.device, self.dtype).clamp(min=1)
+
+
+def _size_or_zero(name: str, size: int | None) -> int:
+    """Return a size, and 0 for one that is not known yet."""
+    return 0 if size is None else checked_size(name, size)
 
 
 def checked_size(name: str, size: int) -> int:

@@ -54,14 +54,15 @@ class CrossMoments(Locked):
         with self.lock:
             self._merge_rows(present, counts, means[0], means[1], cross)
 
-    def merge(self, other: "CrossMoments") -> None:
-        """Add the samples of another accumulator with state of the same shapes."""
+    def merge(self, other: "CrossMoments") -> "CrossMoments":
+        """Add the samples of another accumulator of the same shapes, and return these moments."""
         state = other.state_dict()
         present = torch.nonzero(state["counts"]).squeeze(1)
         rows = (state[name] for name in ("counts", "first", "last", "cross"))
         counts, first, last, cross = (value[present].to(self.cross.device) for value in rows)
         with self.lock:
             self._merge_rows(present.to(self.cross.device), counts, first, last, cross)
+        return self
 
     def shares(self) -> Shares:
         """Return the statistics for a merge with those of other processes, not copied."""

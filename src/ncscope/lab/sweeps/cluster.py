@@ -6,7 +6,6 @@ do not affect this process, and this process can end the driver in any state.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +16,12 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 from uuid import uuid4
 
+from ncscope.cluster import check_address
 from ncscope.errors import InputError, missing_library
 from ncscope.files import write_text
 from ncscope.lab.sweeps.run_request import RunProgress, RunRequest, SweepProgress
 
 _PROGRAM = "from ncscope.lab.sweeps.ray_driver import main; main()"
-_SECONDS_TO_ANSWER = 10.0
 _SECONDS_TO_END = 20.0
 _LAST_WORDS = 400
 """Number of characters of the driver's last output that are reported when it has died."""
@@ -48,7 +47,7 @@ def run_on_cluster(
     """
     if find_spec("ray") is None:
         raise missing_library(name="ray")
-    _answers(address)
+    check_address(address)
     for left in folder.glob(".shared-*"):  # left if sweep and driver were killed
         left.unlink()
     token = write_text(folder / f".shared-{uuid4().hex}", "")
@@ -61,26 +60,6 @@ def run_on_cluster(
         return _followed(message, progress)
     finally:
         token.unlink(missing_ok=True)  # the driver removes it as well, if it ends by itself
-
-
-def _answers(address: str) -> None:
-    """Check that a server listens at the address: Ray would try to connect for minutes.
-
-    Raises:
-        InputError: If no server answers.
-    """
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon:
-        if address in ("local", "auto"):
-            return
-        fix = "pass local, auto, HOST:PORT or ray://HOST:PORT"
-        raise InputError(expected="the address of a Ray cluster", found=repr(address), fix=fix)
-    try:
-        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_ANSWER).close()
-    except (OSError, ValueError, OverflowError) as error:
-        fix = "start one there with ray start --head, or pass local"
-        found = f"none: {error}"
-        raise InputError(expected=f"a Ray cluster at {address}", found=found, fix=fix) from error
 
 
 def _followed(message: Mapping[str, Any], progress: SweepProgress) -> dict[str, str]:

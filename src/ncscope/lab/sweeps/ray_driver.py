@@ -18,6 +18,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import ncscope
+from ncscope.cluster import join
 from ncscope.errors import InputError
 from ncscope.lab.sweeps.run_request import RunRequest, carry_out, one_line
 
@@ -43,7 +44,7 @@ def main() -> None:
 
     requests = [RunRequest.from_json(request) for request in message["requests"]]
     try:
-        _join(message["address"])
+        join(message["address"], _OBJECT_STORE)
         _carry_out_all(requests, message["token"], say)
     except InputError as error:
         fields = {"expected": error.expected, "found": error.found, "fix": error.fix}
@@ -52,29 +53,6 @@ def main() -> None:
         ray.shutdown()
         # The process that started this program may have been killed before removing the file.
         Path(message["token"]).unlink(missing_ok=True)
-
-
-def _join(address: str) -> None:
-    """Start Ray on this machine, or join a cluster.
-
-    Raises:
-        InputError: If Ray cannot start or the cluster cannot be joined.
-    """
-    here = {
-        "num_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "include_dashboard": False,
-        "object_store_memory": _OBJECT_STORE,
-    }
-    own = here if address == "local" else {}
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
-    except Exception as error:  # Ray raises many types, each with a reason in its message
-        fix = (
-            "see that it runs, with the same Python and Ray; if it was started with a token, set "
-            "RAY_AUTH_MODE=token"
-        )
-        expected = "Ray to start" if own else f"a Ray cluster at {address}"
-        raise InputError(expected=expected, found=one_line(error)[:300], fix=fix) from error
 
 
 def _carry_out_all(requests: Sequence[RunRequest], token: str, say: Say) -> None:

@@ -1,0 +1,180 @@
+"""Statistics of any iterable of batches, as a pure function that any machine can run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ncscope.errors import InputError
+from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.probing.resampling import in_unit
+from ncscope.stats.batch import as_tensor, check_features, check_labels
+from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.moments import ALL_STATISTICS, ClassMoments, Prior, Statistic
+from ncscope.stats.statistics import ClassStatistics, finish
+
+
+@dataclass(frozen=True, eq=False)
+class SecondPass:
+    """Finished class means and the classifier, with which a second pass decides every sample.
+
+    Attributes:
+        classes: Labels of the classes present.
+        means: Class means of the whole stream, one a row, float64.
+        weight: Classifier weight with a row for every class; None without a classifier.
+        bias: Classifier bias, or None.
+        exponent: Unit e of the means: they belong to the features divided by $2^e$.
+
+    Example:
+        >>> first = [(torch.tensor([[0.0], [1.0], [4.0]]), torch.tensor([0, 1, 1]))]
+        >>> gather(first, second=SecondPass.of(gather(first))).nearest_hits
+        2
+    """
+
+    classes: Int[Tensor, " k"]
+    means: Float[Tensor, "k d"]
+    weight: Float[Tensor, "heads d"] | None = None
+    bias: Float[Tensor, " heads"] | None = None
+    exponent: int = 0
+
+    @classmethod
+    def of(cls, moments: ClassMoments, weight: Any = None, bias: Any = None) -> "SecondPass":
+        """Return the second pass that follows a finished first pass.
+
+        Args:
+            moments: Merged moments of all samples.
+            weight: Classifier weight K x d.
+            bias: Classifier bias, K.
+
+        Raises:
+            InputError: If fewer than two classes have samples, or weight or bias do not fit.
+        """
+        check_head(weight, bias)
+        k, d, device = moments.num_classes, moments.dim, moments.device
+        head = None if weight is None else checked_weight(weight, k, d, device)
+        offset = None if bias is None else checked_bias(bias, k, device)
+        return cls.after(finish(moments), head, offset)
+
+    @classmethod
+    def after(
+        cls,
+        stats: ClassStatistics,
+        weight: Float[Tensor, "heads d"] | None,
+        bias: Float[Tensor, " heads"] | None,
+    ) -> "SecondPass":
+        """Return the second pass that follows finished statistics, for a checked classifier."""
+        stats = stats.in_range()
+        return cls(stats.classes, stats.means.to(torch.float64), weight, bias, stats.exponent)
+
+    def decide(self, batches: Iterable[Any]) -> DecisionCounts:
+        """Count the decisions on batches of features and labels."""
+        decider = Decider(self.classes, self.means, self.weight, self.bias, exponent=self.exponent)
+        counts = decider.none()
+        for batch in batches:
+            features, labels = _pair(batch)
+            rows = as_tensor(features, "features")
+            check_features(rows, self.means.shape[1])
+            classes = check_labels(as_tensor(labels, "labels"), len(rows))
+            counts = counts + decider(in_unit(rows, self.exponent), classes)
+        return counts
+
+
+@overload
+def gather(
+    batches: Iterable[Any],
+    num_classes: int | None = ...,
+    dim: int | None = ...,
+    *,
+    statistics: Iterable[Statistic] = ...,
+    prior: Prior = ...,
+    class_counts: Tensor | None = ...,
+    device: torch.device | str = ...,
+    second: None = ...,
+) -> ClassMoments: ...
+@overload
+def gather(batches: Iterable[Any], *, second: SecondPass) -> DecisionCounts: ...
+
+
+def gather(
+    batches: Iterable[Any],
+    num_classes: int | None = None,
+    dim: int | None = None,
+    *,
+    statistics: Iterable[Statistic] = ALL_STATISTICS,
+    prior: Prior = "empirical",
+    class_counts: Tensor | None = None,
+    device: torch.device | str = "cpu",
+    second: SecondPass | None = None,
+) -> ClassMoments | DecisionCounts:
+    """Gather the statistics of batches: their moments, or in a second pass their decisions.
+
+    The function has no side effects, and it can be pickled, so a process pool or a cluster can run
+    it on the parts of a data set. The results are added with ``+`` or `sum`.
+
+    Args:
+        batches: Iterable of batches: pairs of features (n x d) and labels (n), or mappings with
+            the entries ``features`` and ``labels``.
+        num_classes: Number of classes K; by default K grows with the labels seen.
+        dim: Feature dimension d; by default that of the first batch.
+        statistics: Statistics besides counts, means and traces, as in `ClassMoments`.
+        prior: Class prior of the pooled scatter.
+        class_counts: Number of samples of each class in the whole data set; needed for the uniform
+            prior's scatter.
+        device: Device to accumulate on.
+        second: Class means and classifier after the first pass. The decisions are then counted, and
+            the other options have no effect.
+
+    Returns:
+        `ClassMoments` for `ncscope.measure_moments`; with ``second``, `DecisionCounts`.
+
+    Raises:
+        InputError: If a batch is no such pair, or does not fit the others.
+
+    Example:
+        >>> parts = [[(torch.randn(8, 3), torch.arange(8) % 2)] for _ in range(4)]
+        >>> moments = sum(map(gather, parts))
+        >>> moments.counts.tolist()
+        [16, 16]
+    """
+    if second is not None:
+        return second.decide(batches)
+    moments = ClassMoments(
+        num_classes,
+        dim,
+        statistics=statistics,
+        prior=prior,
+        class_counts=class_counts,
+        device=device,
+    )
+    return with_batches(moments, batches)
+
+
+def with_batches(moments: ClassMoments, batches: Iterable[Any]) -> ClassMoments:
+    """Add batches of features and labels to moments, and return these."""
+    for batch in batches:
+        moments.update(*_pair(batch))
+    return moments
+
+
+def _pair(batch: Any) -> tuple[Any, Any]:
+    """Return the features and the labels of a batch.
+
+    Raises:
+        InputError: If the batch has another form.
+    """
+    if isinstance(batch, Mapping):
+        if {"features", "labels"} <= batch.keys():
+            return batch["features"], batch["labels"]
+        found = f"a mapping with the entries {', '.join(map(str, batch)) or 'none'}"
+        fix = "rename its entries"
+    elif isinstance(batch, tuple | list) and len(batch) == 2:
+        return batch[0], batch[1]
+    else:
+        found = f"a {type(batch).__name__}"
+        if isinstance(batch, tuple | list):
+            found += f" of {len(batch)}"
+        fix = "pass [(features, labels)] for a single batch"
+    raise InputError(expected="batches of features and labels", found=found, fix=fix)

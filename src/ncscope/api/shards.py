@@ -1,0 +1,206 @@
+"""Measurement of a data set in parts: a pass over each shard, merged as a fixed tree."""
+
+import builtins
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from jaxtyping import Int
+from torch import Tensor
+
+from ncscope.api.gather import SecondPass, with_batches
+from ncscope.api.result import Report
+from ncscope.api.shard_files import Shard, batches_of, name_of
+from ncscope.errors import InputError
+from ncscope.metrics.evaluate import LEFT_OUT, Needs, needs_of
+from ncscope.metrics.sources import Sources
+from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.probing.samples import layer_record
+from ncscope.stats.batch import as_tensor
+from ncscope.stats.decisions import DecisionCounts
+from ncscope.stats.moments import ClassMoments, Prior, Statistic, checked_prior
+from ncscope.stats.statistics import finish
+
+Map: TypeAlias = Callable[[Any, Sequence[Any]], Iterable[Any]]
+"""Function that applies a function to each element, and gives the results in order."""
+
+_NEEDS_ALL = (
+    "mir, hdr and their parts are left out: they need all samples at once; "
+    "ncscope.measure computes them for features that fit into memory"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ShardPass:
+    """One pass over a shard, as a function that can be pickled.
+
+    Attributes:
+        name: Name of the pass, for messages.
+        num_classes: Number of classes; None lets the number grow.
+        dim: Feature dimension; None takes that of the first batch.
+        statistics: Statistics besides counts, means and traces.
+        prior: Class prior of the pooled scatter.
+        class_counts: Number of samples of each class in all shards, if the prior needs them.
+        second: Class means and classifier of the second pass; None for the first pass.
+    """
+
+    name: str = "first pass"
+    num_classes: int | None = None
+    dim: int | None = None
+    statistics: tuple[Statistic, ...] = ()
+    prior: Prior = "empirical"
+    class_counts: Int[Tensor, " k"] | None = None
+    second: SecondPass | None = None
+
+    def empty(self) -> ClassMoments:
+        """Return the moments of a shard without samples."""
+        return ClassMoments(
+            self.num_classes,
+            self.dim,
+            statistics=self.statistics,
+            prior=self.prior,
+            class_counts=self.class_counts,
+        )
+
+    def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
+        """Gather the statistics of a shard; an error names the shard, if it has a name."""
+        try:
+            batches = batches_of(shard)
+            if self.second is not None:
+                return self.second.decide(batches)
+            return with_batches(self.empty(), batches)
+        except InputError as error:
+            name = name_of(shard)
+            if not name or name in error.expected + error.found:
+                raise
+            found = f"{error.found} ({name})"
+            raise InputError(expected=error.expected, found=found, fix=error.fix) from error
+
+
+def measure_shards(
+    shards: Iterable[Shard],
+    *,
+    weight: Any = None,
+    bias: Any = None,
+    num_classes: int | None = None,
+    groups: Collection[str] | None = None,
+    prior: Prior = "empirical",
+    weight_decay: float = 0.0,
+    map: Map = builtins.map,  # noqa: A002, the name says what will do
+) -> Report:
+    """Measure neural collapse in a data set given in parts, which several machines may read.
+
+    A first pass gathers the moments of each shard. They are merged as a tree that is fixed by the
+    order of the shards, so the result does not depend on which shard is finished first. A second
+    pass, for NC4, nearest-mean and classifier accuracy, counts the decisions with the merged means.
+    The values are those of `measure` for all samples, up to rounding. Entropies of the whole data
+    set (``mir``, ``hdr``) are absent, because they need all samples at once.
+
+    Args:
+        shards: Parts of the data set: paths or addresses of .npz, .safetensors, torch.save or
+            Parquet files; iterables of batches that can be iterated twice (lists, data loaders); or
+            functions without arguments that return an iterable of batches. A batch is a pair of
+            features and labels, or a mapping with these entries. A shard may be empty.
+        weight: Classifier weight K x d.
+        bias: Classifier bias, K.
+        num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
+        groups: Groups of metrics, by default all that apply.
+        prior: Class prior. ``"uniform"`` costs one more pass, which counts the labels.
+        weight_decay: Decay on weight and bias that the MSE decomposition assumes.
+        map: Function like the builtin ``map``, which gives the results in the order of the shards:
+            the ``imap`` or ``map`` of a process pool, the ``map`` of an executor or of
+            ``ray.util.multiprocessing.Pool``. If it is lazy, as the builtin and ``imap`` are, at
+            most about log2(shards) + 2 moments are alive in this process.
+
+    Returns:
+        A report, as from `measure`.
+
+    Raises:
+        InputError: If a shard cannot be read, no shard has samples, the classifier does not fit, or
+            a shard has other samples in the second pass than in the first.
+
+    Example:
+        >>> import ncscope
+        >>> shard = [([[0.0], [1.0]], [0, 0]), ([[4.0], [5.0]], [1, 1])]
+        >>> report = ncscope.measure_shards([shard, shard])
+        >>> report["nc1_quotient"], report["ncc_accuracy"], report.num_samples
+        (0.0625, 1.0, 8)
+    """
+    shards = list(shards)
+    check_head(weight, bias)
+    head = None if weight is None else as_tensor(weight, "weight")
+    rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
+    needs = needs_of(groups, head is not None)
+    k = rows if num_classes is None else num_classes
+    first = ShardPass(num_classes=k, dim=dim, prior=checked_prior(prior))
+    moments = _first_pass(first, needs, shards, map)
+    k, d = moments.num_classes, moments.dim
+    head = None if head is None else checked_weight(head, k, d, "cpu")
+    offset = None if bias is None else checked_bias(bias, k, "cpu")
+    stats = finish(moments)
+    del moments
+    decisions = None
+    if needs.decisions:
+        second = ShardPass("second pass", second=SecondPass.after(stats, head, offset))
+        decisions = _summed(map(second, shards), stats.num_samples)
+    sources = Sources(stats, head, offset, decisions, weight_decay=weight_decay)
+    record = layer_record("features", sources, groups)
+    if needs.information:
+        kept = tuple(note for note in record.notes if note != LEFT_OUT)
+        record = replace(record, notes=(*kept, _NEEDS_ALL))
+    return Report(record, stats)
+
+
+def _first_pass(
+    first: ShardPass, needs: Needs, shards: Sequence[Shard], apply: Map
+) -> ClassMoments:
+    """Return the merged moments of all shards; count the classes before if the prior needs it."""
+    if first.prior == "uniform" and "scatter" in needs.statistics:
+        counted = merged(apply(replace(first, name="class counts"), shards))
+        first = replace(first, num_classes=counted.num_classes, class_counts=counted.counts)
+    return merged(apply(replace(first, statistics=tuple(sorted(needs.statistics))), shards))
+
+
+def merged(parts: Iterable[ClassMoments]) -> ClassMoments:
+    """Merge moments as a tree that is fixed by their order; the parts may be overwritten.
+
+    Parts of equal size are merged as soon as both are there, so that log2(n) + 1 are alive.
+
+    Args:
+        parts: Moments of the same form.
+
+    Raises:
+        InputError: If there are no parts, or none has samples.
+    """
+    tree: list[tuple[int, ClassMoments]] = []
+    count = 0
+    for part in parts:
+        size, count = 1, count + 1
+        while tree and tree[-1][0] == size:
+            part = tree.pop()[1].merge(part)
+            size *= 2
+        tree.append((size, part))
+    while len(tree) > 1:
+        size, last = tree.pop()
+        tree[-1][1].merge(last)
+    if not tree or not bool(tree[0][1].counts.any()):
+        found = f"none in {count} shards"
+        raise InputError(expected="samples in the shards", found=found, fix="check the files")
+    return tree[0][1]
+
+
+def _summed(parts: Iterable[DecisionCounts], samples: int) -> DecisionCounts:
+    """Add the counts of all shards.
+
+    Raises:
+        InputError: If they count another number of samples than the first pass.
+    """
+    first, *others = parts
+    total: DecisionCounts = sum(others, start=first)
+    if total.samples != samples:
+        raise InputError(
+            expected=f"the {samples:,} samples of the first pass in the second",
+            found=f"{total.samples:,}",
+            fix="pass lists, files, or functions that return an iterable: a generator ends",
+        )
+    return total

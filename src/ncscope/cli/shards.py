@@ -1,0 +1,83 @@
+"""Measurement of features in several files, for the command `ncscope measure`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ncscope.cli.terminal import row_bar
+from ncscope.errors import InputError
+
+if TYPE_CHECKING:
+    from ncscope.api.result import Report
+
+_FOLDER = "ncscope-shards"
+"""Folder for the states of finished shards, beside the output, while a cluster works."""
+
+
+def are_shards(patterns: Sequence[str]) -> bool:
+    """Return whether files are shards: several, a pattern, an address, or Parquet."""
+    from ncscope.api.shard_files import is_parquet, is_plain
+
+    return len(patterns) > 1 or not is_plain(patterns[0]) or is_parquet(patterns[0])
+
+
+def measured_shards(
+    patterns: Sequence[str],
+    classifier: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    cluster: str | None,
+    work: Path | None,
+    beside: Path | None,
+) -> "Report":
+    """Measure the files that patterns name, with a progress bar.
+
+    Args:
+        patterns: Paths, addresses, and patterns of both.
+        classifier: Weight and bias; without a weight, those in the first file are taken, if any.
+        options: Options of the command; chance level and standard errors are refused.
+        cluster: ``"local"`` or the address of a Ray cluster.
+        work: Folder for the states of finished shards.
+        beside: File that the report is saved as.
+
+    Raises:
+        InputError: If the files or the options do not fit.
+        KeyboardInterrupt: If the user interrupts; the message says how to continue.
+    """
+    from ncscope.api.shard_files import classifier_in, expanded, name_of
+    from ncscope.api.shard_work import measure_files, remove_states
+    from ncscope.probing.provenance import provenance
+
+    for name in ("baseline", "uncertainty"):
+        if options.pop(name):
+            fix = "leave it out, or measure one file that fits into memory"
+            found = "features in shards"
+            raise InputError(expected=f"all samples at once for --{name}", found=found, fix=fix)
+    files = expanded(patterns)
+    if "weight" not in classifier:
+        classifier = classifier_in(files[0]) | classifier
+    folder = work
+    if cluster is not None and work is None:
+        folder = (Path() if beside is None else beside.parent) / _FOLDER
+    try:
+        with row_bar() as show:
+            report = measure_files(
+                files,
+                cluster=cluster,
+                work=folder,
+                on_shard=show,
+                **classifier,
+                **options,
+            )
+    except KeyboardInterrupt:
+        if folder is None:
+            raise
+        msg = f"the same command goes on with the finished shards in {folder}"
+        raise KeyboardInterrupt(msg) from None
+    if folder is not None and work is None:
+        remove_states(folder)
+    named = name_of(files[0])
+    if len(files) > 1:
+        named = f"{len(files)} files, {named} to {name_of(files[-1])}"
+    report.provenance = provenance(data=named, caller="ncscope measure")
+    return report
