@@ -228,8 +228,7 @@ def _with_bias(solved: Canonical) -> Canonical:
     return replace(
         solved,
         residual_root=pad(solved.residual_root, (0, 0, 0, 1)),
-        explained=pad(solved.explained, (0, 1)),
-        solution=pad(solved.solution, (0, 1)),
+        recover=lambda: (pad(solved.explained, (0, 1)), pad(solved.solution, (0, 1))),
     )
 
 
@@ -245,6 +244,5 @@ def _with_mean(units: _Units, has_bias: bool) -> Canonical:
     return replace(
         solved,
         residual_root=turn.mT @ solved.residual_root,
-        explained=solved.explained @ turn,
-        solution=(solved.solution @ turn)[: len(units.mean)],
+        recover=lambda: (solved.explained @ turn, (solved.solution @ turn)[: len(units.mean)]),
     )
