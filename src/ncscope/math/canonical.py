@@ -15,28 +15,59 @@ all of $R$ is below the rounding error of $T$, and the entries of a coordinate i
 below the rounding error of the other coordinates.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.symmetric import Eigen, comparable_scales, rank_cut, rescaled, symmetric_eigen
+from ncscope.math.symmetric import (
+    Eigen,
+    PositiveDefinite,
+    comparable_scales,
+    positive_definite,
+    rank_cut,
+    rescaled,
+    symmetric_eigen,
+)
 
 
 @dataclass(frozen=True)
 class Spread:
-    r"""Spread within classes: eigenpairs of $DRD$, with $D$ such that no coordinate is lost.
+    r"""Spread within classes: $DRD$, with $D$ such that no coordinate is lost.
 
     Attributes:
         scales: Diagonal of $D$, powers of two; None if $D=I$.
-        eigen: Eigenpairs of $DRD$ above the cut.
-        largest: Largest eigenvalue of $R$; if $D\ne I$ the largest variance of a coordinate.
+        matrix: $DRD$.
+        definite: Cholesky factor of $DRD$ if its full rank is beyond doubt, else None.
+        variances: Diagonal of $R$.
     """
 
     scales: Float[Tensor, " d"] | None
-    eigen: Eigen
-    largest: Float[Tensor, ""]
+    matrix: Float[Tensor, "d d"]
+    definite: PositiveDefinite | None
+    variances: Float[Tensor, " d"]
+
+    @cached_property
+    def eigen(self) -> Eigen:
+        """Eigenpairs of $DRD$ above the cut. Cost: one d x d eigen-decomposition."""
+        return symmetric_eigen(self.matrix)
+
+    @cached_property
+    def cut(self) -> float:
+        """Value up to which an eigenvalue of $DRD$ counts as zero."""
+        return rank_cut(self._largest_scaled, len(self.matrix))
+
+    @cached_property
+    def largest(self) -> Float[Tensor, ""]:
+        r"""Largest eigenvalue of $R$; if $D\ne I$ the largest variance of a coordinate."""
+        return self._largest_scaled if self.scales is None else self.variances.max()
+
+    @cached_property
+    def _largest_scaled(self) -> Float[Tensor, ""]:
+        return self.eigen.spectrum[0] if self.definite is None else self.definite.largest
 
 
 @dataclass(frozen=True)
@@ -50,18 +81,30 @@ class Canonical:
         odds_root: $Z$ with $Z^\top Z=O$; without $\lambda$, the eigenvalues of $O$ are
             $\nu/(1-\nu)$; z x m.
         residual_root: $Y(Y^\top Y+O)^{-1/2}$, a root of $F$; q x m.
-        explained: $E=Z(Y^\top Y+O)^{-1}Y^\top$, for which $E^\top E=F-F^2$; z x q.
-        solution: $T^\dagger C$, d x q.
         rank: Number of directions kept in $T$.
         cut: Squared length above which a direction of $C$ outside the range of $R$ is kept.
+        recover: Function that computes `explained` and `solution`, which few metrics need.
     """
 
     odds_root: Float[Tensor, "z m"]
     residual_root: Float[Tensor, "q m"]
-    explained: Float[Tensor, "z q"]
-    solution: Float[Tensor, "d q"]
     rank: int
     cut: float
+    recover: Callable[[], tuple[Float[Tensor, "z q"], Float[Tensor, "d q"]]]
+
+    @cached_property
+    def _recovered(self) -> tuple[Float[Tensor, "z q"], Float[Tensor, "d q"]]:
+        return self.recover()
+
+    @property
+    def explained(self) -> Float[Tensor, "z q"]:
+        r"""$E=Z(Y^\top Y+O)^{-1}Y^\top$, for which $E^\top E=F-F^2$."""
+        return self._recovered[0]
+
+    @property
+    def solution(self) -> Float[Tensor, "d q"]:
+        r"""$T^\dagger C$."""
+        return self._recovered[1]
 
     @property
     def residual(self) -> Float[Tensor, "q q"]:
@@ -76,13 +119,14 @@ def spread_within(within: Float[Tensor, "d d"]) -> Spread:
         within: $R$, symmetric positive semi-definite.
 
     Returns:
-        Eigenpairs above $\epsilon\,d\,\lambda_{max}$ of $R$, after scaling up coordinates whose
-        deviation is below $2^{-10}$ of the largest. Cost: one d x d eigen-decomposition.
+        $R$ after scaling up coordinates whose deviation is below $2^{-10}$ of the largest, with a
+        Cholesky factor if the matrix has full rank beyond doubt. Otherwise `canonical` needs the
+        eigenpairs above $\epsilon\,d\,\lambda_{max}$, which are computed when they are first read.
     """
     variances = within.diagonal()
     scales = comparable_scales(variances)
-    eigen = symmetric_eigen(rescaled(within, scales))
-    return Spread(scales, eigen, eigen.spectrum[0] if scales is None else variances.max())
+    matrix = rescaled(within, scales)
+    return Spread(scales, matrix, positive_definite(matrix), variances)
 
 
 def canonical(
@@ -111,6 +155,9 @@ def canonical(
         $\epsilon\,d\,\lambda_{max}(R)$. Cost: products and QR factorisations; for a singular $R$
         possibly a singular value decomposition of d x q.
 
+    With a Cholesky factor of $R$ and without a decay no eigenpairs are needed: an $R$ of full rank
+    has no directions outside its range.
+
     Example:
         >>> r, c = torch.eye(2).double(), torch.tensor([[3.0], [0.0]]).double()
         >>> round(canonical(spread_within(r), c).residual.item(), 12)  # 1 / (1 + 9)
@@ -118,6 +165,8 @@ def canonical(
     """
     assert decay == 0 or spread.scales is None
     assert mean is None or decay > 0
+    if decay == 0 and spread.definite is not None:
+        return _of_full_rank(spread, spread.definite.root, factor, rounding)
     columns = factor if mean is None else torch.cat([factor, mean[:, None]], 1)
     scaled = columns if spread.scales is None else columns * spread.scales[:, None]
     vectors, roots = spread.eigen.vectors, (spread.eigen.values + decay).sqrt()[:, None]
@@ -163,7 +212,27 @@ def canonical(
             solution += torch.outer(rest, (left[-1] - across @ escaped) / constant)
     if spread.scales is not None:
         solution *= spread.scales[:, None]
-    return Canonical(odds_root, half.mT, explained, solution, spread.eigen.rank + kept, cut)
+    recovered = explained, solution
+    return Canonical(odds_root, half.mT, spread.eigen.rank + kept, cut, lambda: recovered)
+
+
+def _of_full_rank(
+    spread: Spread, root: Float[Tensor, "d d"], factor: Float[Tensor, "d q"], rounding: float
+) -> Canonical:
+    r"""Solve for an $R$ of full rank: with $LL^\top=R$, $F=(I+Z^\top Z)^{-1}$ for $Z=L^{-1}C$."""
+    scaled = factor if spread.scales is None else factor * spread.scales[:, None]
+    odds_root = torch.linalg.solve_triangular(root, scaled, upper=False)
+    identity = torch.eye(factor.shape[1]).to(factor)
+    stacked = torch.cat([odds_root, identity])
+    upper = torch.linalg.qr(stacked, mode="r").R  # not by Cholesky: see `canonical`
+    half = torch.linalg.solve_triangular(upper.mT, identity, upper=False)
+
+    def recover() -> tuple[Tensor, Tensor]:
+        explained = torch.linalg.qr(stacked).Q[: len(odds_root)] @ half
+        solution = torch.linalg.solve_triangular(root.mT, explained, upper=True)
+        return explained, solution if spread.scales is None else solution * spread.scales[:, None]
+
+    return Canonical(odds_root, half.mT, len(factor), _cut(spread, factor, rounding), recover)
 
 
 @dataclass(frozen=True)

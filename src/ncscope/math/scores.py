@@ -1,4 +1,4 @@
-"""Argmax of linear scores, exact to float64 at the cost of float32."""
+"""Argmax of linear scores, exact to float64 at the cost of float32 or bfloat16."""
 
 import math
 from collections.abc import Iterator
@@ -9,8 +9,15 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.math import screening
+from ncscope.math.screening import Candidates, Screen
+
 _CHUNK_BYTES = 8 * 2**20
 _FEWEST_ROWS = 256  # with fewer rows, most of the time goes into reading the weights
+_FEW_CLASSES = 64  # up to here, most of the time goes into reading the rows
+_CACHED_BYTES, _CACHED_ROWS = 2 * 2**20, 32
+_MOST_CANDIDATES = 16  # of a row; more are scored faster in float32, all of them
+_RESCORED = 1024  # candidates that are scored in float64 at a time
 _BLOCK = 4096  # rows of the weight that are converted to float64 at a time
 
 
@@ -41,6 +48,7 @@ class LinearScores:
         self._weight, self._shift, self._centre = weight, shift, centre
         # A common offset decides nothing, but the bound on rounding grows with the largest offset.
         self._offset = offset - offset.mean()
+        self._screening = True  # until it turns out to leave too many candidates
 
     def argmax(self, features: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
         r"""Return the class with the largest score; the first of several equal ones.
@@ -50,25 +58,37 @@ class LinearScores:
         twice the worst error: the rounding error
         $\epsilon_{32}(d+4)\lVert h-o\rVert\max_c\lVert w_c\rVert+2\epsilon_{32}\max_c|\beta_c|$
         (Higham 2002, section 3.1, with the rounding of the inputs added) and the error of
-        underflow. The few other features are scored again in float64. The result is that of
-        float64 for every input.
+        underflow. The few other features are scored again in float64. Where bfloat16 is faster, a
+        product in bfloat16 leaves the classes within the bound of `screening`, and only these are
+        scored in float64. The result is that of float64 for every input.
 
         Args:
             features: One sample a row, any real type.
 
-        Cost: $2ndK$ operations, in chunks of about 8 MB.
+        Cost: $2ndK$ operations, in chunks that fit into the cache.
         """
+        k, d = self._weight.shape
         wide = features.dtype in (torch.float64, torch.int32, torch.int64)
-        exact = wide or len(self._weight) == 1 or _float32_is_reduced(features.device.type)
-        choose = self._exact if exact else self._quick
-        rows = max(_FEWEST_ROWS, _CHUNK_BYTES // (8 * sum(self._weight.shape)))
+        if wide or k == 1 or _float32_is_reduced(features.device.type):
+            choose = self._exact
+        elif self._screening and screening.pays(features.device, k, d):
+            choose = self._screened
+        else:
+            choose = self._quick
+        rows = max(_FEWEST_ROWS, _CHUNK_BYTES // (8 * (k + d)))
+        if k <= _FEW_CLASSES and features.device.type == "cpu" and choose == self._quick:
+            rows = max(_CACHED_ROWS, _CACHED_BYTES // (4 * d))
         with torch.autocast(features.device.type, enabled=False):
             return torch.cat([choose(chunk) for chunk in features.split(rows)])
 
     def _quick(self, chunk: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
         weight, offset, bounds = self._in_float32
         centred = chunk.to(weight.dtype) - self._centre.to(weight.dtype)
-        best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)
+        if len(weight) <= _FEW_CLASSES:  # BLAS packs the first factor best if it is the small one
+            scores = torch.addmm(offset[:, None], weight, centred.mT).mT.contiguous()
+        else:
+            scores = torch.addmm(offset, centred, weight.mT)
+        best = scores.topk(2, dim=1)
         length = torch.linalg.vector_norm(centred, dim=1).to(torch.float64)
         bound = bounds.relative * length + bounds.absolute
         winner, gap = best.indices[:, 0], best.values.to(torch.float64).diff().neg()[:, 0]
@@ -77,6 +97,50 @@ class LinearScores:
         if len(doubtful):
             winner[doubtful] = self._exact(chunk[doubtful])
         return winner
+
+    def _screened(self, chunk: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
+        """Decide by the candidates that a product in bfloat16 leaves."""
+        centred = chunk.to(torch.float32) - self._centre.to(torch.float32)
+        found = self._screen.candidates(centred)
+        count = torch.bincount(found.rows, minlength=len(chunk))
+        few = found.screened & (count <= _MOST_CANDIDATES) & (count > 0)
+        winner = torch.empty(len(chunk), dtype=torch.int64, device=chunk.device)
+        winner[found.rows] = found.classes  # final for a row with a single candidate
+        several = (few & (count > 1))[found.rows]
+        self._rescore(chunk, Candidates(found.rows[several], found.classes[several], few), winner)
+        others = torch.nonzero(~few).squeeze(1)
+        if len(others):
+            winner[others] = self._quick(chunk[others])
+            # Scores that are nearly equal for all features: screening would only add to the cost.
+            self._screening = 2 * len(others) <= len(chunk)
+        return winner
+
+    def _rescore(
+        self, chunk: Shaped[Tensor, "n d"], found: Candidates, winner: Int[Tensor, " n"]
+    ) -> None:
+        """Score candidates in float64, and write the best of each row into `winner`."""
+        scores = [
+            self._pair_scores(chunk[rows], classes)
+            for rows, classes in zip(
+                found.rows.split(_RESCORED), found.classes.split(_RESCORED), strict=True
+            )
+        ]
+        score = torch.cat(scores)
+        largest = score.new_full((len(chunk),), -torch.inf)
+        largest.scatter_reduce_(0, found.rows, score, "amax")
+        best = score == largest[found.rows]
+        rows, classes = found.rows[best], found.classes[best]
+        winner[rows] = len(self._weight)
+        winner.scatter_reduce_(0, rows, classes, "amin")  # the first of several equal ones
+
+    def _pair_scores(
+        self, rows: Shaped[Tensor, "p d"], classes: Int[Tensor, " p"]
+    ) -> Float[Tensor, " p"]:
+        """Return the score of one class for each row, in float64."""
+        weight = self._weight[classes].to(torch.float64)
+        weight = weight if self._shift is None else weight - self._shift
+        centred = rows.to(torch.float64) - self._centre
+        return torch.linalg.vecdot(weight, centred) + self._offset[classes]
 
     def _exact(self, rows: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
         centred = rows.to(self._centre.dtype) - self._centre
@@ -89,6 +153,14 @@ class LinearScores:
             largest = torch.where(better, best.values, largest)
             winner = torch.where(better, first + best.indices, winner)
         return winner
+
+    @cached_property
+    def _screen(self) -> Screen:
+        """Weight and offset in bfloat16."""
+        screen = Screen(*self._weight.shape, self._offset)
+        for first, block in _in_float64(self._weight, self._shift):
+            screen.add(first, block)
+        return screen
 
     @cached_property
     def _in_float32(self) -> "tuple[Float[Tensor, 'k d'], Float[Tensor, ' k'], _Bounds]":

@@ -1,11 +1,16 @@
 """Symmetric linear algebra on the smaller side, with one rule for the numerical rank."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
+
+_LEAST_SIDE = 256  # eigen-decompositions of smaller matrices take no time worth saving
+_BEST_CONDITION = 2.0**26  # 1 / sqrt(machine epsilon of float64)
+_MOST_STEPS, _CHECKED_STEPS, _LANCZOS_RESIDUAL = 256, 32, 1e-3
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,98 @@ def symmetric_pairs(
     return ascending.flip(0).clamp(min=0), vectors.flip(1)
 
 
+@dataclass(frozen=True)
+class PositiveDefinite:
+    r"""A matrix whose full rank is beyond doubt.
+
+    Attributes:
+        root: Cholesky factor, the lower triangular $L$ with $LL^\top=R$.
+        largest: Largest eigenvalue.
+    """
+
+    root: Float[Tensor, "d d"]
+    largest: Float[Tensor, ""]
+
+
+def positive_definite(matrix: Float[Tensor, "d d"]) -> PositiveDefinite | None:
+    r"""Factor a matrix that has full rank beyond doubt; return None for every other matrix.
+
+    The criterion is $\lambda_{max}/\lambda_{min}\le1/\sqrt\epsilon$. All eigenvalues are then above
+    the cut $\epsilon\,d\,\lambda_{max}$ of `symmetric_eigen`, by a factor of at least
+    $1/(d\sqrt\epsilon)$, and the pseudo-inverse is the inverse. The pivots alone do not show this:
+    the smallest pivot can be far above the smallest eigenvalue. Both eigenvalues are computed by
+    the Lanczos method from a random start, the smallest one as the largest of $R^{-1}$. The
+    probability that the method misses half of an eigenvalue after 32 steps is below $10^{-17}d$
+    (Kuczynski and Wozniakowski 1992, theorem 4.1).
+
+    Args:
+        matrix: Symmetric positive semi-definite matrix.
+
+    Returns:
+        The factor; None also for a side below 256, for which the eigen-decomposition is fast
+        enough, and for float32. Cost: $d^3/3$ operations, and $2d^2$ for each of about 100 steps.
+    """
+    if len(matrix) < _LEAST_SIDE or matrix.dtype != torch.float64:
+        return None
+    root, failed = torch.linalg.cholesky_ex(matrix)
+    if int(failed):
+        return None
+    pivots = root.diagonal().square()
+    if not float(pivots.max()) <= _BEST_CONDITION * float(pivots.min()):
+        return None
+
+    def inverse(vector: Tensor) -> Tensor:
+        half = torch.linalg.solve_triangular(root, vector[:, None], upper=False)
+        return torch.linalg.solve_triangular(root.mT, half, upper=True)[:, 0]
+
+    largest = largest_eigenvalue(lambda vector: matrix @ vector, matrix[0])
+    condition = largest * largest_eigenvalue(inverse, matrix[0])
+    return PositiveDefinite(root, largest) if float(condition) <= _BEST_CONDITION else None
+
+
+def largest_eigenvalue(
+    multiply: Callable[[Float[Tensor, " d"]], Float[Tensor, " d"]], like: Float[Tensor, " d"]
+) -> Float[Tensor, ""]:
+    r"""Compute the largest eigenvalue by the Lanczos method, to a relative $10^{-6}$ or better.
+
+    Args:
+        multiply: Product of a symmetric positive semi-definite matrix with a vector.
+        like: Vector of the matrix's dimension, type and device.
+
+    Returns:
+        The largest Ritz value for a random start that is the same in every call. The iteration
+        ends when the residual is below $10^{-3}$ of the value; its error is about the square of
+        the residual. Cost: 32 to 256 products.
+
+    Example:
+        >>> matrix = torch.diag(torch.tensor([0.0, 2.0, 3.0]).double())
+        >>> round(largest_eigenvalue(lambda vector: matrix @ vector, matrix[0]).item(), 9)
+        3.0
+    """
+    d = len(like)
+    start = torch.randn(d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    vector = (start / torch.linalg.vector_norm(start)).to(like)
+    steps = min(d, _MOST_STEPS)
+    basis, diagonal, beside = like.new_zeros(steps, d), like.new_zeros(steps), like.new_zeros(steps)
+    for step in range(steps):
+        basis[step] = vector
+        image = multiply(vector)
+        diagonal[step] = vector @ image
+        known = basis[: step + 1]
+        for _ in range(2):  # without reorthogonalisation, copies of eigenvalues would appear
+            image = image - known.mT @ (known @ image)
+        beside[step] = torch.linalg.vector_norm(image)
+        if step + 1 == steps or (step + 1) % _CHECKED_STEPS == 0:
+            side = beside[:step].diag(1)
+            ritz, vectors = torch.linalg.eigh(diagonal[: step + 1].diag() + side + side.mT)
+            if bool(beside[step] * vectors[-1, -1].abs() <= _LANCZOS_RESIDUAL * ritz[-1]):
+                break
+        # A remainder of rounding error means that the eigenvalues of the start have been found.
+        rest = torch.where(beside[step] > torch.finfo(like.dtype).eps * diagonal.max(), image, 0)
+        vector = rest / beside[step].clamp(min=torch.finfo(like.dtype).tiny)
+    return ritz[-1]
+
+
 def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float[Tensor, "k r"]]:
     r"""Return the eigenpairs of $AA^\top$ from the smaller of $AA^\top$ and $A^\top A$.
 
@@ -141,15 +238,33 @@ def add_gram_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
 
     Args:
         total: Symmetric accumulator. Its strict lower blocks are not updated; see `mirrored`.
-        rows: $X$. Cost: 5/8 of the $2nd^2$ operations of the full product.
+        rows: $X$. Cost: 5/8 of the $2nd^2$ operations of the full product, 9/16 for
+            d of 1,024 or more.
     """
     d = rows.shape[1]
     if d < 256:
         total.addmm_(rows.mT, rows)
         return
-    edges = [d * i // 4 for i in range(5)]
+    parts = 4 if d < 1024 else 8
+    edges = [d * i // parts for i in range(parts + 1)]
     for low, high in pairwise(edges):
         total[low:high, low:].addmm_(rows[:, low:high].mT, rows[:, low:])
+
+
+def without_zeros(rows: Float[Tensor, "n d"], zero: Bool[Tensor, " n"]) -> Float[Tensor, "m d"]:
+    """Leave out rows that are known to be zero, and so add nothing to a Gram matrix.
+
+    Args:
+        rows: Rows of the product.
+        zero: True for the rows that are zero.
+
+    Returns:
+        The other rows, if leaving out saves time: copying them costs about an eighth of a product.
+        On an accelerator always all rows, because their number would have to be read there.
+    """
+    if rows.device.type != "cpu" or 8 * int(zero.sum()) < len(zero):
+        return rows
+    return rows[~zero]
 
 
 def mirrored(upper: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:

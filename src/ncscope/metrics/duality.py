@@ -6,6 +6,8 @@ from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
 
+_COMMON = 1e-2  # cosine of two Gram matrices above which their inner product keeps its digits
+
 
 def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     r"""$\lVert W^\top/\lVert W\rVert_F-\tilde M/\lVert\tilde M\rVert_F\rVert_F^2$.
@@ -34,22 +36,38 @@ def logit_etf_distance(
 
     $\lVert Z/\lVert Z\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
     Source: Zhu et al. 2021. Range $[0,2]$; 0: the class means' logits form a simplex ETF.
-    Cost: two products of $2K^2d$ operations, in blocks; one product for $K>2d$.
+    Cost: for $K\le d$ two products of $2K^2d$ operations, in blocks, for $K\le2d$ one; else two of
+    $2Kd^2$.
     """
     k, d = weight.shape
-    blocks = list(row_blocks(k, k))
-    squares = [(weight[rows] @ frame.mT).square_().sum() for rows in blocks]
-    size = torch.stack(squares).sum().sqrt()
+    size = _product_norm(weight, frame)
     if k > 2 * d:  # Logits of rank d are far from the simplex: the subtraction loses nothing.
         trace = torch.einsum("kd,kd->k", weight, frame).sum()
         whole = weight.sum(0) @ frame.sum(0)
         return (2 - 2 * (trace - whole / k) / (size * (k - 1) ** 0.5)).sqrt()
     total = torch.zeros_like(size)
-    for rows in blocks:
+    for rows in row_blocks(k, k):
         logits = weight[rows] @ frame.mT / size + 1 / (k * (k - 1) ** 0.5)
         logits.diagonal(offset=rows.start).sub_((k - 1) ** -0.5)
         total += logits.square().sum()
     return total.sqrt()
+
+
+def _product_norm(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""Compute $\lVert W\tilde M\rVert_F$ from the smaller side, or in blocks of rows.
+
+    Its square is the inner product of $W^\top W$ and $\tilde M\tilde M^\top$, of d x d. The inner
+    product cancels if the two have hardly a direction in common; then the blocks are summed.
+    """
+    k, d = weight.shape
+    if k > d:
+        grams = weight.mT @ weight, frame.mT @ frame
+        sizes = torch.linalg.matrix_norm(grams[0]), torch.linalg.matrix_norm(grams[1])
+        share = ((grams[0] / sizes[0]) * (grams[1] / sizes[1])).sum()
+        if bool(share > _COMMON):
+            return (share * sizes[0]).sqrt() * sizes[1].sqrt()
+    squares = [(weight[rows] @ frame.mT).square_().sum() for rows in row_blocks(k, k)]
+    return torch.stack(squares).sum().sqrt()
 
 
 def _squared_gap(first: Float[Tensor, "k d"], second: Float[Tensor, "k d"]) -> Float[Tensor, ""]:

@@ -147,7 +147,7 @@ def _rank_notes(sources: Sources) -> list[str]:
         f"between-class scatter: {between.rank} of {full_rank(stats)} directions kept, "
         f"eigenvalues above {_cut(between.cut, unit)}",
         f"total scatter: {solved.rank} of {stats.dim} directions kept, eigenvalues above "
-        f"{_cut(found.spread.eigen.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
+        f"{_cut(found.spread.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
         "them" + (", of features scaled to comparable deviations" if scaled else ""),
     ]
 

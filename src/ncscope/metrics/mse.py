@@ -104,6 +104,16 @@ class _Problem:
         r"""$F$ in the coordinates of $N$."""
         return self.canonical.residual
 
+    @cached_property
+    def off_orthonormal(self) -> Float[Tensor, "q q"]:
+        r"""$N^\top N-I$."""
+        gram = self.residual.new_zeros(self.residual.shape)
+        for rows in row_blocks(self.stats.k, len(gram)):
+            classes = torch.cat([self.contrasts[rows], self.root[rows, None]], 1)
+            gram.addmm_(classes.mT, classes)
+        gram.diagonal().sub_(1)
+        return gram
+
     def parts(self, rows: slice) -> Float[Tensor, "4"]:
         """Return twice the contributions of some classes: loss, NC1, NC2/3 and off-path part."""
         classes = torch.cat([self.contrasts[rows], self.root[rows, None]], 1)
@@ -135,10 +145,28 @@ class _Problem:
 
     def _misfit(self, fitted: Float[Tensor, "b q"], rows: slice) -> Float[Tensor, ""]:
         r"""Sum $\sum_{c'}\pi_{c'}(W\mu_{c'}+b-e_{c'})_c^2$ over these rows."""
+        if self.stats.k > 2 * fitted.shape[1]:
+            return self._misfit_from_small_side(fitted, rows)
         missed = torch.outer(fitted[:, -1], self.root)
         missed.addmm_(fitted[:, :-1], self.contrasts.mT)
         missed.diagonal(offset=rows.start).sub_(self.root[rows])
         return missed.square_().sum()
+
+    def _misfit_from_small_side(
+        self, fitted: Float[Tensor, "b q"], rows: slice
+    ) -> Float[Tensor, ""]:
+        r"""Sum the misfit without a $K\times K$ product.
+
+        With $N=[V,\sqrt\pi]$ and $g=f-\sqrt{\pi_c}N_c$ the row $f$ of a class misses by
+        $gN^\top-\sqrt{\pi_c}(e_c-N_cN^\top)$. The two parts are orthogonal but for
+        $E=N^\top N-I$, which is only rounding error.
+        """
+        classes = torch.cat([self.contrasts[rows], self.root[rows, None]], 1)
+        off, root = self.off_orthonormal, self.root[rows]
+        within = fitted - root[:, None] * classes
+        turned = classes @ off
+        along = (within * (within + within @ off)).sum() + 2 * root @ (within * turned).sum(1)
+        return along + root.square() @ (1 - classes.square().sum(1) + (turned * classes).sum(1))
 
     def _least_squares(
         self, classes: Float[Tensor, "b q"], residual: Float[Tensor, "b q"], rows: slice
@@ -170,7 +198,7 @@ def mse_parts(
 
     Source: MSE theorems 1 and 2, with $\frac1C\tilde M^\top$ replaced by
     $\operatorname{diag}(\pi)\tilde M^\top$. Range of each part: $[0,\infty)$.
-    Cost: $2K^2d$ operations in blocks of classes; without a bias one singular value decomposition
+    Cost: $2K^2d$ operations in blocks of classes, $8Kd^2$ for $K>2d$; without a bias one singular value decomposition
     of d x min(d + 1, k); with decay and features in units that differ by more than 1,000, one
     eigen-decomposition of size d.
     """
@@ -228,8 +256,7 @@ def _with_bias(solved: Canonical) -> Canonical:
     return replace(
         solved,
         residual_root=pad(solved.residual_root, (0, 0, 0, 1)),
-        explained=pad(solved.explained, (0, 1)),
-        solution=pad(solved.solution, (0, 1)),
+        recover=lambda: (pad(solved.explained, (0, 1)), pad(solved.solution, (0, 1))),
     )
 
 
@@ -245,6 +272,5 @@ def _with_mean(units: _Units, has_bias: bool) -> Canonical:
     return replace(
         solved,
         residual_root=turn.mT @ solved.residual_root,
-        explained=solved.explained @ turn,
-        solution=(solved.solution @ turn)[: len(units.mean)],
+        recover=lambda: (solved.explained @ turn, (solved.solution @ turn)[: len(units.mean)]),
     )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, exponent_of
-from ncscope.math.symmetric import add_gram_, mirrored
+from ncscope.math.symmetric import add_gram_, mirrored, without_zeros
 from ncscope.memory import check_memory
 from ncscope.stats.batch import (
     Workspace,
@@ -287,7 +287,11 @@ class ClassMoments(Locked):
             spread = space.minus(chunk, batch["means"], y)
             batch["traces"].index_add_(0, y, square_norms(spread))
             if self.scatter is not None:
-                add_gram_(batch["scatter"], spread if root is None else spread * root[y][:, None])
+                # A row alone in its class is the class mean: its centred row is exactly zero.
+                kept = without_zeros(
+                    spread if root is None else spread * root[y][:, None], counts[y] == 1
+                )
+                add_gram_(batch["scatter"], kept)
             if self.unit_means is not None:
                 turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
                 batch["unit_traces"].index_add_(0, y, square_norms(turned))
@@ -325,7 +329,8 @@ class ClassMoments(Locked):
         if self.scatter is not None:
             weight = weight if self._weights is None else weight * self._weights[present]
             self.scatter += other["scatter"]
-            add_gram_(self.scatter, shift * weight.sqrt()[:, None])
+            # The shift of a class without samples before this batch has the weight 0.
+            add_gram_(self.scatter, without_zeros(shift * weight.sqrt()[:, None], weight == 0))
         if self.unit_means is not None and self.unit_traces is not None:
             turn = other["unit_means"] - self.unit_means[present]
             spread = other["unit_traces"] + mine * share * turn.square().sum(1)
