@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
@@ -69,6 +69,20 @@ def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
         fix = "wrap the model to return one row of logits a sample"
         raise InputError(expected=expected, found=shape, fix=fix)
     return logits
+
+
+def predicted_classes(logits: Float[Tensor, "*batch k"]) -> Int[Tensor, "*batch"]:
+    """Return the class with the largest logit; the first of several equal ones.
+
+    Args:
+        logits: Logits, with the classes along the last axis.
+
+    Example:
+        >>> import torch
+        >>> predicted_classes(torch.tensor([[[0.0, 2.0], [1.0, 0.0]]]))
+        tensor([[1, 0]])
+    """
+    return logits.argmax(dim=-1)
 
 
 def first_tensor(value: object) -> Tensor | None:

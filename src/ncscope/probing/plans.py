@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,10 @@ from ncscope.stats.moments import Prior
 from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
-"""Groups of metrics; None for all."""
+"""Groups and keys of metrics; None for all."""
+
+SecondPass: TypeAlias = Literal["store", "recompute"] | int
+"""Samples of the second pass: stored, computed again, or a random sample of so many."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class ProbeOptions:
         layers: Names or glob patterns of layers to measure besides the head's input; None for the
             repeated blocks.
         head: Name of the classifier head; None to detect the head.
-        groups: Groups of metrics of the head's input; None for all.
-        layer_groups: Groups of metrics of the other layers.
+        groups: Groups and keys of metrics of the head's input; None for all.
+        layer_groups: Groups and keys of metrics of the other layers.
         prior: Class prior.
         class_counts: Number of samples of each class; required for the uniform prior.
         weight_decay: Weight decay on the head that the MSE decomposition assumes.
@@ -38,7 +41,11 @@ class ProbeOptions:
         baseline: True to measure every layer with permuted labels too; None to do so for small
             samples.
         uncertainty: Estimate standard errors if True.
+        second_pass: ``"store"`` to keep the features of all samples, ``"recompute"`` to run the
+            loader again, or the number of samples that each process draws at random and keeps.
+        sample_seed: Seed with which the samples are drawn.
         memory: Bytes of features to hold in memory for the second pass; more goes to disk.
+        disk: Bytes of features to write to disk at most; None for half of the free space.
         progress: Show a progress bar on stderr if True.
         information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
             the group ``information``; None for no such estimate.
@@ -55,9 +62,17 @@ class ProbeOptions:
     next_token: bool = False
     baseline: bool | None = False
     uncertainty: bool = False
+    second_pass: SecondPass = "store"
+    sample_seed: int = 0
     memory: int = DEFAULT_BUDGET
+    disk: int | None = None
     progress: bool = False
     information_batch: int | None = None
+
+    @property
+    def resamples(self) -> bool:
+        """Whether the chance level or standard errors may be measured on the stored samples."""
+        return self.second_pass == "store" and (self.uncertainty or self.baseline is not False)
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,8 @@ class Layout:
         dims: Feature dimension of each layer.
         needs: Statistics that each layer's metrics need.
         prior: Class prior.
+        second_pass: Samples of the second pass, in words.
+        counts_logits: True if the accuracy is counted from the model's logits.
         information_batch: Batch size of the batch estimate, or None.
     """
 
@@ -100,6 +117,8 @@ class Layout:
     dims: list[int]
     needs: list[list[str]]
     prior: str
+    second_pass: str
+    counts_logits: bool
     information_batch: int | None
 
 
@@ -145,8 +164,8 @@ def layout_of(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
     head: str,
-    prior: str,
-    information_batch: int | None,
+    options: ProbeOptions,
+    counts_logits: bool,
 ) -> Layout:
     """Describe a measurement.
 
@@ -154,8 +173,8 @@ def layout_of(
         plans: Layers to measure.
         dims: Feature dimension of each layer.
         head: Name of the head.
-        prior: Class prior.
-        information_batch: Batch size of the batch estimate, or None.
+        options: Options of the measurement.
+        counts_logits: True if the accuracy is counted from the model's logits.
     """
     weight, bias = plans[-1].weight, plans[-1].bias
     assert weight is not None
@@ -167,8 +186,10 @@ def layout_of(
         layers=[plan.name for plan in plans],
         dims=list(dims),
         needs=[_needs_in_words(plan.needs) for plan in plans],
-        prior=prior,
-        information_batch=information_batch,
+        prior=options.prior,
+        second_pass=str(options.second_pass),
+        counts_logits=counts_logits,
+        information_batch=options.information_batch,
     )
 
 
@@ -196,5 +217,9 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _needs_in_words(needs: Needs) -> list[str]:
-    looks = {"decisions": needs.decisions, "information": needs.information}
+    looks = {
+        "decisions": needs.decisions,
+        "hits": needs.hits,
+        "information": needs.information,
+    }
     return [*sorted(needs.statistics), *(name for name, wanted in looks.items() if wanted)]

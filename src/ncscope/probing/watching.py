@@ -22,10 +22,10 @@ from ncscope.probing.batches import check_next_token
 from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import LayerwiseProbe
 from ncscope.probing.plans import ProbeOptions
+from ncscope.probing.second_pass import Kept, check_second_pass, samples_kept
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.distributed import ending_together, values_of_all_processes
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.stats.store import FeatureStore
 
 
 class Watch:
@@ -75,6 +75,7 @@ class Watch:
         self.reference = reference
         self._given, self._model = model, unwrapped(model)
         self._options, self._whole = options or ProbeOptions(), whole
+        check_second_pass(self._options)
         self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
         self._observer: PartsObserver | None = None
         self._traced: Trace | None = None
@@ -264,7 +265,8 @@ class Watch:
         return self._taps
 
     def _new_probe(self) -> LayerwiseProbe:
-        store = self._gathered.enter_context(FeatureStore(self._options.memory))
+        context = samples_kept(self._options, can_rerun=False)
+        store: Kept = self._gathered.enter_context(context)
         return LayerwiseProbe(self._model, self._options, store, self.reference)
 
     def _checked(self, labels: Tensor) -> Tensor:

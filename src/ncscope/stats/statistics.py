@@ -129,22 +129,26 @@ class ClassStatistics:
         return rows.masked_fill_((length <= rounding)[:, None], 0.0)
 
 
-def finish(moments: ClassMoments, prior: Prior | None = None) -> ClassStatistics:
+def finish(
+    moments: ClassMoments, prior: Prior | None = None, *, copy: bool = True
+) -> ClassStatistics:
     """Return the statistics of the classes present in a stream.
 
     Args:
         moments: Moments of the stream; threads that update them wait until this call returns.
         prior: Class prior; by default the prior of the moments.
+        copy: False if the moments are not used again: the statistics then share the memory of the
+            class means if all classes are present.
 
     Raises:
         InputError: If fewer than two classes are present, the scatter was pooled for another
             prior, or the class counts given to the moments differ from those of the stream.
     """
     with moments.lock:
-        return _finished(moments, moments.prior if prior is None else prior)
+        return _finished(moments, moments.prior if prior is None else prior, copy)
 
 
-def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
+def _finished(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
     present = torch.nonzero(moments.counts).squeeze(1)
     if len(present) < 2:
         found = f"{len(present)} in {int(moments.counts.sum())} samples"
@@ -152,6 +156,7 @@ def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
         raise InputError(expected="at least two classes with samples", found=found, fix=fix)
     if moments.scatter is not None:
         _check_pooling(moments, prior)
+    rows = present if copy or len(present) < moments.num_classes else slice(None)
     counts = moments.counts[present]
     share = counts.to(moments.dtype)
     weights = share / share.sum() if prior == "empirical" else torch.ones_like(share) / len(share)
@@ -160,10 +165,10 @@ def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
         num_classes=moments.num_classes,
         counts=counts,
         prior=weights,
-        means=moments.means[present],
+        means=moments.means[rows],
         class_traces=moments.traces[present] / share,
         within=_pooled(moments, share),
-        unit_means=None if moments.unit_means is None else moments.unit_means[present],
+        unit_means=None if moments.unit_means is None else moments.unit_means[rows],
         unit_class_traces=(
             None if moments.unit_traces is None else moments.unit_traces[present] / share
         ),
