@@ -68,11 +68,11 @@ def probe_model(
 ) -> Probed:
     """Run a model over a loader and measure its layers.
 
-    The loader is read once, or twice with ``second_pass="recompute"``. The first batch
-    runs once more, to find the head. Two copies of its
-    first sample also run, to find the batch axis of each layer. Several processes measure their
-    samples together; the number of samples may differ by process. A process without samples takes
-    the layers and the head from another process. An error in one process ends all.
+    The loader is read once, or twice with ``second_pass="recompute"``. The first batch runs once
+    more, to find the head. Two copies of its first sample also run, to find the batch axis of each
+    layer. Several processes measure their samples together; the number of samples may differ by
+    process. A process without samples takes the layers and the head from another process. An error
+    in one process ends all.
 
     Args:
         model: A classifier; a compiled or data-parallel one is unwrapped. The model runs in
