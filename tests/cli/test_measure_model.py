@@ -199,9 +199,11 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
 
 
 def test_the_second_pass_by_its_option(run):
+    torch.manual_seed(0)
     photographs("photos")
-    words = ("--model", "timm:test_resnet", "--data", "photos", "--json", "--no-baseline")
-    words = (*words, "--layers", "layer4", "--groups", "nc4,nc1_quotient")
+    save_file(timm.create_model("test_resnet", num_classes=K).state_dict(), "net.safetensors")
+    words = "--model timm:test_resnet --weights net.safetensors --data photos --json".split()
+    words = (*words, "--layers", "layer4.0", "--groups", "nc4,nc1_quotient")
     stored, again, drawn = (
         json.loads(run(*words, "--second-pass", second)[1])
         for second in ("store", "recompute", "6")

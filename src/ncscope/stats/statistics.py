@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
 from ncscope.math.symmetric import mirrored
 from ncscope.stats.moments import ClassMoments, Prior
@@ -88,7 +89,8 @@ class ClassStatistics:
     @cached_property
     def between_trace(self) -> Float[Tensor, ""]:
         r"""$\operatorname{Tr}\Sigma_B$."""
-        return self.prior @ torch.linalg.vector_norm(self.centred, dim=1).square()
+        length = lengths_from(self.means, self.global_mean)
+        return self.prior @ length.masked_fill_(length <= self._rounding, 0.0).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
         """Convert the statistics to another unit, without rounding.
@@ -125,8 +127,18 @@ class ClassStatistics:
         Without this, a class mean equal to the centre would get a direction made of rounding.
         """
         length = torch.linalg.vector_norm(rows, dim=1)
-        rounding = _ROUNDING * torch.finfo(rows.dtype).eps * self._longest_mean
-        return rows.masked_fill_((length <= rounding)[:, None], 0.0)
+        return rows.masked_fill_((length <= self._rounding)[:, None], 0.0)
+
+    @property
+    def _rounding(self) -> Float[Tensor, ""]:
+        """Length up to which a class mean's distance from the centre is rounding error."""
+        return _ROUNDING * torch.finfo(self.means.dtype).eps * self._longest_mean
+
+
+def lengths_from(rows: Float[Tensor, "k d"], centre: Float[Tensor, " d"]) -> Float[Tensor, " k"]:
+    """Return the distance of each row from a point, in blocks: differences are not all kept."""
+    blocks = row_blocks(*rows.shape)
+    return torch.cat([torch.linalg.vector_norm(rows[b] - centre, dim=1) for b in blocks])
 
 
 def finish(
