@@ -204,7 +204,7 @@ def agree(one: ncscope.Report, other: ncscope.Report, rel: float, abs_tol: float
 def scale_free(key: str, has_bias: bool) -> bool:
     """Return whether a metric stays when the features are scaled and the classifier is not."""
     row = BY_NAME[key]
-    decided = has_bias and "decisions" in row.needs and "head" in row.needs
+    decided = has_bias and bool({"decisions", "hits"} & row.needs) and "head" in row.needs
     return row.degree == 0 and row.group != "mse" and not decided
 
 

@@ -196,3 +196,24 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
         assert (code, out) == (2, ""), words
         assert err.count("\n") == 1, err
         assert said in err, (words, err)
+
+
+def test_the_second_pass_by_its_option(run):
+    torch.manual_seed(0)
+    photographs("photos")
+    save_file(timm.create_model("test_resnet", num_classes=K).state_dict(), "net.safetensors")
+    words = "--model timm:test_resnet --weights net.safetensors --data photos --json".split()
+    words = (*words, "--layers", "layer4.0", "--groups", "nc4,nc1_quotient")
+    stored, again, drawn = (
+        json.loads(run(*words, "--second-pass", second)[1])
+        for second in ("store", "recompute", "6")
+    )
+    assert again["metrics"] == stored["metrics"]
+    assert {"nc1_quotient", "nc4_disagreement", "accuracy"} <= stored["metrics"].keys()
+    assert "a random sample of 6 of the 12 samples" in str(drawn["notes"])
+    code, _, said = run(*words, "--second-pass", "twice")
+    assert code != 0
+    assert "second_pass 'store', 'recompute' or a number" in said
+    code, _, said = run("features.npz", "--second-pass", "recompute")
+    assert code != 0
+    assert "--model" in said

@@ -22,7 +22,7 @@ from .degenerate import DEGENERATE
 
 each_instance = pytest.mark.parametrize("name", INSTANCES)
 each_closed_form = pytest.mark.parametrize("name", CLOSED_FORMS)
-LOOKS = {key for key, row in COLLAPSE.items() if "decisions" in row.needs} | {"pfc3"}
+LOOKS = {key for key, row in COLLAPSE.items() if {"decisions", "hits"} & row.needs} | {"pfc3"}
 
 
 def measured(instance: Instance, **options) -> ncscope.Report:
@@ -313,11 +313,14 @@ def test_needs_no_more_than_it_names(key: str) -> None:
     stats = finish(moments_of(instance, statistics=gather))
     weight, bias = torch.as_tensor(instance.weight), torch.as_tensor(instance.bias)
     head = (weight, bias) if "head" in row.needs else (None, None)
-    decisions = None
-    if "decisions" in row.needs:
-        decide = Decider(stats.classes, stats.means, *head)
-        decisions = decide(torch.as_tensor(instance.features), torch.as_tensor(instance.labels))
-    sources = Sources(stats, *head, decisions)
+    decide = Decider(stats.classes, stats.means, *head)
+    decisions = decide(torch.as_tensor(instance.features), torch.as_tensor(instance.labels))
+    sources = Sources(
+        stats,
+        *head,
+        decisions=decisions if "decisions" in row.needs else None,
+        hits=decisions.hits if "hits" in row.needs else None,
+    )
     assert sources.gathered == row.needs
     assert float(row.compute(sources)) == pytest.approx(
         report_of("imbalanced")[key], rel=1e-12, abs=0

@@ -280,7 +280,7 @@ def test_an_error_in_one_process_ends_all_of_them_with_a_line_each(tmp_path: Pat
 
 
 STEPS = (
-    "gather.FeatureStore.__iter__",
+    "second_pass.FeatureStore.__iter__",
     "gather.nearest_hits_on_line",
     "evaluation.dataset_information",
     "evaluation.with_batch_estimate",

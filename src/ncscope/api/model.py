@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
+from ncscope.probing.plans import ProbeOptions, SecondPass
 from ncscope.stats.moments import Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
@@ -31,20 +31,25 @@ def measure_model(
     reference: ModelReport | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    second_pass: SecondPass = "store",
     memory: int = DEFAULT_BUDGET,
+    disk: int | None = None,
     progress: bool = True,
     group: Any = None,
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
 
-    The loader is read once. The first batch runs twice, once to find the head, which is the linear
-    layer whose output is the logits. Two copies of the first sample also run, to find the batch
-    axis of each layer's output. The model runs in evaluation mode and is left exactly as it was:
-    weights, buffers, training flags, hooks and random states.
+    The loader is read once, unless ``second_pass`` says otherwise. The first batch runs twice, once
+    to find the head, which is the linear layer whose output is the logits. Two copies of the first
+    sample also run, to find the batch axis of each layer's output. The model runs in evaluation
+    mode and is left exactly as it was: weights, buffers, training flags, hooks and random states.
 
     A model that gives logits for every token, such as a language model, is measured token by
     token: its labels are B x T, and tokens labelled -100 are not measured. If a model gives the
     logits of one token of each sequence, such as the last, this token is measured in every layer.
+
+    ``accuracy`` is that of the model's logits. If the model changes the outputs of a head that is
+    given by name, it is that of the head's outputs, computed exactly from its weights.
 
     In several processes of ``torch.distributed``, each process calls this with its samples, and
     every process gets the report of all samples. A process may have no samples. An error in one
@@ -59,7 +64,7 @@ def measure_model(
             reads; by default the repeated blocks. Each call of a layer is a layer of the report:
             the second call of ``block`` is ``block#2``.
         head: Name of the classifier head; by default the head is detected.
-        groups: Groups of metrics of the head's features, by default all.
+        groups: Groups of metrics of the head's features, or keys of single metrics; by default all.
         layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
             no d x d matrix; None for all.
         prior: Class prior, ``"empirical"`` or ``"uniform"``.
@@ -75,8 +80,15 @@ def measure_model(
             except the features that the head reads.
         baseline: Measure every layer with permuted labels too; see `measure`.
         uncertainty: Estimate standard errors if True; see `measure`.
-        memory: Bytes of features to keep in memory for the second pass; more goes to disk. The
+        second_pass: Samples on which the nearest-mean rule decides, for which the class means must
+            be finished first. ``"store"`` keeps the features of all samples. ``"recompute"`` keeps
+            none and runs the loader again, which must yield the same samples, in any order: random
+            augmentation is refused. A number n keeps n samples at random (of each process), and the
+            report has the standard errors of the shares that are estimated from them.
+        memory: Bytes of features that ``"store"`` keeps in memory; more goes to disk. The
             statistics that standard errors need may take as much.
+        disk: Bytes of features that ``"store"`` writes to disk at most, by default half of the
+            free space of the temporary folder.
         progress: Show a progress bar if True (on stderr, in a terminal).
         group: Process group of ``torch.distributed``, in which this process is; its processes
             measure their samples together. By default, all processes do.
@@ -88,9 +100,10 @@ def measure_model(
     Raises:
         InputError: If there is no sample or no labels, no head is found, a layer does not exist or
             does not return one row for each sample, the model takes batches of one size only, or
-            the reference is no report of these layers; the message says what to pass. Also if
-            another process fails, with the rank of that process and its error, or if this process
-            is not in the group.
+            the reference is no report of these layers; the features to store do not fit, or the
+            samples of the second pass differ; the message says what to pass. Also if another
+            process fails, with the rank of that process and its error, or if this process is not
+            in the group.
 
     Example:
         >>> import torch, ncscope
@@ -114,7 +127,9 @@ def measure_model(
         next_token=next_token,
         baseline=baseline,
         uncertainty=uncertainty,
+        second_pass=second_pass,
         memory=memory,
+        disk=disk,
         progress=progress,
         group=group,
     )

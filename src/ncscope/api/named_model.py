@@ -19,6 +19,7 @@ from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
+from ncscope.probing.plans import SecondPass
 from ncscope.probing.provenance import provenance
 from ncscope.stats.moments import Prior
 
@@ -45,6 +46,7 @@ def measure_named_model(
     pool: bool | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    second_pass: SecondPass = "store",
 ) -> NamedMeasurement:
     """Measure neural collapse in a trained classifier of images.
 
@@ -65,6 +67,7 @@ def measure_named_model(
         pool: Average feature maps and sequences if True, flatten them if False.
         baseline: Measure with permuted labels too.
         uncertainty: Estimate standard errors if True.
+        second_pass: Samples on which the nearest-mean rule decides.
 
     Raises:
         InputError: If the model, data set, weights file or device is missing, or does not fit.
@@ -96,6 +99,7 @@ def measure_named_model(
         pool=pool,
         baseline=baseline,
         uncertainty=uncertainty,
+        second_pass=second_pass,
     )
     report.provenance = provenance(
         model=name,

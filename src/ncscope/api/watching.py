@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
-from ncscope.probing.plans import ProbeOptions
+from ncscope.probing.plans import ProbeOptions, SecondPass
 from ncscope.probing.watching import Watch
 from ncscope.stats.moments import Prior
 from ncscope.stats.store import DEFAULT_BUDGET
@@ -47,7 +47,9 @@ def watch(
     reference: ModelReport | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    second_pass: SecondPass = "store",
     memory: int = DEFAULT_BUDGET,
+    disk: int | None = None,
     group: Any = None,
 ) -> Watched:
     """Measure neural collapse in forward passes that your own loop runs.
@@ -57,7 +59,8 @@ def watch(
     `measure_model` on the same batches. Two additional forward passes run: one of the first batch,
     to find the head, and one of two samples, to find each layer's batch axis. Passes in training
     mode are measured as they run: with dropout, with batch statistics, and with weights that change
-    from pass to pass.
+    from pass to pass. ``accuracy`` is that of the head with its weights at the time of the report,
+    as are NC3 and NC4, not that of the logits of the passes.
 
     A loop may also call parts of the model, for example ``model.backbone(x)`` and then
     ``model.head(h)``. No additional pass runs then: the head is the linear layer whose output is
@@ -81,7 +84,10 @@ def watch(
         reference: Report of the same model on its training set.
         baseline: Measure every layer with permuted labels too.
         uncertainty: Estimate standard errors if True.
+        second_pass: ``"store"``, or the number of samples to keep at random. Your loop runs the
+            passes, so that no pass can be computed again.
         memory: Bytes of features to keep in memory for the second pass; more goes to disk.
+        disk: Bytes of features to write to disk at most, as in `measure_model`.
         group: Process group of ``torch.distributed``, in which this process is; its processes
             measure their samples together. By default, all processes do.
 
@@ -90,8 +96,8 @@ def watch(
         each pass whose labels are given.
 
     Raises:
-        InputError: On entry, if a layer does not exist; in ``labels``, if no head is found, or a
-            layer does not return one row for each sample.
+        InputError: If ``second_pass`` is ``"recompute"``; on entry, if a layer does not exist; in
+            ``labels``, if no head is found, or a layer does not return one row for each sample.
 
     Example:
         >>> import torch, ncscope
@@ -117,7 +123,9 @@ def watch(
         next_token=next_token,
         baseline=baseline,
         uncertainty=uncertainty,
+        second_pass=second_pass,
         memory=memory,
+        disk=disk,
         group=group,
     )
     return Watched(model, options, statistics_by_layer(reference))

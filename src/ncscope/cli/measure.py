@@ -29,6 +29,7 @@ _OF_MODELS = (
     "split",
     "preprocess",
     "pool",
+    "second_pass",
     "batch_size",
     "device",
     "workers",
@@ -150,7 +151,7 @@ def measure(
         str | None,
         typer.Option(
             help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
-            "information, spectra; default all."
+            "information, spectra; or keys of single metrics; default all."
         ),
     ] = None,
     weight_decay: Annotated[
@@ -172,6 +173,13 @@ def measure(
             help="Standard errors and bias-corrected values, from 20 more measurements.",
         ),
     ] = False,
+    second_pass: Annotated[
+        str,
+        typer.Option(
+            help="Samples that the nearest-mean rule decides, with --model: store (keep all "
+            "features), recompute (run the model again), or how many to draw at random."
+        ),
+    ] = "store",
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -248,7 +256,9 @@ def measure(
             "device": device,
             "workers": workers,
         }
-        report = _of_model(model, image_options, of_model | {"pool": pool} | common)
+        second: Any = int(second_pass) if second_pass.isdecimal() else second_pass
+        options = of_model | common | {"pool": pool, "second_pass": second}
+        report = _of_model(model, image_options, options)
     else:
         saved = [*(files or []), *(f"--{name}" for name in arrays)]
         saved += [name for name, it in (("--cluster", cluster), ("--work", work)) if it is not None]

@@ -16,6 +16,7 @@ from ncscope.probing.evaluation import Probed
 from ncscope.probing.naming import Logged, logged
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.probing.second_pass import check_second_pass
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]
@@ -208,6 +209,7 @@ def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
     checked = ProbeOptions(**options)
     select(checked.groups)
     select(checked.layer_groups)
+    check_second_pass(checked)
     if checked.prior == "uniform" or checked.class_counts is not None:
         raise InputError(
             expected="a callback without prior='uniform' and class_counts",

@@ -297,7 +297,7 @@ class NeuralCollapse(Metric):
     def _keys(self) -> list[str]:
         """Return the names of all values that the state allows."""
         gathered = {"scatter", "directions"} | ({"head"} if _given(self.weight) else set())
-        gathered |= {"decisions", "information"} if self.keep_features else set()
+        gathered |= {"decisions", "hits", "information"} if self.keep_features else set()
         rows = [row for row in select(self.groups) if row.needs <= gathered]
         return [key for row in rows for key in (row.key, *row.aliases)]
 

@@ -1,6 +1,6 @@
 """NC4: agreement of the classifier with the nearest-class-mean rule."""
 
-from ncscope.stats.decisions import DecisionCounts
+from ncscope.stats.decisions import DecisionCounts, Hits
 
 
 def disagreement(counts: DecisionCounts) -> float:
@@ -20,7 +20,6 @@ def ncc_accuracy(counts: DecisionCounts) -> float:
     return counts.nearest_hits / counts.samples
 
 
-def accuracy(counts: DecisionCounts) -> float:
+def accuracy(hits: Hits) -> float:
     r"""Share of samples with $\arg\max_c\langle w_c,h\rangle+b_c=y$. Range $[0,1]$."""
-    assert counts.head_hits is not None
-    return counts.head_hits / counts.samples
+    return hits.correct / hits.samples

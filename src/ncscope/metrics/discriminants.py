@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
+from ncscope.math.pairs import row_blocks
 from ncscope.math.symmetric import (
     Eigen,
     comparable_scales,
@@ -79,10 +80,10 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     weighted[:, constant] = 0
     scales = comparable_scales(total.masked_fill(constant, 0))
     _reflect_(weighted, root)
-    between, classes, factor = _contrasts(weighted)
+    between, classes, factor = _contrasts(weighted, overwrite=scales is None)
     if scales is not None:
         del classes, factor
-        _, classes, factor = _contrasts(weighted.mul_(scales))
+        _, classes, factor = _contrasts(weighted.mul_(scales), overwrite=True)
     _reflect_(classes, root)
     within = rescaled(stats.within, scales)
     if bool(collapsed.any()):
@@ -113,12 +114,13 @@ def _reflect_(rows: Float[Tensor, "k d"], root: Float[Tensor, " k"]) -> None:
 
 
 def _contrasts(
-    weighted: Float[Tensor, "k d"],
+    weighted: Float[Tensor, "k d"], *, overwrite: bool
 ) -> tuple[Eigen, Float[Tensor, "k r"], Float[Tensor, "d r"]]:
     r"""Decompose the weighted means by singular values, with a complete basis of contrasts.
 
     Args:
         weighted: $A^\top$ after `_reflect_`; its first row, near 0, is set to 0 in place.
+        overwrite: True if the rest may be overwritten too, which saves a k x d matrix.
 
     Returns:
         Eigenpairs of $AA^\top$ above the cut; all min(d, k - 1) reflected contrasts $V$; and $AV$.
@@ -131,7 +133,7 @@ def _contrasts(
     # Without the first row, which is no contrast: as a null vector of the matrix it could mix with
     # contrasts of length zero.
     spectrum, near = symmetric_pairs(rows.mT @ rows if wide else rows @ rows.mT)
-    far = (weighted if wide else rows.mT) @ near
+    far = _times_(weighted if overwrite else weighted.clone(), near) if wide else rows.mT @ near
     lengths = torch.linalg.vector_norm(far, dim=0)
     cut = rank_cut(spectrum[0], d)
     kept = int((spectrum > cut).sum())
@@ -145,6 +147,13 @@ def _contrasts(
     # Short columns have rounding errors of the size of long ones, and are not orthogonal to them.
     right, triangle = torch.linalg.qr(far[1:])
     return between, torch.nn.functional.pad(right, (0, 0, 1, 0)), near @ triangle.mT
+
+
+def _times_(rows: Float[Tensor, "k d"], square: Float[Tensor, "d d"]) -> Float[Tensor, "k d"]:
+    """Multiply rows by a square matrix in place, in blocks."""
+    for block in row_blocks(*rows.shape):
+        rows[block] = rows[block] @ square
+    return rows
 
 
 def snr_singular_values(

@@ -1,5 +1,6 @@
 """Evaluation of the table of metrics on one layer: values, spectra and notes."""
 
+import difflib
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -23,17 +24,25 @@ from ncscope.stats.moments import Statistic
 def select(groups: Iterable[str] | None) -> list[Metric]:
     """Return the rows of the table in the given groups; without groups, all rows.
 
+    Args:
+        groups: Names of groups, or keys of single metrics. ``"nc1"`` is the group, of which the
+            metric of this name is one.
+
     Raises:
-        InputError: If a group does not exist.
+        InputError: If there is neither a group nor a metric of a name.
     """
     if groups is None:
         return list(METRICS.values())
     wanted = {groups} if isinstance(groups, str) else set(groups)
-    unknown = wanted - set(GROUPS)
+    single = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
+    unknown = sorted(wanted - set(GROUPS) - set(single))
     if unknown:
-        fix = "drop or correct the others"
-        raise InputError(expected=f"groups among {GROUPS}", found=str(sorted(unknown)), fix=fix)
-    return [row for row in METRICS.values() if wanted & {row.group, *row.also}]
+        near = difflib.get_close_matches(str(unknown[0]), [*GROUPS, *single], n=3)
+        fix = f"for {unknown[0]!r} pass {' or '.join(near)}" if near else "drop or correct them"
+        expected = f"groups among {GROUPS}, or keys of metrics"
+        raise InputError(expected=expected, found=str(unknown), fix=fix)
+    named = {single[key].key for key in wanted - set(GROUPS)}
+    return [row for row in METRICS.values() if row.key in named or wanted & {row.group, *row.also}]
 
 
 def wants_spectra(groups: Collection[str] | None) -> bool:
@@ -45,6 +54,7 @@ LEFT_OUT = (
     "mir, hdr and their parts are left out: at this size they may take long; "
     "ask for the group 'information'"
 )
+"""Note where the entropies were not asked for and are not computed."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +64,14 @@ class Needs:
     Attributes:
         statistics: Optional statistics of the first pass.
         decisions: The second pass counts decisions if True.
+        hits: The samples that the classifier assigns to their class are counted if True: by the
+            logits of the first pass, or as decisions.
         information: The second pass accumulates second moments of directions if True.
     """
 
     statistics: frozenset[Statistic]
     decisions: bool
+    hits: bool
     information: bool
 
 
@@ -71,7 +84,12 @@ def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
         gather.add("scatter")
     if "directions" in needs:
         gather.add("directions")
-    return Needs(frozenset(gather), "decisions" in needs, "information" in needs)
+    return Needs(
+        statistics=frozenset(gather),
+        decisions="decisions" in needs,
+        hits="hits" in needs,
+        information="information" in needs,
+    )
 
 
 def evaluate(

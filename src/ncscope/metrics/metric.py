@@ -22,7 +22,7 @@ class Metric:
         source: Paper and equation.
         compute: Function that computes the value from the sources.
         needs: Required statistics: ``"scatter"``, ``"directions"``, ``"head"``, ``"decisions"``,
-            ``"information"``.
+            ``"hits"``, ``"information"``.
         low: Least possible value.
         high: Greatest possible value (may be ``inf``).
         zero: Meaning of the value 0, in words.

@@ -13,7 +13,7 @@ from ncscope.metrics.class_means import Angles, angles
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.information import DatasetInformation, Entropies, means_entropies
 from ncscope.metrics.mse import MseParts, mse_parts
-from ncscope.stats.decisions import DecisionCounts
+from ncscope.stats.decisions import DecisionCounts, Hits
 from ncscope.stats.statistics import ClassStatistics
 
 
@@ -27,6 +27,7 @@ class Sources:
             no classifier.
         bias: Classifier bias, or None.
         decisions: Counts of decisions from the second pass; None if not counted.
+        hits: Samples that the classifier assigns to their class; None if not counted.
         information: Entropies from the second pass; None if not computed.
         weight_decay: Weight decay on the classifier, for the MSE decomposition.
         weight_exponent: Unit e of the weight: the classifier's weight is $2^e$ times ``weight``.
@@ -39,6 +40,7 @@ class Sources:
     information: DatasetInformation | None = None
     weight_decay: float = 0.0
     weight_exponent: int = 0
+    hits: Hits | None = None
 
     def __post_init__(self) -> None:
         """Refuse a weight decay that is negative or not finite."""
@@ -128,6 +130,7 @@ class Sources:
             "directions": self.stats.unit_means is not None,
             "head": self.weight is not None,
             "decisions": self.decisions is not None,
+            "hits": self.hits is not None,
             "information": self.information is not None,
         }
         return frozenset(name for name, there in met.items() if there)

@@ -146,7 +146,7 @@ def _estimate(
     if any(map(math.isnan, without)):
         return None, "the value is undefined without one of the groups"
     estimate = jackknife(value, without)
-    if "decisions" in row.needs:
+    if row.needs & {"decisions", "hits"}:
         return _rate(row, value, estimate, sample)
     if estimate.standard_error <= _ROUNDING * abs(value):
         return None, "the value does not vary with the samples"

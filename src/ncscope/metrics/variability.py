@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.pairs import sum_over_pairs
+from ncscope.math.pairs import row_blocks, sum_over_pairs
 from ncscope.metrics.discriminants import Discriminants, full_rank
-from ncscope.stats.statistics import ClassStatistics
+from ncscope.stats.statistics import ClassStatistics, lengths_from
 
 _CLOSE = 1e-4
 _SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance of unit vectors that rounding explains
@@ -58,8 +58,10 @@ def linear_probe_mse(stats: ClassStatistics, discriminants: Discriminants) -> Fl
     $[0,\frac12(1-\sum\pi_c^2)]$; 0: one-hot labels are a linear function of the features.
     Invariant under every invertible linear map and shift.
     """
-    rows = discriminants.classes @ discriminants.canonical.residual_root
-    residual = torch.linalg.vector_norm(rows, dim=1).square()
+    root, classes = discriminants.canonical.residual_root, discriminants.classes
+    blocks = row_blocks(len(classes), max(root.shape))
+    rows = [torch.linalg.vector_norm(classes[block] @ root, dim=1) for block in blocks]
+    residual = torch.cat(rows).square()
     return (stats.prior @ (residual + _unseparated(stats, discriminants))) / 2
 
 
@@ -100,8 +102,8 @@ def class_separation(stats: ClassStatistics) -> Float[Tensor, ""]:
     classes are equal; NaN if all directions coincide or a feature is the zero vector.
     """
     assert stats.unit_means is not None
-    apart = stats.unit_means - stats.prior @ stats.unit_means
-    between = stats.prior @ torch.linalg.vector_norm(apart, dim=1).square()
+    apart = lengths_from(stats.unit_means, stats.prior @ stats.unit_means)
+    between = stats.prior @ apart.square()
     total = between + cosine_within(stats)
     return torch.where(total > _SAME_DIRECTION, between / total, total * torch.nan)
 
@@ -144,7 +146,8 @@ def _unseparated(stats: ClassStatistics, discriminants: Discriminants) -> Float[
     """Return the diagonal of the projector on the class contrasts that the means cannot show."""
     if discriminants.classes.shape[1] == stats.k - 1:
         return torch.zeros_like(stats.prior)
-    return (1 - stats.prior - discriminants.classes.square().sum(1)).clamp(min=0)
+    shown = torch.linalg.vector_norm(discriminants.classes, dim=1).square()
+    return (1 - stats.prior - shown).clamp(min=0)
 
 
 def _without_zero_vectors(stats: ClassStatistics, value: Float[Tensor, ""]) -> Float[Tensor, ""]:

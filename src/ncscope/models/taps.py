@@ -140,6 +140,10 @@ class Taps:
             raise self._not_run()
         return self._logits
 
+    def release_logits(self) -> None:
+        """Forget the logits of the last pass: with many classes they take the most memory."""
+        self._logits = self._outputs = None
+
     def __enter__(self) -> "Taps":
         """Attach to the model."""
         modules = [(name, named_layer(self._model, name)) for name in self._layers]

@@ -1,21 +1,33 @@
 """Evaluation of what a pass over a model has gathered: records of layers, and the geodesic."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from ncscope.metrics.information import DatasetInformation, dataset_information, takes_long
+from ncscope.metrics.evaluate import LEFT_OUT
+from ncscope.metrics.information import (
+    DENSE_LIMIT,
+    DatasetInformation,
+    dataset_information,
+    takes_long,
+)
 from ncscope.metrics.layerwise import geodesic, relative_position
 from ncscope.metrics.sources import Sources
 from ncscope.probing.by_batch import with_batch_estimate
-from ncscope.probing.gather import LayerGatherer
+from ncscope.probing.gather import LayerGatherer, Looked
 from ncscope.probing.plans import LayerPlan, ProbeOptions
 from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord
 from ncscope.probing.resampling import LayerSamples, with_trust
 from ncscope.probing.samples import layer_record
-from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.probing.sampling import with_sampling_errors
+from ncscope.stats.decisions import Decider, Hits
 from ncscope.stats.statistics import ClassStatistics
+
+_NEEDS_STORE = (
+    "mir, hdr and their parts are left out: they need every sample several times; pass "
+    "second_pass='store'"
+)
 
 LINE = torch.linspace(0, 1, 21, dtype=torch.float64)
 
@@ -38,25 +50,32 @@ def measured(
     plans: Sequence[LayerPlan],
     options: ProbeOptions,
     known: Mapping[str, ClassStatistics],
+    correct: int | None = None,
 ) -> Probed:
     """Compute the measurement from the statistics of all processes.
 
     Args:
-        gatherer: Statistics and stored features of this process.
+        gatherer: Statistics of this process, and its samples of the second pass.
         plans: Layers in forward order; the last feeds the head.
         options: Options of the measurement.
         known: Statistics whose class means the nearest-mean rule uses, by layer; the layers that
             are absent use their own.
+        correct: Number of samples of all processes whose largest logit is that of their class;
+            None to count the classifier's hits in the second pass.
     """
     stats = gatherer.finish()
-    decisions = _decisions(gatherer, plans, stats | dict(known))
-    looked = _information(gatherer, plans[-1], stats)
+    by_logits = correct is not None
+    looked = _looked(gatherer, plans, stats | dict(known), by_logits=by_logits)
+    information, notes = _information(gatherer, plans[-1], stats, options)
     processes = gatherer.processes
     with processes.ending_together():
         records = tuple(
-            layer_record(plan.name, _sources(plan, stats, decisions, looked, options), plan.groups)
+            layer_record(
+                plan.name, _sources(plan, stats, looked, information, options, correct), plan.groups
+            )
             for plan in plans
         )
+    records = _with_notes(records, looked, notes, by_logits=by_logits)
     last, batch_size = plans[-1], options.information_batch
     if batch_size is not None and last.weight is not None and last.needs.information:
         features = gatherer.stored(last.name)
@@ -64,7 +83,7 @@ def measured(
         with processes.ending_together():
             estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
-    if options.uncertainty or options.baseline is not False:
+    if options.resamples:
         records = tuple(
             with_trust(
                 record,
@@ -80,7 +99,7 @@ def measured(
         layers=records,
         comparable=gatherer.comparable,
         relative_position=tuple(relative_position(gatherer.step_lengths)),
-        geodesic=_geodesic_record(gatherer, stats),
+        geodesic=_geodesic_record(gatherer, stats, looked),
     )
     return Probed(record, stats)
 
@@ -109,48 +128,77 @@ def _samples(
 def _sources(
     plan: LayerPlan,
     stats: Mapping[str, ClassStatistics],
-    decisions: Mapping[str, DecisionCounts],
-    looked: Mapping[str, DatasetInformation],
+    looked: Looked | None,
+    information: Mapping[str, DatasetInformation],
     options: ProbeOptions,
+    correct: int | None,
 ) -> Sources:
+    decisions = None if looked is None else looked.decisions.get(plan.name)
+    hits = None if decisions is None else decisions.hits
+    if correct is not None and plan.weight is not None:
+        hits = Hits(stats[plan.name].num_samples, correct)
     return Sources(
         stats[plan.name],
         plan.weight,
         plan.bias,
-        decisions.get(plan.name),
-        looked.get(plan.name),
+        decisions if plan.needs.decisions else None,
+        information.get(plan.name),
         options.weight_decay,
+        hits=hits,
     )
 
 
 def _information(
-    gatherer: LayerGatherer, last: LayerPlan, stats: Mapping[str, ClassStatistics]
-) -> dict[str, DatasetInformation]:
-    """Compute the entropies of the head's input against the head."""
+    gatherer: LayerGatherer,
+    last: LayerPlan,
+    stats: Mapping[str, ClassStatistics],
+    options: ProbeOptions,
+) -> tuple[dict[str, DatasetInformation], tuple[str, ...]]:
+    """Compute the entropies of the head's input against the head, or say why they are left out."""
     if last.weight is None or not last.needs.information:
-        return {}
+        return {}, ()
     counts = gatherer.counts[last.name]
-    if last.groups is None and takes_long(int(counts.sum()), last.weight):
-        return {}
+    size = int(counts.sum())
+    long = takes_long(size, last.weight)
+    if options.second_pass != "store":
+        unasked = last.groups is None or gatherer.processes.several
+        if options.second_pass != "recompute" or unasked or long:
+            return {}, (_NEEDS_STORE,)
+    elif last.groups is None and long:
+        return {}, ()
     mean = stats[last.name].global_mean
     batches = gatherer.stored(last.name)
+    if options.second_pass == "recompute" and size <= DENSE_LIMIT:
+        batches = list(batches)  # so few are read twice, which needs one order
     weight = last.weight.to(torch.float64)
     with gatherer.processes.ending_together():
-        return {last.name: dataset_information(batches, counts, weight, mean)}
+        return {last.name: dataset_information(batches, counts, weight, mean)}, ()
 
 
-def _decisions(
-    gatherer: LayerGatherer, plans: Sequence[LayerPlan], means_of: Mapping[str, ClassStatistics]
-) -> dict[str, DecisionCounts]:
-    """Count decisions by the class means: those of the reference for layers that it has."""
+def _looked(
+    gatherer: LayerGatherer,
+    plans: Sequence[LayerPlan],
+    means_of: Mapping[str, ClassStatistics],
+    *,
+    by_logits: bool,
+) -> Looked | None:
+    """Run the second pass, if one is needed.
+
+    Args:
+        gatherer: Samples of the second pass.
+        plans: Layers to measure.
+        means_of: Statistics whose class means decide, by layer.
+        by_logits: True if the classifier's hits have been counted from the logits.
+    """
     if gatherer.store is None:
-        return {}
+        return None
     deciders = {
         plan.name: _decider(plan, means_of[plan.name], gatherer.device)
         for plan in plans
-        if plan.needs.decisions
+        if plan.needs.decisions or (plan.needs.hits and not by_logits)
     }
-    return gatherer.decisions(deciders)
+    positions = None if gatherer.pair is None else LINE
+    return gatherer.looked(deciders, positions) if deciders or positions is not None else None
 
 
 def _decider(plan: LayerPlan, means_of: ClassStatistics, device: torch.device) -> Decider:
@@ -158,13 +206,40 @@ def _decider(plan: LayerPlan, means_of: ClassStatistics, device: torch.device) -
     return Decider(classes, means, plan.weight, plan.bias)
 
 
+def _with_notes(
+    records: tuple[LayerRecord, ...],
+    looked: Looked | None,
+    notes: tuple[str, ...],
+    *,
+    by_logits: bool,
+) -> tuple[LayerRecord, ...]:
+    """Add notes to the last layer, and standard errors to shares of a drawn sample.
+
+    The accuracy has no such error if it was counted from the logits of all samples.
+    """
+    if notes:
+        last = records[-1]
+        kept = tuple(note for note in last.notes if note != LEFT_OUT)
+        records = (*records[:-1], replace(last, notes=(*kept, *notes)))
+    if looked is None or not looked.standard_errors:
+        return records
+    counted = {"head_hits"} if by_logits else set()
+    errors = {
+        layer: {name: share for name, share in shares.items() if name not in counted}
+        for layer, shares in looked.standard_errors.items()
+    }
+    return tuple(
+        with_sampling_errors(record, errors.get(record.layer, {}), looked.samples)
+        for record in records
+    )
+
+
 def _geodesic_record(
-    gatherer: LayerGatherer, stats: Mapping[str, ClassStatistics]
+    gatherer: LayerGatherer, stats: Mapping[str, ClassStatistics], looked: Looked | None
 ) -> GeodesicRecord | None:
-    if gatherer.pair is None or gatherer.store is None:
+    if gatherer.pair is None or looked is None:
         return None
     ends = stats[gatherer.comparable[0]], stats[gatherer.comparable[-1]]
-    accuracies = gatherer.accuracy_on_line(LINE)
     positions: list[float] = LINE.tolist()
     with gatherer.processes.ending_together():
         line = geodesic(*ends, gatherer.pair)
@@ -172,7 +247,7 @@ def _geodesic_record(
             t=positions,
             pfc1=[float(line.pfc1(t)) for t in positions],
             pfc2=[float(line.pfc2(t)) for t in positions],
-            pfc3=accuracies,
+            pfc3=looked.line,
             alignment=float(line.alignment()),
             transport_cost=float(line.transport_cost()),
         )

@@ -1,35 +1,56 @@
 """Statistics of every tapped layer, batch by batch, in one pass."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.probing.second_pass import Kept, Rerun
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.directions import Batches
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
 from ncscope.stats.processes import ALL, Processes
+from ncscope.stats.reservoir import Reservoir
+from ncscope.stats.shares import Share, Stratum, estimated_share
 from ncscope.stats.statistics import ClassStatistics, finish
-from ncscope.stats.store import FeatureStore
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Results of the second pass over the samples of all processes.
+
+    Attributes:
+        decisions: Counts of each layer that has a decider; estimates if the samples are drawn.
+        standard_errors: Standard errors of the estimated shares of each layer, by the names of the
+            counts; absent if all samples were decided.
+        line: Nearest-mean accuracy at each position of the line between two layers.
+        samples: Number of samples that were decided.
+    """
+
+    decisions: Mapping[str, DecisionCounts]
+    standard_errors: Mapping[str, Mapping[str, Share]]
+    line: list[float]
+    samples: int
 
 
 class LayerGatherer:
-    """Moments of each layer, path lengths between layers, and features kept for the second pass.
+    """Moments of each layer, path lengths between layers, and samples of the second pass.
 
     Args:
         moments: One accumulator for each layer, in forward order.
-        store: Store of features for the second pass; None if no second pass is needed.
+        store: Samples of the second pass; None if no second pass is needed.
         processes: Processes that measure together.
     """
 
     def __init__(
         self,
         moments: Mapping[str, ClassMoments],
-        store: FeatureStore | None,
+        store: Kept | None,
         processes: Processes = ALL,
     ) -> None:
         self.moments, self.store, self.processes = dict(moments), store, processes
@@ -61,11 +82,14 @@ class LayerGatherer:
         Stored features stay in their process; the second passes below sum over all processes. Only
         the counts of the moments are kept: with many classes the moments are most of the memory.
         """
+        if isinstance(self.store, Rerun):
+            self.store.remember(self.moments)
         stats = {}
         for name in list(self.moments):
             moments = self.moments.pop(name)
             merge_in_place(moments, self.processes)
-            stats[name], self.counts[name] = finish(moments), moments.counts
+            # The moments are not used again, so that the statistics may share their memory.
+            stats[name], self.counts[name] = finish(moments, copy=False), moments.counts
         lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self.device)
         self.step_lengths = self.processes.sum(lengths).tolist()
         if self.pair is not None:
@@ -83,43 +107,99 @@ class LayerGatherer:
         assert self.store is not None
         return _Stored(self.store, name)
 
-    def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
-        """Count each layer's decisions over the stored features of every process."""
+    def looked(
+        self, deciders: Mapping[str, Decider], positions: Float[Tensor, " t"] | None
+    ) -> Looked:
+        """Decide the samples of every process, reading them once.
+
+        Args:
+            deciders: Decider of each layer that has one.
+            positions: Positions on the line from the first to the last of `comparable`, 0 to 1,
+                where the nearest-mean accuracy is computed; None if it is not computed.
+        """
         assert self.store is not None
         counts = {name: decide.none() for name, decide in deciders.items()}
+        points = 0 if positions is None else len(positions)
+        hits = torch.zeros(points, dtype=torch.int64, device=self.device)
+        samples = 0
         with self.processes.ending_together():
             for features, labels in self.store:
+                samples += len(labels)
                 for name, decide in deciders.items():
                     counts[name] = counts[name] + decide(features[name], labels)
-        return {
+                if positions is not None:
+                    hits += self._hits_on_line(features, labels, positions)
+        line = self._accuracies(hits)
+        if isinstance(self.store, Reservoir):
+            return self._estimated(self.store, counts, line)
+        totals = {
             name: local.over_all_processes(self.device, self.processes)
             for name, local in counts.items()
         }
+        return Looked(totals, {}, line, sum(self.processes.values(samples)))
 
-    def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
-        """Compute the nearest-mean accuracy on the line from the first to the last of `comparable`.
-
-        Args:
-            positions: Positions on the line, 0 (first layer) to 1 (last layer).
-        """
-        assert self.store is not None
+    def _hits_on_line(
+        self, features: Mapping[str, Tensor], labels: Tensor, positions: Float[Tensor, " t"]
+    ) -> Int[Tensor, " t"]:
         assert self.pair is not None
         first, last = self.comparable[0], self.comparable[-1]
-        device = self.pair.counts.device
-        hits = torch.zeros(len(positions), dtype=torch.int64, device=device)
-        with self.processes.ending_together():
-            for features, labels in self.store:
-                h0, h1 = features[first].to(device), features[last].to(device)
-                hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
-        total = self.processes.sum(hits).to(torch.float64)
+        h0, h1 = features[first].to(self.device), features[last].to(self.device)
+        return nearest_hits_on_line(h0, h1, labels, self.pair, positions)
+
+    def _accuracies(self, hits: Int[Tensor, " t"]) -> list[float]:
+        """Return the shares of hits at each position; a drawn sample stands for its process's."""
+        if not len(hits):
+            return []
+        assert self.pair is not None
+        weight = 1.0
+        if isinstance(self.store, Reservoir):
+            weight = self.store.seen / max(self.store.kept, 1)
+        total = self.processes.sum(hits.to(torch.float64) * weight)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
 
+    def _estimated(
+        self, store: Reservoir, counts: Mapping[str, DecisionCounts], line: list[float]
+    ) -> Looked:
+        """Estimate the counts of all samples from those that each process has drawn."""
+        local = {name: _numbers(each) for name, each in counts.items()}
+        everywhere = self.processes.values([store.seen, store.kept, local])
+        whole, drawn = (sum(each[part] for each in everywhere) for part in (0, 1))
+        decisions, errors = {}, {}
+        for name, each in local.items():
+            shares = {
+                key: estimated_share(
+                    [Stratum(seen, kept, own[name][key]) for seen, kept, own in everywhere]
+                )
+                for key in each
+            }
+            numbers = {key: share.value * whole for key, share in shares.items()}
+            if drawn == whole:
+                numbers = {key: sum(own[name][key] for *_, own in everywhere) for key in each}
+            decisions[name] = DecisionCounts(
+                samples=whole,
+                nearest_hits=numbers["nearest_hits"],
+                head_hits=numbers.get("head_hits"),
+                disagreements=numbers.get("disagreements"),
+            )
+            errors[name] = shares if drawn < whole else {}
+        return Looked(decisions, errors, line, drawn)
+
+
+def _numbers(counts: DecisionCounts) -> dict[str, float]:
+    """Return the counts that are there, by their names."""
+    numbers = {
+        "nearest_hits": counts.nearest_hits,
+        "head_hits": counts.head_hits,
+        "disagreements": counts.disagreements,
+    }
+    return {name: number for name, number in numbers.items() if number is not None}
+
 
 class _Stored:
-    """Features and labels of one layer of a store."""
+    """Features and labels of one layer of the samples of the second pass."""
 
-    def __init__(self, store: FeatureStore, name: str) -> None:
+    def __init__(self, store: Kept, name: str) -> None:
         self.store, self.name = store, name
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:

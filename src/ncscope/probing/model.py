@@ -1,21 +1,24 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
+import torch
+from jaxtyping import Int
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import forward
+from ncscope.models.forward import forward, predicted_classes
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring, unwrapped
 from ncscope.models.taps import Taps
-from ncscope.models.tracing import trace
+from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import (
     EmptyLoaderError,
     check_next_token,
@@ -37,11 +40,18 @@ from ncscope.probing.plans import (
     plans_of,
     share_head,
 )
+from ncscope.probing.second_pass import (
+    Batch,
+    Kept,
+    Rerun,
+    check_second_pass,
+    number_of_batches,
+    samples_kept,
+)
 from ncscope.stats.batch import check_labels, check_range
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.stats.store import FeatureStore
 
 
 def probe_model(
@@ -52,10 +62,11 @@ def probe_model(
 ) -> Probed:
     """Run a model over a loader and measure its layers.
 
-    The loader is read once. The first batch runs twice, once to find the head. Two copies of its
-    first sample also run, to find the batch axis of each layer. Several processes measure their
-    samples together; the number of samples may differ by process. A process without samples takes
-    the layers and the head from another process. An error in one process ends all.
+    The loader is read once, or twice with ``second_pass="recompute"``. The first batch runs once
+    more, to find the head. Two copies of its first sample also run, to find the batch axis of each
+    layer. Several processes measure their samples together; the number of samples may differ by
+    process. A process without samples takes the layers and the head from another process. An error
+    in one process ends all.
 
     Args:
         model: A classifier; a compiled or data-parallel one is unwrapped. The model runs in
@@ -70,13 +81,15 @@ def probe_model(
             layer measured, whatever the names; the other layers are matched by name.
 
     Raises:
-        InputError: If the loaders of all processes are empty, the head cannot be found, a layer
-            does not exist or does not return one row for each sample, the reference lacks a layer
-            or has another dimension there, the layers differ between processes, or another process
-            fails.
+        InputError: If the second pass cannot be had as asked for, the features that it stores do
+            not fit, or the samples that it computes again differ. Also if the loaders of all
+            processes are empty, the head cannot be found, a layer does not exist or does not return
+            one row for each sample, the reference lacks a layer or has another dimension there, the
+            layers differ between processes, or another process fails.
     """
     options = for_model(options or ProbeOptions(), model)
     with options.processes.ending_together():
+        check_second_pass(options, loader)
         return _probed(model, loader, options, reference)
 
 
@@ -87,21 +100,62 @@ def _probed(
     reference: Mapping[str, ClassStatistics] | None,
 ) -> Probed:
     processes, model = options.processes, unwrapped(model)
-    device = device_of(model)
-    with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
-        probe = LayerwiseProbe(model, options, store, reference)
+    device, length = device_of(model), number_of_batches(loader)
+    with (
+        measuring(model),
+        kept_buffers(model),
+        samples_kept(options, batches=length) as kept,
+    ):
+        probe = LayerwiseProbe(model, options, kept, reference, counts_logits=True)
         with processes.ending_together(), _empty_beside_others(processes):
             # Inside `measuring`, because a loader that starts draws a seed from torch.
             first, batches = peek(loader)
             inputs, labels = split(first, device)
             traced = trace(model, inputs, options.layers, options.head)
+            traced = replace(traced, head=_sharing_memory(traced.head))
             check_next_token(traced.head, inputs, labels, options.next_token)
+            del first, inputs, labels
             with traced.taps(model, pool=options.pool) as taps:
-                for batch in _with_progress(batches, loader, options.progress):
+                for batch in _with_progress(batches, length, "Measuring", options.progress):
                     inputs, labels = split(batch, device)
                     forward(model, inputs)
                     probe.update(taps, labels, traced.head)
+            if isinstance(kept, Rerun):
+                kept.source = partial(_run_again, probe, model, loader, traced, options)
         return probe.result()
+
+
+def _run_again(
+    probe: "LayerwiseProbe",
+    model: nn.Module,
+    loader: Iterable[Any],
+    traced: Trace,
+    options: ProbeOptions,
+) -> Iterator[Batch]:
+    """Yield the features and labels of another run of the model over the loader."""
+    device, length = device_of(model), number_of_batches(loader)
+    with traced.taps(model, pool=options.pool) as taps:
+        try:
+            _, batches = peek(loader)
+        except EmptyLoaderError:
+            return  # the samples are then counted, and are too few
+        for batch in _with_progress(batches, length, "Deciding", options.progress):
+            inputs, labels = split(batch, device)
+            forward(model, inputs)
+            features, labels, _ = probe.rows(taps, labels, traced.head)
+            taps.release_logits()
+            yield features, labels
+
+
+def _sharing_memory(head: Head) -> Head:
+    """Return the head with its module's own weight instead of a copy, where the two are equal."""
+    weight = getattr(head.module, "weight", None)
+    if type(weight) not in (Tensor, nn.Parameter):
+        return head
+    assert isinstance(weight, Tensor)
+    rows = weight.detach().flatten(1)
+    same = rows.dtype == head.weight.dtype and torch.equal(rows, head.weight)
+    return replace(head, weight=rows) if same else head
 
 
 @contextmanager
@@ -120,19 +174,24 @@ class LayerwiseProbe:
     Args:
         model: The classifier.
         options: Options of the measurement.
-        store: Store of features for the second pass; must stay open until `result` returns.
+        store: Samples of the second pass; must stay open until `result` returns.
         reference: Statistics of the training set, as in `probe_model`.
+        counts_logits: Count the accuracy from the logits of the passes if True. If False, or if
+            the model changes the outputs of its head, the head decides the samples again in the
+            second pass, with its weights of that time.
     """
 
     def __init__(
         self,
         model: nn.Module,
         options: ProbeOptions,
-        store: FeatureStore,
+        store: Kept,
         reference: Mapping[str, ClassStatistics] | None = None,
+        *,
+        counts_logits: bool = False,
     ) -> None:
         self._model, self._options, self._store = model, options, store
-        self._reference = reference
+        self._reference, self._counts_logits = reference, counts_logits
         self._processes = options.processes
         self._head = ""
         self._plans: list[LayerPlan] = []
@@ -153,15 +212,37 @@ class LayerwiseProbe:
             options = self._options
             plans = plans_of(taps.features, head, options.groups, options.layer_groups)
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
-            self._begin(head.name, plans, dims)
+            counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
+            self._begin(head.name, plans, dims, counts)
+        features, labels, predicted = self.rows(taps, labels, head)
+        if predicted is not None:
+            self._correct += (predicted == labels.to(predicted.device)).sum().to(self._correct)
+        taps.release_logits()
+        self._gatherer.update(features, labels)
+
+    def rows(
+        self, taps: Taps, labels: Tensor, head: Head
+    ) -> tuple[dict[str, Tensor], Int[Tensor, " n"], Int[Tensor, " n"] | None]:
+        """Return the features to measure of the last pass, labels, and predictions if counted.
+
+        Args:
+            taps: Taps on the head's input and the layers to measure.
+            labels: Class of each sample or token, as for `update`.
+            head: The model's classifier head.
+
+        Raises:
+            InputError: If labels do not fit the features or the head.
+        """
         features = {plan.name: taps.features[plan.tapped] for plan in self._plans}
+        predicted = predicted_classes(taps.logits) if self._counts_logits else None
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token)
             features = {name: rows[kept] for name, rows in features.items()}
+            predicted = None if predicted is None else predicted.flatten()[kept]
         labels = check_labels(labels, len(features[self._plans[-1].name]))
         check_range(labels, len(head.weight), of_classifier=True)
-        self._gatherer.update(features, labels)
+        return features, labels, predicted
 
     def result(self, head: Head | None = None) -> Probed:
         """Compute the measurement from the statistics of all processes.
@@ -179,7 +260,8 @@ class LayerwiseProbe:
             self._plans[-1] = replace(self._plans[-1], **matrix_of(head))
         if self._processes.several:
             self._join()
-        return measured(self._gatherer, self._plans, self._options, self._known)
+        correct = int(self._processes.sum(self._correct)) if self._counts_logits else None
+        return measured(self._gatherer, self._plans, self._options, self._known, correct)
 
     def set_reference(self, reference: Mapping[str, ClassStatistics] | None) -> None:
         """Replace the reference, before or after samples have been added.
@@ -191,9 +273,12 @@ class LayerwiseProbe:
         if self._plans:
             self._known = _matched(reference, self._plans, self._gatherer)
 
-    def _begin(self, head: str, plans: list[LayerPlan], dims: Sequence[int]) -> None:
-        self._head, self._plans = head, plans
-        self._gatherer = _gatherer(plans, dims, self._options, self._store)
+    def _begin(
+        self, head: str, plans: list[LayerPlan], dims: Sequence[int], counts_logits: bool
+    ) -> None:
+        self._head, self._plans, self._counts_logits = head, plans, counts_logits
+        self._gatherer = _gatherer(plans, dims, self._options, self._store, counts_logits)
+        self._correct = torch.zeros((), dtype=torch.int64, device=self._gatherer.device)
         self._known = _matched(self._reference, plans, self._gatherer)
 
     def _join(self) -> None:
@@ -217,26 +302,38 @@ class LayerwiseProbe:
         device = device_of(named_layer(self._model, layout.head))
         groups, layer_groups = self._options.groups, self._options.layer_groups
         plans = plans_in(layout, device, groups, layer_groups)
-        self._begin(layout.head, plans, layout.dims)
+        self._begin(layout.head, plans, layout.dims, layout.counts_logits)
 
     def _layout(self) -> dict[str, Any] | None:
         """Describe the measurement of this process; None without samples."""
         if not self._plans:
             return None
         dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
-        refers = bool(self._known)
-        return asdict(layout_of(self._plans, dims, self._head, self._options, reference=refers))
+        form = layout_of(
+            self._plans,
+            dims,
+            self._head,
+            self._options,
+            counts_logits=self._counts_logits,
+            reference=bool(self._known),
+        )
+        return asdict(form)
 
 
-def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) -> Iterable[Any]:
-    total = len(loader) if isinstance(loader, Sized) else None
+def _with_progress(
+    batches: Iterable[Any], total: int | None, what: str, show: bool
+) -> Iterable[Any]:
     console = Console(stderr=True)
     hidden = not (show and console.is_terminal)  # outside of a terminal, rich writes an empty line
-    return track(batches, "Measuring", total, console=console, disable=hidden, transient=True)
+    return track(batches, what, total, console=console, disable=hidden, transient=True)
 
 
 def _gatherer(
-    plans: Sequence[LayerPlan], dims: Sequence[int], options: ProbeOptions, store: FeatureStore
+    plans: Sequence[LayerPlan],
+    dims: Sequence[int],
+    options: ProbeOptions,
+    store: Kept,
+    counts_logits: bool,
 ) -> LayerGatherer:
     head = plans[-1].weight
     assert head is not None
@@ -251,8 +348,10 @@ def _gatherer(
         )
         for plan, dim in zip(plans, dims, strict=True)
     }
-    asked = options.uncertainty or options.baseline is not False
-    looks = asked or any(plan.needs.decisions or plan.needs.information for plan in plans)
+    looks = options.resamples or any(
+        plan.needs.decisions or (plan.needs.hits and not counts_logits) or plan.needs.information
+        for plan in plans
+    )
     return LayerGatherer(moments, store if looks else None, options.processes)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -18,7 +18,10 @@ from ncscope.stats.processes import Processes, type_name
 from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
-"""Groups of metrics; None for all."""
+"""Groups and keys of metrics; None for all."""
+
+SecondPass: TypeAlias = Literal["store", "recompute"] | int
+"""Samples of the second pass: stored, computed again, or a random sample of so many."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class ProbeOptions:
         layers: Names or glob patterns of layers to measure besides the head's input; None for the
             repeated blocks.
         head: Name of the classifier head; None to detect the head.
-        groups: Groups of metrics of the head's input; None for all.
-        layer_groups: Groups of metrics of the other layers.
+        groups: Groups and keys of metrics of the head's input; None for all.
+        layer_groups: Groups and keys of metrics of the other layers.
         prior: Class prior.
         class_counts: Number of samples of each class; required for the uniform prior.
         weight_decay: Weight decay on the head that the MSE decomposition assumes.
@@ -40,7 +43,11 @@ class ProbeOptions:
         baseline: True to measure every layer with permuted labels too; None to do so for small
             samples.
         uncertainty: Estimate standard errors if True.
+        second_pass: ``"store"`` to keep the features of all samples, ``"recompute"`` to run the
+            loader again, or the number of samples that each process draws at random and keeps.
+        sample_seed: Seed with which the samples are drawn.
         memory: Bytes of features to hold in memory for the second pass; more goes to disk.
+        disk: Bytes of features to write to disk at most; None for half of the free space.
         progress: Show a progress bar on stderr if True.
         information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
             the group ``information``; None for no such estimate.
@@ -59,7 +66,10 @@ class ProbeOptions:
     next_token: bool = False
     baseline: bool | None = False
     uncertainty: bool = False
+    second_pass: SecondPass = "store"
+    sample_seed: int = 0
     memory: int = DEFAULT_BUDGET
+    disk: int | None = None
     progress: bool = False
     information_batch: int | None = None
     group: Any = None
@@ -72,6 +82,11 @@ class ProbeOptions:
             InputError: If this process is not in the group.
         """
         return Processes(self.group)
+
+    @property
+    def resamples(self) -> bool:
+        """Return whether chance level or standard errors may be measured on stored samples."""
+        return self.second_pass == "store" and (self.uncertainty or self.baseline is not False)
 
 
 def for_model(options: ProbeOptions, model: nn.Module) -> ProbeOptions:
@@ -119,6 +134,8 @@ class Layout:
         dims: Feature dimension of each layer.
         needs: Statistics that each layer's metrics need.
         prior: Class prior.
+        second_pass: Samples of the second pass, in words.
+        counts_logits: True if the accuracy is counted from the model's logits.
         information_batch: Batch size of the batch estimate, or None.
         weight_decay: Weight decay on the head.
         baseline: True if the chance level is measured, None if for small samples only.
@@ -134,6 +151,8 @@ class Layout:
     dims: list[int]
     needs: list[list[str]]
     prior: str
+    second_pass: str
+    counts_logits: bool
     information_batch: int | None
     weight_decay: float
     baseline: bool | None
@@ -185,6 +204,7 @@ def layout_of(
     head: str,
     options: ProbeOptions,
     *,
+    counts_logits: bool,
     reference: bool,
 ) -> Layout:
     """Describe a measurement.
@@ -194,6 +214,7 @@ def layout_of(
         dims: Feature dimension of each layer.
         head: Name of the head.
         options: Options of the measurement.
+        counts_logits: True if the accuracy is counted from the model's logits.
         reference: True if the class means of a reference are used.
     """
     weight, bias = plans[-1].weight, plans[-1].bias
@@ -207,6 +228,8 @@ def layout_of(
         dims=list(dims),
         needs=[_needs_in_words(plan.needs) for plan in plans],
         prior=options.prior,
+        second_pass=str(options.second_pass),
+        counts_logits=counts_logits,
         information_batch=options.information_batch,
         weight_decay=float(options.weight_decay),
         baseline=options.baseline,
@@ -241,5 +264,9 @@ def _copy(tensor: Tensor) -> Tensor:
 
 
 def _needs_in_words(needs: Needs) -> list[str]:
-    looks = {"decisions": needs.decisions, "information": needs.information}
+    looks = {
+        "decisions": needs.decisions,
+        "hits": needs.hits,
+        "information": needs.information,
+    }
     return [*sorted(needs.statistics), *(name for name, wanted in looks.items() if wanted)]

@@ -112,7 +112,7 @@ class LayerSamples:
             batches: Features and labels.
             means_of: Statistics whose class means the nearest-mean rule uses.
         """
-        if not self.plan.needs.decisions:
+        if not (self.plan.needs.decisions or self.plan.needs.hits):
             return None
         unit, device = max(self.exponent, means_of.exponent), self.counts.device
         means = times_power(means_of.means.to(device), means_of.exponent - unit)
@@ -145,8 +145,15 @@ class LayerSamples:
         decisions: DecisionCounts | None = None,
     ) -> Sources:
         """Return the sources of the layer's metrics."""
-        plan = self.plan
-        return Sources(stats, plan.weight, plan.bias, decisions, information, self.weight_decay)
+        return Sources(
+            stats,
+            self.plan.weight,
+            self.plan.bias,
+            decisions,
+            information,
+            self.weight_decay,
+            hits=None if decisions is None else decisions.hits,
+        )
 
 
 def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:

@@ -22,9 +22,9 @@ from ncscope.probing.batches import check_next_token
 from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import LayerwiseProbe
 from ncscope.probing.plans import ProbeOptions, for_model
+from ncscope.probing.second_pass import Kept, check_second_pass, samples_kept
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
-from ncscope.stats.store import FeatureStore
 
 
 class Watch:
@@ -74,6 +74,7 @@ class Watch:
         self.reference = reference
         self._given, self._model = model, unwrapped(model)
         self._options, self._whole = for_model(options or ProbeOptions(), model), whole
+        check_second_pass(self._options)
         self._processes = self._options.processes
         self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
         self._observer: PartsObserver | None = None
@@ -262,7 +263,8 @@ class Watch:
         return self._taps
 
     def _new_probe(self) -> LayerwiseProbe:
-        store = self._gathered.enter_context(FeatureStore(self._options.memory))
+        context = samples_kept(self._options, can_rerun=False)
+        store: Kept = self._gathered.enter_context(context)
         return LayerwiseProbe(self._model, self._options, store, self.reference)
 
     def _present_head(self) -> Head:

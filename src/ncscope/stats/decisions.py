@@ -13,6 +13,19 @@ from ncscope.stats.processes import ALL, Processes
 
 
 @dataclass(frozen=True)
+class Hits:
+    """Samples, and how many of them a classifier assigns to their class.
+
+    Attributes:
+        samples: Number of samples.
+        correct: Number of hits; an estimate may be no integer.
+    """
+
+    samples: int
+    correct: float
+
+
+@dataclass(frozen=True)
 class DecisionCounts:
     """Counts of how samples were decided; additive over batches.
 
@@ -22,12 +35,19 @@ class DecisionCounts:
         head_hits: Samples that the classifier assigns to their class; None without a classifier.
         disagreements: Samples for which the nearest class mean and the classifier choose
             different classes; None without a classifier.
+
+    The last three are integers, unless they are estimated from a sample.
     """
 
     samples: int
-    nearest_hits: int
-    head_hits: int | None
-    disagreements: int | None
+    nearest_hits: float
+    head_hits: float | None
+    disagreements: float | None
+
+    @property
+    def hits(self) -> Hits | None:
+        """The classifier's hits; None without a classifier."""
+        return None if self.head_hits is None else Hits(self.samples, self.head_hits)
 
     def __add__(self, other: "DecisionCounts") -> "DecisionCounts":
         """Add the counts of two sets of samples."""
@@ -125,5 +145,5 @@ def _in_range(
     return times_power(weight, -divided), scaled
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
+def _sum(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a + b

@@ -219,7 +219,7 @@ class ClassMoments(Locked):
 
     def shares(self) -> Shares:
         """Return the statistics for a merge with those of other processes, not copied."""
-        form = {"moments": self._description()}
+        form = {"moments": f"{self._size()}, {self._form()}"}
         if self._weights is not None and self.class_counts is not None:
             form["class_counts"] = _checksum(self.class_counts)
         means, sums = {"means": self.means}, {"traces": self.traces}

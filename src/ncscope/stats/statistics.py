@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
 from ncscope.math.symmetric import mirrored
 from ncscope.stats.moments import ClassMoments, Prior
@@ -88,7 +89,8 @@ class ClassStatistics:
     @cached_property
     def between_trace(self) -> Float[Tensor, ""]:
         r"""$\operatorname{Tr}\Sigma_B$."""
-        return self.prior @ torch.linalg.vector_norm(self.centred, dim=1).square()
+        length = lengths_from(self.means, self.global_mean)
+        return self.prior @ length.masked_fill_(length <= self._rounding, 0.0).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
         """Convert the statistics to another unit, without rounding.
@@ -125,26 +127,40 @@ class ClassStatistics:
         Without this, a class mean equal to the centre would get a direction made of rounding.
         """
         length = torch.linalg.vector_norm(rows, dim=1)
-        rounding = _ROUNDING * torch.finfo(rows.dtype).eps * self._longest_mean
-        return rows.masked_fill_((length <= rounding)[:, None], 0.0)
+        return rows.masked_fill_((length <= self._rounding)[:, None], 0.0)
+
+    @property
+    def _rounding(self) -> Float[Tensor, ""]:
+        """Length up to which a class mean's distance from the centre is rounding error."""
+        return _ROUNDING * torch.finfo(self.means.dtype).eps * self._longest_mean
 
 
-def finish(moments: ClassMoments, prior: Prior | None = None) -> ClassStatistics:
+def lengths_from(rows: Float[Tensor, "k d"], centre: Float[Tensor, " d"]) -> Float[Tensor, " k"]:
+    """Return the distance of each row from a point, in blocks: differences are not all kept."""
+    blocks = row_blocks(*rows.shape)
+    return torch.cat([torch.linalg.vector_norm(rows[b] - centre, dim=1) for b in blocks])
+
+
+def finish(
+    moments: ClassMoments, prior: Prior | None = None, *, copy: bool = True
+) -> ClassStatistics:
     """Return the statistics of the classes present in a stream.
 
     Args:
         moments: Moments of the stream; threads that update them wait until this call returns.
         prior: Class prior; by default the prior of the moments.
+        copy: False if the moments are not used again: the statistics then share the memory of the
+            class means if all classes are present.
 
     Raises:
         InputError: If fewer than two classes are present, the scatter was pooled for another
             prior, or the class counts given to the moments differ from those of the stream.
     """
     with moments.lock:
-        return _finished(moments, moments.prior if prior is None else prior)
+        return _finished(moments, moments.prior if prior is None else prior, copy)
 
 
-def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
+def _finished(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
     present = torch.nonzero(moments.counts).squeeze(1)
     if len(present) < 2:
         found = f"{len(present)} in {int(moments.counts.sum())} samples"
@@ -152,6 +168,7 @@ def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
         raise InputError(expected="at least two classes with samples", found=found, fix=fix)
     if moments.scatter is not None:
         _check_pooling(moments, prior)
+    rows = present if copy or len(present) < moments.num_classes else slice(None)
     counts = moments.counts[present]
     share = counts.to(moments.dtype)
     weights = share / share.sum() if prior == "empirical" else torch.ones_like(share) / len(share)
@@ -160,10 +177,10 @@ def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
         num_classes=moments.num_classes,
         counts=counts,
         prior=weights,
-        means=moments.means[present],
+        means=moments.means[rows],
         class_traces=moments.traces[present] / share,
         within=_pooled(moments, share),
-        unit_means=None if moments.unit_means is None else moments.unit_means[present],
+        unit_means=None if moments.unit_means is None else moments.unit_means[rows],
         unit_class_traces=(
             None if moments.unit_traces is None else moments.unit_traces[present] / share
         ),

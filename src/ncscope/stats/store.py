@@ -2,6 +2,7 @@
 
 import math
 import mmap
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from ncscope.errors import InputError
 from ncscope.stats.locking import Locked
 
 DEFAULT_BUDGET = 2 * 2**30
@@ -35,6 +37,10 @@ class FeatureStore(Locked):
     Args:
         budget: Bytes to hold in memory; batches beyond the budget go to one file on disk.
         folder: Folder for the file on disk; by default the system's temporary folder.
+        disk: Bytes to write to disk at most; None for half of the free space of the folder.
+        expected: Number of batches that will be appended, if it is known. The store then refuses
+            the first batch of a stream that would not fit, instead of the batch that does not fit.
+        otherwise: Remedies for the message of a store that is full.
 
     Example:
         >>> with FeatureStore(budget=0) as store:
@@ -43,11 +49,19 @@ class FeatureStore(Locked):
         [(torch.Size([2, 3]), [0, 1])]
     """
 
-    def __init__(self, budget: int = DEFAULT_BUDGET, folder: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        budget: int = DEFAULT_BUDGET,
+        folder: str | Path | None = None,
+        *,
+        disk: int | None = None,
+        expected: int | None = None,
+        otherwise: str = "pass a larger memory or disk",
+    ) -> None:
         super().__init__()
-        self.budget = budget
-        self.bytes_in_memory = 0
-        self._folder = folder
+        self.budget, self.disk, self.expected = budget, disk, expected
+        self.bytes_in_memory = self.bytes_on_disk = 0
+        self._folder, self._otherwise = folder, otherwise
         self._spill: IO[bytes] | None = None
         self._batches: list[dict[str, Tensor | _OnDisk]] = []
 
@@ -70,15 +84,19 @@ class FeatureStore(Locked):
         """Store one batch on the CPU, in the dtype of the features.
 
         Raises:
+            InputError: If the batches, or those that are expected, take more than memory and disk
+                may hold.
             OSError: If the disk is full.
         """
         kept = {**features, _LABELS: labels}
         cost = sum(rows.nbytes for rows in kept.values())
         with self.lock:
+            self._check_size(cost)
             if self.bytes_in_memory + cost <= self.budget:
                 self.bytes_in_memory += cost
                 self._batches.append({name: rows.cpu() for name, rows in kept.items()})
             else:
+                self.bytes_on_disk += cost
                 self._batches.append({name: self._write(rows) for name, rows in kept.items()})
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
@@ -87,6 +105,29 @@ class FeatureStore(Locked):
             loaded = {name: _load(rows) for name, rows in batch.items()}
             labels = loaded.pop(_LABELS)
             yield loaded, labels
+
+    def _check_size(self, cost: int) -> None:
+        """Refuse a batch that does not fit, or that shows that the expected batches will not."""
+        needed, batches = self.bytes_in_memory + self.bytes_on_disk + cost, len(self._batches) + 1
+        size = f"{needed:,} bytes after {batches:,} batches"
+        if self.expected is not None and self.expected > batches:
+            # The last batch may be smaller than the others, so it is not counted.
+            projected = needed * (self.expected - 1) // batches
+            if projected > needed:
+                needed = projected
+                size = f"about {needed:,} bytes for {self.expected:,} batches"
+        if needed <= self.budget:
+            return
+        if self.disk is None:
+            folder = self._folder or tempfile.gettempdir()
+            self.disk = self.bytes_on_disk + shutil.disk_usage(folder).free // 2
+        if needed > self.budget + self.disk:
+            limits = f"{self.budget:,} bytes of memory and {self.disk:,} bytes of disk"
+            raise InputError(
+                expected=f"features for the second pass within {limits}",
+                found=size,
+                fix=self._otherwise,
+            )
 
     def _write(self, rows: Shaped[Tensor, "n ..."]) -> "Tensor | _OnDisk":
         if not rows.nbytes:

@@ -3,7 +3,7 @@
 from ncscope.metrics import agreement, class_means, duality, variability
 from ncscope.metrics.metric import Metric
 from ncscope.metrics.sources import Sources
-from ncscope.stats.decisions import DecisionCounts
+from ncscope.stats.decisions import DecisionCounts, Hits
 
 _SCATTER = frozenset({"scatter"})
 _DIRECTIONS = frozenset({"directions"})
@@ -364,6 +364,7 @@ NC3_ROWS = (
 
 _NEAREST = frozenset({"decisions"})
 _DECIDED = frozenset({"decisions", "head"})
+_HITS = frozenset({"hits", "head"})
 
 NC4_ROWS = (
     Metric(
@@ -406,8 +407,8 @@ NC4_ROWS = (
         meaning="Share of the samples that the classifier assigns to their class.",
         formula=r"\operatorname{share}\{\arg\max_c\langle w_c,h\rangle+b_c=y\}",
         source="",
-        compute=lambda s: agreement.accuracy(_counts(s)),
-        needs=_DECIDED,
+        compute=lambda s: agreement.accuracy(_hits(s)),
+        needs=_HITS,
         high=1.0,
         zero="every sample is misclassified",
         better="high",
@@ -418,3 +419,8 @@ NC4_ROWS = (
 def _counts(sources: Sources) -> DecisionCounts:
     assert sources.decisions is not None
     return sources.decisions
+
+
+def _hits(sources: Sources) -> Hits:
+    assert sources.hits is not None
+    return sources.hits

@@ -1,0 +1,96 @@
+"""Peak memory of a vocabulary of classes: K=128,000, d=1024, streamed, with NC4 by recomputing.
+
+Run as a module, it prints seconds, and the peak memory in class states (K x d numbers of float64)
+beyond the model. The model embeds a token and classifies it by one linear layer, as a language
+model's last layer does. Each class has a token, or untouched pages of the class state would not
+count; the products with the head and the means then take K^2 d operations each, which is an hour on
+two cores at the full size. ``--classes 32000`` takes three minutes, and its peak has the same
+shares.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import ncscope
+from benchmarks.measure import own_peak_gigabytes
+
+GROUPS = ("nc1", "nc4")
+WITHOUT = ("cdnv",)
+"""Pairs of classes: quadratic in K."""
+
+
+class Vocabulary(nn.Module):
+    """Embedding of a token, and a linear head on the token."""
+
+    def __init__(self, classes: int, dim: int) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(1024, dim), nn.Linear(dim, classes, bias=False)
+        self.register_buffer("directions", torch.randn(64, dim))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits of each token."""
+        features: Tensor = self.embed(tokens % 1024) + self.directions[tokens % 61]
+        logits: Tensor = self.head(features)
+        return logits
+
+
+class Texts:
+    """Each class once, and further random ones, in batches of one sequence."""
+
+    def __init__(self, classes: int, tokens: int, length: int) -> None:
+        self.classes, self.tokens, self.length = classes, tokens, length
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        draws = torch.Generator().manual_seed(0)
+        for start in range(0, self.tokens, self.length):
+            index = torch.arange(start, min(start + self.length, self.tokens))
+            drawn = torch.randint(self.classes, index.shape, generator=draws)
+            yield index[None], torch.where(index < self.classes, index, drawn)[None]
+
+
+def resident_gigabytes() -> float:
+    """Return the resident memory of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
+
+
+def main() -> None:
+    """Measure, and print seconds and the peak in class states."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.vocabulary")
+    parser.add_argument("--classes", type=int, default=32_000)
+    parser.add_argument("--dim", type=int, default=1024)
+    parser.add_argument("--tokens", type=int, default=0, help="by default 2 % more than classes")
+    parser.add_argument("--length", type=int, default=256, help="tokens of a batch")
+    arguments = parser.parse_args()
+    classes, dim = arguments.classes, arguments.dim
+    texts = Texts(classes, arguments.tokens or classes + classes // 50, arguments.length)
+    torch.manual_seed(0)
+    model = Vocabulary(classes, dim)
+    keys = [row for row in _keys() if row not in WITHOUT]
+    model(next(iter(texts))[0])  # threads and libraries are there before
+    before = resident_gigabytes()
+    Path("/proc/self/clear_refs").write_text("5")  # sets the peak to the present memory
+    start = time.perf_counter()
+    report = ncscope.measure_model(
+        model, texts, layers=[], groups=keys, second_pass="recompute", progress=False
+    )
+    seconds = time.perf_counter() - start
+    state = classes * dim * 8 / 2**30
+    assert {"vci", "accuracy", "nc4_disagreement"} <= report.keys()
+    print(seconds, (own_peak_gigabytes() - before) / state)
+
+
+def _keys() -> list[str]:
+    from ncscope.metrics.registry import METRICS
+
+    return [row.key for row in METRICS.values() if row.group in GROUPS]
+
+
+if __name__ == "__main__":
+    main()

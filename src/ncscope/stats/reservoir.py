@@ -1,0 +1,103 @@
+"""A random sample of a stream of features, of a fixed number of rows, for the second pass."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from ncscope.memory import check_memory
+from ncscope.stats.locking import Locked
+
+_ROWS = 4096
+"""Rows of a batch that the reservoir yields."""
+
+_LABELS = "."
+"""Name of the labels among the rows; no layer has it."""
+
+
+class Reservoir(Locked):
+    """Random sample, without replacement, of the rows that are appended.
+
+    Every row gets a random key, and the rows with the smallest keys are kept: each set of ``size``
+    rows is equally likely, whatever the order and the length of the stream. Several threads may
+    append.
+
+    Args:
+        size: Number of rows to keep.
+        seed: Seed of the keys.
+
+    Attributes:
+        seen: Number of rows appended.
+
+    Example:
+        >>> sample = Reservoir(size=2)
+        >>> for start in (0, 3):
+        ...     rows = torch.arange(start, start + 3)
+        ...     sample.append({"last": rows[:, None]}, rows)
+        >>> [(rows["last"].shape, len(labels)) for rows, labels in sample]
+        [(torch.Size([2, 1]), 2)]
+    """
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        super().__init__()
+        self.size, self.seen = size, 0
+        self._generator = torch.Generator().manual_seed(seed)
+        self._keys = torch.zeros(0, dtype=torch.float64)
+        self._rows: dict[str, Tensor] = {}
+
+    @property
+    def kept(self) -> int:
+        """Number of rows in the sample."""
+        return len(self._keys)
+
+    def append(
+        self, features: Mapping[str, Shaped[Tensor, "n _d"]], labels: Int[Tensor, " n"]
+    ) -> None:
+        """Show one batch to the reservoir, which copies the rows that it draws to the CPU.
+
+        Raises:
+            InputError: If the sample does not fit into memory.
+        """
+        given = {**features, _LABELS: labels}
+        with self.lock:
+            if not self._rows:
+                self._allocate(given)
+            count, before = len(labels), self.kept
+            self.seen += count
+            drawn = torch.rand(count, dtype=torch.float64, generator=self._generator)
+            keys = torch.cat([self._keys, drawn])
+            if len(keys) <= self.size:
+                self._write(slice(before, before + count), given, slice(None))
+                self._keys = keys
+                return
+            chosen = keys.topk(self.size, largest=False).indices
+            stays = torch.zeros(self.size, dtype=torch.bool)
+            stays[chosen[chosen < before]] = True
+            free, taken = torch.nonzero(~stays).squeeze(1), chosen[chosen >= before]
+            self._write(free, given, taken - before)
+            self._keys = torch.cat([self._keys, keys.new_empty(self.size - before)])
+            self._keys[free] = keys[taken]
+
+    def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
+        """Yield the sample in batches; it can be iterated repeatedly."""
+        for start in range(0, self.kept, _ROWS):
+            part = slice(start, min(start + _ROWS, self.kept))
+            rows = {name: values[part] for name, values in self._rows.items()}
+            yield rows, rows.pop(_LABELS)
+
+    def _allocate(self, given: Mapping[str, Tensor]) -> None:
+        needed = sum(self.size * rows[:1].nbytes for rows in given.values() if len(rows))
+        fix = "pass a smaller second_pass"
+        check_memory(needed, f"a sample of {self.size:,} rows of every layer", fix)
+        self._rows = {
+            name: torch.empty(self.size, *rows.shape[1:], dtype=rows.dtype)
+            for name, rows in given.items()
+        }
+
+    def _write(
+        self, to: "slice | Tensor", given: Mapping[str, Tensor], rows: Tensor | slice
+    ) -> None:
+        for name, values in given.items():
+            chosen = values[rows if isinstance(rows, slice) else rows.to(values.device)]
+            self._rows[name][to] = chosen.cpu()
