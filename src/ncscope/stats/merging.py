@@ -69,11 +69,11 @@ def merge_in_place(moments: Mergeable, processes: Processes) -> None:
         return
     with processes.ending_together():
         shares = moments.shares()
-        processes.common_description(processes.values(shares.form))
-        with processes.ending_together():
-            reduction = _Reduction(shares, processes)
+        reduction = _Reduction(shares, processes)
         with uninterrupted():
-            reduction.run(processes.sum(shares.counts))
+            # The last communication that reports a process which has failed before.
+            processes.common_description(processes.values(shares.form))
+            reduction.run()
         if reduction.error is not None:
             raise reduction.error
 
@@ -94,7 +94,7 @@ class _Reduction:
 
     def __init__(self, shares: Shares, processes: Processes) -> None:
         self.shares, self.processes = shares, processes
-        self.total = shares.counts
+        self.total = shares.counts.clone()
         self.space = {name: _space(means, shares) for name, means in shares.means.items()}
         self.origins = {
             name: means.new_full((2, means.shape[1]), -math.inf)
@@ -102,13 +102,9 @@ class _Reduction:
         }
         self.error: BaseException | None = None
 
-    def run(self, total: Int[Tensor, " k"]) -> None:
-        """Merge means, sums and counts.
-
-        Args:
-            total: Counts of all processes.
-        """
-        self.total = total
+    def run(self) -> None:
+        """Merge counts, means and sums."""
+        self.processes.reduce_(self.total)
         for name in self.space:
             self._locally(self._bound, name)
             self.processes.reduce_(self.origins[name], largest=True)
