@@ -1,6 +1,5 @@
 """Shards on a real Ray cluster, started here: the same bytes, whoever is killed or interrupted."""
 
-import json
 import os
 import signal
 import subprocess
@@ -25,17 +24,25 @@ pytestmark = pytest.mark.slow
 SIZES = (40_000, 20_000, 30_000, 0, 25_000, 35_000, 20_000, 30_000)
 
 
+def title_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def strike(killed: list[int], over: threading.Event) -> None:
     """Kill the first worker of the cluster below us that reads a shard."""
     while not over.is_set() and not killed:
         for process in descendants(os.getpid()):
-            try:
-                title = Path(f"/proc/{process}/cmdline").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if title.startswith("ray::first pass") and not killed:
+            if title_of(process).startswith("ray::first pass") and not killed:
                 os.kill(process, signal.SIGKILL)
                 killed.append(process)
+
+
+def lingers(process: int) -> bool:
+    """Whether Ray ends a process only a minute after the program that started the cluster died."""
+    return title_of(process).startswith(("ray::DashboardAgent", "ray::RuntimeEnvAgent"))
 
 
 def test_a_killed_worker_changes_no_byte(tmp_path, monkeypatch) -> None:
@@ -65,40 +72,30 @@ def test_a_killed_command_goes_on_with_the_finished_shards(tmp_path) -> None:
     files = saved(tmp_path, samples, (".parquet",))
     np.savez(tmp_path / "head.npz", weight=samples.weight, bias=samples.bias)
     command = [Path(sys.executable).with_name("ncscope"), "measure", "*.parquet", "--json"]
-    command += ["--weight", "head.npz", "--cluster", "local", "--save", "report.json"]
+    command += ["--weight", "head.npz", "--cluster", "local"]
     first = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
     kept = tmp_path / "ncscope-shards"
     while not list(kept.glob("*.safetensors")):
         assert first.poll() is None
         time.sleep(0.001)
-    below = descendants(first.pid)
+    below = [process for process in descendants(first.pid) if not lingers(process)]
     first.kill()
     first.wait()
-    finished = {file: file.stat().st_mtime_ns for file in kept.glob("*.safetensors")}
+    finished = list(kept.glob("*.safetensors"))
     assert 0 < len(finished) < 2 * len(files)
     end = time.monotonic() + 60
     while any(map(alive, below)) and time.monotonic() < end:
         time.sleep(0.1)
     assert not any(map(alive, below))
-    (kept / "mine").touch()  # so that the folder stays
-    watched = threading.Event()
-    rewritten = []
-
-    def watch() -> None:
-        while not watched.wait(0.01):
-            for file, before in finished.items():
-                try:
-                    rewritten.extend([file] * (file.stat().st_mtime_ns != before))
-                except FileNotFoundError:  # removed at the end
-                    return
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    watched.set()
-    thread.join()
-    assert rewritten == []
-    assert done.stderr == ""
-    assert [file.name for file in kept.iterdir()] == ["mine"]
-    here = ncscope.measure_shards(files, weight=samples.weight, bias=samples.bias)
-    assert json.loads(done.stdout)["metrics"] == dict(here)
+    told = []
+    report = measure_files(
+        files,
+        work=kept,
+        on_shard=lambda part, done, _: told.append((part, done)),
+        weight=samples.weight,
+        bias=samples.bias,
+    )
+    first_passes = min(len(finished), len(files))
+    assert told[0] == ("first pass", first_passes)
+    whole = ncscope.measure_shards(files, weight=samples.weight, bias=samples.bias)
+    assert report.record == whole.record
