@@ -71,7 +71,7 @@ class ProbeOptions:
 
     @property
     def resamples(self) -> bool:
-        """Whether the chance level or standard errors may be measured on the stored samples."""
+        """True if the chance level or standard errors may be measured, on the stored samples."""
         return self.second_pass == "store" and (self.uncertainty or self.baseline is not False)
 
 
