@@ -198,6 +198,7 @@ def test_bad_input_is_one_line_and_exit_code_two(run) -> None:
         assert said in err, (words, err)
 
 
+@pytest.mark.usefixtures("unchecked_signatures")
 def test_the_second_pass_by_its_option(run):
     torch.manual_seed(0)
     photographs("photos")
