@@ -6,8 +6,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
+
+from ncscope.devices import chunk_bytes, float32_is_reduced
 
 _CHUNK_BYTES = 8 * 2**20
 _FEWEST_ROWS = 256  # with fewer rows, most of the time goes into reading the weights
@@ -56,16 +58,58 @@ class LinearScores:
         Args:
             features: One sample a row, any real type.
 
-        Cost: $2ndK$ operations, in chunks of about 8 MB.
+        Cost: $2ndK$ operations, in chunks of 8 MB (256 MB on an accelerator), and one wait.
+        """
+        winner, doubtful = self.screened(features)
+        self.settle_(winner, features, torch.nonzero(doubtful).squeeze(1))
+        return winner
+
+    def screened(
+        self, features: Shaped[Tensor, "n d"]
+    ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
+        """Return the class that seems best, and the features that `settle_` must score again.
+
+        No value is read on the host, so that an accelerator is not waited for.
+
+        Args:
+            features: One sample a row, any real type.
         """
         wide = features.dtype in (torch.float64, torch.int32, torch.int64)
-        exact = wide or len(self._weight) == 1 or _float32_is_reduced(features.device.type)
-        choose = self._exact if exact else self._quick
-        rows = max(_FEWEST_ROWS, _CHUNK_BYTES // (8 * sum(self._weight.shape)))
+        exact = wide or len(self._weight) == 1 or float32_is_reduced(features.device.type)
         with torch.autocast(features.device.type, enabled=False):
-            return torch.cat([choose(chunk) for chunk in features.split(rows)])
+            chunks = features.split(self._chunk_rows(features.device))
+            if exact:
+                winner = torch.cat([self._exact(chunk) for chunk in chunks])
+                return winner, torch.zeros_like(winner, dtype=torch.bool)
+            winners, doubtful = zip(*(self._quick(chunk) for chunk in chunks), strict=True)
+            return torch.cat(winners), torch.cat(doubtful)
 
-    def _quick(self, chunk: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
+    def settle_(
+        self,
+        winner: Int[Tensor, " n"],
+        features: Shaped[Tensor, "n d"],
+        doubtful: Int[Tensor, " m"],
+    ) -> None:
+        """Decide the doubtful features in float64, in place.
+
+        Args:
+            winner: Classes that `screened` returned.
+            features: Features that were screened.
+            doubtful: Indices of the doubtful features.
+        """
+        if not len(doubtful):
+            return
+        with torch.autocast(features.device.type, enabled=False):
+            for rows in doubtful.split(self._chunk_rows(features.device)):
+                winner[rows] = self._exact(features[rows])
+
+    def _chunk_rows(self, device: torch.device) -> int:
+        size = max(_CHUNK_BYTES, chunk_bytes(device))
+        return max(_FEWEST_ROWS, size // (8 * sum(self._weight.shape)))
+
+    def _quick(
+        self, chunk: Shaped[Tensor, "n d"]
+    ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
         weight, offset, bounds = self._in_float32
         centred = chunk.to(weight.dtype) - self._centre.to(weight.dtype)
         best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)
@@ -73,10 +117,7 @@ class LinearScores:
         bound = bounds.relative * length + bounds.absolute
         winner, gap = best.indices[:, 0], best.values.to(torch.float64).diff().neg()[:, 0]
         certain = (gap > 2 * bound) & (bounds.longest * length < bounds.largest_product)
-        doubtful = torch.nonzero(~certain).squeeze(1)
-        if len(doubtful):
-            winner[doubtful] = self._exact(chunk[doubtful])
-        return winner
+        return winner, ~certain
 
     def _exact(self, rows: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
         centred = rows.to(self._centre.dtype) - self._centre
@@ -186,12 +227,3 @@ def _in_float64(
     for first in range(0, len(rows), _BLOCK):
         block = rows[first : first + _BLOCK].to(torch.float64)
         yield first, block if shift is None else block - shift
-
-
-def _float32_is_reduced(device: str) -> bool:
-    """Return whether float32 products may use fewer bits, for which the bounds do not hold."""
-    backend = torch.backends.cuda.matmul if device == "cuda" else torch.backends.mkldnn
-    precision = getattr(getattr(backend, "matmul", backend), "fp32_precision", None)
-    if precision is None:  # torch before 2.9
-        return torch.get_float32_matmul_precision() != "highest"
-    return precision not in ("none", "ieee")

@@ -139,6 +139,10 @@ class Taps:
             raise self._not_run()
         return self._logits
 
+    def release_logits(self) -> None:
+        """Let go of the logits of the last pass, which may take more memory than the features."""
+        self._logits = None
+
     def __enter__(self) -> "Taps":
         """Attach to the model."""
         modules = [(name, named_layer(self._model, name)) for name in self._layers]
@@ -257,6 +261,7 @@ class Taps:
         logits = dequantized(logits_of(output).detach())
         if self._outputs is not None:
             self._choose_tokens(self._outputs, logits)
+            self._outputs = None
         self._check_rows(self._running, len(logits.flatten(0, -2)))
         self._features = _in_order(self._running)
         self._logits = logits

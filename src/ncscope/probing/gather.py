@@ -7,7 +7,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.devices import moved, reading_waits
+from ncscope.math.powers import GATHERED
+from ncscope.stats.batch import refuse_magnitude
+from ncscope.stats.classes import BatchClasses
+from ncscope.stats.decisions import Decider, DecisionCounts, decide_layers
 from ncscope.stats.directions import Batches
 from ncscope.stats.distributed import (
     batches_of_all_processes,
@@ -16,6 +20,7 @@ from ncscope.stats.distributed import (
     several_processes,
     sum_across_processes,
 )
+from ncscope.stats.faults import BatchFaults, naming_batch, refuse_faults
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
 from ncscope.stats.statistics import ClassStatistics, finish
@@ -33,26 +38,47 @@ class LayerGatherer:
     def __init__(self, moments: Mapping[str, ClassMoments], store: FeatureStore | None) -> None:
         self.moments, self.store = dict(moments), store
         self.comparable = _comparable(moments)
-        self.step_lengths = [0.0] * (len(self.comparable) - 1)
+        self.step_lengths: list[float] = []
         last = self.moments[self.comparable[-1]]
         self.counts: dict[str, Int[Tensor, " k"]] = {}
         self.device = last.device
+        self.faults = {name: BatchFaults(each.device) for name, each in moments.items()}
+        self._batches = 0
+        steps = len(self.comparable) - 1
+        self._lengths = torch.zeros(steps, dtype=torch.float64, device=self.device)
         several = len(self.comparable) > 1
         self.pair = CrossMoments(last.num_classes, last.dim, last.device) if several else None
 
     def update(
-        self, features: Mapping[str, Float[Tensor, "b _d"]], labels: Int[Tensor, " b"]
+        self, features: Mapping[str, Float[Tensor, "b _d"]], classes: BatchClasses
     ) -> None:
-        """Add one batch of features of all layers."""
+        """Add one batch of features of all layers.
+
+        Raises:
+            InputError: If a feature on the CPU is NaN, infinite or out of range. On an accelerator,
+                `finish` raises this error, because reading it here would wait for the device.
+        """
+        if not len(classes):
+            return
+        self._batches += 1
+        here = classes.to(self.device)  # moved once for all layers on the device
         for name, moments in self.moments.items():
-            moments.update(features[name], labels)
-        for index, (earlier, later) in enumerate(pairwise(self.comparable)):
-            self.step_lengths[index] += step_length(features[earlier], features[later])
+            self._take(name, moments, features[name], here)
+        steps = [step_length(features[a], features[b]) for a, b in pairwise(self.comparable)]
         if self.pair is not None:
-            first, last = self.comparable[0], self.comparable[-1]
-            self.pair.update(features[first], features[last], labels)
+            self._lengths += torch.stack(steps).to(self.device)
+            self.pair.take(features[self.comparable[0]], features[self.comparable[-1]], here)
         if self.store is not None:
-            self.store.append({name: features[name] for name in self.moments}, labels)
+            self.store.append({name: features[name] for name in self.moments}, classes.labels)
+
+    def _take(
+        self, name: str, moments: ClassMoments, features: Float[Tensor, "b d"], here: BatchClasses
+    ) -> None:
+        if reading_waits(moments.device):
+            self.faults[name].note(moments.take_unread(features, here, GATHERED), GATHERED)
+            return
+        with naming_batch(name, self._batches):
+            refuse_magnitude(moments.take_checked(features, here, GATHERED), GATHERED)
 
     def finish(self) -> dict[str, ClassStatistics]:
         """Return each layer's statistics of the samples of all processes.
@@ -60,12 +86,13 @@ class LayerGatherer:
         Stored features stay in their process; the second passes below sum over all processes. Only
         the counts of the moments are kept: with many classes the moments are most of the memory.
         """
+        with ending_together():
+            refuse_faults(self.faults, GATHERED)
         stats = {}
         for name in list(self.moments):
             moments = merge_across_processes(self.moments.pop(name))
             stats[name], self.counts[name] = finish(moments), moments.counts
-        lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self.device)
-        self.step_lengths = sum_across_processes(lengths).tolist()
+        self.step_lengths = sum_across_processes(self._lengths).tolist()
         if self.pair is not None:
             self.pair = merge_across_processes(self.pair)
         return stats
@@ -83,12 +110,12 @@ class LayerGatherer:
     def decisions(self, deciders: Mapping[str, Decider]) -> dict[str, DecisionCounts]:
         """Count each layer's decisions over the stored features of every process."""
         assert self.store is not None
-        counts = {name: decide.none() for name, decide in deciders.items()}
+        tallies = {name: decide.none() for name, decide in deciders.items()}
         with ending_together():
             for features, labels in self.store:
-                for name, decide in deciders.items():
-                    counts[name] = counts[name] + decide(features[name], labels)
-        return {name: local.over_all_processes(self.device) for name, local in counts.items()}
+                decided = decide_layers(deciders, features, labels)
+                tallies = {name: tallies[name] + each for name, each in decided.items()}
+        return {name: local.over_all_processes(self.device) for name, local in tallies.items()}
 
     def accuracy_on_line(self, positions: Float[Tensor, " t"]) -> list[float]:
         """Compute the nearest-mean accuracy on the line from the first to the last of `comparable`.
@@ -102,9 +129,10 @@ class LayerGatherer:
         device = self.pair.counts.device
         hits = torch.zeros(len(positions), dtype=torch.int64, device=device)
         with ending_together():
+            ends = self.pair.ends()
             for features, labels in self.store:
-                h0, h1 = features[first].to(device), features[last].to(device)
-                hits += nearest_hits_on_line(h0, h1, labels, self.pair, positions)
+                h0, h1, y = (moved(each, device) for each in (features[first], features[last], labels))
+                hits += nearest_hits_on_line(h0, h1, y, ends, positions)
         total = sum_across_processes(hits).to(torch.float64)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
+from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.forward import forward
 from ncscope.models.heads import Head
@@ -36,7 +37,8 @@ from ncscope.probing.plans import (
     plans_of,
     share_head,
 )
-from ncscope.stats.batch import check_labels, check_range
+from ncscope.stats.batch import check_labels
+from ncscope.stats.classes import BatchClasses
 from ncscope.stats.distributed import (
     common_description,
     ending_together,
@@ -83,6 +85,7 @@ def probe_model(
     options = options or ProbeOptions()
     model = unwrapped(model)
     device = device_of(model)
+    refuse_without_float64(device, "the model")
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
         probe = LayerwiseProbe(model, options, store, reference)
         with ending_together(), _empty_beside_others():
@@ -152,10 +155,12 @@ class LayerwiseProbe:
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token)
-            features = {name: rows[kept] for name, rows in features.items()}
+            kept = moved(kept, head.weight.device)  # once for all layers on that device
+            features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
+        taps.release_logits()
         labels = check_labels(labels, len(features[self._plans[-1].name]))
-        check_range(labels, len(head.weight), of_classifier=True)
-        self._gatherer.update(features, labels)
+        classes = BatchClasses.of(labels, len(head.weight), of_classifier=True)
+        self._gatherer.update(features, classes)
 
     def result(self, head: Head | None = None) -> Probed:
         """Compute the measurement from the statistics of all processes.

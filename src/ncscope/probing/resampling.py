@@ -18,7 +18,7 @@ from ncscope.metrics.sources import Sources
 from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimated
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
-from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
 from ncscope.stats.distributed import (
     batches_of_all_processes,
@@ -109,7 +109,7 @@ class LayerSamples:
         with self.together():
             return dataset_information(batches, counts, weight, stats.global_mean)
 
-    def decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionCounts | None:
+    def decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionTally | None:
         """Count the decisions on some of the samples of this process, if decisions are measured.
 
         Args:
@@ -127,6 +127,10 @@ class LayerSamples:
             counts = counts + decide(in_unit(features, unit - self.exponent), labels)
         return counts
 
+    def counted(self, tally: DecisionTally) -> DecisionCounts:
+        """Return the counts of the samples that are measured together."""
+        return tally.over_all_processes(self.counts.device) if self.shared else tally.read()
+
     def values(self, batches: Batches, stats: ClassStatistics) -> dict[str, float]:
         """Evaluate the metrics of some of the samples.
 
@@ -135,9 +139,8 @@ class LayerSamples:
             stats: Statistics of these samples, in all processes.
         """
         with self.together():
-            decisions = self.decisions(batches, self.means_of or stats)
-        if self.shared and decisions is not None:
-            decisions = decisions.over_all_processes(self.counts.device)
+            tally = self.decisions(batches, self.means_of or stats)
+        decisions = None if tally is None else self.counted(tally)
         information = self.entropies(batches, stats)
         with self.together():
             return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]

@@ -19,7 +19,7 @@ from ncscope.metrics.sources import Sources
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
-from ncscope.stats.batch import check_range
+from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
@@ -67,7 +67,7 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     counts = None
-    check_range(labels, num_classes, of_classifier=weight is not None)
+    classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
     if prior == "uniform":
         counts = torch.bincount(labels, minlength=num_classes)
     dim = features.shape[1]
@@ -82,10 +82,10 @@ def measure_samples(
         class_counts=counts,
         device=features.device,
     )
-    exponent = moments.take_checked(features, labels, UNSCALED)
+    exponent = moments.take_checked(features, classes, UNSCALED)
     if exponent:
         features = in_unit(features, exponent)
-        moments.take_checked(features, labels, UNSCALED)
+        moments.take_checked(features, classes, UNSCALED)
     stats = replace(finish(moments), exponent=exponent)
     if needs.decisions and reference is not None:
         _check_unit(reference.exponent - exponent)
@@ -101,7 +101,8 @@ def measure_samples(
         exponent=exponent,
         information=needs.information and weight is not None and asked,
     )
-    decisions = samples.decisions(samples.batches, reference or stats)
+    tally = samples.decisions(samples.batches, reference or stats)
+    decisions = None if tally is None else samples.counted(tally)
     information = samples.entropies(samples.batches, stats)
     record = layer_record(layer, samples.sources(stats, information, decisions), groups)
     return with_trust(record, samples, stats, baseline=baseline, uncertainty=uncertainty), stats

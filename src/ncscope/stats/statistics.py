@@ -110,9 +110,7 @@ class ClassStatistics:
     def in_range(self) -> "ClassStatistics":
         """Convert the statistics to a unit in which their squares stay in range."""
         spread = self.class_traces.max().sqrt()
-        beyond = exponent_beyond(
-            float(self._longest_mean.maximum(spread)), EVALUATED[self.means.dtype]
-        )
+        beyond = exponent_beyond(float(self._longest_mean.maximum(spread)), EVALUATED)
         return self.in_unit(self.exponent + beyond)
 
     @cached_property
@@ -153,7 +151,7 @@ def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
     if moments.scatter is not None:
         _check_pooling(moments, prior)
     counts = moments.counts[present]
-    share = counts.to(moments.dtype)
+    share = counts.to(torch.float64)
     weights = share / share.sum() if prior == "empirical" else torch.ones_like(share) / len(share)
     return ClassStatistics(
         classes=present,
