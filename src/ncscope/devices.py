@@ -108,6 +108,11 @@ class HostCopy:
             event.record(torch.cuda.current_stream(device))
             self._events.append(event)
 
+    @property
+    def complete(self) -> bool:
+        """Return whether the copies were made at once."""
+        return not self._events
+
     def wait(self) -> dict[str, Tensor]:
         """Return the tensors on the CPU, in memory that is not pinned, once they are complete."""
         for event in self._events:

@@ -316,7 +316,9 @@ def test_needs_no_more_than_it_names(key: str) -> None:
     decisions = None
     if "decisions" in row.needs:
         decide = Decider(stats.classes, stats.means, *head)
-        decisions = decide(torch.as_tensor(instance.features), torch.as_tensor(instance.labels))
+        decisions = decide(
+            torch.as_tensor(instance.features), torch.as_tensor(instance.labels)
+        ).read()
     sources = Sources(stats, *head, decisions)
     assert sources.gathered == row.needs
     assert float(row.compute(sources)) == pytest.approx(

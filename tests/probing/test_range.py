@@ -46,7 +46,7 @@ def test_a_model_of_any_scale_that_a_stream_takes(features_by: int, head_by: int
 @pytest.mark.parametrize("exponent", [-500, 500])
 def test_a_model_beyond_is_refused_in_one_line(exponent: int) -> None:
     model = network(2.0**exponent)
-    with pytest.raises(ncscope.InputError, match=r"magnitude 3e-142 to 3e\+141, found") as caught:
+    with pytest.raises(ncscope.InputError, match=r"magnitude 3e-142 to 3e\+141 in layer") as caught:
         report(model)
     assert "\n" not in str(caught.value)
 

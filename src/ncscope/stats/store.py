@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import HostCopy
 from ncscope.stats.locking import Locked
 
 DEFAULT_BUDGET = 2 * 2**30
@@ -49,6 +50,7 @@ class FeatureStore(Locked):
         self.bytes_in_memory = 0
         self._folder = folder
         self._spill: IO[bytes] | None = None
+        self._last: HostCopy | None = None
         self._batches: list[dict[str, Tensor | _OnDisk]] = []
 
     def __enter__(self) -> "FeatureStore":
@@ -61,6 +63,7 @@ class FeatureStore(Locked):
         trace: TracebackType | None,
     ) -> None:
         self._batches.clear()
+        self._last = None
         if self._spill is not None:
             self._spill.close()
 
@@ -69,32 +72,46 @@ class FeatureStore(Locked):
     ) -> None:
         """Store one batch on the CPU, in the dtype of the features.
 
+        The copy of a batch from an accelerator runs beside the next batch, and is stored then.
+
         Raises:
             OSError: If the disk is full.
         """
-        kept = {**features, _LABELS: labels}
-        cost = sum(rows.nbytes for rows in kept.values())
+        copy = HostCopy({**features, _LABELS: labels})
         with self.lock:
-            if self.bytes_in_memory + cost <= self.budget:
-                self.bytes_in_memory += cost
-                self._batches.append({name: rows.cpu() for name, rows in kept.items()})
-            else:
-                self._batches.append({name: self._write(rows) for name, rows in kept.items()})
+            self._store_last()
+            self._last = copy
+            if copy.complete:
+                self._store_last()
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
         """Yield the batches in the order of `append`; the store can be iterated repeatedly."""
+        with self.lock:
+            self._store_last()
         for batch in self._batches:
             loaded = {name: _load(rows) for name, rows in batch.items()}
             labels = loaded.pop(_LABELS)
             yield loaded, labels
 
+    def _store_last(self) -> None:
+        """Store the batch whose copy began last, in memory or on disk."""
+        if self._last is None:
+            return
+        kept, self._last = self._last.wait(), None
+        cost = sum(rows.nbytes for rows in kept.values())
+        if self.bytes_in_memory + cost <= self.budget:
+            self.bytes_in_memory += cost
+            self._batches.append(dict(kept))
+        else:
+            self._batches.append({name: self._write(rows) for name, rows in kept.items()})
+
     def _write(self, rows: Shaped[Tensor, "n ..."]) -> "Tensor | _OnDisk":
         if not rows.nbytes:
-            return rows.cpu()  # mmap refuses an empty range
+            return rows  # mmap refuses an empty range
         if self._spill is None:
             self._spill = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115
         start = self._spill.seek(-(-self._spill.tell() // _ALIGNMENT) * _ALIGNMENT)
-        left = rows.cpu().contiguous().view(torch.uint8).flatten().numpy().data
+        left = rows.contiguous().view(torch.uint8).flatten().numpy().data
         while left:  # not NumPy's tofile, which does not report that the disk is full
             left = left[self._spill.write(left) :]
         return _OnDisk(self._spill, start, tuple(rows.shape), rows.dtype)
