@@ -8,6 +8,9 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 
+_READ_AT_ONCE = frozenset({"cpu"})
+"""Types of devices whose results are there when an operation returns."""
+
 _CACHED = 2 * 2**20
 """Bytes of a chunk that stays in the cache of a CPU, and is long enough for a matrix product."""
 
@@ -20,7 +23,7 @@ _KEPT_WITHOUT_REPORT = 2**30
 
 def reading_waits(device: torch.device) -> bool:
     """Return whether a value that is read on the host makes the host wait for queued work."""
-    return device.type != "cpu"
+    return device.type not in _READ_AT_ONCE
 
 
 def chunk_bytes(device: torch.device) -> int:
@@ -58,7 +61,7 @@ def refuse_without_float64(device: torch.device, name: str) -> None:
         raise InputError(
             expected=f"{name} on a device with float64",
             found="mps, which has none",
-            fix=f"move to the CPU: {name}.cpu()",
+            fix=f"move to the CPU, for example {name}.cpu()",
         )
 
 
@@ -100,7 +103,7 @@ class HostCopy:
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._events: list[torch.cuda.Event] = []
-        beside = {n: t for n, t in tensors.items() if t.device.type == "cuda" and _can_pin()}
+        beside = {name: tensor for name, tensor in tensors.items() if _beside(tensor)}
         self._copies = {name: _begun(t) if name in beside else t for name, t in tensors.items()}
         self._pinned = frozenset(beside)
         for device in {tensor.device for tensor in beside.values()}:
@@ -128,6 +131,11 @@ def _begun(tensor: Tensor) -> Tensor:
     """Begin to copy a tensor to pinned memory."""
     pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return pinned.copy_(tensor, non_blocking=True)
+
+
+def _beside(tensor: Tensor) -> bool:
+    """Return whether a tensor can be copied to the host beside other work."""
+    return tensor.device.type == "cuda" and _can_pin()
 
 
 def _can_pin() -> bool:

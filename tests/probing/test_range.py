@@ -6,7 +6,6 @@ from torch import nn
 
 import ncscope
 from ncscope.integrations.torchmetrics import NeuralCollapse
-from ncscope.stats.moments import ClassMoments
 
 N, D, K = 40, 6, 4
 GENERATOR = torch.Generator().manual_seed(0)

@@ -11,7 +11,7 @@ from ncscope.errors import InputError
 from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions
 from ncscope.stats.distributed import ending_together
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
 
@@ -32,6 +32,7 @@ def measure_model(
     reference: ModelReport | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
     memory: int = DEFAULT_BUDGET,
     progress: bool = True,
 ) -> ModelReport:
@@ -75,6 +76,8 @@ def measure_model(
             except the features that the head reads.
         baseline: Measure every layer with permuted labels too; see `measure`.
         uncertainty: Estimate standard errors if True; see `measure`.
+        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
+            `ClassMoments`.
         memory: Bytes of features to keep in memory for the second pass; more goes to disk. The
             statistics that standard errors need may take as much.
         progress: Show a progress bar if True (on stderr, in a terminal).
@@ -111,6 +114,7 @@ def measure_model(
         next_token=next_token,
         baseline=baseline,
         uncertainty=uncertainty,
+        precision=precision,
         memory=memory,
         progress=progress,
     )

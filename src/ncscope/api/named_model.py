@@ -20,7 +20,7 @@ from ncscope.errors import InputError
 from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
 from ncscope.probing.provenance import provenance
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 
 
 class NamedMeasurement(NamedTuple):
@@ -45,6 +45,7 @@ def measure_named_model(
     pool: bool | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
 ) -> NamedMeasurement:
     """Measure neural collapse in a trained classifier of images.
 
@@ -65,6 +66,7 @@ def measure_named_model(
         pool: Average feature maps and sequences if True, flatten them if False.
         baseline: Measure with permuted labels too.
         uncertainty: Estimate standard errors if True.
+        precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
 
     Raises:
         InputError: If the model, data set, weights file or device is missing, or does not fit.
@@ -96,6 +98,7 @@ def measure_named_model(
         pool=pool,
         baseline=baseline,
         uncertainty=uncertainty,
+        precision=precision,
     )
     report.provenance = provenance(
         model=name,

@@ -9,7 +9,7 @@ from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.watching import Watch
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 from ncscope.stats.store import DEFAULT_BUDGET
 
 
@@ -46,6 +46,7 @@ def watch(
     reference: ModelReport | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
     memory: int = DEFAULT_BUDGET,
 ) -> Watched:
     """Measure neural collapse in forward passes that your own loop runs.
@@ -79,6 +80,8 @@ def watch(
         reference: Report of the same model on its training set.
         baseline: Measure every layer with permuted labels too.
         uncertainty: Estimate standard errors if True.
+        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
+            `ClassMoments`.
         memory: Bytes of features to keep in memory for the second pass; more goes to disk.
 
     Returns:
@@ -113,6 +116,7 @@ def watch(
         next_token=next_token,
         baseline=baseline,
         uncertainty=uncertainty,
+        precision=precision,
         memory=memory,
     )
     return Watched(model, options, statistics_by_layer(reference))

@@ -107,9 +107,7 @@ class LinearScores:
         size = max(_CHUNK_BYTES, chunk_bytes(device))
         return max(_FEWEST_ROWS, size // (8 * sum(self._weight.shape)))
 
-    def _quick(
-        self, chunk: Shaped[Tensor, "n d"]
-    ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
+    def _quick(self, chunk: Shaped[Tensor, "n d"]) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
         weight, offset, bounds = self._in_float32
         centred = chunk.to(weight.dtype) - self._centre.to(weight.dtype)
         best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from ncscope.devices import moved
+from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor
 from ncscope.models.heads import Head
@@ -65,9 +65,16 @@ def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Return the device of the model's parameters; the CPU for a model without any."""
+    """Return the device of the model's parameters; the CPU for a model without any.
+
+    Raises:
+        InputError: If the device has no float64.
+    """
     parameter = next(model.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
+    if parameter is None:
+        return torch.device("cpu")
+    refuse_without_float64(parameter.device, "model")
+    return parameter.device
 
 
 def token_labels(

@@ -102,6 +102,7 @@ def _samples(
         weight_decay=options.weight_decay,
         means_of=means_of,
         information="entropy_features" in record.metrics,
+        precision=options.precision,
         shared=True,
     )
 

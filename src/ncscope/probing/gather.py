@@ -49,9 +49,7 @@ class LayerGatherer:
         several = len(self.comparable) > 1
         self.pair = CrossMoments(last.num_classes, last.dim, last.device) if several else None
 
-    def update(
-        self, features: Mapping[str, Float[Tensor, "b _d"]], classes: BatchClasses
-    ) -> None:
+    def update(self, features: Mapping[str, Float[Tensor, "b _d"]], classes: BatchClasses) -> None:
         """Add one batch of features of all layers.
 
         Raises:
@@ -131,7 +129,9 @@ class LayerGatherer:
         with ending_together():
             ends = self.pair.ends()
             for features, labels in self.store:
-                h0, h1, y = (moved(each, device) for each in (features[first], features[last], labels))
+                h0, h1, y = (
+                    moved(each, device) for each in (features[first], features[last], labels)
+                )
                 hits += nearest_hits_on_line(h0, h1, y, ends, positions)
         total = sum_across_processes(hits).to(torch.float64)
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
-from ncscope.devices import moved, refuse_without_float64
+from ncscope.devices import moved
 from ncscope.errors import InputError
 from ncscope.models.forward import forward
 from ncscope.models.heads import Head
@@ -85,7 +85,6 @@ def probe_model(
     options = options or ProbeOptions()
     model = unwrapped(model)
     device = device_of(model)
-    refuse_without_float64(device, "the model")
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
         probe = LayerwiseProbe(model, options, store, reference)
         with ending_together(), _empty_beside_others():
@@ -245,6 +244,7 @@ def _gatherer(
             statistics=plan.needs.statistics,
             prior=options.prior,
             class_counts=options.class_counts,
+            precision=options.precision,
             device=head.device,
         )
         for plan, dim in zip(plans, dims, strict=True)

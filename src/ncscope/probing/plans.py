@@ -12,7 +12,7 @@ from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.stats.distributed import share_of_first, type_name
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
@@ -38,6 +38,7 @@ class ProbeOptions:
         baseline: True to measure every layer with permuted labels too; None to do so for small
             samples.
         uncertainty: Estimate standard errors if True.
+        precision: Precision of the moments, ``"float64"`` or ``"blocked"``.
         memory: Bytes of features to hold in memory for the second pass; more goes to disk.
         progress: Show a progress bar on stderr if True.
         information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
@@ -55,6 +56,7 @@ class ProbeOptions:
     next_token: bool = False
     baseline: bool | None = False
     uncertainty: bool = False
+    precision: Precision = "float64"
     memory: int = DEFAULT_BUDGET
     progress: bool = False
     information_batch: int | None = None

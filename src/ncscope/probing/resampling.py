@@ -29,7 +29,7 @@ from ncscope.stats.distributed import (
     values_of_all_processes,
 )
 from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.moments import ClassMoments, Precision, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
 AUTOMATIC = 10_000_000
@@ -54,6 +54,7 @@ class LayerSamples:
             own.
         exponent: Unit e of the features: they are $2^{-e}$ times the features given.
         information: True if the entropies are measured.
+        precision: Precision of the moments.
         shared: True if the samples of all processes are measured together. Otherwise the process
             measures its samples alone, and must not wait for others.
     """
@@ -67,6 +68,7 @@ class LayerSamples:
     means_of: ClassStatistics | None = None
     exponent: int = 0
     information: bool = False
+    precision: Precision = "float64"
     shared: bool = False
 
     @contextmanager
@@ -90,6 +92,7 @@ class LayerSamples:
             statistics=self.plan.needs.statistics,
             prior=self.prior,
             class_counts=counts if self.prior == "uniform" else None,
+            precision=self.precision,
             device=counts.device,
         )
 

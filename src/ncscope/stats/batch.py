@@ -32,10 +32,8 @@ def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> N
         dim: Required feature dimension; None for any.
 
     Raises:
-        InputError: If the shape or the dtype is another, or the device has no float64; the message
-            names it.
+        InputError: If the shape or the dtype is another; the message names it.
     """
-    refuse_without_float64(features.device, "features")
     if features.ndim != 2:
         fix = "flatten each sample to one row"
         raise InputError(

@@ -97,9 +97,7 @@ class Decider:
         """Return the counts before the first batch."""
         return DecisionTally(0, self.classes.new_zeros(1 if self.head is None else 3))
 
-    def __call__(
-        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
-    ) -> DecisionTally:
+    def __call__(self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]) -> DecisionTally:
         """Count the decisions on a batch. Cost: one product with means and weights."""
         return decide_layers({"": self}, {"": features}, labels)[""]
 

@@ -24,7 +24,7 @@ class BatchFaults:
         ...     faults.note(torch.tensor(magnitude).double(), limit=470)
         >>> refuse_faults({"last": faults})
         Traceback (most recent call last):
-        ncscope.errors.InputError: expected finite features in layer 'last', found NaN ... batch 2; ...
+        ncscope.errors.InputError: expected finite features in layer 'last', found NaN or Inf...
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -94,7 +94,7 @@ class ClassMoments(Locked):
         self.prior: Prior = checked_prior(prior)
         self.precision: Precision = checked_precision(precision)
         self.device = torch.device(device)
-        refuse_without_float64(self.device, "the moments")
+        refuse_without_float64(self.device, "moments")
         self.counts = torch.zeros(num_classes, dtype=torch.int64, device=device)
         self.means, self.traces = self._zeros(num_classes, dim), self._zeros(num_classes)
         self.class_counts = (
