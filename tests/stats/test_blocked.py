@@ -1,4 +1,4 @@
-"""precision="blocked": products in float32 by blocks, within the stated bound through every entry."""
+"""precision="blocked": float32 products by blocks, within the stated bound, by every entry."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -140,6 +140,24 @@ def test_measure_and_its_chance_level_take_it(monkeypatch: pytest.MonkeyPatch) -
     near(found, exact)
     near(found.baseline, exact.baseline)
     assert dict(found) != dict(exact)
+
+
+@pytest.mark.parametrize(("dependent", "constant"), [(False, False), (False, True), (True, False)])
+def test_what_float32_cannot_invert_is_warned_of(dependent: bool, constant: bool) -> None:
+    features, labels = samples()
+    features = features[:, :8].clone()
+    if constant:
+        features[:, 3] = 2.0
+    if dependent:
+        features[:, 3] = features[:, :3].sum(1)
+    found, exact = (ncscope.measure(features, labels, precision=p) for p in ("blocked", "float64"))
+    said = [warning for warning in found.warnings if "precision" in warning]
+    assert len(said) == dependent
+    assert not any("precision" in warning for warning in exact.warnings)
+    if not dependent:
+        near(found, exact)
+    else:
+        assert "vci" in said[0]
 
 
 def network() -> nn.Sequential:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.devices import bytes_to_keep, chunk_bytes, moved
+from ncscope.devices import bytes_to_keep, chunk_bytes, moved, reading_waits
 from ncscope.math.powers import moderated
 from ncscope.stats.locking import Locked
 
@@ -178,7 +178,7 @@ class RowProduct:
     ) -> None:
         self.batches, self.heads, self.dim, self.centre = batches, heads, dim, centre
         self._kept: list[list[tuple[int, Tensor]]] | None = None
-        self._may_keep = heads.device.type != "cpu"
+        self._may_keep = reading_waits(heads.device)
 
     def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
         """Multiply a block of vectors."""

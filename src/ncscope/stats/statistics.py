@@ -33,6 +33,7 @@ class ClassStatistics:
         zero_vectors: Number of zero features, which have no direction.
         exponent: Unit e of means, traces and scatter: they belong to the features divided by
             $2^e$. It is 0 unless the magnitude of the features is beyond $2^{\pm150}$.
+        blocked: True if the scatter was accumulated with ``precision="blocked"``.
     """
 
     classes: Int[Tensor, " k"]
@@ -46,6 +47,7 @@ class ClassStatistics:
     unit_class_traces: Float[Tensor, " k"] | None
     zero_vectors: int
     exponent: int = 0
+    blocked: bool = False
 
     @property
     def k(self) -> int:
@@ -166,6 +168,7 @@ def _finished(moments: ClassMoments, prior: Prior) -> ClassStatistics:
             None if moments.unit_traces is None else moments.unit_traces[present] / share
         ),
         zero_vectors=int(moments.zero_vectors),
+        blocked=moments.precision == "blocked" and moments.scatter is not None,
     )
 
 
