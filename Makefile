@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # would compile everything again in each of them.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all test-bare coverage mutants lint bench docs figures clean
+.PHONY: demo test test-all test-bare coverage mutants lint bench gpu docs figures clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -53,6 +53,11 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
+
+# Tests marked gpu, benchmarks and two recipes on one GPU, in at most 40 minutes; the report is
+# gpu-report.md. Without a GPU it says so and exits with 2.
+gpu: $(STAMP)
+	$(BIN)/python -m benchmarks.gpu_report --out gpu-report.md
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -47,6 +47,15 @@ def write(path, samples):
         torch.save({k: torch.tensor(v) for k, v in samples.items()}, path)
 
 
+def test_the_precision_is_that_of_the_instrument(run, samples):
+    write(Path("f.npz"), samples)
+    code, out, _ = run("measure", "f.npz", "--precision", "blocked", "--json")
+    assert code == 0
+    found = json.loads(out)["metrics"]
+    assert found == dict(ncscope.measure(**samples, precision="blocked"))
+    assert found != dict(ncscope.measure(**samples))
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
 def test_json_is_the_report_and_nothing_else(run, samples, suffix):
     write(Path(f"f{suffix}"), samples)

@@ -171,13 +171,13 @@ def test_the_precision_of_float32_products_is_read(monkeypatch: pytest.MonkeyPat
         one, other = setting(fp32_precision=precision), setting(fp32_precision="ieee")
         monkeypatch.setattr(backends.mkldnn, "matmul", one, raising=False)
         monkeypatch.setattr(backends.cuda, "matmul", other)
-        assert scores._float32_is_reduced("cpu") == reduced
-        assert not scores._float32_is_reduced("cuda")
+        assert scores.float32_is_reduced("cpu") == reduced
+        assert not scores.float32_is_reduced("cuda")
         monkeypatch.setattr(backends.mkldnn, "matmul", other, raising=False)
         monkeypatch.setattr(backends.cuda, "matmul", one)
-        assert scores._float32_is_reduced("cuda") == reduced
-        assert not scores._float32_is_reduced("cpu")
+        assert scores.float32_is_reduced("cuda") == reduced
+        assert not scores.float32_is_reduced("cpu")
     monkeypatch.setattr(backends.cuda, "matmul", setting())
     for precision, reduced in {"highest": False, "high": True, "medium": True}.items():
         monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda value=precision: value)
-        assert scores._float32_is_reduced("cuda") == reduced
+        assert scores.float32_is_reduced("cuda") == reduced

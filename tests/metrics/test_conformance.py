@@ -314,7 +314,8 @@ def test_needs_no_more_than_it_names(key: str) -> None:
     weight, bias = torch.as_tensor(instance.weight), torch.as_tensor(instance.bias)
     head = (weight, bias) if "head" in row.needs else (None, None)
     decide = Decider(stats.classes, stats.means, *head)
-    decisions = decide(torch.as_tensor(instance.features), torch.as_tensor(instance.labels))
+    features, labels = torch.as_tensor(instance.features), torch.as_tensor(instance.labels)
+    decisions = decide(features, labels).read()
     sources = Sources(
         stats,
         *head,

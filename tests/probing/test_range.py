@@ -6,7 +6,6 @@ from torch import nn
 
 import ncscope
 from ncscope.integrations.torchmetrics import NeuralCollapse
-from ncscope.stats.moments import ClassMoments
 
 N, D, K = 40, 6, 4
 GENERATOR = torch.Generator().manual_seed(0)
@@ -46,7 +45,7 @@ def test_a_model_of_any_scale_that_a_stream_takes(features_by: int, head_by: int
 @pytest.mark.parametrize("exponent", [-500, 500])
 def test_a_model_beyond_is_refused_in_one_line(exponent: int) -> None:
     model = network(2.0**exponent)
-    with pytest.raises(ncscope.InputError, match=r"magnitude 3e-142 to 3e\+141, found") as caught:
+    with pytest.raises(ncscope.InputError, match=r"magnitude 3e-142 to 3e\+141 in layer") as caught:
         report(model)
     assert "\n" not in str(caught.value)
 
@@ -66,17 +65,3 @@ def test_a_metric_scales_features_that_it_keeps_and_refuses_others(exponent: int
     values = streaming.compute()
     found = {key: float(values[key]) for key in SCALE_FREE}
     assert found == {key: plain[key] for key in found}
-
-
-def test_moments_in_float32_refuse_what_float32_cannot_square() -> None:
-    moments = ClassMoments(K, D, dtype=torch.float32)
-    for features in (INPUTS * 2.0**60, INPUTS.float() * 2.0**60, INPUTS * 2.0**-60):
-        with pytest.raises(ncscope.InputError, match=r"magnitude 9e-13 to 1e\+12"):
-            moments.update(features, LABELS)
-    whole = (INPUTS * 2**50).long()
-    with pytest.raises(ncscope.InputError, match="magnitude"):
-        moments.update(whole, LABELS)
-    with pytest.raises(ncscope.InputError, match="dtype float64 or float32"):
-        ClassMoments(K, D, dtype=torch.float16)
-    moments.update(INPUTS, LABELS)
-    assert int(moments.counts.sum()) == N

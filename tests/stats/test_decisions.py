@@ -61,7 +61,7 @@ def test_near_ties_are_decided_as_in_float64(seed: int, offset: float) -> None:
     features, means, weight, bias = near_ties(seed, offset)
     nearest, chosen = in_float64(features, means, weight, bias)
     labels = torch.arange(len(features)) % K
-    counts = Decider(torch.arange(K), means, weight, bias)(features, labels)
+    counts = Decider(torch.arange(K), means, weight, bias)(features, labels).read()
     assert counts.nearest_hits == int((nearest == labels).sum())
     assert counts.head_hits == int((chosen == labels).sum())
     assert counts.disagreements == int((nearest != chosen).sum())
@@ -117,7 +117,7 @@ def test_any_type_is_decided_as_its_numbers_are(dtype: torch.dtype) -> None:
     features, means, weight, bias = near_ties(1, 10.0)
     features = features.to(dtype)
     nearest, chosen = in_float64(features, means, weight, bias)
-    counts = Decider(torch.arange(K), means, weight, bias)(features, nearest)
+    counts = Decider(torch.arange(K), means, weight, bias)(features, nearest).read()
     assert counts.nearest_hits == counts.samples == len(features)
     assert counts.disagreements == int((nearest != chosen).sum())
 
@@ -127,12 +127,12 @@ def test_the_first_of_equal_scores_wins() -> None:
     decide = Decider(torch.tensor([2, 5, 7]), means)
     for dtype in (torch.float64, torch.float32):
         rows = torch.tensor([[1.0], [2.0], [-3.0]], dtype=dtype)
-        assert decide(rows, torch.tensor([2, 2, 5])).nearest_hits == 3
+        assert decide(rows, torch.tensor([2, 2, 5])).read().nearest_hits == 3
 
 
 def test_a_single_class_always_wins() -> None:
     decide = Decider(torch.tensor([3]), torch.zeros(1, 2, dtype=torch.float64))
-    counts = decide(torch.randn(4, 2), torch.tensor([3, 3, 0, 3]))
+    counts = decide(torch.randn(4, 2), torch.tensor([3, 3, 0, 3])).read()
     assert (counts.samples, counts.nearest_hits) == (4, 3)
     assert counts.head_hits is counts.disagreements is None
 
@@ -145,9 +145,9 @@ def test_counts_add_up_over_batches() -> None:
     total = pieces[0]
     for piece in pieces[1:]:
         total = total + piece
-    assert total == decide(features, labels)
+    assert total.read() == decide(features, labels).read()
     headless = Decider(torch.arange(K), means)
-    assert (headless(features, labels) + headless(features, labels)).head_hits is None
+    assert (headless(features, labels) + headless(features, labels)).read().head_hits is None
 
 
 def test_many_rows_and_classes_are_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +169,10 @@ def test_overflow_and_autocast_do_not_change_decisions(scale):
     means = torch.randn(50, 64, generator=generator)
     features = means[labels] + 2 * torch.randn(2000, 64, generator=generator)
     weight = scale * means.double()
-    expected = Decider(torch.arange(50), means.double(), weight)(features.double(), labels)
-    found = Decider(torch.arange(50), means.double(), weight)(features, labels)
+    expected = Decider(torch.arange(50), means.double(), weight)(features.double(), labels).read()
+    found = Decider(torch.arange(50), means.double(), weight)(features, labels).read()
     with torch.autocast("cpu", torch.bfloat16):
-        inside = Decider(torch.arange(50), means.double(), weight)(features, labels)
+        inside = Decider(torch.arange(50), means.double(), weight)(features, labels).read()
     assert found == inside == expected
 
 
@@ -183,10 +183,10 @@ def test_reduced_float32_products_are_not_trusted():
     before = matmul.fp32_precision
     matmul.fp32_precision = "bf16"
     try:
-        assert scores._float32_is_reduced("cpu")
+        assert scores.float32_is_reduced("cpu")
     finally:
         matmul.fp32_precision = before
-    assert not scores._float32_is_reduced("cpu")
+    assert not scores.float32_is_reduced("cpu")
 
 
 @pytest.mark.parametrize(
@@ -237,4 +237,4 @@ def test_decisions_of_a_head_do_not_depend_on_its_scale(power: int, with_bias: b
     labels = (rows @ weight.T + (0 if bias is None else bias)).argmax(1)
     scaled = None if bias is None else bias * 2.0**power
     decide = Decider(torch.arange(K), means, weight * 2.0**power, scaled)
-    assert decide(rows, labels).head_hits == len(rows)
+    assert decide(rows, labels).read().head_hits == len(rows)

@@ -5,6 +5,7 @@ import torch
 
 from ncscope.stats import directions
 from ncscope.stats.directions import DirectionMoments, MomentProduct, RowProduct, unit_rows
+from tests.synchronisations import as_accelerator
 
 
 @pytest.fixture
@@ -55,6 +56,35 @@ def test_a_product_by_parts_is_the_whole_one(data, monkeypatch, at_once):
     found = Spied([(rows, labels)], heads, 4, None)(block)
     torch.testing.assert_close(found, explicit(rows, labels, heads) @ block)
     assert widths == {1: [1, 1, 1, 1, 1], 2: [2, 2, 1], 5: [5]}[at_once]
+
+
+class Uploads:
+    """Batches that count how often they are read."""
+
+    def __init__(self, rows, labels):
+        self.parts, self.reads = list(zip(rows.split(20), labels.split(20), strict=True)), 0
+
+    def __iter__(self):
+        self.reads += 1
+        return iter(self.parts)
+
+
+@pytest.mark.parametrize(("left", "reads"), [(10**6, 1), (50 * 4 * 8, 1), (50 * 4 * 8 - 1, 3)])
+def test_an_accelerator_keeps_the_rows_if_they_fit(data, monkeypatch, left, reads):
+    rows, labels, heads = data
+    monkeypatch.setattr(directions, "bytes_to_keep", lambda device: left)
+    block = torch.randn(8, 5, generator=torch.Generator().manual_seed(1)).double()
+    joint, batches = explicit(rows, labels, heads), Uploads(rows, labels)
+    with as_accelerator():
+        product = RowProduct(batches, heads, 4, None)
+        for _ in range(3):
+            torch.testing.assert_close(product(block), joint @ block, rtol=1e-12, atol=1e-12)
+    assert batches.reads == reads
+    on_cpu = Uploads(rows, labels)
+    product = RowProduct(on_cpu, heads, 4, None)
+    for _ in range(3):
+        product(block)
+    assert on_cpu.reads == 3
 
 
 def test_merging_equals_one_stream_and_keeps_row_numbers(data):

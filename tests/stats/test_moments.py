@@ -172,20 +172,6 @@ def test_a_state_of_another_shape_is_refused() -> None:
             other.load_state_dict(state)
 
 
-def test_float32_accumulation_is_float32_throughout_and_close() -> None:
-    generator = torch.Generator().manual_seed(1)
-    features, labels = torch.randn(200, 6, generator=generator) + 3, torch.arange(200) % 5
-    pieces = list(torch.arange(200).split(64))
-    single = Stream(features, labels, 5).gathered(pieces, dtype=torch.float32)
-    double = Stream(features, labels, 5).gathered(pieces)
-    floats = [value for value in single.state_dict().values() if value.is_floating_point()]
-    assert {value.dtype for value in floats} == {torch.float32}
-    stats, exact = finish(single), finish(double)
-    assert stats.within.dtype == stats.prior.dtype == torch.float32
-    torch.testing.assert_close(stats.within.double(), exact.within, rtol=0, atol=1e-5)
-    assert not torch.equal(stats.within.double(), exact.within)
-
-
 @pytest.mark.parametrize("counts", [None, torch.tensor([3, 3, 3])])
 def test_the_uniform_prior_needs_class_counts(counts) -> None:
     with pytest.raises(InputError, match=r"class_counts.*bincount"):
@@ -348,8 +334,6 @@ def test_statistics_weighted_for_other_counts_are_refused():
         one.load_state_dict(other.state_dict())
     with pytest.raises(InputError):
         ClassMoments(10, 2).load_state_dict(one.state_dict())
-    with pytest.raises(InputError):
-        ClassMoments(10, 2).merge(ClassMoments(10, 2, dtype=torch.float32))
 
 
 def test_another_unit_scales_every_statistic_by_its_power() -> None:

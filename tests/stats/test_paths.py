@@ -61,7 +61,7 @@ def test_hits_on_the_line_are_those_of_interpolated_features(seed: int, dtype) -
     first, last = (h.to(dtype).double() for h in (first + 100, last - 50))
     pair = gathered(first.to(dtype), last.to(dtype), labels, 6)
     batches = zip(*(h.split(17) for h in (first.to(dtype), last.to(dtype), labels)), strict=True)
-    found = sum(nearest_hits_on_line(*batch, pair, LINE) for batch in batches)
+    found = sum(nearest_hits_on_line(*batch, pair.ends(), LINE) for batch in batches)
     present = labels.unique()
     for t, hits in zip(LINE.tolist(), found.tolist(), strict=True):
         points = (1 - t) * first + t * last

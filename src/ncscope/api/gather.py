@@ -79,7 +79,7 @@ class SecondPass:
             check_features(rows, self.means.shape[1])
             classes = check_labels(as_tensor(labels, "labels"), len(rows))
             counts = counts + decider(in_unit(rows, self.exponent), classes)
-        return counts
+        return counts.read()
 
 
 @overload

@@ -9,7 +9,7 @@ from ncscope.errors import InputError
 from ncscope.metrics.sources import Sources
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.samples import layer_record, measure_samples
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.moments import ClassMoments, Precision, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
 
@@ -26,6 +26,7 @@ def measure(
     reference: "ClassMoments | Report | None" = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
 ) -> Report:
     r"""Measure neural collapse in features.
 
@@ -46,6 +47,8 @@ def measure(
             chance level, which noise reaches. None measures it if $nd\le10^7$.
         uncertainty: Estimate standard errors in ``report.standard_errors`` if True, by the
             delete-a-group jackknife over 20 groups of samples; every class needs 20 samples.
+        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
+            `ClassMoments`.
 
     Returns:
         Mapping from metric key to value, with spectra, notes, warnings, ``to_json``, ``plot`` and
@@ -80,6 +83,7 @@ def measure(
         reference=_reference_statistics(reference, samples.features.shape[1]),
         baseline=baseline,
         uncertainty=uncertainty,
+        precision=precision,
     )
     return Report(record, stats)
 

@@ -10,7 +10,7 @@ from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions, SecondPass
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
 
@@ -31,6 +31,7 @@ def measure_model(
     reference: ModelReport | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
     second_pass: SecondPass = "store",
     memory: int = DEFAULT_BUDGET,
     disk: int | None = None,
@@ -80,6 +81,8 @@ def measure_model(
             except the features that the head reads.
         baseline: Measure every layer with permuted labels too; see `measure`.
         uncertainty: Estimate standard errors if True; see `measure`.
+        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
+            `ClassMoments`.
         second_pass: Samples on which the nearest-mean rule decides, for which the class means must
             be finished first. ``"store"`` keeps the features of all samples. ``"recompute"`` keeps
             none and runs the loader again, which must yield the same samples, in any order: random
@@ -127,6 +130,7 @@ def measure_model(
         next_token=next_token,
         baseline=baseline,
         uncertainty=uncertainty,
+        precision=precision,
         second_pass=second_pass,
         memory=memory,
         disk=disk,

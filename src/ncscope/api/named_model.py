@@ -21,7 +21,7 @@ from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
 from ncscope.probing.plans import SecondPass
 from ncscope.probing.provenance import provenance
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 
 
 class NamedMeasurement(NamedTuple):
@@ -46,6 +46,7 @@ def measure_named_model(
     pool: bool | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
     second_pass: SecondPass = "store",
 ) -> NamedMeasurement:
     """Measure neural collapse in a trained classifier of images.
@@ -67,6 +68,7 @@ def measure_named_model(
         pool: Average feature maps and sequences if True, flatten them if False.
         baseline: Measure with permuted labels too.
         uncertainty: Estimate standard errors if True.
+        precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
         second_pass: Samples on which the nearest-mean rule decides.
 
     Raises:
@@ -99,6 +101,7 @@ def measure_named_model(
         pool=pool,
         baseline=baseline,
         uncertainty=uncertainty,
+        precision=precision,
         second_pass=second_pass,
     )
     report.provenance = provenance(

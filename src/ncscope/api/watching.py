@@ -10,7 +10,7 @@ from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
 from ncscope.probing.plans import ProbeOptions, SecondPass
 from ncscope.probing.watching import Watch
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 from ncscope.stats.store import DEFAULT_BUDGET
 
 
@@ -47,6 +47,7 @@ def watch(
     reference: ModelReport | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
     second_pass: SecondPass = "store",
     memory: int = DEFAULT_BUDGET,
     disk: int | None = None,
@@ -84,6 +85,8 @@ def watch(
         reference: Report of the same model on its training set.
         baseline: Measure every layer with permuted labels too.
         uncertainty: Estimate standard errors if True.
+        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
+            `ClassMoments`.
         second_pass: ``"store"``, or the number of samples to keep at random. Your loop runs the
             passes, so that no pass can be computed again.
         memory: Bytes of features to keep in memory for the second pass; more goes to disk.
@@ -123,6 +126,7 @@ def watch(
         next_token=next_token,
         baseline=baseline,
         uncertainty=uncertainty,
+        precision=precision,
         second_pass=second_pass,
         memory=memory,
         disk=disk,

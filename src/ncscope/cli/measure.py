@@ -173,6 +173,13 @@ def measure(
             help="Standard errors and bias-corrected values, from 20 more measurements.",
         ),
     ] = False,
+    precision: Annotated[
+        Literal["float64", "blocked"],
+        typer.Option(
+            help="blocked: products in float32 by blocks, totals in float64, for accelerators that "
+            "are slow in float64."
+        ),
+    ] = "float64",
     second_pass: Annotated[
         str,
         typer.Option(
@@ -225,6 +232,7 @@ def measure(
         "weight_decay": weight_decay,
         "baseline": baseline,
         "uncertainty": uncertainty,
+        "precision": precision,
     }
     if uncertainty:
         print(_COST, file=sys.stderr)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.stats.moments import ClassMoments, Prior, Statistic
+from ncscope.stats.moments import ClassMoments, Precision, Prior, Statistic
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Packing:
         dim: Feature dimension d.
         statistics: Statistics accumulated besides counts, means and traces.
         prior: Class prior.
+        precision: Precision with which the moments are updated.
 
     Example:
         >>> packing = Packing(num_classes=2, dim=1, statistics=frozenset())
@@ -35,6 +36,7 @@ class Packing:
     dim: int
     statistics: frozenset[Statistic]
     prior: Prior = "empirical"
+    precision: Precision = "float64"
 
     def empty(self, device: torch.device | str = "cpu") -> ClassMoments:
         """Return moments without samples."""
@@ -43,6 +45,7 @@ class Packing:
             self.dim,
             statistics=self.statistics,
             prior=self.prior,
+            precision=self.precision,
             device=device,
         )
 

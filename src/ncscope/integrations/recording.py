@@ -17,6 +17,7 @@ from ncscope.probing.naming import Logged, logged
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.second_pass import check_second_pass
+from ncscope.stats.moments import checked_precision
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]
@@ -207,6 +208,7 @@ def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
         fix = f"drop or correct the name; the options are {', '.join(names)}"
         raise InputError(expected="options of ProbeOptions", found=unknown, fix=fix)
     checked = ProbeOptions(**options)
+    checked_precision(checked.precision)
     select(checked.groups)
     select(checked.layer_groups)
     check_second_pass(checked)

@@ -24,7 +24,14 @@ from ncscope.stats.batch import (
     check_range,
     refuse_nonfinite,
 )
-from ncscope.stats.moments import ClassMoments, Prior, checked_prior, checked_size
+from ncscope.stats.moments import (
+    ClassMoments,
+    Precision,
+    Prior,
+    checked_precision,
+    checked_prior,
+    checked_size,
+)
 from ncscope.stats.statistics import finish
 
 try:
@@ -64,6 +71,8 @@ class NeuralCollapse(Metric):
         prior: Class prior, ``"empirical"`` or ``"uniform"``. Under the uniform prior, all groups
             except ``"nc2"`` and ``"nc3"`` need the features.
         weight_decay: Weight decay on the classifier that the MSE decomposition assumes.
+        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
+            `ClassMoments`.
         kwargs: Arguments of any metric of torchmetrics.
 
     Attributes:
@@ -103,6 +112,7 @@ class NeuralCollapse(Metric):
         keep_features: bool = False,
         prior: Prior = "empirical",
         weight_decay: float = 0.0,
+        precision: Precision = "float64",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -110,7 +120,7 @@ class NeuralCollapse(Metric):
         self.num_classes = checked_size("num_classes", num_classes)
         self.dim, self.groups = checked_size("dim", dim), groups
         self.keep_features, self.prior = keep_features, checked_prior(prior)
-        self.weight_decay = weight_decay
+        self.weight_decay, self.precision = weight_decay, checked_precision(precision)
         self.notes: tuple[str, ...] = ()
         if keep_features:
             self.add_state("features", [], dist_reduce_fx="cat")
@@ -252,7 +262,7 @@ class NeuralCollapse(Metric):
                 found=f"{chosen} under the {self.prior} prior",
                 fix="pass keep_features=True, or leave out the groups or the prior that need it",
             )
-        return Packing(self.num_classes, self.dim, needs.statistics, self.prior)
+        return Packing(self.num_classes, self.dim, needs.statistics, self.prior, self.precision)
 
     def _keep(self, features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]) -> None:
         check_features(features, self.dim)
@@ -291,6 +301,7 @@ class NeuralCollapse(Metric):
             prior=self.prior,
             groups=self.groups,
             weight_decay=self.weight_decay,
+            precision=self.precision,
         )
         return record.metrics, record.notes
 

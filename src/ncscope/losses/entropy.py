@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.devices import refuse_without_float64
 from ncscope.losses.inputs import check_matrix, loss_dtype, nothing, unit_rows
 from ncscope.math.symmetric import symmetric_eigen
 
@@ -49,10 +50,14 @@ def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor,
     Returns:
         The entropy in nats, float64.
 
+    Raises:
+        InputError: If the device has no float64.
+
     Example:
         >>> round(float(matrix_entropy(torch.eye(4), 4)), 6)  # log 4
         1.386294
     """
+    refuse_without_float64(matrix.device, "matrix")
     value: Tensor = _SpectralEntropy.apply(matrix.double(), samples)
     return value
 

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.stats.batch import check_features, check_labels
 
@@ -98,12 +99,14 @@ def unit_rows(
         Rows of length 1, float64.
 
     Raises:
-        InputError: If rows are zero, NaN or infinite: they have no direction.
+        InputError: If rows are zero, NaN or infinite: they have no direction. Or if the device has
+            no float64.
 
     Example:
         >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 1e-30]]), "features").tolist()
         [[0.6, 0.8], [0.0, 1.0]]
     """
+    refuse_without_float64(vectors.device, name)
     rows = vectors.double()
     largest = rows.detach().abs().amax(1, keepdim=True)
     broken = ~((largest > 0) & largest.isfinite())[:, 0]

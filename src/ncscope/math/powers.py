@@ -1,22 +1,23 @@
 """Scaling by powers of two, which is exact, to keep squares in range."""
 
 import math
-from collections.abc import Mapping
 from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import reading_waits
+
 Scalable = TypeVar("Scalable", float, Tensor)
 
-GATHERED: Mapping[torch.dtype, int] = {torch.float64: 470, torch.float32: 40}
+GATHERED = 470
 """Largest exponent of 2, of either sign, of features whose squares a stream may sum.
 
 The sums of squares stay in range, even those of a spread of 1e-12 of the magnitude.
 """
 
-EVALUATED: Mapping[torch.dtype, int] = {torch.float64: 60, torch.float32: 10}
+EVALUATED = 60
 """Largest exponent of class means and classifier from which metrics are computed without scaling.
 
 Fourth powers stay in range. LAPACK does not scale a matrix of such squares either, even for a
@@ -102,21 +103,22 @@ def moderated(
     for the row, which keeps its direction.
 
     Args:
-        rows: Finite rows.
+        rows: Finite rows, float64.
 
-    Cost: one read; three more if a row overflows, underflows or is zero.
+    Cost: one read; three more on an accelerator, or if a row overflows, underflows or is zero.
     """
-    limit = GATHERED[rows.dtype]
     length = torch.linalg.vector_norm(rows, dim=1)
-    if bool(((length >= 2.0**-limit) & (length <= 2.0**limit)).all()):
+    # On an accelerator, three more reads cost less than waiting for the answer.
+    safe = (length >= 2.0**-GATHERED) & (length <= 2.0**GATHERED)
+    if not reading_waits(rows.device) and bool(safe.all()):
         return rows, length
     exponent = torch.frexp(torch.linalg.vector_norm(rows, ord=math.inf, dim=1)).exponent
     half = exponent // 2
     for part in (half, exponent - half):
-        rows = rows * _power_of_two(-part).to(rows.dtype)[:, None]
+        rows = rows * power_of_two(-part)[:, None]
     return rows, torch.linalg.vector_norm(rows, dim=1)
 
 
-def _power_of_two(exponent: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
+def power_of_two(exponent: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
     """Set the bits of the exponent, which unlike exp2 is exact on every device."""
     return (exponent.to(torch.int64) + 1023).bitwise_left_shift(52).view(torch.float64)

@@ -1,21 +1,22 @@
 """Argmax of linear scores, exact to float64 at the cost of float32 or bfloat16."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import chunk_bytes, float32_is_reduced
 from ncscope.math import screening
 from ncscope.math.screening import Candidates, Screen
 
 _CHUNK_BYTES = 8 * 2**20
 _FEWEST_ROWS = 256  # with fewer rows, most of the time goes into reading the weights
 _FEW_CLASSES = 64  # up to here, most of the time goes into reading the rows
-_CACHED_BYTES, _CACHED_ROWS = 2 * 2**20, 32
+_CACHED_BYTES, _CACHED_ROWS = 4 * 2**20, 32
 _MOST_CANDIDATES = 16  # of a row; more are scored faster in float32, all of them
 _RESCORED = 1024  # candidates that are scored in float64 at a time
 _BLOCK = 4096  # rows of the weight that are converted to float64 at a time
@@ -65,23 +66,64 @@ class LinearScores:
         Args:
             features: One sample a row, any real type.
 
-        Cost: $2ndK$ operations, in chunks that fit into the cache.
+        Cost: $2ndK$ operations, in chunks that suit the device, and one wait.
+        """
+        winner, doubtful = self.first_choice(features)
+        self.settle_(winner, features, torch.nonzero(doubtful).squeeze(1))
+        return winner
+
+    def first_choice(
+        self, features: Shaped[Tensor, "n d"]
+    ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
+        """Return the class that seems best, and the features that `settle_` must score again.
+
+        No value is read on the host, so that an accelerator is not waited for, unless there are so
+        many classes that screening in bfloat16 pays.
+
+        Args:
+            features: One sample a row, any real type.
         """
         k, d = self._weight.shape
         wide = features.dtype in (torch.float64, torch.int32, torch.int64)
-        if wide or k == 1 or _float32_is_reduced(features.device.type):
-            choose = self._exact
+        if wide or k == 1 or float32_is_reduced(features.device.type):
+            choose: Callable[[Tensor], tuple[Tensor, Tensor]] = self._surely
         elif self._screening and screening.pays(features.device, k, d):
             choose = self._screened
         else:
             choose = self._quick
-        rows = max(_FEWEST_ROWS, _CHUNK_BYTES // (8 * (k + d)))
+        rows = self._chunk_rows(features.device)
         if k <= _FEW_CLASSES and features.device.type == "cpu" and choose == self._quick:
             rows = max(_CACHED_ROWS, _CACHED_BYTES // (4 * d))
         with torch.autocast(features.device.type, enabled=False):
-            return torch.cat([choose(chunk) for chunk in features.split(rows)])
+            choices = [choose(chunk) for chunk in features.split(rows)]
+        winners, doubtful = zip(*choices, strict=True)
+        return torch.cat(winners), torch.cat(doubtful)
 
-    def _quick(self, chunk: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
+    def settle_(
+        self,
+        winner: Int[Tensor, " n"],
+        features: Shaped[Tensor, "n d"],
+        doubtful: Int[Tensor, " m"],
+    ) -> None:
+        """Decide the doubtful features in float64, in place.
+
+        Args:
+            winner: Classes that `first_choice` returned.
+            features: Features that they were chosen for.
+            doubtful: Indices of the doubtful features.
+        """
+        if not len(doubtful):
+            return
+        with torch.autocast(features.device.type, enabled=False):
+            for rows in doubtful.split(self._chunk_rows(features.device)):
+                winner[rows] = self._exact(features[rows])
+
+    def _chunk_rows(self, device: torch.device) -> int:
+        size = max(_CHUNK_BYTES, chunk_bytes(device))
+        return max(_FEWEST_ROWS, size // (8 * sum(self._weight.shape)))
+
+    def _quick(self, chunk: Shaped[Tensor, "n d"]) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
+        """Decide by scores in float32; a decision within their error bound is doubtful."""
         weight, offset, bounds = self._in_float32
         centred = chunk.to(weight.dtype) - self._centre.to(weight.dtype)
         if len(weight) <= _FEW_CLASSES:  # BLAS packs the first factor best if it is the small one
@@ -93,12 +135,11 @@ class LinearScores:
         bound = bounds.relative * length + bounds.absolute
         winner, gap = best.indices[:, 0], best.values.to(torch.float64).diff().neg()[:, 0]
         certain = (gap > 2 * bound) & (bounds.longest * length < bounds.largest_product)
-        doubtful = torch.nonzero(~certain).squeeze(1)
-        if len(doubtful):
-            winner[doubtful] = self._exact(chunk[doubtful])
-        return winner
+        return winner, ~certain
 
-    def _screened(self, chunk: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
+    def _screened(
+        self, chunk: Shaped[Tensor, "n d"]
+    ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
         """Decide by the candidates that a product in bfloat16 leaves."""
         centred = chunk.to(torch.float32) - self._centre.to(torch.float32)
         found = self._screen.candidates(centred)
@@ -108,12 +149,12 @@ class LinearScores:
         winner[found.rows] = found.classes  # final for a row with a single candidate
         several = (few & (count > 1))[found.rows]
         self._rescore(chunk, Candidates(found.rows[several], found.classes[several], few), winner)
-        others = torch.nonzero(~few).squeeze(1)
+        others, doubtful = torch.nonzero(~few).squeeze(1), torch.zeros_like(few)
         if len(others):
-            winner[others] = self._quick(chunk[others])
+            winner[others], doubtful[others] = self._quick(chunk[others])
             # Scores that are nearly equal for all features: screening would only add to the cost.
             self._screening = 2 * len(others) <= len(chunk)
-        return winner
+        return winner, doubtful
 
     def _rescore(
         self, chunk: Shaped[Tensor, "n d"], found: Candidates, winner: Int[Tensor, " n"]
@@ -142,6 +183,11 @@ class LinearScores:
         centred = rows.to(torch.float64) - self._centre
         return torch.linalg.vecdot(weight, centred) + self._offset[classes]
 
+    def _surely(self, chunk: Shaped[Tensor, "n d"]) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
+        """Decide in float64, without a doubt."""
+        winner = self._exact(chunk)
+        return winner, torch.zeros_like(winner, dtype=torch.bool)
+
     def _exact(self, rows: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
         centred = rows.to(self._centre.dtype) - self._centre
         largest = centred.new_full((len(rows),), -torch.inf)
@@ -157,7 +203,8 @@ class LinearScores:
     @cached_property
     def _screen(self) -> Screen:
         """Weight and offset in bfloat16."""
-        screen = Screen(*self._weight.shape, self._offset)
+        classes, dim = self._weight.shape
+        screen = Screen(classes, dim, self._offset)
         for first, block in _in_float64(self._weight, self._shift):
             screen.add(first, block)
         return screen
@@ -258,12 +305,3 @@ def _in_float64(
     for first in range(0, len(rows), _BLOCK):
         block = rows[first : first + _BLOCK].to(torch.float64)
         yield first, block if shift is None else block - shift
-
-
-def _float32_is_reduced(device: str) -> bool:
-    """Return whether float32 products may use fewer bits, for which the bounds do not hold."""
-    backend = torch.backends.cuda.matmul if device == "cuda" else torch.backends.mkldnn
-    precision = getattr(getattr(backend, "matmul", backend), "fp32_precision", None)
-    if precision is None:  # torch before 2.9
-        return torch.get_float32_matmul_precision() != "highest"
-    return precision not in ("none", "ieee")

@@ -28,10 +28,14 @@ SAMPLES_OF_MEANS = 100
 NO_GAIN = 0.05
 """Share of the way from chance to collapse that counts as no gain."""
 
+UNEXPLAINED = 1e-3
+"""Share of a feature's variance, not explained by others, that products in float32 resolve."""
+
 _NAMED_CLASSES = 10
 _LOWERED = ("nc1", "nc1_quotient", "cdnv")
 _MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
+_INVERTED = ("vci", "linear_probe_mse", "mse_nc1", "mse_nc23", "mse_off_path")
 _MSE_PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 
 
@@ -50,7 +54,25 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
         *_small_classes(stats),
         *_other_loss(sources, values),
         *_inexact(sources, values),
+        *_rounded_scatter(stats, values),
     )
+
+
+def _rounded_scatter(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+    """Warn if products in float32 left few digits of the inverse of the scatter."""
+    inverted = [key for key in _INVERTED if key in values]
+    if not (stats.blocked and inverted and stats.within is not None):
+        return
+    size = stats.within.diagonal().sqrt()
+    varied = size > 0
+    cosines = (stats.within / size / size[:, None])[varied][:, varied]
+    root, failed = torch.linalg.cholesky_ex(cosines)
+    # A pivot is the share of a feature's variance that the features before it do not explain.
+    if bool(failed > 0) or bool((root.diagonal().square() < UNEXPLAINED).any()):
+        yield (
+            f"the features depend on each other within classes, and precision='blocked' left few "
+            f"digits of the rest: {', '.join(inverted)}; measure with precision='float64'"
+        )
 
 
 def _few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Sources:
         """Sources with features and weight in units in which metrics can be computed."""
         stats, beyond = self.stats.in_range(), 0
         if self.weight is not None:
-            beyond = exponent_of(self.weight, EVALUATED[stats.means.dtype])
+            beyond = exponent_of(self.weight, EVALUATED)
         if stats is self.stats and not beyond:
             return self
         weight = self.weight
@@ -95,7 +95,7 @@ class Sources:
     @cached_property
     def mse(self) -> MseParts:
         """Decomposed MSE loss; NaN if a decay and features are too far apart in magnitude."""
-        if self.weight_decay and abs(self.stats.exponent) > GATHERED[self.stats.means.dtype]:
+        if self.weight_decay and abs(self.stats.exponent) > GATHERED:
             return MseParts(*[self.stats.prior.new_tensor(math.nan)] * 4)
         return mse_parts(*self._logit_terms, self.weight_decay)
 

@@ -262,6 +262,7 @@ class Taps:
         logits = dequantized(logits_of(output).detach())
         if self._outputs is not None:
             self._choose_tokens(self._outputs, gathered(logits))
+            self._outputs = None
         self._check_rows(self._running, len(logits.flatten(0, -2)))
         self._features = _in_order(self._running)
         self._logits = logits

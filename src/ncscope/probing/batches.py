@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor, nn
 
+from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.forward import first_tensor
 from ncscope.models.heads import Head
@@ -43,7 +44,9 @@ def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
 
 
 def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
-    """Return inputs and labels of a batch, on the model's device.
+    """Return the inputs of a batch on the model's device, and its labels.
+
+    Labels stay where they are: checking them on the CPU does not wait for an accelerator.
 
     Raises:
         InputError: If the batch is neither a pair nor a mapping with labels, the labels are no
@@ -58,19 +61,26 @@ def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
     if isinstance(inputs, Tensor) and inputs.shape[:1] == (0,) and len(labels):
         expected = f"inputs of {len(labels)} samples, as many as labels"
         raise InputError(expected=expected, found="none", fix="pass matching inputs and labels")
-    return _moved(inputs, device), labels.to(device)
+    return _moved(inputs, device), labels
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Return the device of the model's parameters; the CPU for a model without any."""
+    """Return the device of the model's parameters; the CPU for a model without any.
+
+    Raises:
+        InputError: If the device has no float64.
+    """
     parameter = next(model.parameters(), None)
-    return torch.device("cpu") if parameter is None else parameter.device
+    if parameter is None:
+        return torch.device("cpu")
+    refuse_without_float64(parameter.device, "model")
+    return parameter.device
 
 
 def token_labels(
     labels: Tensor, tokens: torch.Size, next_token: bool
-) -> tuple[Int[Tensor, " m"], Bool[Tensor, " n"]]:
-    """Return the labels of the tokens to measure, and a mask of these tokens.
+) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
+    """Return the labels of the tokens to measure, and the indices of these tokens.
 
     Args:
         labels: B x T labels, `IGNORED` for tokens that are not to be measured.
@@ -83,7 +93,7 @@ def token_labels(
 
     Example:
         >>> token_labels(torch.tensor([[5, 6, -100, 8]]), torch.Size([1, 4]), next_token=True)
-        (tensor([6, 8]), tensor([ True, False,  True, False]))
+        (tensor([6, 8]), tensor([0, 2]))
     """
     if labels.shape != tokens:
         raise InputError(
@@ -93,7 +103,7 @@ def token_labels(
         )
     if next_token:
         labels = torch.cat([labels[:, 1:], labels.new_full((len(labels), 1), IGNORED)], dim=1)
-    kept = labels.flatten() != IGNORED
+    kept = torch.nonzero(labels.flatten() != IGNORED).squeeze(1)
     return labels.flatten()[kept], kept
 
 
@@ -113,6 +123,7 @@ def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) 
     shown = inputs.get("input_ids") if isinstance(inputs, Mapping) else None
     if next_token or head.rows != "token" or shown is None or shown.shape != labels.shape:
         return
+    labels = labels.to(shown.device)
     if ((shown == labels) | (labels == IGNORED)).all():
         raise InputError(
             expected="labels that the model is to predict",
@@ -164,7 +175,7 @@ def _has_samples(batch: Any) -> bool:
 
 def _moved(inputs: Any, device: torch.device) -> Any:
     if isinstance(inputs, Tensor):
-        return inputs.to(device)
+        return moved(inputs, device)
     if isinstance(inputs, Mapping):
         return {name: _moved(value, device) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):

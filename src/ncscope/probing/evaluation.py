@@ -121,6 +121,7 @@ def _samples(
         weight_decay=options.weight_decay,
         means_of=means_of,
         information="entropy_features" in record.metrics,
+        precision=options.precision,
         processes=gatherer.processes,
     )
 

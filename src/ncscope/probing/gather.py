@@ -8,12 +8,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.devices import moved, reading_waits
+from ncscope.math.powers import GATHERED
 from ncscope.probing.second_pass import Kept, Rerun
-from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.batch import refuse_magnitude
+from ncscope.stats.classes import BatchClasses
+from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally, decide_layers
 from ncscope.stats.directions import Batches
+from ncscope.stats.faults import BatchFaults, naming_batch, refuse_faults
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.paths import CrossMoments, nearest_hits_on_line, step_length
+from ncscope.stats.paths import CrossMoments, LineEnds, nearest_hits_on_line, step_length
 from ncscope.stats.processes import ALL, Processes
 from ncscope.stats.reservoir import Reservoir
 from ncscope.stats.shares import Share, Stratum, estimated_share
@@ -55,26 +60,45 @@ class LayerGatherer:
     ) -> None:
         self.moments, self.store, self.processes = dict(moments), store, processes
         self.comparable = _comparable(moments)
-        self.step_lengths = [0.0] * (len(self.comparable) - 1)
+        self.step_lengths: list[float] = []
         last = self.moments[self.comparable[-1]]
         self.counts: dict[str, Int[Tensor, " k"]] = {}
         self.device = last.device
+        self.faults = {name: BatchFaults(each.device) for name, each in moments.items()}
+        self._batches = 0
+        steps = len(self.comparable) - 1
+        self._lengths = torch.zeros(steps, dtype=torch.float64, device=self.device)
         several = len(self.comparable) > 1
         self.pair = CrossMoments(last.num_classes, last.dim, last.device) if several else None
 
-    def update(
-        self, features: Mapping[str, Float[Tensor, "b _d"]], labels: Int[Tensor, " b"]
-    ) -> None:
-        """Add one batch of features of all layers."""
+    def update(self, features: Mapping[str, Float[Tensor, "b _d"]], classes: BatchClasses) -> None:
+        """Add one batch of features of all layers.
+
+        Raises:
+            InputError: If a feature on the CPU is NaN, infinite or out of range. On an accelerator,
+                `finish` raises this error, because reading it here would wait for the device.
+        """
+        if not len(classes):
+            return
+        self._batches += 1
+        here = classes.to(self.device)  # moved once for all layers on the device
         for name, moments in self.moments.items():
-            moments.update(features[name], labels)
-        for index, (earlier, later) in enumerate(pairwise(self.comparable)):
-            self.step_lengths[index] += step_length(features[earlier], features[later])
+            self._take(name, moments, features[name], here)
+        steps = [step_length(features[a], features[b]) for a, b in pairwise(self.comparable)]
         if self.pair is not None:
-            first, last = self.comparable[0], self.comparable[-1]
-            self.pair.update(features[first], features[last], labels)
+            self._lengths += torch.stack(steps).to(self.device)
+            self.pair.take(features[self.comparable[0]], features[self.comparable[-1]], here)
         if self.store is not None:
-            self.store.append({name: features[name] for name in self.moments}, labels)
+            self.store.append({name: features[name] for name in self.moments}, classes.labels)
+
+    def _take(
+        self, name: str, moments: ClassMoments, features: Float[Tensor, "b d"], here: BatchClasses
+    ) -> None:
+        if reading_waits(moments.device):
+            self.faults[name].note(moments.take_unread(features, here, GATHERED), GATHERED)
+            return
+        with naming_batch(name, self._batches):
+            refuse_magnitude(moments.take_checked(features, here, GATHERED), GATHERED)
 
     def finish(self) -> dict[str, ClassStatistics]:
         """Return each layer's statistics of the samples of all processes.
@@ -82,6 +106,8 @@ class LayerGatherer:
         Stored features stay in their process; the second passes below sum over all processes. Only
         the counts of the moments are kept: with many classes the moments are most of the memory.
         """
+        with self.processes.ending_together():
+            refuse_faults(self.faults, GATHERED)
         if isinstance(self.store, Rerun):
             self.store.remember(self.moments)
         stats = {}
@@ -90,8 +116,7 @@ class LayerGatherer:
             merge_in_place(moments, self.processes)
             # The moments are not used again, so that the statistics may share their memory.
             stats[name], self.counts[name] = finish(moments, copy=False), moments.counts
-        lengths = torch.tensor(self.step_lengths, dtype=torch.float64, device=self.device)
-        self.step_lengths = self.processes.sum(lengths).tolist()
+        self.step_lengths = self.processes.sum(self._lengths).tolist()
         if self.pair is not None:
             merge_in_place(self.pair, self.processes)
         return stats
@@ -118,33 +143,37 @@ class LayerGatherer:
                 where the nearest-mean accuracy is computed; None if it is not computed.
         """
         assert self.store is not None
-        counts = {name: decide.none() for name, decide in deciders.items()}
+        tallies = {name: decide.none() for name, decide in deciders.items()}
         points = 0 if positions is None else len(positions)
         hits = torch.zeros(points, dtype=torch.int64, device=self.device)
         samples = 0
         with self.processes.ending_together():
+            ends = None if positions is None or self.pair is None else self.pair.ends()
             for features, labels in self.store:
                 samples += len(labels)
-                for name, decide in deciders.items():
-                    counts[name] = counts[name] + decide(features[name], labels)
-                if positions is not None:
-                    hits += self._hits_on_line(features, labels, positions)
+                decided = decide_layers(deciders, features, labels)
+                tallies = {name: tallies[name] + each for name, each in decided.items()}
+                if ends is not None and positions is not None:
+                    hits += self._hits_on_line(features, labels, ends, positions)
         line = self._accuracies(hits)
         if isinstance(self.store, Reservoir):
-            return self._estimated(self.store, counts, line)
+            return self._estimated(self.store, tallies, line)
         totals = {
             name: local.over_all_processes(self.device, self.processes)
-            for name, local in counts.items()
+            for name, local in tallies.items()
         }
         return Looked(totals, {}, line, sum(self.processes.values(samples)))
 
     def _hits_on_line(
-        self, features: Mapping[str, Tensor], labels: Tensor, positions: Float[Tensor, " t"]
+        self,
+        features: Mapping[str, Tensor],
+        labels: Tensor,
+        ends: LineEnds,
+        positions: Float[Tensor, " t"],
     ) -> Int[Tensor, " t"]:
-        assert self.pair is not None
         first, last = self.comparable[0], self.comparable[-1]
-        h0, h1 = features[first].to(self.device), features[last].to(self.device)
-        return nearest_hits_on_line(h0, h1, labels, self.pair, positions)
+        h0, h1, y = (moved(each, self.device) for each in (features[first], features[last], labels))
+        return nearest_hits_on_line(h0, h1, y, ends, positions)
 
     def _accuracies(self, hits: Int[Tensor, " t"]) -> list[float]:
         """Return the shares of hits at each position; a drawn sample stands for its process's."""
@@ -159,10 +188,10 @@ class LayerGatherer:
         return accuracies
 
     def _estimated(
-        self, store: Reservoir, counts: Mapping[str, DecisionCounts], line: list[float]
+        self, store: Reservoir, tallies: Mapping[str, DecisionTally], line: list[float]
     ) -> Looked:
         """Estimate the counts of all samples from those that each process has drawn."""
-        local = {name: _numbers(each) for name, each in counts.items()}
+        local = {name: _numbers(each.read()) for name, each in tallies.items()}
         everywhere = self.processes.values([store.seen, store.kept, local])
         whole, drawn = (sum(each[part] for each in everywhere) for part in (0, 1))
         decisions, errors = {}, {}

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
+from ncscope.devices import moved
 from ncscope.errors import InputError
 from ncscope.models.forward import forward, predicted_classes
 from ncscope.models.heads import Head
@@ -48,7 +49,8 @@ from ncscope.probing.second_pass import (
     number_of_batches,
     samples_kept,
 )
-from ncscope.stats.batch import check_labels, check_range
+from ncscope.stats.batch import check_labels
+from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics
@@ -142,9 +144,9 @@ def _run_again(
         for batch in _with_progress(batches, length, "Deciding", options.progress):
             inputs, labels = split(batch, device)
             forward(model, inputs)
-            features, labels, _ = probe.rows(taps, labels, traced.head)
+            features, classes, _ = probe.rows(taps, labels, traced.head)
             taps.release_logits()
-            yield features, labels
+            yield features, classes.labels
 
 
 def _sharing_memory(head: Head) -> Head:
@@ -214,16 +216,17 @@ class LayerwiseProbe:
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
             counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
             self._begin(head.name, plans, dims, counts)
-        features, labels, predicted = self.rows(taps, labels, head)
+        features, classes, predicted = self.rows(taps, labels, head)
         if predicted is not None:
-            self._correct += (predicted == labels.to(predicted.device)).sum().to(self._correct)
+            hits = predicted == moved(classes.labels, predicted.device)
+            self._correct += hits.sum().to(self._correct)
         taps.release_logits()
-        self._gatherer.update(features, labels)
+        self._gatherer.update(features, classes)
 
     def rows(
         self, taps: Taps, labels: Tensor, head: Head
-    ) -> tuple[dict[str, Tensor], Int[Tensor, " n"], Int[Tensor, " n"] | None]:
-        """Return the features to measure of the last pass, labels, and predictions if counted.
+    ) -> tuple[dict[str, Tensor], BatchClasses, Int[Tensor, " n"] | None]:
+        """Return the features to measure of the last pass, classes, and predictions if counted.
 
         Args:
             taps: Taps on the head's input and the layers to measure.
@@ -238,11 +241,11 @@ class LayerwiseProbe:
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token)
-            features = {name: rows[kept] for name, rows in features.items()}
+            kept = moved(kept, head.weight.device)  # once for all layers on that device
+            features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
             predicted = None if predicted is None else predicted.flatten()[kept]
         labels = check_labels(labels, len(features[self._plans[-1].name]))
-        check_range(labels, len(head.weight), of_classifier=True)
-        return features, labels, predicted
+        return features, BatchClasses.of(labels, len(head.weight), of_classifier=True), predicted
 
     def result(self, head: Head | None = None) -> Probed:
         """Compute the measurement from the statistics of all processes.
@@ -344,6 +347,7 @@ def _gatherer(
             statistics=plan.needs.statistics,
             prior=options.prior,
             class_counts=options.class_counts,
+            precision=options.precision,
             device=head.device,
         )
         for plan, dim in zip(plans, dims, strict=True)

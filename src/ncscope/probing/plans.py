@@ -13,7 +13,7 @@ from ncscope.models.heads import Head
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.wrappers import check_measurable
-from ncscope.stats.moments import Prior
+from ncscope.stats.moments import Precision, Prior
 from ncscope.stats.processes import Processes, type_name
 from ncscope.stats.store import DEFAULT_BUDGET
 
@@ -43,6 +43,7 @@ class ProbeOptions:
         baseline: True to measure every layer with permuted labels too; None to do so for small
             samples.
         uncertainty: Estimate standard errors if True.
+        precision: Precision of the moments, ``"float64"`` or ``"blocked"``.
         second_pass: ``"store"`` to keep the features of all samples, ``"recompute"`` to run the
             loader again, or the number of samples that each process draws at random and keeps.
         sample_seed: Seed with which the samples are drawn.
@@ -66,6 +67,7 @@ class ProbeOptions:
     next_token: bool = False
     baseline: bool | None = False
     uncertainty: bool = False
+    precision: Precision = "float64"
     second_pass: SecondPass = "store"
     sample_seed: int = 0
     memory: int = DEFAULT_BUDGET

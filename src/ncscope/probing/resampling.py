@@ -18,11 +18,11 @@ from ncscope.metrics.sources import Sources
 from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimated
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
-from ncscope.stats.decisions import Decider, DecisionCounts
+from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
 from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
 from ncscope.stats.merging import merge_in_place
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.moments import ClassMoments, Precision, Prior
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics, finish
 
@@ -48,6 +48,7 @@ class LayerSamples:
             own.
         exponent: Unit e of the features: they are $2^{-e}$ times the features given.
         information: True if the entropies are measured.
+        precision: Precision of the moments.
         processes: Processes that measure their samples together; None if this process measures its
             samples alone, and must not wait for others.
     """
@@ -61,6 +62,7 @@ class LayerSamples:
     means_of: ClassStatistics | None = None
     exponent: int = 0
     information: bool = False
+    precision: Precision = "float64"
     processes: Processes | None = None
 
     @contextmanager
@@ -86,6 +88,7 @@ class LayerSamples:
             statistics=self.plan.needs.statistics,
             prior=self.prior,
             class_counts=counts if self.prior == "uniform" else None,
+            precision=self.precision,
             device=counts.device,
         )
 
@@ -105,7 +108,7 @@ class LayerSamples:
         with self.together():
             return dataset_information(batches, counts, weight, stats.global_mean)
 
-    def decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionCounts | None:
+    def decisions(self, batches: Batches, means_of: ClassStatistics) -> DecisionTally | None:
         """Count the decisions on some of the samples of this process, if decisions are measured.
 
         Args:
@@ -123,6 +126,12 @@ class LayerSamples:
             counts = counts + decide(in_unit(features, unit - self.exponent), labels)
         return counts
 
+    def counted(self, tally: DecisionTally) -> DecisionCounts:
+        """Return the counts of the samples that are measured together."""
+        if self.processes is None:
+            return tally.read()
+        return tally.over_all_processes(self.counts.device, self.processes)
+
     def values(self, batches: Batches, stats: ClassStatistics) -> dict[str, float]:
         """Evaluate the metrics of some of the samples.
 
@@ -131,9 +140,8 @@ class LayerSamples:
             stats: Statistics of these samples, in all processes.
         """
         with self.together():
-            decisions = self.decisions(batches, self.means_of or stats)
-        if self.processes is not None and decisions is not None:
-            decisions = decisions.over_all_processes(self.counts.device, self.processes)
+            tally = self.decisions(batches, self.means_of or stats)
+        decisions = None if tally is None else self.counted(tally)
         information = self.entropies(batches, stats)
         with self.together():
             return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]

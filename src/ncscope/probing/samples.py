@@ -19,8 +19,8 @@ from ncscope.metrics.sources import Sources
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
-from ncscope.stats.batch import check_range
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.classes import BatchClasses
+from ncscope.stats.moments import ClassMoments, Precision, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
 _FARTHEST = 1000
@@ -40,6 +40,7 @@ def measure_samples(
     reference: ClassStatistics | None = None,
     baseline: bool | None = False,
     uncertainty: bool = False,
+    precision: Precision = "float64",
 ) -> tuple[LayerRecord, ClassStatistics]:
     """Measure the collapse of features, and of the classifier on top of them.
 
@@ -57,6 +58,7 @@ def measure_samples(
             statistics of these features.
         baseline: True to compute the chance level; None to compute it for small samples.
         uncertainty: Estimate standard errors if True.
+        precision: Precision of the moments.
 
     Returns:
         The record, and the statistics from which it was computed. Features of extreme magnitude
@@ -67,7 +69,7 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     counts = None
-    check_range(labels, num_classes, of_classifier=weight is not None)
+    classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
     if prior == "uniform":
         counts = torch.bincount(labels, minlength=num_classes)
     dim = features.shape[1]
@@ -80,12 +82,13 @@ def measure_samples(
         statistics=needs.statistics,
         prior=prior,
         class_counts=counts,
+        precision=precision,
         device=features.device,
     )
-    exponent = moments.take_checked(features, labels, UNSCALED)
+    exponent = moments.take_checked(features, classes, UNSCALED)
     if exponent:
         features = in_unit(features, exponent)
-        moments.take_checked(features, labels, UNSCALED)
+        moments.take_checked(features, classes, UNSCALED)
     stats = replace(finish(moments), exponent=exponent)
     if needs.decisions and reference is not None:
         _check_unit(reference.exponent - exponent)
@@ -99,9 +102,11 @@ def measure_samples(
         weight_decay=weight_decay,
         means_of=reference,
         exponent=exponent,
+        precision=precision,
         information=needs.information and weight is not None and asked,
     )
-    decisions = samples.decisions(samples.batches, reference or stats)
+    tally = samples.decisions(samples.batches, reference or stats)
+    decisions = None if tally is None else samples.counted(tally)
     information = samples.entropies(samples.batches, stats)
     record = layer_record(layer, samples.sources(stats, information, decisions), groups)
     return with_trust(record, samples, stats, baseline=baseline, uncertainty=uncertainty), stats

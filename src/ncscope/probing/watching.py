@@ -18,7 +18,7 @@ from ncscope.models.measuring import kept_buffers, uncompiled, unwrapped
 from ncscope.models.parts import PartsObserver
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.probing.batches import check_next_token
+from ncscope.probing.batches import check_next_token, device_of
 from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import LayerwiseProbe
 from ncscope.probing.plans import ProbeOptions, for_model
@@ -107,7 +107,12 @@ class Watch:
         return None if self._traced is None or self._observer is not None else self._traced.whole
 
     def attach(self) -> None:
-        """Record the forward passes from now on."""
+        """Record the forward passes from now on.
+
+        Raises:
+            InputError: If the model is on a device without float64.
+        """
+        device_of(self._model)  # refuses a device without float64
         self.detach()
         if self._failure is not None:
             return
@@ -130,6 +135,7 @@ class Watch:
 
         The first call traces the model with the inputs of this pass.
         """
+        device_of(self._model)  # refuses a device without float64
         self.detach()
         if self._traced is None:
             self._traced = self._trace(module, args, kwargs)
@@ -275,12 +281,11 @@ class Watch:
         return head if weight is None else replace(head, weight=weight.flatten(1), bias=bias)
 
     def _checked(self, labels: Tensor) -> Tensor:
-        """Move labels to the model's device; compare those of the first pass with its inputs."""
+        """Return the labels; compare those of the first pass with its inputs."""
         assert self._traced is not None
-        head = self._traced.head
-        labels = labels.to(head.weight.device)
         if self._unchecked is not None:
-            check_next_token(head, self._unchecked, labels, self._options.next_token)
+            head, next_token = self._traced.head, self._options.next_token
+            check_next_token(head, self._unchecked, labels, next_token)
             self._unchecked = None
         return labels
 

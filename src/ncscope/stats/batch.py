@@ -9,19 +9,19 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, goes_beyond, moderated
 
-_CHUNK_BYTES = 2 * 2**20
 
-
-def chunk_rows(dim: int) -> int:
-    """Return the number of float64 rows in 2 MB: enough for the product, few enough for the cache.
+def chunk_rows(dim: int, device: torch.device) -> int:
+    """Return the number of float64 rows in a chunk that suits the device.
 
     Args:
         dim: Length of a row.
+        device: Device of the arithmetic.
     """
-    return max(16, _CHUNK_BYTES // (8 * dim))
+    return max(16, chunk_bytes(device) // (8 * dim))
 
 
 def check_features(features: Shaped[Tensor, "..."], dim: int | None = None) -> None:
@@ -147,15 +147,15 @@ class Workspace:
     New memory for every intermediate result would cost more in page faults than the arithmetic.
 
     Args:
+        samples: Number of rows of the batch.
         dim: Length of a row.
-        dtype: Type of the arithmetic.
-        device: Device of the arithmetic.
+        device: Device of the arithmetic, which is in float64.
     """
 
-    def __init__(self, dim: int, dtype: torch.dtype, device: torch.device) -> None:
-        rows = chunk_rows(dim)
+    def __init__(self, samples: int, dim: int, device: torch.device) -> None:
+        rows = max(1, min(samples, chunk_rows(dim, device)))
         self._raw, self._other = (
-            torch.empty(rows, dim, dtype=dtype, device=device) for _ in range(2)
+            torch.empty(rows, dim, dtype=torch.float64, device=device) for _ in range(2)
         )
         self._wide = False
 
@@ -164,7 +164,7 @@ class Workspace:
     ) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
         """Yield rows and labels by chunks; a chunk is valid until the next one is asked for."""
         rows = len(self._raw)
-        self._wide = goes_beyond(features, GATHERED[self._raw.dtype])
+        self._wide = goes_beyond(features, GATHERED)
         for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
             yield self._raw[: len(chunk)].copy_(chunk), y
 
@@ -205,17 +205,6 @@ def square_norms(rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
     return torch.linalg.vector_norm(rows, dim=1).square_()
 
 
-def compact_labels(
-    labels: Int[Tensor, " n"], num_classes: int
-) -> tuple[Int[Tensor, " p"], Int[Tensor, " p"], Int[Tensor, " n"]]:
-    """Return the classes present, their counts, and each label as an index into these classes."""
-    counts = torch.bincount(labels, minlength=num_classes)
-    present = torch.nonzero(counts).squeeze(1)
-    index = torch.empty_like(counts)
-    index[present] = torch.arange(len(present), device=labels.device)
-    return present, counts[present], index[labels]
-
-
 def as_tensor(value: Any, name: str) -> Tensor:
     """Return any numeric array-like as a plain tensor, copied only where necessary.
 
@@ -228,9 +217,11 @@ def as_tensor(value: Any, name: str) -> Tensor:
         A dense tensor without gradient or names, of a float, integer, boolean or complex type.
 
     Raises:
-        InputError: If the value is no numeric array, or has entries that are masked or missing.
+        InputError: If the value is no numeric array, has entries that are masked or missing, or is
+            on a device without float64.
     """
     if isinstance(value, Tensor):
+        refuse_without_float64(value.device, name)
         return _plain(value, name)
     try:
         with warnings.catch_warnings():

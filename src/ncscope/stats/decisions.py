@@ -1,14 +1,18 @@
 """Second pass over the features: decisions of the nearest class mean and of the classifier."""
 
 import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import moved
 from ncscope.math.powers import GATHERED, exponent_of, largest_magnitude, times_power
-from ncscope.math.scores import float32_centre, head_scores, nearest_mean_scores
+from ncscope.math.scores import LinearScores, float32_centre, head_scores, nearest_mean_scores
 from ncscope.stats.processes import ALL, Processes
 
 
@@ -58,20 +62,40 @@ class DecisionCounts:
             _sum(self.disagreements, other.disagreements),
         )
 
+
+@dataclass(frozen=True)
+class DecisionTally:
+    """Decision counts that stay on their device; additive over batches.
+
+    Attributes:
+        samples: Number of samples.
+        hits: Hits of the nearest class mean; with a classifier also its hits, and disagreements.
+    """
+
+    samples: int
+    hits: Int[Tensor, " m"]
+
+    def __add__(self, other: "DecisionTally") -> "DecisionTally":
+        """Add the counts of two sets of samples."""
+        return DecisionTally(self.samples + other.samples, self.hits + other.hits)
+
+    def read(self) -> DecisionCounts:
+        """Return the counts as numbers. Cost: one wait."""
+        nearest, *by_head = self.hits.tolist()
+        return DecisionCounts(self.samples, nearest, *(by_head or (None, None)))
+
     def over_all_processes(
         self, device: torch.device, processes: Processes = ALL
-    ) -> "DecisionCounts":
+    ) -> DecisionCounts:
         """Sum the counts over all processes; a single process returns its counts.
 
         Args:
             device: Device on which to add the counts.
             processes: Processes that measure together; by default those of the default group.
         """
-        local = (self.samples, self.nearest_hits, self.head_hits or 0, self.disagreements or 0)
-        total = processes.sum(torch.tensor(local, device=device)).tolist()
-        if self.head_hits is None:
-            return DecisionCounts(total[0], total[1], None, None)
-        return DecisionCounts(*total)
+        samples = self.hits.new_full((1,), self.samples)
+        total = processes.sum(torch.cat([samples, self.hits]).to(device))
+        return DecisionTally(int(total[0]), total[1:]).read()
 
 
 class Decider:
@@ -101,23 +125,72 @@ class Decider:
         if weight is not None:
             self.head = head_scores(*_in_range(weight, bias, exponent), centre)
 
-    def none(self) -> DecisionCounts:
+    def none(self) -> DecisionTally:
         """Return the counts before the first batch."""
-        by_head = None if self.head is None else 0
-        return DecisionCounts(0, 0, by_head, by_head)
+        return DecisionTally(0, self.classes.new_zeros(1 if self.head is None else 3))
 
-    def __call__(
-        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
-    ) -> DecisionCounts:
+    def __call__(self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]) -> DecisionTally:
         """Count the decisions on a batch. Cost: one product with means and weights."""
-        features, labels = features.to(self.classes.device), labels.to(self.classes.device)
-        nearest = self.classes[self.nearest.argmax(features)]
-        hits = int((nearest == labels).sum())
-        if self.head is None:
-            return DecisionCounts(len(labels), hits, None, None)
-        chosen = self.head.argmax(features)
-        correct, differ = int((chosen == labels).sum()), int((chosen != nearest).sum())
-        return DecisionCounts(len(labels), hits, correct, differ)
+        return decide_layers({"": self}, {"": features}, labels)[""]
+
+
+def decide_layers(
+    deciders: Mapping[str, Decider],
+    features: Mapping[str, Shaped[Tensor, "n _d"]],
+    labels: Int[Tensor, " n"],
+) -> dict[str, DecisionTally]:
+    """Count the decisions of several layers on a batch. Cost: at most two waits for all layers.
+
+    Args:
+        deciders: Decider of each layer, all on one device.
+        features: Features of at least these layers.
+        labels: Class of each sample.
+    """
+    chosen = {name: _first_choices(decide, features[name]) for name, decide in deciders.items()}
+    _settle([choice for choices in chosen.values() for choice in choices])
+    return {
+        name: _tally(deciders[name].classes, moved(labels, deciders[name].classes.device), choices)
+        for name, choices in chosen.items()
+    }
+
+
+class _Choice(NamedTuple):
+    """Classes that one set of scores chooses for a batch, some of them doubtful."""
+
+    scores: LinearScores
+    features: Tensor
+    winner: Int[Tensor, " n"]
+    doubtful: Bool[Tensor, " n"]
+
+
+def _first_choices(decide: Decider, features: Shaped[Tensor, "n d"]) -> list[_Choice]:
+    rows = moved(features, decide.classes.device)
+    scores = [decide.nearest] if decide.head is None else [decide.nearest, decide.head]
+    return [_Choice(each, rows, *each.first_choice(rows)) for each in scores]
+
+
+def _settle(choices: Sequence[_Choice]) -> None:
+    """Score the doubtful features of all choices again; they are read from the device together."""
+    if not choices:
+        return
+    doubtful = torch.nonzero(torch.stack([choice.doubtful for choice in choices]))
+    if not len(doubtful):
+        return
+    which, rows = doubtful.unbind(1)
+    counts = Counter(which.tolist())
+    parts = rows.split([counts[index] for index in range(len(choices))])
+    for choice, part in zip(choices, parts, strict=True):
+        choice.scores.settle_(choice.winner, choice.features, part)
+
+
+def _tally(
+    classes: Int[Tensor, " k"], labels: Int[Tensor, " n"], choices: Sequence[_Choice]
+) -> DecisionTally:
+    nearest = classes[choices[0].winner]
+    hits = [nearest == labels]
+    for choice in choices[1:]:
+        hits += [choice.winner == labels, choice.winner != nearest]
+    return DecisionTally(len(labels), torch.stack([hit.sum() for hit in hits]))
 
 
 def _in_range(
@@ -133,7 +206,7 @@ def _in_range(
         exponent: Exponent of 2 of the features' unit. The bias is divided by this unit, which
             multiplies all scores by the same factor.
     """
-    limit = GATHERED[torch.float64]
+    limit = GATHERED
     divided = exponent_of(weight, limit)
     if bias is None:
         return times_power(weight, -divided), None

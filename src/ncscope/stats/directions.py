@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import bytes_to_keep, chunk_bytes, moved, reading_waits
 from ncscope.math.powers import moderated
 from ncscope.stats.locking import Locked
 
@@ -62,16 +63,19 @@ class DirectionMoments(Locked):
         self.second = torch.zeros(num_classes, dim, dim, dtype=torch.float64, device=device)
         self.zero_rows: list[int] = []
         self.zeros = 0
+        self._samples = 0
+        self._centres = {} if centre is None else {centre.device: centre}
 
     def update(self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]) -> None:
         """Take in a batch. Cost: $2nd^2$ operations in float64."""
         with self.lock:
-            start = int(self.counts.sum())
-            for rows, y in _sorted_chunks(features, labels, self.centre, self.second.device):
-                for c, members in _by_class(rows, y):
+            labels = labels.cpu()  # one wait, if any; sorted there, they cost none
+            for run in _sorted_chunks(features, labels, self.centre, self.second.device):
+                for c, members in run:
                     self.second[c].addmm_(members.mT, members)
-                self.counts += torch.bincount(y, minlength=len(self.counts))
-            self._note_zeros(features, start)
+            self.counts += moved(labels.bincount(minlength=len(self.counts)), self.counts.device)
+            self._note_zeros(features)
+            self._samples += len(features)
 
     def merge(self, other: "DirectionMoments") -> "DirectionMoments":
         """Add the samples of another accumulator, and return these moments.
@@ -81,18 +85,21 @@ class DirectionMoments(Locked):
         # Copied under the other's lock alone, so that two merges cannot wait for each other.
         other = copy.copy(other)
         with self.lock:
-            start = int(self.counts.sum())
-            named = [start + row for row in other.zero_rows]
+            named = [self._samples + row for row in other.zero_rows]
+            self._samples += other._samples
             self.counts += other.counts.to(self.counts.device)
             self.second += other.second.to(self.second.device)
             self.zero_rows = (self.zero_rows + named)[:_NAMED_ROWS]
             self.zeros += other.zeros
         return self
 
-    def _note_zeros(self, features: Shaped[Tensor, "n d"], start: int) -> None:
-        rows = zero_rows(features, self.centre)
+    def _note_zeros(self, features: Shaped[Tensor, "n d"]) -> None:
+        device = features.device
+        if self.centre is not None and device not in self._centres:
+            self._centres[device] = self.centre.to(device)
+        rows = zero_rows(features, self._centres.get(device))
         self.zeros += len(rows)
-        self.zero_rows = (self.zero_rows + [start + row for row in rows])[:_NAMED_ROWS]
+        self.zero_rows = (self.zero_rows + [self._samples + row for row in rows])[:_NAMED_ROWS]
 
 
 def unit_rows(
@@ -103,7 +110,7 @@ def unit_rows(
     if centre is not None:
         rows = rows - centre.to(rows)
         apart = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        rows = torch.where(apart > _rounding_length(centre), rows, 0.0)
+        rows = torch.where(apart > _rounding_length(centre).to(rows.device), rows, 0.0)
     rows, length = moderated(rows)
     return rows / torch.where(length > 0, length, 1.0)[:, None]
 
@@ -121,9 +128,9 @@ def zero_rows(
     return indices
 
 
-def _rounding_length(centre: Float[Tensor, " d"]) -> float:
+def _rounding_length(centre: Float[Tensor, " d"]) -> Float[Tensor, ""]:
     """Return the length up to which the difference of a row and the centre is rounding error."""
-    return float(_ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre))
+    return _ROUNDING * torch.finfo(torch.float64).eps * torch.linalg.vector_norm(centre)
 
 
 class MomentProduct:
@@ -156,6 +163,8 @@ class RowProduct:
     r"""Product of `MomentProduct`, computed from stored features where $kd^2$ is too large.
 
     Cost: $4nd$ operations for each vector, and one read of the features for each block of vectors.
+    An accelerator keeps the features if they take at most half of its free memory; otherwise they
+    are uploaded again for each block.
 
     Args:
         batches: Features and labels 0..k-1; every product iterates over them once.
@@ -172,6 +181,8 @@ class RowProduct:
         centre: Float[Tensor, " d"] | None,
     ) -> None:
         self.batches, self.heads, self.dim, self.centre = batches, heads, dim, centre
+        self._kept: list[list[tuple[int, Tensor]]] | None = None
+        self._may_keep = reading_waits(heads.device)
 
     def __call__(self, block: Float[Tensor, "m b"]) -> Float[Tensor, "m b"]:
         """Multiply a block of vectors."""
@@ -179,11 +190,28 @@ class RowProduct:
 
     def _within_classes(self, by_class: Float[Tensor, "k d b"]) -> Float[Tensor, "k d b"]:
         image = torch.zeros_like(by_class)
-        for features, labels in self.batches:
-            for rows, y in _sorted_chunks(features, labels, self.centre, by_class.device):
-                for c, members in _by_class(rows, y):
-                    image[c] += members.mT @ (members @ by_class[c])
+        for runs in self._chunks(by_class.device):
+            for c, members in runs:
+                image[c] += members.mT @ (members @ by_class[c])
         return image
+
+    def _chunks(self, device: torch.device) -> Iterator[list[tuple[int, Tensor]]]:
+        """Yield unit rows by class, and keep them on the device if all of them fit there."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[list[tuple[int, Tensor]]] = []
+        left = bytes_to_keep(device) if self._may_keep else 0
+        for features, labels in self.batches:
+            for runs in _sorted_chunks(features, labels.cpu(), self.centre, device):
+                left -= sum(members.nbytes for _, members in runs)
+                if left >= 0:
+                    kept.append(runs)
+                elif kept:
+                    kept.clear()
+                yield runs
+        self._may_keep = left >= 0
+        self._kept = kept if left >= 0 and kept else None
 
 
 def _through_classes(
@@ -210,17 +238,18 @@ def _sorted_chunks(
     labels: Int[Tensor, " n"],
     centre: Float[Tensor, " d"] | None,
     device: torch.device,
-) -> Iterator[tuple[Float[Tensor, "m d"], Int[Tensor, " m"]]]:
-    """Yield unit rows sorted by class, in chunks of about 32 MB."""
-    step = max(1, _CHUNK_BYTES // (8 * features.shape[1]))
+) -> Iterator[list[tuple[int, Float[Tensor, "_p d"]]]]:
+    """Yield unit rows by class, in chunks of about 32 MB (256 MB on an accelerator).
+
+    Args:
+        features: Features on any device.
+        labels: Class of each row, on the CPU.
+        centre: Vector subtracted from every feature first; None for raw features.
+        device: Device of the unit rows.
+    """
+    step = max(1, max(_CHUNK_BYTES, chunk_bytes(device)) // (8 * features.shape[1]))
     for rows, y in zip(features.split(step), labels.split(step), strict=True):
         order = torch.argsort(y)
-        yield unit_rows(rows[order].to(device), centre), y[order].to(device)
-
-
-def _by_class(
-    rows: Float[Tensor, "m d"], labels: Int[Tensor, " m"]
-) -> Iterator[tuple[int, Float[Tensor, "_p d"]]]:
-    """Yield runs of one class from rows sorted by class."""
-    classes, counts = torch.unique_consecutive(labels, return_counts=True)
-    yield from zip(classes.tolist(), rows.split(counts.tolist()), strict=True)
+        classes, counts = torch.unique_consecutive(y[order], return_counts=True)
+        unit = unit_rows(moved(rows[moved(order, rows.device)], device), centre)
+        yield list(zip(classes.tolist(), unit.split(counts.tolist()), strict=True))

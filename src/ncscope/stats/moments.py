@@ -11,25 +11,26 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import float32_is_reduced, moved, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.math.powers import GATHERED, exponent_of
-from ncscope.math.symmetric import add_gram_, mirrored, without_zeros
+from ncscope.math.powers import GATHERED, exponent_of, goes_beyond
+from ncscope.math.symmetric import add_gram_, add_gram_in_blocks_, mirrored, without_zeros
 from ncscope.memory import check_memory
 from ncscope.stats.batch import (
     Workspace,
     as_tensor,
     check_features,
     check_labels,
-    check_range,
-    compact_labels,
     refuse_magnitude,
     refuse_nonfinite,
     square_norms,
 )
+from ncscope.stats.classes import BatchClasses
 from ncscope.stats.locking import Locked
 from ncscope.stats.merging import Shares
 
 Prior: TypeAlias = Literal["empirical", "uniform"]
+Precision: TypeAlias = Literal["float64", "blocked"]
 Statistic: TypeAlias = Literal["scatter", "directions"]
 ALL_STATISTICS: frozenset[Statistic] = frozenset({"scatter", "directions"})
 _POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
@@ -62,12 +63,17 @@ class ClassMoments(Locked):
         prior: Class prior that the pooled scatter is weighted with.
         class_counts: Number of samples of each class, known beforehand. Needed for the uniform
             prior's scatter, whose weights depend on it.
-        device: Device to accumulate on; features are moved to this device.
-        dtype: Type of accumulation. float32 is for devices that are slow in float64; it is less
-            accurate.
+        device: Device to accumulate on, in float64; features are moved to this device.
+        precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64. With
+            ``"blocked"`` the products of centred rows, which are most of the work, run in float32
+            by blocks, with totals in float64. The scatter's entry $ij$ is then within
+            $6.2\cdot10^{-5}\sqrt{S_{ii}S_{jj}}$, whatever the offset and the units; counts, means
+            and traces do not change. Where torch is set to reduce float32 products (TF32), the
+            products run in float64.
 
     Raises:
-        InputError: If the uniform prior's scatter is asked for without class counts.
+        InputError: If the uniform prior's scatter is asked for without class counts, or the device
+            has no float64.
 
     Example:
         >>> moments = ClassMoments(num_classes=2, dim=1)
@@ -88,7 +94,7 @@ class ClassMoments(Locked):
         prior: Prior = "empirical",
         class_counts: Int[Tensor, " k"] | None = None,
         device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float64,
+        precision: Precision = "float64",
     ) -> None:
         super().__init__()
         self._grows = num_classes is None
@@ -96,7 +102,9 @@ class ClassMoments(Locked):
         d = self.dim = _size_or_zero("dim", dim)
         self.statistics = _checked_statistics(statistics)
         self.prior: Prior = checked_prior(prior)
-        self.device, self.dtype = torch.device(device), _checked_dtype(dtype)
+        self.precision: Precision = checked_precision(precision)
+        self.device = torch.device(device)
+        refuse_without_float64(self.device, "moments")
         self.counts = torch.zeros(k, dtype=torch.int64, device=device)
         self.means, self.traces = self._zeros(k, d), self._zeros(k)
         self.class_counts = (
@@ -118,34 +126,32 @@ class ClassMoments(Locked):
 
         Raises:
             InputError: If shapes or labels do not fit, a feature is NaN or infinite, or the largest
-                magnitude is beyond $2^{\pm470}$ ($2^{\pm40}$ in float32): sums of squares could
-                overflow or underflow.
+                magnitude is beyond $2^{\pm470}$: sums of squares could overflow or underflow.
 
         Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
         """
         rows = as_tensor(features, "features")
         check_features(rows, self.dim or None)
-        classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(self.device)
-        k, d = self._size_with(rows, classes)
-        check_range(classes, k)
+        checked = check_labels(as_tensor(labels, "labels"), len(rows))
+        k, d = self._size_with(rows, checked)
         if (k, d) != (self.num_classes, self.dim):
             # Not in place: a batch that is refused must not change the size.
             batch = self._empty(k or None, d)
-            batch.update(rows, classes)
+            batch.update(rows, checked)
             batch._grows = self._grows  # else the merged number of classes would be fixed
             self.merge(batch)
             return
-        limit = GATHERED[self.dtype]
-        refuse_magnitude(self.take_checked(rows, classes, limit), limit)
+        classes = BatchClasses.of(checked, k)
+        refuse_magnitude(self.take_checked(rows, classes, GATHERED), GATHERED)
 
     def take_checked(
-        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"], limit: int
+        self, features: Shaped[Tensor, "n d"], classes: BatchClasses, limit: int
     ) -> int:
         r"""Add a checked batch, or return the exponent of its magnitude if that is out of range.
 
         Args:
             features: n x d features of a real dtype.
-            labels: Classes in 0..k-1, int64, on the device of the moments.
+            classes: Classes of the rows.
             limit: Largest exponent of 2, of either sign, of the largest magnitude.
 
         Returns:
@@ -157,14 +163,37 @@ class ClassMoments(Locked):
         """
         if not len(features):
             return 0
-        present, counts, labels = compact_labels(labels, self.num_classes)
+        classes = classes.to(self.device)
         # Outside the lock, so that threads wait for each other only while one of them merges.
-        batch = self._batch_moments(features.to(self.device), labels, present, counts)
+        batch = self._batch_moments(moved(features, self.device), classes)
         exponent = _out_of_range(features, batch, limit)
         if not exponent:
             with self.lock:
-                self._merge_rows(present, batch)
+                self._merge_rows(classes.present, batch)
         return exponent
+
+    def take_unread(
+        self, features: Shaped[Tensor, "n d"], classes: BatchClasses, limit: int
+    ) -> Float[Tensor, ""]:
+        """Add a checked batch of samples without waiting for an accelerator.
+
+        Args:
+            features: n x d features of a real dtype, n at least 1.
+            classes: Classes of the rows.
+            limit: Largest exponent of 2, of either sign, that the caller allows.
+
+        Returns:
+            A magnitude of the batch, float64: NaN or infinite if a feature is. If it is beyond the
+            limit, the moments are spoiled, and the caller must refuse them.
+        """
+        classes, features = classes.to(self.device), moved(features, self.device)
+        batch = self._batch_moments(features, classes)
+        with self.lock:
+            self._merge_rows(classes.present, batch)
+        size = _approximate_magnitude(batch)
+        if goes_beyond(features, limit):
+            size = torch.linalg.vector_norm(features, ord=math.inf).to(torch.float64)
+        return size
 
     def like(self) -> "ClassMoments":
         """Return moments of the same form without samples."""
@@ -178,7 +207,7 @@ class ClassMoments(Locked):
             prior=self.prior,
             class_counts=self.class_counts,
             device=self.device,
-            dtype=self.dtype,
+            precision=self.precision,
         )
 
     def __add__(self, other: "ClassMoments") -> "ClassMoments":
@@ -197,7 +226,7 @@ class ClassMoments(Locked):
                 that grows fits a larger one; the merged number grows only if both do.
 
         Raises:
-            InputError: If classes, dimension, prior, dtype, statistics or class counts differ.
+            InputError: If classes, dimension, prior, statistics or class counts differ.
         """
         fits = self._fits(other) and other._fits(self) and self._form() == other._form()
         if not fits or not _same(self.class_counts, other.class_counts):
@@ -266,13 +295,10 @@ class ClassMoments(Locked):
             self.num_classes, self.dim = k, d
 
     def _batch_moments(
-        self,
-        features: Shaped[Tensor, "n d"],
-        labels: Int[Tensor, " n"],
-        present: Int[Tensor, " p"],
-        counts: Int[Tensor, " p"],
+        self, features: Shaped[Tensor, "n d"], classes: BatchClasses
     ) -> dict[str, Tensor]:
-        """Compute the statistics of one batch over its classes, which `labels` index."""
+        """Compute the statistics of one batch over the classes present."""
+        present, counts, labels = classes.present, classes.counts, classes.index
         # The means come first, in a read of their own: sums of squares less the squared mean would
         # cancel where the common offset is far larger than the spread.
         batch = {"counts": counts, **self._first_read(features, labels, counts)}
@@ -282,16 +308,14 @@ class ClassMoments(Locked):
         if self.scatter is not None:
             batch["scatter"] = self._zeros(self.dim, self.dim)
         root = None if self._weights is None else self._weights[present].sqrt()
-        space = Workspace(self.dim, self.dtype, self.device)
+        space = Workspace(len(features), self.dim, self.device)
         for chunk, y in space.chunks(features, labels):
             spread = space.minus(chunk, batch["means"], y)
             batch["traces"].index_add_(0, y, square_norms(spread))
             if self.scatter is not None:
                 # A row alone in its class is the class mean: its centred row is exactly zero.
-                kept = without_zeros(
-                    spread if root is None else spread * root[y][:, None], counts[y] == 1
-                )
-                add_gram_(batch["scatter"], kept)
+                rows = spread if root is None else spread * root[y][:, None]
+                self._add_gram_(batch["scatter"], without_zeros(rows, counts[y] == 1))
             if self.unit_means is not None:
                 turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
                 batch["unit_traces"].index_add_(0, y, square_norms(turned))
@@ -305,7 +329,7 @@ class ClassMoments(Locked):
         if self.unit_means is not None:
             first["unit_means"] = torch.zeros_like(first["means"])
             first["zero_vectors"] = torch.zeros_like(self.zero_vectors)
-        space = Workspace(self.dim, self.dtype, self.device)
+        space = Workspace(len(features), self.dim, self.device)
         for chunk, y in space.chunks(features, labels):
             first["means"].index_add_(0, y, chunk)
             if self.unit_means is not None:
@@ -320,7 +344,7 @@ class ClassMoments(Locked):
     def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
         """Merge statistics of the classes present by the update of Chan, Golub and LeVeque."""
         mine, theirs = self.counts[present], other["counts"]
-        share = theirs.to(self.dtype) / (mine + theirs)
+        share = theirs.to(torch.float64) / (mine + theirs)
         shift = other["means"] - self.means[present]
         weight = mine * share
         self.traces.index_add_(0, present, other["traces"] + weight * shift.square().sum(1))
@@ -330,7 +354,8 @@ class ClassMoments(Locked):
             weight = weight if self._weights is None else weight * self._weights[present]
             self.scatter += other["scatter"]
             # The shift of a class without samples before this batch has the weight 0.
-            add_gram_(self.scatter, without_zeros(shift * weight.sqrt()[:, None], weight == 0))
+            rows = without_zeros(shift * weight.sqrt()[:, None], weight == 0)
+            self._add_gram_(self.scatter, rows)
         if self.unit_means is not None and self.unit_traces is not None:
             turn = other["unit_means"] - self.unit_means[present]
             spread = other["unit_traces"] + mine * share * turn.square().sum(1)
@@ -338,19 +363,23 @@ class ClassMoments(Locked):
             self.unit_means.index_add_(0, present, share[:, None] * turn)
             self.zero_vectors += other["zero_vectors"]
 
+    def _add_gram_(self, total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
+        blocked = self.precision == "blocked" and not float32_is_reduced(self.device.type)
+        (add_gram_in_blocks_ if blocked else add_gram_)(total, rows)
+
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
         """Refer traces and scatter to other means: see `Shares.refer`."""
-        counts, moved = self.counts[rows].to(self.dtype), shift["means"]
+        counts, moved = self.counts[rows].to(torch.float64), shift["means"]
         self.traces[rows] += counts * torch.linalg.vector_norm(moved, dim=1).square()
         if self.scatter is not None:
             weight = counts if self._weights is None else counts * self._weights[rows]
-            add_gram_(self.scatter, moved.mul_(weight.sqrt()[:, None]))
+            self._add_gram_(self.scatter, moved.mul_(weight.sqrt()[:, None]))
         if self.unit_traces is not None:
             turned = torch.linalg.vector_norm(shift["unit_means"], dim=1).square()
             self.unit_traces[rows] += counts * turned
 
     def _zeros(self, *shape: int) -> Tensor:
-        return torch.zeros(*shape, dtype=self.dtype, device=self.device)
+        return torch.zeros(*shape, dtype=torch.float64, device=self.device)
 
     def _shapes(self, k: int, d: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each statistic of k classes in d dimensions."""
@@ -400,7 +429,7 @@ class ClassMoments(Locked):
     def _form(self) -> str:
         gathered = ", ".join(["means", *sorted(self.statistics)])
         known = "" if self._weights is None else f", class counts {_digest(self.class_counts)}"
-        return f"{self.prior} prior, {self.dtype}, {gathered}{known}"
+        return f"{self.prior} prior, {gathered}{known}"
 
     def _check_weights(self, state: Mapping[str, Tensor]) -> None:
         """Refuse a scatter that was weighted for other class counts."""
@@ -422,7 +451,7 @@ class ClassMoments(Locked):
                 found="none that fit",
                 fix=fix,
             )
-        return 1 / self.class_counts.to(self.device, self.dtype).clamp(min=1)
+        return 1 / self.class_counts.to(self.device, torch.float64).clamp(min=1)
 
 
 def _size_or_zero(name: str, size: int | None) -> int:
@@ -456,11 +485,25 @@ def checked_prior(prior: Prior) -> Prior:
     return prior
 
 
-def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
-    if dtype not in GATHERED:
-        fix = "leave it out, or pass torch.float32"
-        raise InputError(expected="dtype float64 or float32", found=str(dtype), fix=fix)
-    return dtype
+def checked_precision(precision: Precision) -> Precision:
+    """Check that the precision is one of the two, and return it.
+
+    Raises:
+        InputError: If the precision is neither ``"float64"`` nor ``"blocked"``.
+    """
+    if precision not in ("float64", "blocked"):
+        raise InputError(
+            expected="precision 'float64' or 'blocked'",
+            found=repr(precision),
+            fix="choose one of the two",
+        )
+    return precision
+
+
+def _approximate_magnitude(batch: Mapping[str, Tensor]) -> Float[Tensor, ""]:
+    """Return the magnitude of a batch up to a factor of the square root of nd, NaN for NaN."""
+    spread = batch["traces"].max().sqrt()
+    return torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread)
 
 
 def _out_of_range(features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor], limit: int) -> int:
@@ -472,8 +515,7 @@ def _out_of_range(features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor], 
     Raises:
         InputError: If a feature is NaN or infinite.
     """
-    spread = batch["traces"].max().sqrt()
-    size = float(torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread))
+    size = float(_approximate_magnitude(batch))
     if 2.0**-limit <= size <= 2.0**limit:  # False for NaN too, so that NaN is refused below
         return 0
     refuse_nonfinite(features)

@@ -1,12 +1,14 @@
 """Statistics of the same samples in two layers, for the geodesic and the relative position."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.stats.batch import compact_labels
+from ncscope.devices import moved
+from ncscope.stats.classes import BatchClasses
 from ncscope.stats.locking import Locked
 from ncscope.stats.merging import Shares
 
@@ -44,15 +46,32 @@ class CrossMoments(Locked):
         labels: Int[Tensor, " n"],
     ) -> None:
         """Add a batch: features of the same samples in both layers, and their labels."""
-        labels = labels.to(self.counts.device)
-        present, counts, index = compact_labels(labels, len(self.counts))
-        means, centred = zip(
-            *(_centre(h.to(self.first), index, counts) for h in (first, last)), strict=True
-        )
+        self.take(first, last, BatchClasses.of(labels, len(self.counts)))
+
+    def take(
+        self, first: Shaped[Tensor, "n d"], last: Shaped[Tensor, "n d"], classes: BatchClasses
+    ) -> None:
+        """Add a batch whose classes are known. Cost: no wait.
+
+        Args:
+            first: Features in the first layer.
+            last: Features of the same samples in the last layer.
+            classes: Classes of the samples.
+        """
+        classes = classes.to(self.cross.device)
+        present, counts, index = classes.present, classes.counts, classes.index
+        ends = (moved(h, self.cross.device).to(torch.float64) for h in (first, last))
+        means, centred = zip(*(_centre(h, index, counts) for h in ends), strict=True)
         cross = torch.zeros(len(present), dtype=self.cross.dtype, device=self.cross.device)
         cross.index_add_(0, index, (centred[0] * centred[1]).sum(1))
         with self.lock:
             self._merge_rows(present, counts, means[0], means[1], cross)
+
+    def ends(self) -> "LineEnds":
+        """Return the class means at both ends of the line. Cost: one wait."""
+        with self.lock:
+            present = torch.nonzero(self.counts).squeeze(1)
+            return LineEnds(present, self.first[present], self.last[present])
 
     def merge(self, other: "CrossMoments") -> "CrossMoments":
         """Add the samples of another accumulator of the same shapes, and return these moments."""
@@ -105,17 +124,31 @@ class CrossMoments(Locked):
         self.counts.index_add_(0, present, counts)
 
 
-def step_length(earlier: Shaped[Tensor, "n d"], later: Shaped[Tensor, "n d"]) -> float:
+class LineEnds(NamedTuple):
+    """Means of the classes present in two layers.
+
+    Attributes:
+        classes: Labels of the classes.
+        first: Class means in the first layer.
+        last: Class means in the last layer.
+    """
+
+    classes: Int[Tensor, " p"]
+    first: Float[Tensor, "p d"]
+    last: Float[Tensor, "p d"]
+
+
+def step_length(earlier: Shaped[Tensor, "n d"], later: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
     r"""Sum $\lVert h_i^{j+1}-h_i^j\rVert$ over a batch, in float64; additive over batches."""
     step = later.to(torch.float64) - earlier.to(torch.float64)
-    return float(torch.linalg.vector_norm(step, dim=1).sum())
+    return torch.linalg.vector_norm(step, dim=1).sum()
 
 
 def nearest_hits_on_line(
     first: Shaped[Tensor, "n d"],
     last: Shaped[Tensor, "n d"],
     labels: Int[Tensor, " n"],
-    pair: CrossMoments,
+    ends: LineEnds,
     positions: Float[Tensor, " t"],
 ) -> Int[Tensor, " t"]:
     r"""Count samples nearest to the mean of their class, at points of a line between two layers.
@@ -127,14 +160,13 @@ def nearest_hits_on_line(
         first: The first layer's features.
         last: The last layer's features of the same samples.
         labels: Class of each sample.
-        pair: Cross moments of the two layers over all samples, not only this batch.
+        ends: Class means of the two layers over all samples, not only this batch.
         positions: Values of $t$ in [0, 1].
 
     Returns:
         Hits at each position; additive over batches. Cost: four $2ndK$ products, T passes of nK.
     """
-    present = torch.nonzero(pair.counts).squeeze(1)
-    m0, m1 = pair.first[present], pair.last[present]
+    present, m0, m1 = ends
     o0, o1 = m0.mean(0), m1.mean(0)
     m0, m1 = m0 - o0, m1 - o1
     h0, h1 = first.to(m0) - o0, last.to(m1) - o1

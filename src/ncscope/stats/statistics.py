@@ -34,6 +34,7 @@ class ClassStatistics:
         zero_vectors: Number of zero features, which have no direction.
         exponent: Unit e of means, traces and scatter: they belong to the features divided by
             $2^e$. It is 0 unless the magnitude of the features is beyond $2^{\pm150}$.
+        blocked: True if the scatter was accumulated with ``precision="blocked"``.
     """
 
     classes: Int[Tensor, " k"]
@@ -47,6 +48,7 @@ class ClassStatistics:
     unit_class_traces: Float[Tensor, " k"] | None
     zero_vectors: int
     exponent: int = 0
+    blocked: bool = False
 
     @property
     def k(self) -> int:
@@ -112,9 +114,7 @@ class ClassStatistics:
     def in_range(self) -> "ClassStatistics":
         """Convert the statistics to a unit in which their squares stay in range."""
         spread = self.class_traces.max().sqrt()
-        beyond = exponent_beyond(
-            float(self._longest_mean.maximum(spread)), EVALUATED[self.means.dtype]
-        )
+        beyond = exponent_beyond(float(self._longest_mean.maximum(spread)), EVALUATED)
         return self.in_unit(self.exponent + beyond)
 
     @cached_property
@@ -170,7 +170,7 @@ def _finished(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistic
         _check_pooling(moments, prior)
     rows = present if copy or len(present) < moments.num_classes else slice(None)
     counts = moments.counts[present]
-    share = counts.to(moments.dtype)
+    share = counts.to(torch.float64)
     weights = share / share.sum() if prior == "empirical" else torch.ones_like(share) / len(share)
     return ClassStatistics(
         classes=present,
@@ -185,6 +185,7 @@ def _finished(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistic
             None if moments.unit_traces is None else moments.unit_traces[present] / share
         ),
         zero_vectors=int(moments.zero_vectors),
+        blocked=moments.precision == "blocked" and moments.scatter is not None,
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
+from ncscope.devices import HostCopy
 from ncscope.errors import InputError
 from ncscope.stats.locking import Locked
 
@@ -63,6 +64,7 @@ class FeatureStore(Locked):
         self.bytes_in_memory = self.bytes_on_disk = 0
         self._folder, self._otherwise = folder, otherwise
         self._spill: IO[bytes] | None = None
+        self._last: HostCopy | None = None
         self._batches: list[dict[str, Tensor | _OnDisk]] = []
 
     def __enter__(self) -> "FeatureStore":
@@ -75,6 +77,7 @@ class FeatureStore(Locked):
         trace: TracebackType | None,
     ) -> None:
         self._batches.clear()
+        self._last = None
         if self._spill is not None:
             self._spill.close()
 
@@ -83,28 +86,42 @@ class FeatureStore(Locked):
     ) -> None:
         """Store one batch on the CPU, in the dtype of the features.
 
+        The copy of a batch from an accelerator runs beside the next batch, and is stored then.
+
         Raises:
             InputError: If the batches, or those that are expected, take more than memory and disk
                 may hold.
             OSError: If the disk is full.
         """
-        kept = {**features, _LABELS: labels}
-        cost = sum(rows.nbytes for rows in kept.values())
+        copy = HostCopy({**features, _LABELS: labels})
         with self.lock:
-            self._check_size(cost)
-            if self.bytes_in_memory + cost <= self.budget:
-                self.bytes_in_memory += cost
-                self._batches.append({name: rows.cpu() for name, rows in kept.items()})
-            else:
-                self.bytes_on_disk += cost
-                self._batches.append({name: self._write(rows) for name, rows in kept.items()})
+            self._store_last()
+            self._last = copy
+            if copy.complete:
+                self._store_last()
 
     def __iter__(self) -> Iterator[tuple[dict[str, Tensor], Int[Tensor, " n"]]]:
         """Yield the batches in the order of `append`; the store can be iterated repeatedly."""
+        with self.lock:
+            self._store_last()
         for batch in self._batches:
             loaded = {name: _load(rows) for name, rows in batch.items()}
             labels = loaded.pop(_LABELS)
             yield loaded, labels
+
+    def _store_last(self) -> None:
+        """Store the batch whose copy began last, in memory or on disk."""
+        if self._last is None:
+            return
+        kept, self._last = self._last.wait(), None
+        cost = sum(rows.nbytes for rows in kept.values())
+        self._check_size(cost)
+        if self.bytes_in_memory + cost <= self.budget:
+            self.bytes_in_memory += cost
+            self._batches.append(dict(kept))
+        else:
+            self.bytes_on_disk += cost
+            self._batches.append({name: self._write(rows) for name, rows in kept.items()})
 
     def _check_size(self, cost: int) -> None:
         """Refuse a batch that does not fit, or that shows that the expected batches will not."""
@@ -131,11 +148,11 @@ class FeatureStore(Locked):
 
     def _write(self, rows: Shaped[Tensor, "n ..."]) -> "Tensor | _OnDisk":
         if not rows.nbytes:
-            return rows.cpu()  # mmap refuses an empty range
+            return rows  # mmap refuses an empty range
         if self._spill is None:
             self._spill = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115
         start = self._spill.seek(-(-self._spill.tell() // _ALIGNMENT) * _ALIGNMENT)
-        left = rows.cpu().contiguous().view(torch.uint8).flatten().numpy().data
+        left = rows.contiguous().view(torch.uint8).flatten().numpy().data
         while left:  # not NumPy's tofile, which does not report that the disk is full
             left = left[self._spill.write(left) :]
         return _OnDisk(self._spill, start, tuple(rows.shape), rows.dtype)

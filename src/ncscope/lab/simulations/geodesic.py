@@ -84,7 +84,7 @@ def _line(config: GeodesicConfig) -> Iterator[Observation]:
     pair = CrossMoments(config.num_classes, config.dim)
     pair.update(first, last, labels)
     positions = torch.linspace(0, 1, config.points, dtype=torch.float64)
-    hits = nearest_hits_on_line(first, last, labels, pair, positions) / len(labels)
+    hits = nearest_hits_on_line(first, last, labels, pair.ends(), positions) / len(labels)
     whole = {
         "alignment": float(line.alignment()),
         "transport_cost": float(line.transport_cost()),

@@ -1,0 +1,78 @@
+"""Labels of a batch, checked and compacted once for all layers."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from ncscope.devices import moved, reading_waits
+from ncscope.stats.batch import check_range
+
+
+@dataclass(frozen=True)
+class BatchClasses:
+    """Classes of the samples of a batch.
+
+    Attributes:
+        labels: Class of each sample, 0..K-1.
+        present: Classes that occur, ascending.
+        counts: Number of samples of each class that occurs.
+        index: Index into ``present`` of each sample.
+
+    Example:
+        >>> classes = BatchClasses.of(torch.tensor([4, 1, 4]), num_classes=5)
+        >>> classes.present.tolist(), classes.counts.tolist(), classes.index.tolist()
+        ([1, 4], [1, 2], [1, 0, 1])
+    """
+
+    labels: Int[Tensor, " n"]
+    present: Int[Tensor, " p"]
+    counts: Int[Tensor, " p"]
+    index: Int[Tensor, " n"]
+
+    @classmethod
+    def of(
+        cls, labels: Int[Tensor, " n"], num_classes: int, *, of_classifier: bool = False
+    ) -> "BatchClasses":
+        """Check the range of labels and compact them.
+
+        Labels on an accelerator cost two waits, labels on the CPU none.
+
+        Args:
+            labels: Class of each sample, int64.
+            num_classes: Number of classes.
+            of_classifier: True if a classifier's weight fixes the number of classes.
+
+        Raises:
+            InputError: If a label is out of range.
+        """
+        if len(labels):
+            _check(labels, num_classes, of_classifier)
+        counts = torch.zeros(num_classes, dtype=torch.int64, device=labels.device)
+        counts.index_add_(0, labels, torch.ones_like(labels))  # bincount would wait twice
+        present = torch.nonzero(counts).squeeze(1)
+        index = torch.empty_like(counts)
+        index[present] = torch.arange(len(present), device=labels.device)
+        return cls(labels, present, counts[present], index[labels])
+
+    def to(self, device: torch.device) -> "BatchClasses":
+        """Return the classes on a device, without waiting for the copies where possible."""
+        if self.labels.device == device:
+            return self
+        parts = (self.labels, self.present, self.counts, self.index)
+        return BatchClasses(*(moved(part, device) for part in parts))
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.labels)
+
+
+def _check(labels: Shaped[Tensor, " n"], num_classes: int, of_classifier: bool) -> None:
+    if not reading_waits(labels.device):
+        check_range(labels, num_classes, of_classifier=of_classifier)
+        return
+    # A label out of range would end the process on an accelerator, so it is read at once.
+    least, largest = torch.stack(labels.aminmax()).tolist()
+    if least < 0 or largest >= num_classes:
+        check_range(labels, num_classes, of_classifier=of_classifier)
