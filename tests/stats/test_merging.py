@@ -3,6 +3,8 @@
 import hashlib
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,6 +156,7 @@ def failures(rank: int) -> list[str]:
     with broken("_weigh", rank, interrupt):
         said.append(said_by(lambda: merge_in_place(gathered(slice(0, 9)), ALL)))
     said.append(said_by(lambda: between_communications(rank)))
+    said.append(said_by(lambda: interrupted_in_communication(rank)))
     counts = COUNTS + (rank == 1)
     uniform = ClassMoments(K, D, prior="uniform", class_counts=counts)
     said.append(said_by(lambda: merge_across_processes(uniform)))
@@ -175,11 +178,23 @@ def between_communications(rank: int) -> None:
         ALL.values(rank)
 
 
+def interrupted_in_communication(rank: int) -> None:
+    """Interrupt rank 1 while it waits for rank 0, and rank 0 goes on communicating."""
+    with ALL.ending_together():
+        if rank == 1:
+            threading.Timer(0.1, interrupt).start()
+        else:
+            time.sleep(0.3)
+        ALL.values("long enough to travel as a second communication")
+        ALL.sum(torch.ones(3))
+
+
 ELSEWHERE = "InputError: expected no error in any of 2 processes, found on rank 1: "
 FAILURES = [
     *[("MemoryError: full", ELSEWHERE + "MemoryError: full")] * len(STEPS),
     ("KeyboardInterrupt: ", ELSEWHERE + "KeyboardInterrupt"),
     ("OSError: between", ELSEWHERE + "OSError: between"),
+    ("KeyboardInterrupt: ", ELSEWHERE + "KeyboardInterrupt"),
     *[("InputError: expected the same moments in every process, found 7 classes",) * 2] * 2,
     ("", ""),
 ]
