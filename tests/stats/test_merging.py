@@ -87,6 +87,27 @@ def written(state: dict[str, Tensor]) -> dict[str, Any]:
     return {"values": {k: v.tolist() for k, v in state.items()}, "digest": digest.hexdigest()}
 
 
+def far_means(rank: int, sign: int) -> ClassMoments:
+    """Moments without spread of a rank, whose means are multiples of 1/4096 far from zero."""
+    draws = torch.Generator().manual_seed(rank)
+    moments = ClassMoments(K, D, statistics=())
+    moments.counts = torch.randint(1, 10, (K,), generator=draws)
+    steps = torch.randint(-4096, 4096, (K, D), generator=draws).double()
+    moments.means = sign * (OFFSET + steps / 4096)
+    return moments
+
+
+def units_off(rank: int, count: int, sign: int) -> float:
+    """The largest error of the merged means, in units in the last place."""
+    moments = far_means(rank, sign)
+    merge_in_place(moments, ALL)
+    parts = [far_means(other, sign) for other in range(count)]
+    sums = sum((part.means - sign * OFFSET) * part.counts[:, None] for part in parts)
+    total = sum(part.counts for part in parts)[:, None]
+    exact = sums / total  # deviations from the offset, to 16 digits
+    return float(((moments.means - sign * OFFSET) - exact).abs().max() / 2**-32)
+
+
 NAMES = [*CASES, "cross", "offset"]
 
 
@@ -95,10 +116,12 @@ def merged_states(rank: int, count: int) -> dict[str, Any]:
     whole = {case: written(merged_state(rank, count, case)) for case in NAMES}
     with patch.object(merging, "_BLOCK_BYTES", 2 * 8 * D):
         blocks = {case: written(merged_state(rank, count, case)) for case in NAMES}
-    return {"whole": whole, "blocks": blocks}
+    off = [units_off(rank, count, sign) for sign in (1, -1)]
+    return {"whole": whole, "blocks": blocks, "off": off}
 
 
 def assert_as_one(found: list[dict[str, Any]]) -> None:
+    assert all(off <= 0.51 for rank in found for off in rank["off"])  # rounded once
     for way in ("whole", "blocks"):
         for case in NAMES:
             one = state_of(slice(0, N), case)

@@ -110,7 +110,7 @@ class Processes:
         try:
             yield
         except BaseException as error:
-            if not self._knows(error, start):
+            if self.several and not self._knows(error, start):
                 _mark(error, self)
                 # The other processes may have ended, and their errors say less than this one.
                 with suppress(RuntimeError, InputError):
