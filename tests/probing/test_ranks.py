@@ -190,7 +190,12 @@ def measured_in_a_group(rank: int) -> Any:
     recorder.together(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
     wrong = said_of(network(), mislabelled(own) if rank else own, replace(LIGHT, group=group))
     records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
-    return [*records, recorder.processes.index, wrong]
+    try:
+        recorder.together(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
+        apart = ""
+    except Exception as error:
+        apart = str(error)
+    return [*records, recorder.processes.index, wrong, apart]
 
 
 PLAIN: dict[str, Any] = {
@@ -210,6 +215,8 @@ def test_a_group_measures_without_the_other_processes(tmp_path: Path) -> None:
     assert (first[3], second[3]) == (0, 1)
     assert "2 processes, found on rank 2: expected labels in 0..3" in first[4]
     assert second[4].startswith("InputError: expected labels in 0..3")
+    assert "found on rank 2: ZeroDivisionError" in first[5]
+    assert second[5].startswith("integer division")
     for said in outside:
         assert said.startswith("InputError: expected a process group of which this process is")
 
