@@ -19,7 +19,7 @@ from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.processes import ALL
 
-RANKS, K, D, ROUNDS = 4, 20_000, 1024, 2
+RANKS, K, D, ROUNDS = 4, 20_000, 1024, 1
 TARGET_STATES = 3.0
 
 
