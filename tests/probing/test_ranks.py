@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.integrations.recording import Recorder
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.model import probe_model
@@ -165,6 +166,59 @@ def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path:
 
     expected = flat(between_class_metrics(network(), batches(slice(60)), ["blocks.*"], 4))
     assert_same([flat(own) for own in on_ranks(2, tmp_path, program)], expected)
+
+
+def measured_in_a_group(rank: int) -> Any:
+    """What ranks 0 and 2 measure, watch and record in a group, and what rank 1 is told."""
+    group, own = dist.new_group([0, 2]), batches(slice(rank // 2 * 20, rank // 2 * 40 + 20))
+    options = {"layers": ["stem"], "groups": ["nc1", "nc4"], "group": group}
+    if rank == 1:
+        said = [said_of(network(), own, ProbeOptions(group=group))]
+        for refused in (ncscope.watch, lambda _, group: Recorder(**PLAIN, group=group)):
+            with pytest.raises(InputError, match="found a group without rank 1") as error:
+                refused(network(), group=group)
+            said.append(f"InputError: {error.value}")
+        return said
+    report = ncscope.measure_model(network(), own, progress=False, **options)
+    model = network().eval()
+    with ncscope.watch(model, **options) as seen:
+        for inputs, labels in own:
+            model(inputs)
+            seen.labels(labels)
+        watched = seen.report()
+    recorder = Recorder(**PLAIN, **options)
+    recorder.together(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
+    wrong = said_of(network(), mislabelled(own) if rank else own, replace(LIGHT, group=group))
+    records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
+    try:
+        recorder.together(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
+        apart = ""
+    except Exception as error:
+        apart = str(error)
+    return [*records, recorder.processes.index, wrong, apart]
+
+
+PLAIN: dict[str, Any] = {
+    "prefix": "nc",
+    "log": "headline",
+    "reference": None,
+    "on_error": "raise",
+    "save": None,
+}
+
+
+def test_a_group_measures_without_the_other_processes(tmp_path: Path) -> None:
+    first, outside, second = on_ranks(3, tmp_path, measured_in_a_group)
+    options = ProbeOptions(layers=["stem"], groups=["nc1", "nc4"])
+    expected = plain(probe_model(network(), batches(slice(60)), options).record)
+    assert_same([*first[:3], *second[:3]], expected)
+    assert (first[3], second[3]) == (0, 1)
+    assert "2 processes, found on rank 2: expected labels in 0..3" in first[4]
+    assert second[4].startswith("InputError: expected labels in 0..3")
+    assert "found on rank 2: ZeroDivisionError" in first[5]
+    assert second[5].startswith("integer division")
+    for said in outside:
+        assert said.startswith("InputError: expected a process group of which this process is")
 
 
 def faulty() -> nn.Module:

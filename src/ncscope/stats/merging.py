@@ -27,7 +27,7 @@ class Shares:
         means: Class means by name, one a row; the merged ones are their averages, weighted by the
             counts.
         sums: Statistics about these class means, which add up as soon as all processes have them
-            about the same means.
+            about the same means; contiguous.
         refer: Function that refers the sums of this process to other class means. It takes the
             classes as a slice, and by name the differences of the means of these classes, old less
             new, which it may overwrite.
@@ -100,6 +100,11 @@ class _Reduction:
             name: means.new_full((2, means.shape[1]), -math.inf)
             for name, means in shares.means.items()
         }
+        self.sums = [
+            part
+            for value in shares.sums.values()
+            for part in value.view(-1).split(_BLOCK_BYTES // value.element_size())
+        ]
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -114,9 +119,8 @@ class _Reduction:
                 self._locally(self._weigh, name, rows)
                 self.processes.reduce_(self._part(name, rows))
             self._locally(self._refer, rows)
-        for value in self.shares.sums.values():
-            for part in value.view(-1).split(_BLOCK_BYTES // value.element_size()):
-                self.processes.reduce_(part)
+        for part in self.sums:
+            self.processes.reduce_(part)
         self._locally(self.shares.counts.copy_, self.total)
 
     def _locally(self, step: Callable[..., object], *arguments: Any) -> None:
