@@ -21,6 +21,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from ncscope.errors import InputError
 from ncscope.models.forward import predicted_classes
 from ncscope.models.heads import find_head
 from ncscope.models.measuring import measuring
@@ -82,7 +83,7 @@ def ddp(_: DeviceMesh) -> nn.Module:
     return nn.parallel.DistributedDataParallel(Model())
 
 
-def fsdp1(_: DeviceMesh, use_orig_params: bool, apart: bool) -> nn.Module:
+def fsdp1(_: DeviceMesh | None, use_orig_params: bool, apart: bool) -> nn.Module:
     wrap = partial(
         FullyShardedDataParallel, use_orig_params=use_orig_params, device_id=torch.device("cpu")
     )
@@ -148,8 +149,15 @@ BY_TENSOR: dict[str, Make] = {
 
 
 def watched(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> Any:
+    """Watch the module inside a wrapper, as the callbacks do; the loop calls the wrapper.
+
+    The weight of a head in FSDP's outermost unit is only there for who has the wrapper.
+    """
     model.eval()
-    with torch.no_grad(), Watch(model, OPTIONS) as seen:
+    inside = getattr(model, "module", model)
+    if isinstance(model, FullyShardedDataParallel):
+        inside = inside if isinstance(inside.head, FullyShardedDataParallel) else model
+    with torch.no_grad(), Watch(inside, OPTIONS) as seen:
         for inputs, labels in loader:
             model(inputs)
             seen.labels(labels)
@@ -194,6 +202,23 @@ def along_one_axis(rank: int, count: int) -> dict[str, Any]:
         for name, make in (BY_DATA | BY_TENSOR).items()
         if count == 2 or name in FEWER
     }
+
+
+def without_the_wrapper(rank: int) -> str:
+    model = fsdp1(None, use_orig_params=True, apart=False).eval()
+    with torch.no_grad(), Watch(model.module, OPTIONS) as seen:
+        inputs, labels = batches("samples", rank, 2)[0]
+        model(inputs)
+        seen.labels(labels)
+        with pytest.raises(InputError) as error:
+            seen.probed()
+    return str(error.value)
+
+
+@pytest.mark.slow
+def test_the_module_inside_of_fsdp_does_not_have_its_weights(tmp_path: Path) -> None:
+    for said in on_ranks(2, tmp_path, without_the_wrapper):
+        assert said.endswith("pass the model as FSDP wrapped it, not the module inside")
 
 
 @pytest.mark.slow

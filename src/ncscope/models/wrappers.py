@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
+from ncscope.models.sharding import is_sharded
 
 # Name of the module inside a wrapper of FSDP, or of activation checkpointing.
 _WRAPPED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -137,7 +138,10 @@ def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
 
     Args:
         model: Model that contains the module.
-        module: Module whose parameters are needed.
+        module: Module with a weight matrix that is needed.
+
+    Raises:
+        InputError: If the unit of FSDP is a wrapper outside of the model.
     """
     with ExitStack() as stack:
         if not _is_whole(module):
@@ -147,6 +151,12 @@ def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
                 if not {info.module for info in infos}.isdisjoint(module.modules()):
                     summoned = unit.summon_full_params(unit, recurse=False, writeback=False)
                     stack.enter_context(summoned)
+            if not _is_whole(module):
+                raise InputError(
+                    expected="the whole weight of the head",
+                    found="a shard of it, without the FSDP wrapper that can put it together",
+                    fix="pass the model as FSDP wrapped it, not the module inside",
+                )
         yield
 
 
@@ -155,4 +165,4 @@ def _is_whole(module: nn.Module) -> bool:
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
         return True
-    return weight.ndim > 1 and weight.untyped_storage().size() > 0
+    return weight.ndim > 1 and (is_sharded(weight) or weight.untyped_storage().size() > 0)
