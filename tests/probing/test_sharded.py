@@ -262,7 +262,11 @@ def sharded_vocabulary(rank: int) -> dict[str, Any]:
         assert logits.to_local().shape[-1] == K // 2
         classes = predicted_classes(logits)
         tied = predicted_classes(torch.zeros_like(logits))
+    plan = {"head": ColwiseParallel(output_layouts=Shard(-1))}
+    with pytest.raises(InputError) as error:
+        find_head(parallelize_module(Model(), mesh, plan), TOKENS)
     return {
+        "error": str(error.value),
         "head": [head.name, head.rows, head.weight.tolist()],
         "classes": [classes.tolist(), tied.unique().tolist()],
         "group": dist.get_process_group_ranks(data_group(model)),
@@ -278,4 +282,5 @@ def test_a_head_of_a_sharded_vocabulary_without_its_logits(tmp_path: Path) -> No
         assert found["head"] == ["head", "token", head.weight.tolist()]
         assert found["classes"] == [classes.tolist(), [0]]
         assert found["group"] == [rank]
+        assert "found plain ones of 4 of the 8 classes of 'head'; pass use" in found["error"]
         assert found["most gathered"] == 2 * N * T  # a best score of each process, not K logits

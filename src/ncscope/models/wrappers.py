@@ -107,10 +107,12 @@ def check_measurable(model: object) -> None:
         InputError: If the object is no module, such as a stage of a pipeline; or if parameters are
             on the meta device, or partitioned by ZeRO-3.
     """
-    if not isinstance(model, nn.Module) or "Pipeline" in type(model).__name__:
+    kind = type(model)
+    of_pipeline = kind.__module__.startswith("deepspeed.") and kind.__name__.startswith("Pipeline")
+    if not isinstance(model, nn.Module) or of_pipeline:
         raise InputError(
             expected="a torch.nn.Module that runs the whole forward pass",
-            found=type(model).__name__,
+            found=kind.__name__,
             fix="of a pipeline, put the stages together in one process and measure that model",
         )
     offloads = any(hasattr(module, "_hf_hook") for module in model.modules())
