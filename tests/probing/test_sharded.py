@@ -204,21 +204,28 @@ def along_one_axis(rank: int, count: int) -> dict[str, Any]:
     }
 
 
-def without_the_wrapper(rank: int) -> str:
+def without_the_wrapper(rank: int) -> list[str]:
+    loader, said = batches("samples", rank, 2), []
+    for use_orig_params in (True, False):
+        model = fsdp1(None, use_orig_params=use_orig_params, apart=False).eval()
+        with pytest.raises(InputError) as error:
+            probe_model(model.module, loader, OPTIONS)
+        said.append(str(error.value))
     model = fsdp1(None, use_orig_params=True, apart=False).eval()
     with torch.no_grad(), Watch(model.module, OPTIONS) as seen:
-        inputs, labels = batches("samples", rank, 2)[0]
-        model(inputs)
-        seen.labels(labels)
+        model(loader[0][0])
+        seen.labels(loader[0][1])
         with pytest.raises(InputError) as error:
             seen.probed()
-    return str(error.value)
+    return [*said, str(error.value)]
 
 
 @pytest.mark.slow
 def test_the_module_inside_of_fsdp_does_not_have_its_weights(tmp_path: Path) -> None:
-    for said in on_ranks(2, tmp_path, without_the_wrapper):
-        assert said.endswith("pass the model as FSDP wrapped it, not the module inside")
+    for called, other, watched in on_ranks(2, tmp_path, without_the_wrapper):
+        assert "sharded by an FSDP wrapper around the model; pass the model as FSDP" in called
+        assert "sharded by an FSDP wrapper around the model; pass the model as FSDP" in other
+        assert watched.endswith("pass the model as FSDP wrapped it, not the module inside")
 
 
 @pytest.mark.slow

@@ -132,6 +132,32 @@ def check_measurable(model: object) -> None:
             )
 
 
+def check_callable(model: nn.Module) -> None:
+    """Check that a call of the model puts its parameters together, if FSDP1 has sharded them.
+
+    Args:
+        model: Model that is to be called.
+
+    Raises:
+        InputError: If the wrapper of FSDP that would do it is outside of the model.
+    """
+    known = {
+        (info.module, info.param_name)
+        for flat in _flat_parameters(model)
+        for info in flat._param_infos
+    }
+    flats = set(map(id, _flat_parameters(model)))
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            sharded = getattr(parameter, "_fsdp_flattened", False)
+            if sharded and (module, name) not in known and id(parameter) not in flats:
+                raise InputError(
+                    expected="a model that puts its own parameters together",
+                    found=f"{name!r} sharded by an FSDP wrapper around the model",
+                    fix="pass the model as FSDP wrapped it; or watch the passes of your loop",
+                )
+
+
 @contextmanager
 def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
     """Put the parameters of one module together if FSDP1 has sharded them.

@@ -16,6 +16,7 @@ from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring, unwrapped
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import trace
+from ncscope.models.wrappers import check_callable
 from ncscope.probing.batches import (
     EmptyLoaderError,
     check_next_token,
@@ -58,7 +59,8 @@ def probe_model(
     the layers and the head from another process. An error in one process ends all.
 
     Args:
-        model: A classifier; a compiled or data-parallel one is unwrapped. The model runs in
+        model: A classifier; a compiled or data-parallel one is unwrapped, and a sharded one is
+            measured as it is, see `ncscope.models.replicas.data_group`. The model runs in
             evaluation mode and is left as it was: buffers that the model writes are restored, even
             after an exception.
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. There is one label
@@ -78,6 +80,7 @@ def probe_model(
     options = for_model(options or ProbeOptions(), model)
     processes = options.processes
     model = unwrapped(model)
+    check_callable(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
         probe = LayerwiseProbe(model, options, store, reference)
