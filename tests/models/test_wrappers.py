@@ -60,8 +60,8 @@ def test_what_is_no_module_is_refused() -> None:
 def checkpointed() -> nn.Module:
     torch.manual_seed(0)
     model = ResidualNet(6, 8, 3, 4)
-    for index, block in enumerate(model.blocks):
-        model.blocks[index] = checkpoint_wrapper(block)
+    for index in (0, 2):
+        model.blocks[index] = checkpoint_wrapper(model.blocks[index])
     return model
 
 
@@ -73,7 +73,7 @@ def test_names_are_those_without_wrappers() -> None:
     assert (
         residual_blocks(wrapped) == residual_blocks(plain) == ["blocks.0", "blocks.1", "blocks.2"]
     )
-    assert named_layer(wrapped, "blocks.1") is inner(wrapped.blocks[1]) is not wrapped.blocks[1]
+    assert named_layer(wrapped, "blocks.2") is inner(wrapped.blocks[2]) is not wrapped.blocks[2]
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
