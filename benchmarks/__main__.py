@@ -12,6 +12,7 @@ from benchmarks import grokking, information
 from benchmarks.collapse import conv_layer, imagenet_512, imagenet_2048
 from benchmarks.following import figures, following
 from benchmarks.measure import Row, run_module
+from benchmarks.merging import merging
 from benchmarks.probes import digits_path, features_path
 
 
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
     "information-brute-force": information.against_brute_force,
     "information-quadrature": information.by_quadrature,
     "many-classes": many_classes,
+    "merging": merging,
     "probe-digits": digits_path,
     "probe-512": features_path,
 }

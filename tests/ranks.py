@@ -1,5 +1,6 @@
 """Processes that work together as those of one launch, forked: no start of Python is paid."""
 
+import json
 import os
 import signal
 import socket
@@ -7,6 +8,24 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+
+def joined_ranks(count: int, folder: Path, program: Callable[[int], Any]) -> list[Any]:
+    """What a function of the rank returns on each rank of a group, in types of JSON."""
+
+    def joined(rank: int) -> None:
+        meeting, patience = f"file://{folder}/meeting", timedelta(seconds=60)
+        dist.init_process_group("gloo", meeting, patience, world_size=count, rank=rank)
+        (folder / f"{rank}.json").write_text(json.dumps(program(rank)))
+        dist.destroy_process_group()
+
+    assert in_processes(count, joined) == [0] * count
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(count)]
 
 
 def in_two_processes(program: Callable[[int], None], seconds: float = 60.0) -> list[int]:

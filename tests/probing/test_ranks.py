@@ -5,10 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.integrations.recording import Recorder
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.model import probe_model
@@ -28,6 +28,7 @@ from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.watching import Watch
 
 from ..ranks import in_processes
+from ..ranks import joined_ranks as on_ranks
 
 LABELS = torch.arange(60) % 4
 INPUTS = torch.randn(60, 6, generator=torch.Generator().manual_seed(0)).double()
@@ -48,20 +49,6 @@ def network(width: int = 8, depth: int = 3) -> nn.Module:
 def batches(rows: slice, size: int = 16) -> Batches:
     inputs, labels = INPUTS[rows], LABELS[rows]
     return list(zip(inputs.split(size), labels.split(size), strict=True)) if len(labels) else []
-
-
-def on_ranks(count: int, folder: Path, program: Callable[[int], Any]) -> list[Any]:
-    """What a function of the rank returns on each rank, in types of JSON."""
-
-    def joined(rank: int) -> None:
-        meeting = f"file://{folder}/meeting"
-        patience = timedelta(seconds=60)
-        dist.init_process_group("gloo", meeting, patience, world_size=count, rank=rank)
-        (folder / f"{rank}.json").write_text(json.dumps(program(rank)))
-        dist.destroy_process_group()
-
-    assert in_processes(count, joined) == [0] * count
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(count)]
 
 
 def flat(value: Any, name: str = "") -> dict[str, float]:
@@ -181,6 +168,59 @@ def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path:
     assert_same([flat(own) for own in on_ranks(2, tmp_path, program)], expected)
 
 
+def measured_in_a_group(rank: int) -> Any:
+    """What ranks 0 and 2 measure, watch and record in a group, and what rank 1 is told."""
+    group, own = dist.new_group([0, 2]), batches(slice(rank // 2 * 20, rank // 2 * 40 + 20))
+    options = {"layers": ["stem"], "groups": ["nc1", "nc4"], "group": group}
+    if rank == 1:
+        said = [said_of(network(), own, ProbeOptions(group=group))]
+        for refused in (ncscope.watch, lambda _, group: Recorder(**PLAIN, group=group)):
+            with pytest.raises(InputError, match="found a group without rank 1") as error:
+                refused(network(), group=group)
+            said.append(f"InputError: {error.value}")
+        return said
+    report = ncscope.measure_model(network(), own, progress=False, **options)
+    model = network().eval()
+    with ncscope.watch(model, **options) as seen:
+        for inputs, labels in own:
+            model(inputs)
+            seen.labels(labels)
+        watched = seen.report()
+    recorder = Recorder(**PLAIN, **options)
+    recorder.together(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
+    wrong = said_of(network(), mislabelled(own) if rank else own, replace(LIGHT, group=group))
+    records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
+    try:
+        recorder.together(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
+        apart = ""
+    except Exception as error:
+        apart = str(error)
+    return [*records, recorder.processes.index, wrong, apart]
+
+
+PLAIN: dict[str, Any] = {
+    "prefix": "nc",
+    "log": "headline",
+    "reference": None,
+    "on_error": "raise",
+    "save": None,
+}
+
+
+def test_a_group_measures_without_the_other_processes(tmp_path: Path) -> None:
+    first, outside, second = on_ranks(3, tmp_path, measured_in_a_group)
+    options = ProbeOptions(layers=["stem"], groups=["nc1", "nc4"])
+    expected = plain(probe_model(network(), batches(slice(60)), options).record)
+    assert_same([*first[:3], *second[:3]], expected)
+    assert (first[3], second[3]) == (0, 1)
+    assert "2 processes, found on rank 2: expected labels in 0..3" in first[4]
+    assert second[4].startswith("InputError: expected labels in 0..3")
+    assert "found on rank 2: ZeroDivisionError" in first[5]
+    assert second[5].startswith("integer division")
+    for said in outside:
+        assert said.startswith("InputError: expected a process group of which this process is")
+
+
 def faulty() -> nn.Module:
     """A classifier whose third pass goes wrong."""
     passes = []
@@ -244,6 +284,10 @@ def scenarios(rank: int) -> list[str]:
         said_of(network(), empty if one else own, reference=less if one else known),
         said_of(network(), [(i, torch.zeros_like(y)) for i, y in own]),
         said_of(network(), mislabelled(own) if rank != 1 else own),
+        said_of(network(), own, replace(LIGHT, baseline=True) if one else LIGHT),
+        said_of(network(), own, replace(LIGHT, uncertainty=True) if one else LIGHT),
+        said_of(network(), own, reference=known if one else None),
+        said_of(nn.Identity() if one else network(), own),
         said_of(network(), own),
     ]
 
@@ -271,6 +315,10 @@ FAILURES = [
         "InputError: expected no error in any of 3 processes, found on rank 0: expected labels in",
         "InputError: expected labels in 0..3, found",
     ),
+    *[("InputError: expected the same baseline in every process, found False on rank 0 and",) * 2],
+    *[("InputError: expected the same uncertainty in every process, found False on rank 0",) * 2],
+    *[("InputError: expected the same reference in every process, found False on rank 0",) * 2],
+    ("InputError: expected a linear layer", ELSEWHERE.format("expected a linear layer")),
     ("", ""),
 ]
 
@@ -293,19 +341,30 @@ STEPS = (
     "evaluation.layer_record",
     "evaluation.geodesic",
     "resampling.evaluate",
+    "evaluation.Decider",
+    "evaluation.relative_position",
+    "evaluation._geodesic_record",
+    "gather.finish",
+    "model.LayerwiseProbe._join",
+    "model.unwrapped",
     "model.LayerwiseProbe._begin_empty",
 )
+AGAIN = ("_check_size", "estimated", "leave_one_out", "no_better_than_chance")
+"""Steps of measuring the same samples again."""
 
 
 def broken_steps(rank: int) -> list[str]:
     """What a measurement says where a step after the pass over the loader fails on rank 1."""
     options = replace(LIGHT, groups=("nc4", "information"), information_batch=6, baseline=True)
+    light = replace(LIGHT, layers=[], groups=("nc1",), baseline=True, uncertainty=True)
+    shares = {"model.LayerwiseProbe._begin_empty": 0} if rank == 1 else {}
+    steps = [(step, options, shares.get(step, 20)) for step in STEPS]
+    steps += [(f"resampling.{step}", light, 60) for step in AGAIN]
     said = []
-    for step in STEPS:
-        share = 0 if step.endswith("_begin_empty") and rank == 1 else 20
+    for step, chosen, samples in steps:
         broken = patch(f"ncscope.probing.{step}", side_effect=MemoryError("full"))
         with broken if rank == 1 else nullcontext():
-            said.append(said_of(network(), batches(slice(share)), options))
+            said.append(said_of(network(), batches(slice(samples)), chosen))
     return said
 
 
@@ -313,7 +372,7 @@ def test_a_step_that_fails_in_one_process_ends_all_of_them(tmp_path: Path) -> No
     own = "MemoryError: full"
     for rank, said in enumerate(on_ranks(2, tmp_path, broken_steps)):
         expected = own if rank else "InputError: expected no error in any of 2 processes, found on"
-        assert [text.startswith(expected) for text in said] == [True] * len(STEPS), said
+        assert [text.startswith(expected) for text in said] == [True] * len(STEPS + AGAIN), said
 
 
 def vanishing(whole: Batches) -> Iterator[Any]:

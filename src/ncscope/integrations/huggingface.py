@@ -64,9 +64,9 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             evaluation, in all processes.
         save: File in which the history is written at the end of the training, for example
             ``"run.html"``; see `History.save`.
-        options: Other fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline`` and
-            ``uncertainty``, as for `measure_model`; not the uniform prior, whose class counts
-            hold for one split.
+        options: Other fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline``,
+            ``uncertainty`` and ``group``, as for `measure_model`; not the uniform prior, whose
+            class counts hold for one split.
 
     Attributes:
         latest: Last record of each prefix, with notes and spectra.

@@ -91,9 +91,9 @@ class NeuralCollapseCallback(Callback):
             sanity check or of an epoch, in all processes.
         save: File in which the history is written at the end of the run, for example
             ``"run.html"``; see `History.save`.
-        options: Fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline`` and
-            ``uncertainty``, as for `measure_model`; not the uniform prior, whose class counts
-            hold for one split.
+        options: Fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline``,
+            ``uncertainty`` and ``group``, as for `measure_model`; not the uniform prior, whose
+            class counts hold for one split.
 
     Attributes:
         latest: Last record of ``"train"`` and of ``"val"``, with notes and spectra.

@@ -117,15 +117,8 @@ class Recorder:
             with self.processes.ending_together():
                 if self._failure is not None:
                     raise self._failure
-            failure = None
-            try:
-                with kept_random_states():
-                    action()
-            except Exception as error:
-                failure = error
-            with self.processes.ending_together():
-                if failure is not None:
-                    raise failure
+            with self.processes.ending_together(), kept_random_states():
+                action()
         except Exception as error:
             self.ended = True
             if self._raises:

@@ -78,8 +78,17 @@ def probe_model(
             fails.
     """
     options = for_model(options or ProbeOptions(), model)
-    processes = options.processes
-    model = unwrapped(model)
+    with options.processes.ending_together():
+        return _probed(model, loader, options, reference)
+
+
+def _probed(
+    model: nn.Module,
+    loader: Iterable[Any],
+    options: ProbeOptions,
+    reference: Mapping[str, ClassStatistics] | None,
+) -> Probed:
+    processes, model = options.processes, unwrapped(model)
     check_callable(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model), FeatureStore(options.memory) as store:
@@ -218,8 +227,8 @@ class LayerwiseProbe:
         if not self._plans:
             return None
         dims = [self._gatherer.moments[plan.name].dim for plan in self._plans]
-        prior, batch = self._options.prior, self._options.information_batch
-        return asdict(layout_of(self._plans, dims, self._head, prior, batch))
+        refers = bool(self._known)
+        return asdict(layout_of(self._plans, dims, self._head, self._options, reference=refers))
 
 
 def _with_progress(batches: Iterable[Any], loader: Iterable[Any], show: bool) -> Iterable[Any]:

@@ -120,6 +120,10 @@ class Layout:
         needs: Statistics that each layer's metrics need.
         prior: Class prior.
         information_batch: Batch size of the batch estimate, or None.
+        weight_decay: Weight decay on the head.
+        baseline: True if the chance level is measured, None if for small samples only.
+        uncertainty: True if standard errors are estimated.
+        reference: True if the class means of a reference are used.
     """
 
     head: str
@@ -131,6 +135,10 @@ class Layout:
     needs: list[list[str]]
     prior: str
     information_batch: int | None
+    weight_decay: float
+    baseline: bool | None
+    uncertainty: bool
+    reference: bool
 
 
 def plans_of(
@@ -175,8 +183,9 @@ def layout_of(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
     head: str,
-    prior: str,
-    information_batch: int | None,
+    options: ProbeOptions,
+    *,
+    reference: bool,
 ) -> Layout:
     """Describe a measurement.
 
@@ -184,8 +193,8 @@ def layout_of(
         plans: Layers to measure.
         dims: Feature dimension of each layer.
         head: Name of the head.
-        prior: Class prior.
-        information_batch: Batch size of the batch estimate, or None.
+        options: Options of the measurement.
+        reference: True if the class means of a reference are used.
     """
     weight, bias = plans[-1].weight, plans[-1].bias
     assert weight is not None
@@ -197,8 +206,12 @@ def layout_of(
         layers=[plan.name for plan in plans],
         dims=list(dims),
         needs=[_needs_in_words(plan.needs) for plan in plans],
-        prior=prior,
-        information_batch=information_batch,
+        prior=options.prior,
+        information_batch=options.information_batch,
+        weight_decay=float(options.weight_decay),
+        baseline=options.baseline,
+        uncertainty=options.uncertainty,
+        reference=reference,
     )
 
 
@@ -211,10 +224,11 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
         receives: Overwrite the head of this process if True; otherwise this process keeps it.
         processes: Processes that measure together.
     """
-    for tensor in (plan.weight, plan.bias):
-        if tensor is not None:
-            # A copy, because the head may share memory with the model's parameters.
-            processes.send([tensor if receives else _copy(tensor)], rank)
+    with processes.ending_together():
+        tensors = [tensor for tensor in (plan.weight, plan.bias) if tensor is not None]
+        # A copy, because the head may share memory with the model's parameters.
+        sent = tensors if receives else [_copy(tensor) for tensor in tensors]
+    processes.send(sent, rank)
 
 
 def matrix_of(head: Head) -> dict[str, Any]:

@@ -183,10 +183,9 @@ class Watch:
             InputError: If no process has added samples, fewer than two classes are present, or
                 another process fails.
         """
-        with _outliving():
-            with self._processes.ending_together():
-                if self._failure is not None:
-                    raise self._failure
+        with _outliving(), self._processes.ending_together():
+            if self._failure is not None:
+                raise self._failure
             if not self.counted_anywhere():
                 raise InputError(
                     expected="forward passes of the watched model, and their labels",
@@ -195,8 +194,7 @@ class Watch:
                 )
             probe = self._probe or self._new_probe()
             try:
-                with self._processes.ending_together():
-                    probe.set_reference(self.reference)
+                probe.set_reference(self.reference)
                 return probe.result(None if self._traced is None else self._present_head())
             finally:
                 self.forget()

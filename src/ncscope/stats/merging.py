@@ -27,7 +27,7 @@ class Shares:
         means: Class means by name, one a row; the merged ones are their averages, weighted by the
             counts.
         sums: Statistics about these class means, which add up as soon as all processes have them
-            about the same means.
+            about the same means; contiguous.
         refer: Function that refers the sums of this process to other class means. It takes the
             classes as a slice, and by name the differences of the means of these classes, old less
             new, which it may overwrite.
@@ -69,11 +69,11 @@ def merge_in_place(moments: Mergeable, processes: Processes) -> None:
         return
     with processes.ending_together():
         shares = moments.shares()
-        processes.common_description(processes.values(shares.form))
-        with processes.ending_together():
-            reduction = _Reduction(shares, processes)
+        reduction = _Reduction(shares, processes)
         with uninterrupted():
-            reduction.run(processes.sum(shares.counts))
+            # The last communication that reports a process which has failed before.
+            processes.common_description(processes.values(shares.form))
+            reduction.run()
         if reduction.error is not None:
             raise reduction.error
 
@@ -94,21 +94,22 @@ class _Reduction:
 
     def __init__(self, shares: Shares, processes: Processes) -> None:
         self.shares, self.processes = shares, processes
-        self.total = shares.counts
+        self.total = shares.counts.clone()
         self.space = {name: _space(means, shares) for name, means in shares.means.items()}
         self.origins = {
             name: means.new_full((2, means.shape[1]), -math.inf)
             for name, means in shares.means.items()
         }
+        self.sums = [
+            part
+            for value in shares.sums.values()
+            for part in value.view(-1).split(_BLOCK_BYTES // value.element_size())
+        ]
         self.error: BaseException | None = None
 
-    def run(self, total: Int[Tensor, " k"]) -> None:
-        """Merge means, sums and counts.
-
-        Args:
-            total: Counts of all processes.
-        """
-        self.total = total
+    def run(self) -> None:
+        """Merge counts, means and sums."""
+        self.processes.reduce_(self.total)
         for name in self.space:
             self._locally(self._bound, name)
             self.processes.reduce_(self.origins[name], largest=True)
@@ -118,9 +119,8 @@ class _Reduction:
                 self._locally(self._weigh, name, rows)
                 self.processes.reduce_(self._part(name, rows))
             self._locally(self._refer, rows)
-        for value in self.shares.sums.values():
-            for part in value.view(-1).split(_BLOCK_BYTES // value.element_size()):
-                self.processes.reduce_(part)
+        for part in self.sums:
+            self.processes.reduce_(part)
         self._locally(self.shares.counts.copy_, self.total)
 
     def _locally(self, step: Callable[..., object], *arguments: Any) -> None:

@@ -225,8 +225,9 @@ class ClassMoments(Locked):
         self._check_weights(state)
         with self.lock:
             for name in state.keys() - {"scatter_weights"}:
-                value = state[name]
-                setattr(self, name, value.to(self.device, getattr(self, name).dtype, copy=True))
+                dtype = getattr(self, name).dtype
+                loaded = state[name].to(self.device, dtype, copy=True)
+                setattr(self, name, loaded.contiguous())  # merging sends it in parts
 
     def _batch_moments(
         self,

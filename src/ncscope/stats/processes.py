@@ -80,9 +80,11 @@ class Processes:
 
     @property
     def device(self) -> torch.device:
-        """Return a device on which the processes can communicate: the CPU, unless all need CUDA."""
-        cuda = "cpu" not in self._devices()
-        return torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+        """Return a device on which the processes can communicate, the CPU if they can there."""
+        kinds = self._devices() if self.several else ["cpu"]
+        if "cpu" in kinds:
+            return torch.device("cpu")
+        return torch.device(kinds[0], torch.get_device_module(kinds[0]).current_device())
 
     def reachable(self, device: torch.device) -> torch.device:
         """Return the given device if the processes can communicate on it, else one where they can.
@@ -108,7 +110,7 @@ class Processes:
         try:
             yield
         except BaseException as error:
-            if not self._knows(error, start):
+            if self.several and not self._knows(error, start):
                 _mark(error, self)
                 # The other processes may have ended, and their errors say less than this one.
                 with suppress(RuntimeError, InputError):
@@ -183,11 +185,12 @@ class Processes:
         """
         if not self.several:
             return
-        for tensor in tensors:
-            sent = tensor.to(self.reachable(tensor.device))
-            dist.broadcast(sent, self.ranks[source], group=self.group)
-            if sent is not tensor:
-                tensor.copy_(sent)
+        with uninterrupted():
+            for tensor in tensors:
+                sent = tensor.to(self.reachable(tensor.device))
+                dist.broadcast(sent, self.ranks[source], group=self.group)
+                if sent is not tensor:
+                    tensor.copy_(sent)
 
     def batches(
         self, batches: Iterable[tuple[Tensor, Int[Tensor, " _n"]]], device: torch.device

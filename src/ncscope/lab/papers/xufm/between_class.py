@@ -53,7 +53,7 @@ def between_class_metrics(
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
     """
-    with measuring(model):
+    with ending_together(), measuring(model):
         wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
         narrow = _statistics(model, loader, layers, num_classes, bases)
