@@ -21,6 +21,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from ncscope.errors import InputError
 from ncscope.models.forward import predicted_classes
 from ncscope.models.heads import find_head
 from ncscope.models.measuring import measuring
@@ -82,7 +83,7 @@ def ddp(_: DeviceMesh) -> nn.Module:
     return nn.parallel.DistributedDataParallel(Model())
 
 
-def fsdp1(_: DeviceMesh, use_orig_params: bool, apart: bool) -> nn.Module:
+def fsdp1(_: DeviceMesh | None, use_orig_params: bool, apart: bool) -> nn.Module:
     wrap = partial(
         FullyShardedDataParallel, use_orig_params=use_orig_params, device_id=torch.device("cpu")
     )
@@ -148,8 +149,15 @@ BY_TENSOR: dict[str, Make] = {
 
 
 def watched(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> Any:
+    """Watch the module inside a wrapper, as the callbacks do; the loop calls the wrapper.
+
+    The weight of a head in FSDP's outermost unit is only there for who has the wrapper.
+    """
     model.eval()
-    with torch.no_grad(), Watch(model, OPTIONS) as seen:
+    inside = getattr(model, "module", model)
+    if isinstance(model, FullyShardedDataParallel):
+        inside = inside if isinstance(inside.head, FullyShardedDataParallel) else model
+    with torch.no_grad(), Watch(inside, OPTIONS) as seen:
         for inputs, labels in loader:
             model(inputs)
             seen.labels(labels)
@@ -196,6 +204,30 @@ def along_one_axis(rank: int, count: int) -> dict[str, Any]:
     }
 
 
+def without_the_wrapper(rank: int) -> list[str]:
+    loader, said = batches("samples", rank, 2), []
+    for use_orig_params in (True, False):
+        model = fsdp1(None, use_orig_params=use_orig_params, apart=False).eval()
+        with pytest.raises(InputError) as error:
+            probe_model(model.module, loader, OPTIONS)
+        said.append(str(error.value))
+    model = fsdp1(None, use_orig_params=True, apart=False).eval()
+    with torch.no_grad(), Watch(model.module, OPTIONS) as seen:
+        model(loader[0][0])
+        seen.labels(loader[0][1])
+        with pytest.raises(InputError) as error:
+            seen.probed()
+    return [*said, str(error.value)]
+
+
+@pytest.mark.slow
+def test_the_module_inside_of_fsdp_does_not_have_its_weights(tmp_path: Path) -> None:
+    for called, other, watched in on_ranks(2, tmp_path, without_the_wrapper):
+        assert "sharded by an FSDP wrapper around the model; pass the model as FSDP" in called
+        assert "sharded by an FSDP wrapper around the model; pass the model as FSDP" in other
+        assert watched.endswith("pass the model as FSDP wrapped it, not the module inside")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_sharded_models_measure_what_the_plain_one_does(count: int, tmp_path: Path) -> None:
@@ -237,7 +269,11 @@ def sharded_vocabulary(rank: int) -> dict[str, Any]:
         assert logits.to_local().shape[-1] == K // 2
         classes = predicted_classes(logits)
         tied = predicted_classes(torch.zeros_like(logits))
+    plan = {"head": ColwiseParallel(output_layouts=Shard(-1))}
+    with pytest.raises(InputError) as error:
+        find_head(parallelize_module(Model(), mesh, plan), TOKENS)
     return {
+        "error": str(error.value),
         "head": [head.name, head.rows, head.weight.tolist()],
         "classes": [classes.tolist(), tied.unique().tolist()],
         "group": dist.get_process_group_ranks(data_group(model)),
@@ -253,4 +289,5 @@ def test_a_head_of_a_sharded_vocabulary_without_its_logits(tmp_path: Path) -> No
         assert found["head"] == ["head", "token", head.weight.tolist()]
         assert found["classes"] == [classes.tolist(), [0]]
         assert found["group"] == [rank]
+        assert "found plain ones of 4 of the 8 classes of 'head'; pass use" in found["error"]
         assert found["most gathered"] == 2 * N * T  # a best score of each process, not K logits

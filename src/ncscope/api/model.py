@@ -41,9 +41,11 @@ def measure_model(
     """Measure neural collapse in a classifier, layer by layer.
 
     The loader is read once, unless ``second_pass`` says otherwise. The first batch runs twice, once
-    to find the head, which is the linear layer whose output is the logits. Two copies of the first
-    sample also run, to find the batch axis of each layer's output. The model runs in evaluation
-    mode and is left exactly as it was: weights, buffers, training flags, hooks and random states.
+    to find the head, which is the linear layer whose output is the logits; three times if the
+    logits are those of one token of each sample, or if an earlier layer has outputs of the same
+    shape. Two copies of the first sample also run, to find the batch axis of each layer's output.
+    The model runs in evaluation mode and is left exactly as it was: weights, buffers, training
+    flags, hooks and random states.
 
     A model that gives logits for every token, such as a language model, is measured token by
     token: its labels are B x T, and tokens labelled -100 are not measured. If a model gives the

@@ -16,13 +16,14 @@ from ncscope.models.linear_calls import (
     CallRows,
     LinearCall,
     Wanted,
-    dequantized,
     own_tensor,
     recorded_calls,
     whole_tensor,
 )
+from ncscope.models.linear_check import check_linear
 from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.sharding import local, rows_at, true_in_all_shards
+from ncscope.models.sharding import is_sharded, local, rows_at, true_in_all_shards
+from ncscope.models.wrappers import named_modules
 
 Rows: TypeAlias = Literal["sample", "token", "chosen token"]
 
@@ -167,12 +168,12 @@ def head_among(
         call = _last_call(model, calls, name)
     else:
         assert logits is not None
-        call = _innermost(calls, logits)
+        call = _innermost(model, calls, logits)
     _check_called_once(call, calls)
     weight, bias = (whole_tensor(model, call.module, part) for part in ("weight", "bias"))
     assert weight is not None
     weight = weight.flatten(1)
-    _check_linear(call, weight, bias)
+    check_linear(call, weight, bias)
     if logits is None:
         return Head(
             call.name, call.module, weight, bias, rows="token" if call.by_token else "sample"
@@ -285,7 +286,7 @@ def _equal(output: Tensor, logits: Tensor) -> bool:
     return output.shape == logits.shape and torch.equal(output.to(logits.dtype), logits)
 
 
-def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
+def _innermost(model: nn.Module, calls: list[LinearCall], logits: Tensor) -> LinearCall:
     """Return the call of the only innermost module whose output is the logits."""
     matches = [call for call in calls if _reading(call, logits) is not None]
     # In a loop over parts, nothing runs again to show whether one token's outputs are the logits.
@@ -293,6 +294,7 @@ def _innermost(calls: list[LinearCall], logits: Tensor) -> LinearCall:
     names = {call.name for call in matches}
     inner = [name for name in names if not any(_inside(other, name) for other in names)]
     if not inner:
+        _check_whole_logits(model, logits)
         raise _no_head(calls, logits)
     if len(inner) > 1:
         found = " and ".join(map(repr, sorted(inner)))
@@ -310,6 +312,20 @@ def _may_be_of_one_token(call: LinearCall, logits: Tensor) -> bool:
 
 def _inside(name: str, outer: str) -> bool:
     return name != outer and (outer == "" or name.startswith(f"{outer}."))
+
+
+def _check_whole_logits(model: nn.Module, logits: Tensor) -> None:
+    """Check that plain logits are not those of this process's share of the classes."""
+    for name, module in named_modules(model):
+        weight = own_tensor(module, "weight")
+        if weight is None or is_sharded(logits) or not is_sharded(weight):
+            continue
+        if len(local(weight)) == logits.shape[-1] < len(weight):
+            raise InputError(
+                expected="logits of all classes, or as a DTensor",
+                found=f"plain ones of {logits.shape[-1]} of the {len(weight)} classes of {name!r}",
+                fix="pass use_local_output=False to its ColwiseParallel",
+            )
 
 
 def _no_head(calls: list[LinearCall], logits: Tensor) -> InputError:
@@ -368,61 +384,3 @@ def _check_called_once(call: LinearCall, calls: list[LinearCall]) -> None:
         expected = f"head {call.name!r} to run once in a forward pass"
         fix = "wrap the model so that it sees one view of the inputs at a time"
         raise InputError(expected=expected, found=f"{times} calls", fix=fix)
-
-
-def _check_linear(call: LinearCall, weight: Tensor, bias: Tensor | None) -> None:
-    """Check that the outputs equal ``features @ weight.T + bias`` up to rounding."""
-    if bias is not None and bias.shape != weight.shape[:1]:
-        shapes = f"bias of shape {tuple(bias.shape)} and weight {tuple(weight.shape)}"
-        raise InputError(
-            expected=f"one bias a class in head {call.name!r}",
-            found=shapes,
-            fix="pass another head",
-        )
-    assert call.rows is not None
-    rows = call.rows
-    gaps = (_product(rows.features, weight, bias) - rows.output).abs().amax(dim=0)
-    scale = float(rows.output.abs().max())
-    rounding = _rounding(rows, weight) if _is_quantised(call.module) else 0.0
-    if not (gaps <= _tolerance(rows.output) * scale + rounding).all():
-        expected = f"outputs of head {call.name!r} equal to features @ weight.T + bias"
-        found = f"a gap of {gaps.max():.3g} at outputs of up to {scale:.3g}"
-        fix = "a normalised (cosine), scaled or masked head is not linear: pass another head"
-        raise InputError(expected=expected, found=found, fix=fix)
-
-
-def _product(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Multiply in float64 where the device has it; by blocks, as a weight may take gigabytes."""
-    wide = torch.float32 if features.device.type == "mps" else torch.float64
-    blocks = [features.to(wide) @ block.to(wide).T for block in weight.split(_BLOCK)]
-    product = torch.cat(blocks, dim=1)
-    return product if bias is None else product + bias.to(wide)
-
-
-# Classes whose weights are converted at once.
-_BLOCK = 8192
-
-
-def _is_quantised(module: nn.Module) -> bool:
-    """Return whether the weight is quantised: such a module may round its input too."""
-    weight = own_tensor(module, "weight")
-    return weight is not None and dequantized(weight) is not weight
-
-
-def _tolerance(output: Tensor) -> float:
-    """Return the relative tolerance: 1e-5, or the rounding of the outputs' type if coarser."""
-    rounding = torch.finfo(output.dtype).eps
-    # CUDA may multiply float32 in TF32, which keeps 10 bits.
-    tf32 = output.is_cuda and output.dtype == torch.float32
-    return max(1e-5, 2 * rounding, 2**-9 if tf32 else 0)
-
-
-def _rounding(rows: CallRows, weight: Tensor) -> Float[Tensor, " k"]:
-    r"""Bound the error of each output of a quantised head.
-
-    The head may round its input to 127 steps between the extremes and zero. The error of an entry
-    is half a step, and half a step more for the rounding of zero; $\lVert w_c\rVert_1$ multiplies
-    this error.
-    """
-    low, high = rows.features.amin().clamp(max=0), rows.features.amax().clamp(min=0)
-    return (high - low) / 127 * weight.abs().sum(dim=1) + rows.output_step

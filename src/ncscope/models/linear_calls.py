@@ -53,7 +53,7 @@ class LinearCall:
         name: Name of the module in the model.
         module: The module.
         shape: Shape of the outputs: B x K, or B x T x K (or T x B x K) for a call on tokens.
-        turns: Whether the input may be sequence-first: it has three axes.
+        turns: True if the input may be sequence-first: it has three axes.
         rows: A few rows of inputs and outputs; None if a later call has taken their place.
     """
 

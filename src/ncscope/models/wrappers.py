@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
+from ncscope.models.sharding import is_sharded
 
 # Name of the module inside a wrapper of FSDP, or of activation checkpointing.
 _WRAPPED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -106,10 +107,12 @@ def check_measurable(model: object) -> None:
         InputError: If the object is no module, such as a stage of a pipeline; or if parameters are
             on the meta device, or partitioned by ZeRO-3.
     """
-    if not isinstance(model, nn.Module) or "Pipeline" in type(model).__name__:
+    kind = type(model)
+    of_pipeline = kind.__module__.startswith("deepspeed.") and kind.__name__.startswith("Pipeline")
+    if not isinstance(model, nn.Module) or of_pipeline:
         raise InputError(
             expected="a torch.nn.Module that runs the whole forward pass",
-            found=type(model).__name__,
+            found=kind.__name__,
             fix="of a pipeline, put the stages together in one process and measure that model",
         )
     offloads = any(hasattr(module, "_hf_hook") for module in model.modules())
@@ -129,6 +132,32 @@ def check_measurable(model: object) -> None:
             )
 
 
+def check_callable(model: nn.Module) -> None:
+    """Check that a call of the model puts its parameters together, if FSDP1 has sharded them.
+
+    Args:
+        model: Model that is to be called.
+
+    Raises:
+        InputError: If the wrapper of FSDP that would do it is outside of the model.
+    """
+    known = {
+        (info.module, info.param_name)
+        for flat in _flat_parameters(model)
+        for info in flat._param_infos
+    }
+    flats = set(map(id, _flat_parameters(model)))
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            sharded = getattr(parameter, "_fsdp_flattened", False)
+            if sharded and (module, name) not in known and id(parameter) not in flats:
+                raise InputError(
+                    expected="a model that puts its own parameters together",
+                    found=f"{name!r} sharded by an FSDP wrapper around the model",
+                    fix="pass the model as FSDP wrapped it; or watch the passes of your loop",
+                )
+
+
 @contextmanager
 def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
     """Put the parameters of one module together if FSDP1 has sharded them.
@@ -137,7 +166,10 @@ def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
 
     Args:
         model: Model that contains the module.
-        module: Module whose parameters are needed.
+        module: Module with a weight matrix that is needed.
+
+    Raises:
+        InputError: If the unit of FSDP is a wrapper outside of the model.
     """
     with ExitStack() as stack:
         if not _is_whole(module):
@@ -147,6 +179,12 @@ def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
                 if not {info.module for info in infos}.isdisjoint(module.modules()):
                     summoned = unit.summon_full_params(unit, recurse=False, writeback=False)
                     stack.enter_context(summoned)
+            if not _is_whole(module):
+                raise InputError(
+                    expected="the whole weight of the head",
+                    found="a shard of it, without the FSDP wrapper that can put it together",
+                    fix="pass the model as FSDP wrapped it, not the module inside",
+                )
         yield
 
 
@@ -155,4 +193,4 @@ def _is_whole(module: nn.Module) -> bool:
     weight = getattr(module, "weight", None)
     if not isinstance(weight, torch.Tensor) or weight.layout != torch.strided:
         return True
-    return weight.ndim > 1 and weight.untyped_storage().size() > 0
+    return weight.ndim > 1 and (is_sharded(weight) or weight.untyped_storage().size() > 0)

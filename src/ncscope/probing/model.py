@@ -20,6 +20,7 @@ from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring, unwrapped
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
+from ncscope.models.wrappers import check_callable
 from ncscope.probing.batches import (
     EmptyLoaderError,
     check_next_token,
@@ -71,7 +72,8 @@ def probe_model(
     in one process ends all.
 
     Args:
-        model: A classifier; a compiled or data-parallel one is unwrapped. The model runs in
+        model: A classifier; a compiled or data-parallel one is unwrapped, and a sharded one is
+            measured as it is, see `ncscope.models.replicas.data_group`. The model runs in
             evaluation mode and is left as it was: buffers that the model writes are restored, even
             after an exception.
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. There is one label
@@ -102,6 +104,7 @@ def _probed(
     reference: Mapping[str, ClassStatistics] | None,
 ) -> Probed:
     processes, model = options.processes, unwrapped(model)
+    check_callable(model)
     device, length = device_of(model), number_of_batches(loader)
     with (
         measuring(model),
