@@ -19,7 +19,7 @@ from ncscope.api.ray_tasks import RayTasks
 from ncscope.api.result import Report
 from ncscope.api.shards import measure_shards
 
-SHARDS, N, D, K, WORKERS, ROUNDS = 8, 15_000, 768, 100, 2, 3
+SHARDS, N, D, K, ROUNDS = 8, 25_000, 768, 100, 3
 
 
 def write_shards(folder: Path) -> tuple[list[str], Tensor]:
