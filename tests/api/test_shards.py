@@ -133,7 +133,7 @@ def refused() -> dict[str, tuple[dict, str]]:
         ),
         "a transposed weight": (
             {"shards": shards, "weight": samples.weight.T},
-            f"features of dimension {K}, found dimension {D}",
+            f"features of dimension {K}, as the weight has columns, found dimension {D}; pass the",
         ),
         "a bias alone": ({"shards": shards, "bias": samples.bias}, "a weight along with the bias"),
         "an unknown prior": ({"shards": shards, "prior": "even"}, "prior 'empirical' or 'uniform'"),
