@@ -23,6 +23,15 @@ def many_classes(device: str) -> list[Row]:
     return [Row(name, f"{peak:.2f} GB", "-", None, "< 4 GB", peak < 4)]
 
 
+def shards(device: str) -> list[Row]:
+    """Eight shards by two workers of Ray, on the CPU whatever the device."""
+    of_workers, of_one, difference = run_module("benchmarks.shards")
+    faster, equal = of_one / of_workers, difference <= 1e-10
+    name = f"8 shards by 2 workers of Ray, against 1 process (values differ by {difference:.0e})"
+    times = f"{of_workers:.2f} s", f"{of_one:.2f} s"
+    return [Row(name, *times, 1 / faster, ">= 1.7 x faster, <= 1e-10", faster >= 1.7 and equal)]
+
+
 BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
     "imagenet-512": imagenet_512,
     "imagenet-2048": imagenet_2048,
@@ -37,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[str], list[Row]]] = {
     "merging": merging,
     "probe-digits": digits_path,
     "probe-512": features_path,
+    "shards": shards,
 }
 
 

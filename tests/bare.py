@@ -9,11 +9,13 @@ OPTIONAL = frozenset(
     {
         "PIL",
         "accelerate",
+        "datasets",
         "foolbox",
         "lightning",
         "mkdocs",
         "pandas",
         "playwright",
+        "pyarrow",
         "pydantic",
         "ray",
         "sklearn",
@@ -21,6 +23,7 @@ OPTIONAL = frozenset(
         "timm",
         "torchvision",
         "transformers",
+        "webdataset",
     }
 )
 """Libraries that the bare package does without."""

@@ -81,6 +81,13 @@ def test_the_tree_depends_on_the_order_of_the_shards_alone(count: int, random) -
     assert report.record == ncscope.measure_shards(shards, groups=["nc4"]).record
 
 
+def test_the_tree_merges_parts_of_equal_size() -> None:
+    a, b, c, d, e = (gather([part]) for part in cut((5, 6, 7, 8, 9)).parts)
+    expected = (((a + b) + (c + d)) + e).state_dict()
+    found = merged([a, b, c, d, e]).state_dict()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 64])
 def test_few_states_are_alive(count: int, monkeypatch) -> None:
     alive = most = 0
@@ -126,7 +133,7 @@ def refused() -> dict[str, tuple[dict, str]]:
         ),
         "a transposed weight": (
             {"shards": shards, "weight": samples.weight.T},
-            f"features of dimension {K}, found dimension {D}",
+            f"features of dimension {K}, as the weight has columns, found dimension {D}; pass the",
         ),
         "a bias alone": ({"shards": shards, "bias": samples.bias}, "a weight along with the bias"),
         "an unknown prior": ({"shards": shards, "prior": "even"}, "prior 'empirical' or 'uniform'"),

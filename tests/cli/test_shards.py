@@ -51,7 +51,9 @@ def test_the_classifier_of_the_first_file_is_used(run, tmp_path) -> None:
     np.savez("00.npz", features=features, labels=labels, weight=samples.weight)
     _, out, _ = run("measure", "*.npz", "--json")
     expected = ncscope.measure(*samples.whole, samples.weight)
-    assert farthest(json.loads(out)["metrics"], expected) < 1e-10
+    found = json.loads(out)["metrics"]
+    assert found["accuracy"] == expected["accuracy"]
+    assert farthest(found, expected) < 1e-10
 
 
 def test_a_single_parquet_file(run, tmp_path) -> None:
@@ -64,6 +66,7 @@ def test_a_single_parquet_file(run, tmp_path) -> None:
 
 REFUSED = {
     "no match": (["none*.npz"], r"files that match none\*.npz, found none"),
+    "a folder": ([".", "00.npz"], "a file, found the folder .; name its files: './*'"),
     "twice": (["00.npz", "00.npz"], "every shard once, found 00.npz twice"),
     "chance level": (["0*.npz", "--baseline"], "all samples at once for --baseline"),
     "standard errors": (["0*.npz", "--uncertainty"], "all samples at once for --uncertainty"),

@@ -170,6 +170,20 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
         return np.lib.format.open_memmap(Path(path), mode="r")
 
 
+def check_exists(file: SavedFile) -> None:
+    """Check that there is a file at the path.
+
+    Raises:
+        InputError: If there is nothing, or a folder.
+    """
+    if file.path is None or file.path.is_file():
+        return
+    found, fix = f"nothing at {file.path}", "check the path"
+    if file.path.is_dir():
+        found, fix = f"the folder {file.path}", f"name its files: '{file.path}/*'"
+    raise InputError(expected="a file", found=found, fix=fix)
+
+
 def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind:
     """Return the kind of a file, after checking that it is one of some kinds.
 
@@ -178,9 +192,7 @@ def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind
         kinds: Kinds that the caller reads.
         expected: Description of these kinds, for the message.
     """
-    if file.path is not None and not file.path.is_file():
-        found, fix = f"nothing at {file.path}", "check the path"
-        raise InputError(expected="a file", found=found, fix=fix)
+    check_exists(file)
     with reading(file):
         if file.size == 0:
             raise InputError(expected=f"arrays in {file.name}", found="an empty file", fix=_AGAIN)

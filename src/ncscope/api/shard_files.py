@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ncscope.api.files import ENTRIES, load_classifier, load_samples, reading
+from ncscope.api.files import ENTRIES, check_exists, load_classifier, load_samples, reading
 from ncscope.errors import InputError, missing_library
 from ncscope.tensor_files import SavedFile
 
@@ -131,7 +131,9 @@ def _opened_by(address: str) -> tuple[Any, str]:
 def _saved(file: str) -> SavedFile:
     """Return a file on disk, or the bytes at an address."""
     if not is_address(file):
-        return SavedFile.at(file)
+        saved = SavedFile.at(file)
+        check_exists(saved)
+        return saved
     with reading(SavedFile(name_of(file))):
         system, path = _opened_by(file)
         return SavedFile(name_of(file), content=system.cat_file(path))
@@ -145,10 +147,7 @@ def _batches_in(file: str) -> Iterator[Any]:
             system, path = _opened_by(file)
             stream = system.open(path, "rb")
     else:
-        saved = SavedFile.at(file)
-        if saved.path is None or not saved.path.is_file():
-            found = f"nothing at {file}"
-            raise InputError(expected="a file", found=found, fix="check the path")
+        saved = _saved(file)
         with reading(named):
             stream = saved.open()
     with stream:

@@ -133,7 +133,14 @@ def measure_shards(
     needs = needs_of(groups, head is not None)
     k = rows if num_classes is None else num_classes
     first = ShardPass(num_classes=k, dim=dim, prior=checked_prior(prior))
-    moments = _first_pass(first, needs, shards, map)
+    try:
+        moments = _first_pass(first, needs, shards, map)
+    except InputError as error:
+        if head is None or error.expected != f"features of dimension {dim}":
+            raise
+        expected = f"{error.expected}, as the weight has columns"
+        fix = "pass the classifier that reads these features (shape is (num_classes, dim))"
+        raise InputError(expected=expected, found=error.found, fix=fix) from error
     k, d = moments.num_classes, moments.dim
     head = None if head is None else checked_weight(head, k, d, "cpu")
     offset = None if bias is None else checked_bias(bias, k, "cpu")
