@@ -15,7 +15,7 @@ from ncscope.math.screening import Candidates, Screen
 _CHUNK_BYTES = 8 * 2**20
 _FEWEST_ROWS = 256  # with fewer rows, most of the time goes into reading the weights
 _FEW_CLASSES = 64  # up to here, most of the time goes into reading the rows
-_CACHED_BYTES, _CACHED_ROWS = 2 * 2**20, 32
+_CACHED_BYTES, _CACHED_ROWS = 4 * 2**20, 32
 _MOST_CANDIDATES = 16  # of a row; more are scored faster in float32, all of them
 _RESCORED = 1024  # candidates that are scored in float64 at a time
 _BLOCK = 4096  # rows of the weight that are converted to float64 at a time

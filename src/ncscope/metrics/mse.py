@@ -198,9 +198,9 @@ def mse_parts(
 
     Source: MSE theorems 1 and 2, with $\frac1C\tilde M^\top$ replaced by
     $\operatorname{diag}(\pi)\tilde M^\top$. Range of each part: $[0,\infty)$.
-    Cost: $2K^2d$ operations in blocks of classes, $8Kd^2$ for $K>2d$; without a bias one singular value decomposition
-    of d x min(d + 1, k); with decay and features in units that differ by more than 1,000, one
-    eigen-decomposition of size d.
+    Cost: $2K^2d$ operations in blocks of classes, $8Kd^2$ for $K>2d$; without a bias one singular
+    value decomposition of d x min(d + 1, k); with decay and features in units that differ by more
+    than 1,000, one eigen-decomposition of size d.
     """
     units = _units(stats, discriminants, bias is not None, weight_decay)
     if bias is not None and weight_decay == 0:
