@@ -1,7 +1,7 @@
 """Argmax of linear scores, exact to float64 at the cost of float32 or bfloat16."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -70,7 +70,7 @@ class LinearScores:
         k, d = self._weight.shape
         wide = features.dtype in (torch.float64, torch.int32, torch.int64)
         if wide or k == 1 or _float32_is_reduced(features.device.type):
-            choose = self._exact
+            choose: Callable[[Tensor], Tensor] = self._exact
         elif self._screening and screening.pays(features.device, k, d):
             choose = self._screened
         else:
@@ -157,7 +157,8 @@ class LinearScores:
     @cached_property
     def _screen(self) -> Screen:
         """Weight and offset in bfloat16."""
-        screen = Screen(*self._weight.shape, self._offset)
+        classes, dim = self._weight.shape
+        screen = Screen(classes, dim, self._offset)
         for first, block in _in_float64(self._weight, self._shift):
             screen.add(first, block)
         return screen
