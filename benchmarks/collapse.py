@@ -8,10 +8,7 @@ import torch
 from torch import Tensor
 
 import ncscope
-from benchmarks.measure import Row, _seconds, compared, paired_seconds
-from ncscope.metrics.sources import Sources
-from ncscope.stats.moments import ClassMoments
-from ncscope.stats.statistics import finish
+from benchmarks.measure import Row, compared
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
 
@@ -59,24 +56,16 @@ def imagenet_512(device: str) -> list[Row]:
 
 
 def imagenet_2048(device: str) -> list[Row]:
-    """20,000 x 2048, K=1000: at most 2.5 x, the eigen-decompositions apart."""
+    """20,000 x 2048, K=1000: at most 2 x, the decompositions included."""
     data = gaussian_classes(20_000, 2048, 1000, device)
-    moments = ClassMoments(1000, 2048, device=device)
-    moments.update(data.features, data.labels)
-    stats = finish(moments)
-    whole, baseline = paired_seconds(suite(data), three_products(data), device, rounds=3)
-    eigen = min(_seconds(lambda: Sources(stats).discriminants, device) for _ in range(3))
-    ratio = (whole - eigen) / baseline
-    name = f"NC1-NC4, 20,000 x 2048, K=1000 (less {eigen:.2f} s of eigen-decompositions)"
-    return [
-        Row(name, f"{whole - eigen:.3f} s", f"{baseline:.3f} s", ratio, "<= 2.5 x", ratio <= 2.5)
-    ]
+    name = "NC1-NC4, 20,000 x 2048, K=1000"
+    return [compared(name, suite(data), three_products(data), 2.0, device, rounds=3)]
 
 
 def conv_layer(device: str) -> list[Row]:
-    """PFC1-3 of a 64 x 16 x 16 layer: at most 3 x one read of the features."""
+    """PFC1-3 of a 64 x 16 x 16 layer: at most 5 x one read of the features."""
     data = gaussian_classes(4_000, 64 * 16 * 16, 10, device)
     work = lambda: ncscope.measure(data.features, data.labels, groups=("pfc",))  # noqa: E731
     return [
-        compared("PFC1-3, conv layer 64 x 16 x 16", work, lambda: data.features.sum(), 3.0, device)
+        compared("PFC1-3, conv layer 64 x 16 x 16", work, lambda: data.features.sum(), 5.0, device)
     ]

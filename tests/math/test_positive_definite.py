@@ -12,7 +12,7 @@ from ncscope.math.symmetric import largest_eigenvalue, positive_definite, rank_c
 
 from ..reference.exact import mp
 
-SIDE = 300
+SIDE = 260
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

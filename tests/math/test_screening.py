@@ -157,3 +157,8 @@ def test_both_layouts_of_the_float32_product(
     centre = float32_centre(weight)
     chosen = (rows.double() @ weight.T + bias).argmax(1)
     assert torch.equal(head_scores(weight, bias, centre).argmax(rows), chosen)
+
+
+def test_no_rows_give_no_decisions() -> None:
+    scorer = LinearScores(normal(40, 8), torch.zeros(40).double(), torch.zeros(8).double())
+    assert scorer.argmax(torch.zeros(0, 8)).tolist() == []

@@ -11,8 +11,13 @@ from ..reference.collapse import reference_metrics
 from ..reference.instances import INSTANCES
 from .collapse import COLLAPSE
 
+QUICK = ("more_classes_than_dims", "near_collapse", "weight_decay")
+MARKED = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in INSTANCES
+]
 
-@pytest.mark.parametrize("name", INSTANCES)
+
+@pytest.mark.parametrize("name", MARKED)
 def test_every_side_by_the_factor_equals_the_reference(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,8 +124,8 @@ def positive_definite(matrix: Float[Tensor, "d d"]) -> PositiveDefinite | None:
     the cut $\epsilon\,d\,\lambda_{max}$ of `symmetric_eigen`, by a factor of at least
     $1/(d\sqrt\epsilon)$, and the pseudo-inverse is the inverse. The pivots alone do not show this:
     the smallest pivot can be far above the smallest eigenvalue. Both eigenvalues are computed by
-    the Lanczos method from a random start, the smallest one as the largest of $R^{-1}$. The
-    probability that the method misses half of an eigenvalue after 32 steps is below $10^{-17}d$
+    the Lanczos method from a random start, the smallest one as the largest of $R^{-1}$. After 32
+    steps the method misses half of an eigenvalue with a probability below $10^{-19}\sqrt d$
     (Kuczynski and Wozniakowski 1992, theorem 4.1).
 
     Args:

@@ -1,6 +1,7 @@
 """Decompositions of the scatter matrices, shared by NC1 and the MSE decomposition."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -40,6 +41,7 @@ class Discriminants:
         rounding: Squared rounding error of the class means in each coordinate of $Dh$.
         spread: Decomposition of $D\Sigma_WD$.
         canonical: Residual of the canonical correlations of $(D\Sigma_WD,C)$.
+        given: $\Sigma_W$ of the given features.
     """
 
     between: Eigen
@@ -50,6 +52,13 @@ class Discriminants:
     rounding: Float[Tensor, " d"]
     spread: Spread
     canonical: Canonical
+    given: Float[Tensor, "d d"]
+
+    @cached_property
+    def within_along(self) -> Float[Tensor, " r"]:
+        """Within-class variance along each eigenvector of `between`. Cost: $2d^2r$ operations."""
+        vectors = self.between.vectors
+        return ((self.given @ vectors) * vectors).sum(0).clamp(min=0)
 
 
 def full_rank(stats: ClassStatistics) -> int:
@@ -63,8 +72,9 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     Args:
         stats: Statistics with the pooled within-class scatter.
 
-    Cost: one eigen-decomposition of size min(k, d) and one of size d; for features in units that
-    differ by more than 1,000, one more of size min(k, d).
+    Cost: one eigen-decomposition of size min(k, d); for features in units that differ by more than
+    1,000, one more; for a scatter within classes that is singular, nearly so, or small, one of
+    size d.
     """
     assert stats.within is not None
     root = stats.prior.sqrt()
@@ -91,7 +101,9 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     spread = spread_within(within)
     rounding = rounding if scales is None else rounding * scales.square()
     solved = canonical(spread, factor, rounding=float(rounding.sum()))
-    return Discriminants(between, scales, within, classes, factor, rounding, spread, solved)
+    return Discriminants(
+        between, scales, within, classes, factor, rounding, spread, solved, stats.within
+    )
 
 
 def _rounding(stats: ClassStatistics) -> Float[Tensor, " d"]:

@@ -32,7 +32,7 @@ def fuzziness(stats: ClassStatistics, discriminants: Discriminants) -> Float[Ten
     """
     if discriminants.between.rank == 0:
         return stats.between_trace * torch.nan
-    return (_within_along(stats, discriminants) / discriminants.between.values).sum()
+    return (discriminants.within_along / discriminants.between.values).sum()
 
 
 def nc1(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
@@ -70,7 +70,7 @@ def within_in_signal(stats: ClassStatistics, discriminants: Discriminants) -> Fl
 
     Source: VCI fig. 1. Range $[0,\infty)$ in squared feature units.
     """
-    return _within_along(stats, discriminants).sum()
+    return discriminants.within_along.sum()
 
 
 def within_off_signal(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
@@ -133,13 +133,6 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
         return variance.div_(distance.mul_(2)).masked_fill_(coincide, torch.nan)
 
     return sum_over_pairs(frame, term) * 2 / (stats.k * (stats.k - 1))
-
-
-def _within_along(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, " r"]:
-    """Compute the within-class variance along each between-class eigenvector."""
-    assert stats.within is not None
-    vectors = discriminants.between.vectors
-    return ((stats.within @ vectors) * vectors).sum(0).clamp(min=0)
 
 
 def _unseparated(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, " k"]:
