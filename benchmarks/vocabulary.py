@@ -24,7 +24,8 @@ from benchmarks.measure import own_peak_gigabytes
 from ncscope.metrics.registry import METRICS
 
 GROUPS = ("nc1", "nc4")
-PAIRS = {"cdnv"}
+PAIRS = {"cdnv", "nc1"}
+"""CDNV, and the name of the group that holds it; fuzziness is K times the metric of this name."""
 DIRECTIONS = {"cosine_within", "class_separation"}
 
 
