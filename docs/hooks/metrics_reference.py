@@ -29,6 +29,7 @@ _NEEDS = {
     "directions": "unit vectors",
     "head": "classifier",
     "decisions": "second pass",
+    "hits": "logits, or second pass",
     "information": "second pass",
 }
 _TYPICAL: dict[str, dict[str, float]] = json.loads(

@@ -203,16 +203,8 @@ def test_the_second_pass_by_its_option(run):
     torch.manual_seed(0)
     photographs("photos")
     save_file(timm.create_model("test_resnet", num_classes=K).state_dict(), "net.safetensors")
-    words = [
-        "--model",
-        "timm:test_resnet",
-        "--weights",
-        "net.safetensors",
-        "--data",
-        "photos",
-        "--json",
-    ]
-    words = (*words, "--layers", "layer4.0", "--groups", "nc4,nc1_quotient")
+    words = "--model timm:test_resnet --weights net.safetensors --data photos --json"
+    words = (*words.split(), "--layers", "layer4.0", "--groups", "nc4,nc1_quotient")
     stored, again, drawn = (
         json.loads(run(*words, "--second-pass", second)[1])
         for second in ("store", "recompute", "6")

@@ -62,13 +62,12 @@ def test_recomputing_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_entropies_by_recomputing() -> None:
     options = ProbeOptions(groups=("information",), layers=[])
-    loader = DataLoader(DATA, batch_size=50, shuffle=True)
-    for n in (N, 12 * N):  # few samples are held, many are read again
-        data = TensorDataset(INPUTS.repeat(n // N, 1), LABELS.repeat(n // N))
-        loader = DataLoader(data, batch_size=500, shuffle=True)
+    for n in (35, N):  # from samples, which are read twice in one order, and from moments
+        data = TensorDataset(INPUTS[:n], LABELS[:n])
+        loader = DataLoader(data, batch_size=16, shuffle=True)
         stored = probed(options, loader).record.layers[-1].metrics
         again = probed(options, loader, second_pass="recompute").record.layers[-1].metrics
-        assert again == pytest.approx(stored, rel=1e-5)
+        assert again == pytest.approx(stored, rel=1e-4)
         assert again.keys() >= {"mir", "hdr", "entropy_features"}
     for second in ("recompute", 50):
         record = probed(second_pass=second, groups=None).record.layers[-1]

@@ -43,8 +43,9 @@ class Report(Mapping[str, float]):
         baseline: Metric key to the value at chance level, on permuted labels; empty unless asked
             for with ``baseline=True``.
         standard_errors: Metric key to standard error; empty unless asked for with
-            ``uncertainty=True``. Metrics for which no standard error can be trusted are absent, and
-            a note gives the reason.
+            ``uncertainty=True``, or for shares estimated on a random sample by ``second_pass=n``.
+            Metrics for which no standard error can be trusted are absent, and a note gives the
+            reason.
         bias_corrected: Metric key to the value with its jackknife estimate of bias removed, the
             centre of `interval`.
         num_classes: Number of classes requested, present or not.

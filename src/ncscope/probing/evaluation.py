@@ -84,17 +84,7 @@ def measured(
             estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
     if options.resamples:
-        records = tuple(
-            with_trust(
-                record,
-                _samples(gatherer, plan, record, options, known.get(plan.name)),
-                stats[plan.name],
-                baseline=options.baseline,
-                uncertainty=options.uncertainty,
-                memory=options.memory,
-            )
-            for plan, record in zip(plans, records, strict=True)
-        )
+        records = _trusted(records, gatherer, plans, options, stats, known)
     record = ProbeRecord(
         layers=records,
         comparable=gatherer.comparable,
@@ -102,6 +92,28 @@ def measured(
         geodesic=_geodesic_record(gatherer, stats, looked),
     )
     return Probed(record, stats)
+
+
+def _trusted(
+    records: Sequence[LayerRecord],
+    gatherer: LayerGatherer,
+    plans: Sequence[LayerPlan],
+    options: ProbeOptions,
+    stats: Mapping[str, ClassStatistics],
+    known: Mapping[str, ClassStatistics],
+) -> tuple[LayerRecord, ...]:
+    """Return the records with the chance level and the standard errors that are asked for."""
+    return tuple(
+        with_trust(
+            record,
+            _samples(gatherer, plan, record, options, known.get(plan.name)),
+            stats[plan.name],
+            baseline=options.baseline,
+            uncertainty=options.uncertainty,
+            memory=options.memory,
+        )
+        for plan, record in zip(plans, records, strict=True)
+    )
 
 
 def _samples(
