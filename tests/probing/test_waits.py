@@ -115,3 +115,15 @@ def test_a_batch_that_is_refused_changes_nothing_on_an_accelerator_either() -> N
                 moments.update(features, labels)
     after = moments.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+def test_the_logits_of_a_measured_pass_are_let_go() -> None:
+    model = network(1)
+    with torch.no_grad(), ncscope.watch(model) as seen:
+        inputs, labels = batches(1)[0]
+        model(inputs)
+        assert seen._taps is None or seen._taps.logits.shape == (24, K)
+        seen.labels(labels)
+        assert seen._taps is not None
+        with pytest.raises(InputError, match="a forward pass to read from"):
+            _ = seen._taps.logits

@@ -20,7 +20,7 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.moments import ClassMoments, Precision, Prior
+from ncscope.stats.moments import ClassMoments, Precision, Prior, checked_size
 from ncscope.stats.statistics import ClassStatistics, finish
 
 _FARTHEST = 1000
@@ -69,6 +69,7 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     counts = None
+    num_classes = checked_size("num_classes", num_classes)
     classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
     if prior == "uniform":
         counts = torch.bincount(labels, minlength=num_classes)
