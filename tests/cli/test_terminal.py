@@ -48,13 +48,13 @@ def test_names_in_errors_are_shown(run: Run) -> None:
     np.savez("entries.npz", **{f"{FILE[:-1]}\n": np.ones(2)})
     Path(f"{FILE}.npz").write_bytes(b"damaged")
     cases = {
-        (f"gone{ODD}.npz",): f"nothing at gone{SHOWN}.npz",
+        (f"gone{ODD}.npz",): f"files that match gone{SHOWN}.npz",
         (f"{FILE}.npz",): f"a damaged file ({FILE_SHOWN}.npz)",
         ("entries.npz",): "found entries " + FILE_SHOWN.removesuffix("\\udcff"),
         ("f.npz", "--prior", ODD): "is not one of",
         ("f.npz", "--save", f"{ODD}/r.html"): f"a folder {SHOWN} to write in",
         ("f.npz", f"--{ODD}"): "No such option",
-        ("f.npz", f"two\nlines{ODD}"): "unexpected extra argument",
+        ("f.npz", f"two\nlines{ODD}"): f"files that match two lines{SHOWN}",
     }
     for words, said in cases.items():
         for more in ((), ("--debug",)):

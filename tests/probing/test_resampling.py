@@ -14,7 +14,7 @@ from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.resampling import AUTOMATIC, LayerSamples, chance_level, standard_errors
 from ncscope.stats.jackknife import GROUPS, Dealer, jackknife
-from ncscope.stats.moments import Prior
+from ncscope.stats.options import Prior
 from ncscope.stats.processes import Processes
 
 from .test_ranks import on_ranks

@@ -13,7 +13,8 @@ from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.resampling import in_unit
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 from ncscope.stats.decisions import Decider, DecisionCounts
-from ncscope.stats.moments import ALL_STATISTICS, ClassMoments, Prior, Statistic
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import ALL_STATISTICS, Precision, Prior, Statistic
 from ncscope.stats.statistics import ClassStatistics, finish
 
 
@@ -91,6 +92,7 @@ def gather(
     statistics: Iterable[Statistic] = ...,
     prior: Prior = ...,
     class_counts: Tensor | None = ...,
+    precision: Precision = ...,
     device: torch.device | str = ...,
     second: None = ...,
 ) -> ClassMoments: ...
@@ -106,6 +108,7 @@ def gather(
     statistics: Iterable[Statistic] = ALL_STATISTICS,
     prior: Prior = "empirical",
     class_counts: Tensor | None = None,
+    precision: Precision = "float64",
     device: torch.device | str = "cpu",
     second: SecondPass | None = None,
 ) -> ClassMoments | DecisionCounts:
@@ -123,6 +126,7 @@ def gather(
         prior: Class prior of the pooled scatter.
         class_counts: Number of samples of each class in the whole data set; needed for the uniform
             prior's scatter.
+        precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
         device: Device to accumulate on.
         second: Class means and classifier after the first pass. The decisions are then counted, and
             the other options have no effect.
@@ -147,6 +151,7 @@ def gather(
         statistics=statistics,
         prior=prior,
         class_counts=class_counts,
+        precision=precision,
         device=device,
     )
     return with_batches(moments, batches)

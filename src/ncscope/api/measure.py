@@ -9,7 +9,8 @@ from ncscope.errors import InputError
 from ncscope.metrics.sources import Sources
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.samples import layer_record, measure_samples
-from ncscope.stats.moments import ClassMoments, Precision, Prior
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Precision, Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
 

@@ -10,7 +10,7 @@ from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
 from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions, SecondPass
-from ncscope.stats.moments import Precision, Prior
+from ncscope.stats.options import Precision, Prior
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
 

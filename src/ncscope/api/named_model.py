@@ -21,7 +21,7 @@ from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
 from ncscope.probing.plans import SecondPass
 from ncscope.probing.provenance import provenance
-from ncscope.stats.moments import Precision, Prior
+from ncscope.stats.options import Precision, Prior
 
 
 class NamedMeasurement(NamedTuple):

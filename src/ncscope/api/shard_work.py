@@ -125,7 +125,8 @@ def remove_states(folder: Path) -> None:
 
 def _digest_of_pass(function: ShardPass) -> str:
     """Return a digest of all that the result of a pass depends on, besides the shard."""
-    options = [ncscope.__version__, function.num_classes, function.dim, function.prior]
+    options: list[Any] = [ncscope.__version__, function.num_classes, function.dim]
+    options += [function.prior, function.precision]
     tensors = {"class_counts": function.class_counts}
     second = function.second
     if second is not None:

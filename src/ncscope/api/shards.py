@@ -18,7 +18,8 @@ from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.samples import layer_record
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.decisions import DecisionCounts
-from ncscope.stats.moments import ClassMoments, Prior, Statistic, checked_prior
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Precision, Prior, Statistic, checked_precision, checked_prior
 from ncscope.stats.statistics import finish
 
 Map: TypeAlias = Callable[[Any, Sequence[Any]], Iterable[Any]]
@@ -41,6 +42,7 @@ class ShardPass:
         statistics: Statistics besides counts, means and traces.
         prior: Class prior of the pooled scatter.
         class_counts: Number of samples of each class in all shards, if the prior needs them.
+        precision: Precision of the moments.
         second: Class means and classifier of the second pass; None for the first pass.
     """
 
@@ -50,6 +52,7 @@ class ShardPass:
     statistics: tuple[Statistic, ...] = ()
     prior: Prior = "empirical"
     class_counts: Int[Tensor, " k"] | None = None
+    precision: Precision = "float64"
     second: SecondPass | None = None
 
     def empty(self) -> ClassMoments:
@@ -60,6 +63,7 @@ class ShardPass:
             statistics=self.statistics,
             prior=self.prior,
             class_counts=self.class_counts,
+            precision=self.precision,
         )
 
     def __call__(self, shard: Shard) -> ClassMoments | DecisionCounts:
@@ -86,6 +90,7 @@ def measure_shards(
     groups: Collection[str] | None = None,
     prior: Prior = "empirical",
     weight_decay: float = 0.0,
+    precision: Precision = "float64",
     map: Map = builtins.map,  # noqa: A002, the name says what will do
 ) -> Report:
     """Measure neural collapse in a data set given in parts, which several machines may read.
@@ -107,6 +112,7 @@ def measure_shards(
         groups: Groups of metrics, by default all that apply.
         prior: Class prior. ``"uniform"`` costs one more pass, which counts the labels.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
+        precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
         map: Function like the builtin ``map``, which gives the results in the order of the shards:
             the ``imap`` or ``map`` of a process pool, the ``map`` of an executor or of
             ``ray.util.multiprocessing.Pool``. If it is lazy, as the builtin and ``imap`` are, at
@@ -132,7 +138,8 @@ def measure_shards(
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
     needs = needs_of(groups, head is not None)
     k = rows if num_classes is None else num_classes
-    first = ShardPass(num_classes=k, dim=dim, prior=checked_prior(prior))
+    precision = checked_precision(precision)
+    first = ShardPass(num_classes=k, dim=dim, prior=checked_prior(prior), precision=precision)
     try:
         moments = _first_pass(first, needs, shards, map)
     except InputError as error:
@@ -147,10 +154,11 @@ def measure_shards(
     stats = finish(moments)
     del moments
     decisions = None
-    if needs.decisions:
+    if needs.decisions or needs.hits:
         second = ShardPass("second pass", second=SecondPass.after(stats, head, offset))
         decisions = _summed(map(second, shards), stats.num_samples)
-    sources = Sources(stats, head, offset, decisions, weight_decay=weight_decay)
+    hits = None if decisions is None else decisions.hits
+    sources = Sources(stats, head, offset, decisions, weight_decay=weight_decay, hits=hits)
     record = layer_record("features", sources, groups)
     if needs.information:
         kept = tuple(note for note in record.notes if note != LEFT_OUT)

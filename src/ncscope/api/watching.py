@@ -10,7 +10,7 @@ from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
 from ncscope.probing.plans import ProbeOptions, SecondPass
 from ncscope.probing.watching import Watch
-from ncscope.stats.moments import Precision, Prior
+from ncscope.stats.options import Precision, Prior
 from ncscope.stats.store import DEFAULT_BUDGET
 
 

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.stats.moments import ClassMoments, Precision, Prior, Statistic
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Precision, Prior, Statistic
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ncscope.probing.naming import Logged, logged
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.second_pass import check_second_pass
-from ncscope.stats.moments import checked_precision
+from ncscope.stats.options import checked_precision
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]

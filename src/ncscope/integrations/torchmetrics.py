@@ -24,14 +24,8 @@ from ncscope.stats.batch import (
     check_range,
     refuse_nonfinite,
 )
-from ncscope.stats.moments import (
-    ClassMoments,
-    Precision,
-    Prior,
-    checked_precision,
-    checked_prior,
-    checked_size,
-)
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Precision, Prior, checked_precision, checked_prior, checked_size
 from ncscope.stats.statistics import finish
 
 try:

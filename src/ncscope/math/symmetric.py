@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ncscope.devices import reading_waits
 from ncscope.math.powers import power_of_two
 
 _LEAST_SIDE = 256  # eigen-decompositions of smaller matrices take no time worth saving
@@ -262,7 +263,7 @@ def add_gram_in_blocks_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"])
         total: Symmetric accumulator, float64.
         rows: $X$, float64, of a magnitude up to $2^{\pm470}$.
     """
-    for block in rows.split(_BLOCK_ROWS):
+    for block in rows.split(_BLOCK_ROWS) if len(rows) else ():
         exponent = torch.frexp(block.abs().amax(0)).exponent.clamp(min=-_LEAST_EXPONENT)
         narrow = (block * power_of_two(-exponent)).to(torch.float32)
         unit = power_of_two(exponent)
@@ -283,7 +284,7 @@ def without_zeros(rows: Float[Tensor, "n d"], zero: Bool[Tensor, " n"]) -> Float
         The other rows, if leaving out saves time: copying them costs about an eighth of a product.
         On an accelerator always all rows, because their number would have to be read there.
     """
-    if rows.device.type != "cpu" or 8 * int(zero.sum()) < len(zero):
+    if reading_waits(rows.device) or 8 * int(zero.sum()) < len(zero):
         return rows
     return rows[~zero]
 

@@ -18,7 +18,7 @@ from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
-from ncscope.stats.moments import Statistic
+from ncscope.stats.options import Statistic
 
 
 def select(groups: Iterable[str] | None) -> list[Metric]:

@@ -13,7 +13,7 @@ from ncscope.models.heads import Head
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.wrappers import check_measurable
-from ncscope.stats.moments import Precision, Prior
+from ncscope.stats.options import Precision, Prior
 from ncscope.stats.processes import Processes, type_name
 from ncscope.stats.store import DEFAULT_BUDGET
 

@@ -22,7 +22,8 @@ from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
 from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
 from ncscope.stats.merging import merge_in_place
-from ncscope.stats.moments import ClassMoments, Precision, Prior
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Precision, Prior
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics, finish
 

@@ -20,7 +20,8 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.moments import ClassMoments, Precision, Prior, checked_size
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Precision, Prior, checked_size
 from ncscope.stats.statistics import ClassStatistics, finish
 
 _FARTHEST = 1000

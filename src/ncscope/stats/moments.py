@@ -4,35 +4,42 @@ import copy
 import math
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.devices import float32_is_reduced, moved, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.math.powers import GATHERED, exponent_of, goes_beyond
+from ncscope.math.powers import GATHERED, goes_beyond
 from ncscope.math.symmetric import add_gram_, add_gram_in_blocks_, mirrored, without_zeros
 from ncscope.memory import check_memory
 from ncscope.stats.batch import (
-    Workspace,
     as_tensor,
     check_features,
     check_labels,
     refuse_magnitude,
-    refuse_nonfinite,
-    square_norms,
+)
+from ncscope.stats.batch_moments import (
+    approximate_magnitude,
+    batch_moments,
+    exponent_out_of_range,
 )
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.locking import Locked
 from ncscope.stats.merging import Shares
+from ncscope.stats.options import (
+    ALL_STATISTICS,
+    Precision,
+    Prior,
+    Statistic,
+    checked_precision,
+    checked_prior,
+    checked_size,
+    checked_statistics,
+)
 
-Prior: TypeAlias = Literal["empirical", "uniform"]
-Precision: TypeAlias = Literal["float64", "blocked"]
-Statistic: TypeAlias = Literal["scatter", "directions"]
-ALL_STATISTICS: frozenset[Statistic] = frozenset({"scatter", "directions"})
 _POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
 
 
@@ -100,7 +107,7 @@ class ClassMoments(Locked):
         self._grows = num_classes is None
         k = self.num_classes = _size_or_zero("num_classes", num_classes)
         d = self.dim = _size_or_zero("dim", dim)
-        self.statistics = _checked_statistics(statistics)
+        self.statistics = checked_statistics(statistics)
         self.prior: Prior = checked_prior(prior)
         self.precision: Precision = checked_precision(precision)
         self.device = torch.device(device)
@@ -165,8 +172,8 @@ class ClassMoments(Locked):
             return 0
         classes = classes.to(self.device)
         # Outside the lock, so that threads wait for each other only while one of them merges.
-        batch = self._batch_moments(moved(features, self.device), classes)
-        exponent = _out_of_range(features, batch, limit)
+        batch = self._of_batch(moved(features, self.device), classes)
+        exponent = exponent_out_of_range(features, batch, limit)
         if not exponent:
             with self.lock:
                 self._merge_rows(classes.present, batch)
@@ -187,10 +194,10 @@ class ClassMoments(Locked):
             limit, the moments are spoiled, and the caller must refuse them.
         """
         classes, features = classes.to(self.device), moved(features, self.device)
-        batch = self._batch_moments(features, classes)
+        batch = self._of_batch(features, classes)
         with self.lock:
             self._merge_rows(classes.present, batch)
-        size = _approximate_magnitude(batch)
+        size = approximate_magnitude(batch)
         if goes_beyond(features, limit):
             size = torch.linalg.vector_norm(features, ord=math.inf).to(torch.float64)
         return size
@@ -295,52 +302,16 @@ class ClassMoments(Locked):
                 setattr(self, name, loaded.contiguous())  # merging sends it in parts
             self.num_classes, self.dim = k, d
 
-    def _batch_moments(
+    def _of_batch(
         self, features: Shaped[Tensor, "n d"], classes: BatchClasses
     ) -> dict[str, Tensor]:
-        """Compute the statistics of one batch over the classes present."""
-        present, counts, labels = classes.present, classes.counts, classes.index
-        # The means come first, in a read of their own: sums of squares less the squared mean would
-        # cancel where the common offset is far larger than the spread.
-        batch = {"counts": counts, **self._first_read(features, labels, counts)}
-        batch["traces"] = self._zeros(len(present))
-        if self.unit_means is not None:
-            batch["unit_traces"] = self._zeros(len(present))
-        if self.scatter is not None:
-            batch["scatter"] = self._zeros(self.dim, self.dim)
-        root = None if self._weights is None else self._weights[present].sqrt()
-        space = Workspace(len(features), self.dim, self.device)
-        for chunk, y in space.chunks(features, labels):
-            spread = space.minus(chunk, batch["means"], y)
-            batch["traces"].index_add_(0, y, square_norms(spread))
-            if self.scatter is not None:
-                # A row alone in its class is the class mean: its centred row is exactly zero.
-                rows = spread if root is None else spread * root[y][:, None]
-                self._add_gram_(batch["scatter"], without_zeros(rows, counts[y] == 1))
-            if self.unit_means is not None:
-                turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
-                batch["unit_traces"].index_add_(0, y, square_norms(turned))
-        return batch
-
-    def _first_read(
-        self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"], counts: Int[Tensor, " p"]
-    ) -> dict[str, Tensor]:
-        """Compute the class means of a batch's features and of their directions."""
-        first = {"means": self._zeros(len(counts), self.dim)}
-        if self.unit_means is not None:
-            first["unit_means"] = torch.zeros_like(first["means"])
-            first["zero_vectors"] = torch.zeros_like(self.zero_vectors)
-        space = Workspace(len(features), self.dim, self.device)
-        for chunk, y in space.chunks(features, labels):
-            first["means"].index_add_(0, y, chunk)
-            if self.unit_means is not None:
-                unit, length = space.directions(chunk)
-                first["unit_means"].index_add_(0, y, unit)
-                first["zero_vectors"] += (length == 0).sum()
-        for name in ("means", "unit_means"):
-            if name in first:
-                first[name] /= counts[:, None]
-        return first
+        return batch_moments(
+            features,
+            classes,
+            directions=self.unit_means is not None,
+            add_gram=None if self.scatter is None else self._add_gram_,
+            weights=self._weights,
+        )
 
     def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
         """Merge statistics of the classes present by the update of Chan, Golub and LeVeque."""
@@ -458,81 +429,6 @@ class ClassMoments(Locked):
 def _size_or_zero(name: str, size: int | None) -> int:
     """Return a size, and 0 for one that is not known yet."""
     return 0 if size is None else checked_size(name, size)
-
-
-def checked_size(name: str, size: int) -> int:
-    """Check that a size is a positive integer, and return it.
-
-    Raises:
-        InputError: If the size is not a positive integer.
-    """
-    if not isinstance(size, int | np.integer) or size < 1:
-        raise InputError(expected=f"{name} of at least 1", found=repr(size), fix=f"correct {name}")
-    return int(size)
-
-
-def checked_prior(prior: Prior) -> Prior:
-    """Check that the prior is one of the two, and return it.
-
-    Raises:
-        InputError: If the prior is neither ``"empirical"`` nor ``"uniform"``.
-    """
-    if prior not in ("empirical", "uniform"):
-        raise InputError(
-            expected="prior 'empirical' or 'uniform'",
-            found=repr(prior),
-            fix="choose one of the two",
-        )
-    return prior
-
-
-def checked_precision(precision: Precision) -> Precision:
-    """Check that the precision is one of the two, and return it.
-
-    Raises:
-        InputError: If the precision is neither ``"float64"`` nor ``"blocked"``.
-    """
-    if precision not in ("float64", "blocked"):
-        raise InputError(
-            expected="precision 'float64' or 'blocked'",
-            found=repr(precision),
-            fix="choose one of the two",
-        )
-    return precision
-
-
-def _approximate_magnitude(batch: Mapping[str, Tensor]) -> Float[Tensor, ""]:
-    """Return the magnitude of a batch up to a factor of the square root of nd, NaN for NaN."""
-    spread = batch["traces"].max().sqrt()
-    return torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread)
-
-
-def _out_of_range(features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor], limit: int) -> int:
-    """Return the exponent of the largest magnitude if it is out of range, else 0.
-
-    The class means and traces give the magnitude up to a factor of the square root of nd. The
-    features are therefore read again only if means and traces are extreme, or all zero.
-
-    Raises:
-        InputError: If a feature is NaN or infinite.
-    """
-    size = float(_approximate_magnitude(batch))
-    if 2.0**-limit <= size <= 2.0**limit:  # False for NaN too, so that NaN is refused below
-        return 0
-    refuse_nonfinite(features)
-    return exponent_of(features, limit)
-
-
-def _checked_statistics(names: Iterable[Statistic]) -> frozenset[Statistic]:
-    names = frozenset(names)
-    if not names <= ALL_STATISTICS:
-        found = str(sorted(names - ALL_STATISTICS))
-        raise InputError(
-            expected=f"statistics among {sorted(ALL_STATISTICS)}",
-            found=found,
-            fix="drop the others",
-        )
-    return names
 
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:

@@ -11,7 +11,8 @@ from ncscope.errors import InputError
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
 from ncscope.math.symmetric import mirrored
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Prior
 
 _ROUNDING = 32.0
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quotient, vci
-from ncscope.stats.moments import ALL_STATISTICS, ClassMoments
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.statistics import ClassStatistics, finish
 from ncscope.transfer.graded import power_of_two
 from ncscope.transfer.inputs import LabelledSamples, checked_labelled

@@ -24,7 +24,7 @@ from ncscope.lab.theory.vci_features import (
     within_covariance,
 )
 from ncscope.metrics.variability import within_in_signal, within_off_signal
-from ncscope.stats.moments import Prior
+from ncscope.stats.options import Prior
 
 TOLERANCE = 1e-9
 _PRIORS: tuple[Prior, ...] = ("empirical", "uniform")

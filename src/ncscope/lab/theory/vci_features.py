@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ncscope.lab.theory.search import integer, magnitude, normal
 from ncscope.metrics.discriminants import Discriminants, discriminants
-from ncscope.stats.moments import ClassMoments, Prior
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Prior
 from ncscope.stats.statistics import ClassStatistics, finish
 
 _RCOND = 1e-11

@@ -21,7 +21,7 @@ from ncscope.lab.theory.vci_features import (
     unstructured_of,
 )
 from ncscope.metrics.variability import linear_probe_mse, vci
-from ncscope.stats.moments import Prior
+from ncscope.stats.options import Prior
 
 TOLERANCE = 1e-9
 _PRIORS: tuple[Prior, ...] = ("empirical", "uniform")

@@ -23,7 +23,8 @@ from ncscope.stats.distributed import (
     nothing_to_measure,
     values_of_all_processes,
 )
-from ncscope.stats.moments import ClassMoments, Statistic
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.options import Statistic
 from ncscope.stats.statistics import ClassStatistics, finish
 
 Bases = Mapping[str, Float[Tensor, "_d _r"]]

@@ -1,0 +1,113 @@
+"""Moments of one batch over the classes present in it, and their range."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.math.powers import exponent_of
+from ncscope.math.symmetric import without_zeros
+from ncscope.stats.batch import Workspace, refuse_nonfinite, square_norms
+from ncscope.stats.classes import BatchClasses
+
+
+def batch_moments(
+    features: Shaped[Tensor, "n d"],
+    classes: BatchClasses,
+    *,
+    directions: bool = False,
+    add_gram: Callable[[Tensor, Tensor], None] | None = None,
+    weights: Float[Tensor, " k"] | None = None,
+) -> dict[str, Tensor]:
+    """Compute the moments of a batch, by the names of the state of `ClassMoments`.
+
+    Args:
+        features: Features of a real dtype, n at least 1.
+        classes: Classes of the rows, on the device of the features.
+        directions: Compute the moments of the directions too if True.
+        add_gram: Function that adds the Gram matrix of rows to a scatter; None for no scatter.
+        weights: Factor of each class's scatter; None for 1.
+    """
+    present, counts, labels = classes.present, classes.counts, classes.index
+    # The means come first, in a read of their own: sums of squares less the squared mean would
+    # cancel where the common offset is far larger than the spread.
+    batch = {"counts": counts, **_first_read(features, labels, counts, directions)}
+    means, dim = batch["means"], features.shape[1]
+    batch["traces"] = means.new_zeros(len(present))
+    if directions:
+        batch["unit_traces"] = means.new_zeros(len(present))
+    if add_gram is not None:
+        batch["scatter"] = means.new_zeros(dim, dim)
+    root = None if weights is None else weights[present].sqrt()
+    space = Workspace(len(features), dim, features.device)
+    for chunk, y in space.chunks(features, labels):
+        spread = space.minus(chunk, means, y)
+        batch["traces"].index_add_(0, y, square_norms(spread))
+        if add_gram is not None:
+            # A row alone in its class is the class mean: its centred row is exactly zero.
+            rows = spread if root is None else spread * root[y][:, None]
+            add_gram(batch["scatter"], without_zeros(rows, counts[y] == 1))
+        if directions:
+            turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
+            batch["unit_traces"].index_add_(0, y, square_norms(turned))
+    return batch
+
+
+def _first_read(
+    features: Shaped[Tensor, "n d"],
+    labels: Int[Tensor, " n"],
+    counts: Int[Tensor, " p"],
+    directions: bool,
+) -> dict[str, Tensor]:
+    """Compute the class means of a batch's features and of their directions."""
+    dim, device = features.shape[1], features.device
+    first = {"means": torch.zeros(len(counts), dim, dtype=torch.float64, device=device)}
+    if directions:
+        first["unit_means"] = torch.zeros_like(first["means"])
+        first["zero_vectors"] = torch.zeros((), dtype=torch.int64, device=device)
+    space = Workspace(len(features), dim, device)
+    for chunk, y in space.chunks(features, labels):
+        first["means"].index_add_(0, y, chunk)
+        if directions:
+            unit, length = space.directions(chunk)
+            first["unit_means"].index_add_(0, y, unit)
+            first["zero_vectors"] += (length == 0).sum()
+    for name in ("means", "unit_means"):
+        if name in first:
+            first[name] /= counts[:, None]
+    return first
+
+
+def approximate_magnitude(batch: Mapping[str, Tensor]) -> Float[Tensor, ""]:
+    """Return the magnitude of a batch up to a factor of the square root of nd, NaN for NaN.
+
+    Args:
+        batch: Moments of the batch.
+    """
+    spread = batch["traces"].max().sqrt()
+    return torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread)
+
+
+def exponent_out_of_range(
+    features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor], limit: int
+) -> int:
+    """Return the exponent of the largest magnitude if it is out of range, else 0.
+
+    The class means and traces give the magnitude up to a factor of the square root of nd. The
+    features are therefore read again only if means and traces are extreme, or all zero.
+
+    Args:
+        features: Features of the batch.
+        batch: Moments of the batch.
+        limit: Largest exponent of 2, of either sign, that is in range.
+
+    Raises:
+        InputError: If a feature is NaN or infinite.
+    """
+    size = float(approximate_magnitude(batch))
+    if 2.0**-limit <= size <= 2.0**limit:  # False for NaN too, so that NaN is refused below
+        return 0
+    refuse_nonfinite(features)
+    return exponent_of(features, limit)
