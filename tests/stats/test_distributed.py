@@ -10,7 +10,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
 import ncscope
-from ncscope.stats.distributed import merge_across_processes
+from ncscope.stats.merging import merge_across_processes
 from ncscope.stats.moments import ClassMoments
 
 from ..closeness import assert_agree

@@ -13,19 +13,9 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.stats import processes
-from ncscope.stats.distributed import (
-    batches_of_all_processes,
-    common_description,
-    ending_together,
-    merge_across_processes,
-    nothing_to_measure,
-    several_processes,
-    share_of_first,
-    sum_across_processes,
-    values_of_all_processes,
-)
+from ncscope.stats.merging import merge_across_processes
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.processes import Processes
+from ncscope.stats.processes import ALL, Processes, common_description
 
 CPU = torch.device("cpu")
 
@@ -108,23 +98,23 @@ def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
 def test_one_process_alone_is_not_several(monkeypatch: pytest.MonkeyPatch) -> None:
     for size, several in {1: False, 2: True, 3: True}.items():
         monkeypatch.setattr(processes, "dist", Meeting(size))
-        assert several_processes() == several
+        assert ALL.several == several
     for name in ("is_available", "is_initialized"):
         meeting = Meeting(2)
         monkeypatch.setattr(meeting, name, lambda: False)
         monkeypatch.setattr(processes, "dist", meeting)
-        assert not several_processes()
+        assert not ALL.several
 
 
 def test_values_of_any_length_are_known_to_all(meet: Meet) -> None:
     values = [None, {"a": [1, 2.5, "long enough to be padded"]}, 7]
-    found = meet(*(lambda value=value: values_of_all_processes(value) for value in values))
+    found = meet(*(lambda value=value: ALL.values(value) for value in values))
     assert found == [values] * 3
 
 
 def step(error: BaseException | None) -> Callable[[], str]:
     def work() -> str:
-        with ending_together():
+        with ALL.ending_together():
             if error is not None:
                 raise error
         return "done"
@@ -198,25 +188,25 @@ def test_merged_moments_are_those_of_one_process(meet: Meet, prior: str) -> None
 
 def test_sums_and_the_values_of_one_process(meet: Meet) -> None:
     values = [torch.tensor([1, 2]), torch.tensor([10, 20])]
-    found = meet(*(lambda value=value: sum_across_processes(value) for value in values))
+    found = meet(*(lambda value=value: ALL.sum(value) for value in values))
     assert [total.tolist() for total in found] == [[11, 22], [11, 22]]
     assert values[0].tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(("options", "expected"), [({}, [1.0, 2.0]), ({"rank": 1}, [3.0, 0.0])])
+@pytest.mark.parametrize(("options", "expected"), [({}, [1.0, 2.0]), ({"source": 1}, [3.0, 0.0])])
 def test_one_process_gives_its_values_to_all(meet: Meet, options: dict, expected: list) -> None:
     own = [[torch.tensor([1.0]), torch.tensor([2.0])], [torch.tensor([3.0]), torch.zeros(1)]]
-    meet(*(lambda tensors=tensors: share_of_first(tensors, **options) for tensors in own))
+    meet(*(lambda tensors=tensors: ALL.send(tensors, **options) for tensors in own))
     assert [[float(tensor) for tensor in tensors] for tensors in own] == [expected] * 2
 
 
 def test_alone_everything_is_left_as_it_is() -> None:
     value = torch.ones(2)
-    share_of_first([value])
-    assert sum_across_processes(value) is value
-    assert values_of_all_processes("own") == ["own"]
+    ALL.send([value])
+    assert ALL.sum(value) is value
+    assert ALL.values("own") == ["own"]
     batches = [(value[:, None], torch.tensor([0, 1]))]
-    assert batches_of_all_processes(batches, CPU) == batches
+    assert ALL.batches(batches, CPU) == batches
 
 
 def batch(first: int, count: int) -> tuple[Tensor, Tensor]:
@@ -227,7 +217,7 @@ def batch(first: int, count: int) -> tuple[Tensor, Tensor]:
 def test_batches_of_all_processes_come_in_order_of_rank(meet: Meet) -> None:
     """Three samples in two batches, none, one, and none but an empty batch."""
     given = [[batch(0, 2), batch(2, 1)], [], [batch(3, 1)], [batch(0, 0)]]
-    works = [lambda own=own: batches_of_all_processes(iter(own), CPU) for own in given]
+    works = [lambda own=own: ALL.batches(iter(own), CPU) for own in given]
     for order in (works, works[::-1]):
         for found in meet(*order):
             expected = [batch(0, 3), batch(3, 1)][:: 1 if order is works else -1]
@@ -248,13 +238,13 @@ def test_batches_that_do_not_fit_together_are_refused(meet: Meet) -> None:
         "expected batches to measure, found none in any process": [[], []],
     }
     for said, given in cases.items():
-        for error in meet(*(lambda own=own: batches_of_all_processes(own, CPU) for own in given)):
+        for error in meet(*(lambda own=own: ALL.batches(own, CPU) for own in given)):
             assert isinstance(error, InputError)
             assert said in str(error)
 
 
 def test_one_process_without_a_batch_is_told_so() -> None:
-    assert "expected batches to measure, found none;" in str(nothing_to_measure())
+    assert "expected batches to measure, found none;" in str(ALL.nothing_to_measure())
 
 
 def test_the_device_to_meet_on_is_the_cpu_unless_there_is_nccl_alone(

@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ncscope.stats import merging
-from ncscope.stats.distributed import merge_across_processes
-from ncscope.stats.merging import merge_in_place
+from ncscope.stats.merging import merge_across_processes, merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments
 from ncscope.stats.processes import ALL, Processes

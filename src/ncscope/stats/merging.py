@@ -1,9 +1,10 @@
 """Merging of accumulators of several processes by reduction, with the same result in each."""
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -46,6 +47,36 @@ class Mergeable(Protocol):
 
     def shares(self) -> Shares:
         """Return the accumulator's statistics, not copied."""
+
+
+Accumulator = TypeVar("Accumulator", bound=Mergeable)
+
+
+def merge_across_processes(moments: Accumulator, group: Any = None) -> Accumulator:
+    """Return the moments that one process would have accumulated from the samples of all.
+
+    Args:
+        moments: Class moments, or another accumulator, of this process; not changed.
+        group: Process group; None for the default group.
+
+    Returns:
+        The merged moments, equal on every process to the last bit: see `merge_in_place`. In a
+        single process, a copy.
+
+    Raises:
+        InputError: If the moments of the processes differ in form, or another process fails.
+
+    Example:
+        >>> from ncscope.stats.moments import ClassMoments
+        >>> alone = merge_across_processes(ClassMoments(2, 3))
+        >>> int(alone.counts.sum())
+        0
+    """
+    processes = Processes(group)
+    with processes.ending_together():
+        merged = copy.deepcopy(moments)
+        merge_in_place(merged, processes)
+    return merged
 
 
 def merge_in_place(moments: Mergeable, processes: Processes) -> None:

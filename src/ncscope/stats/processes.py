@@ -145,17 +145,20 @@ class Processes:
         """
         return common_description(descriptions, self.ranks)
 
-    def sum(self, values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
+    def sum(self, values: Shaped[Tensor, "..."], *, guarded: bool = True) -> Shaped[Tensor, "..."]:
         """Sum values over all processes, with the same result on each; one process returns them.
 
         Args:
             values: Numbers of this process, of the same shape and type in every process.
+            guarded: True if a process that has failed can say so here. False saves a communication
+                outside of `ending_together`.
         """
         if not self.several:
             return values
         with uninterrupted():
             total = values.clone()
-            self._announce(0)
+            if guarded:
+                self._announce(0)
             self.reduce_(total)
         return total
 
@@ -195,7 +198,16 @@ class Processes:
     def batches(
         self, batches: Iterable[tuple[Tensor, Int[Tensor, " _n"]]], device: torch.device
     ) -> list[tuple[Tensor, Tensor]]:
-        """Return all processes' batches: see `distributed.batches_of_all_processes`."""
+        """Return the batches of all processes, with the rows of each process in one batch.
+
+        Args:
+            batches: Batches of this process; their number and size may differ by process, and there
+                may be none.
+            device: Device of the batches returned.
+
+        Raises:
+            InputError: If no process has a batch, or widths or types of the features differ.
+        """
         if not self.several:
             return list(batches)
         with self.ending_together():

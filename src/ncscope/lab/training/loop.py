@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ncscope.data.draws import stream_seed
 from ncscope.lab.training.learner import Learner
-from ncscope.stats.distributed import share_of_first, sum_across_processes
+from ncscope.stats.processes import ALL
 
 Batches = Callable[[int, int], Iterable[Any]]
 """Function of an epoch and a first batch, both counted from 0, that iterates over the batches.
@@ -148,11 +148,11 @@ def _finished(fabric: Fabric, learner: Learner) -> EpochEnd:
     """
     seen = [float(learner.loss), float(learner.samples)]
     totals = torch.tensor(seen, dtype=torch.float64, device=fabric.device)
-    loss, samples = sum_across_processes(totals).tolist()
+    loss, samples = ALL.sum(totals, guarded=False).tolist()
     mean = loss / samples if samples else float("nan")
-    share_of_first(learner.model.buffers())
+    ALL.send(learner.model.buffers())
     if learner.average is not None:
-        share_of_first(learner.average.buffers())
+        ALL.send(learner.average.buffers())
     learner.epoch, learner.batch, learner.loss, learner.samples = learner.epoch + 1, 0, 0.0, 0
     learner.schedule.step()
     return EpochEnd(learner.epoch, learner.step, mean)

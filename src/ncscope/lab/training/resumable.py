@@ -14,7 +14,7 @@ from ncscope.lab.training.checkpoint import Checkpoints
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import bytes_to_come
-from ncscope.stats.distributed import share_of_first, sum_across_processes
+from ncscope.stats.processes import ALL
 
 AfterStep = Callable[[], None]
 """Function that the loop calls after every step that does not end an epoch."""
@@ -167,7 +167,7 @@ class _Keeper:
                 its own failure.
         """
         apart = step != self._of_first(step) or failure is not None
-        if sum_across_processes(torch.tensor(int(apart), device=self.device)):
+        if ALL.sum(torch.tensor(int(apart), device=self.device), guarded=False):
             raise failure or InputError(
                 expected="the same checkpoint on every machine",
                 found="another, or none, on some of them",
@@ -211,7 +211,7 @@ class _Keeper:
         if self.alone:
             return number
         told = torch.tensor(number, device=self.device)
-        share_of_first([told])
+        ALL.send([told])
         return int(told)
 
 

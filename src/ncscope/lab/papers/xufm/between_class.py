@@ -16,15 +16,10 @@ from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace
 from ncscope.probing.batches import device_of
-from ncscope.stats.distributed import (
-    common_description,
-    ending_together,
-    merge_across_processes,
-    nothing_to_measure,
-    values_of_all_processes,
-)
+from ncscope.stats.merging import merge_across_processes
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Statistic
+from ncscope.stats.processes import ALL
 from ncscope.stats.statistics import ClassStatistics, finish
 
 Bases = Mapping[str, Float[Tensor, "_d _r"]]
@@ -54,7 +49,7 @@ def between_class_metrics(
     Raises:
         InputError: If a layer or the head is not found, or fewer than two classes are present.
     """
-    with ending_together(), measuring(model):
+    with ALL.ending_together(), measuring(model):
         wide = _statistics(model, loader, layers, num_classes, None)
         bases = {name: torch.linalg.qr(stats.means.mT).Q for name, stats in wide.items()}
         narrow = _statistics(model, loader, layers, num_classes, bases)
@@ -80,7 +75,7 @@ def _statistics(
     """Gather statistics of the features or, with scatter, of their coordinates in the bases."""
     moments: dict[str, ClassMoments] = {}
     kinds: tuple[Statistic, ...] = () if bases is None else ("scatter",)
-    with ending_together():
+    with ALL.ending_together():
         for features, labels in _batches(model, loader, layers):
             for name, batch in features.items():
                 seen = batch if bases is None else batch.to(bases[name].dtype) @ bases[name]
@@ -89,9 +84,9 @@ def _statistics(
                     moments[name] = ClassMoments(*size, statistics=kinds, device=seen.device)
                 moments[name].update(seen, labels)
     form = {"layers": list(moments), "dims": [each.dim for each in moments.values()]}
-    shared = common_description(values_of_all_processes(form if moments else None))
+    shared = ALL.common_description(ALL.values(form if moments else None))
     if shared is None:
-        raise nothing_to_measure()
+        raise ALL.nothing_to_measure()
     if not moments:
         for name, dim in zip(shared["layers"], shared["dims"], strict=True):
             moments[name] = ClassMoments(
