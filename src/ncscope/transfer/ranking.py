@@ -134,7 +134,7 @@ def ranked(
     chosen = choose_from_checked(fitted, chosen_on, measure)
     accuracy = MEASURES[measure](chosen.probe.predict(test.features), test.labels)
     both = train if validation is None else train.joined(validation)
-    scores = transfer_scores(finish(_moments_of(both)))
+    scores = transfer_scores(finish(moments_of(both)))
     if pretraining is not None:
         source = transfer_scores(finish(pretraining))
         scores |= {key: source[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
@@ -215,10 +215,15 @@ def _checked_moments(given: tuple[Any, Any] | ClassMoments) -> ClassMoments:
             expected = "moments with scatter and directions under the empirical prior"
             raise InputError(expected=expected, found=found, fix="gather them with the defaults")
         return given
-    return _moments_of(checked_labelled(*given))
+    return moments_of(checked_labelled(*given))
 
 
-def _moments_of(samples: LabelledSamples) -> ClassMoments:
+def moments_of(samples: LabelledSamples) -> ClassMoments:
+    """Gather class moments of features, scaled by a power of two so that squares stay in range.
+
+    Args:
+        samples: Samples of any scale.
+    """
     features = samples.features
     moments = ClassMoments(len(samples.classes), features.shape[1], device=features.device)
     # No score depends on the scale of the features, but their squares must stay in range.
