@@ -22,7 +22,8 @@ from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
 from ncscope.transfer import rank_checkpoints
 from ncscope.transfer.inputs import checked_labelled
-from ncscope.transfer.ranking import ranked, transfer_scores
+from ncscope.transfer.ranking import ranked
+from ncscope.transfer.scoring import moment_scores
 
 timm = pytest.importorskip("timm")
 
@@ -149,7 +150,7 @@ def assert_pretraining_is_of_all_images(checkpoints: list[dict]) -> None:
         rows = model(torch.stack([prepared(Image.open(path).convert("RGB")) for path in files]))
     moments = ClassMoments(K, rows.shape[1])
     moments.update(rows, torch.arange(K).repeat_interleave(2))
-    known = transfer_scores(finish(moments))
+    known = moment_scores(finish(moments))
     (found,) = (each["scores"] for each in checkpoints if "headless" in each["name"])
     for key in ("vci", "cdnv", "cosine_within"):
         assert found[f"pretraining_{key}"] == pytest.approx(known[key], rel=1e-4)

@@ -63,7 +63,8 @@ def nce(samples: LabelledSamples, predictions: Any) -> Float[Tensor, ""]:
     Hassner 2019, section 3. Range $[\sum_y p_y\log p_y,0]$, as for `leep`; equal to
     LEEP if the source probabilities are 0 and 1. Does not depend on the numbers of the source
     classes. The code of PARC's authors adds $10^{-5}$ to every cell, which lowers the score by an
-    amount that grows with the number of cells. Known failures: as `leep`; the confidence of the source head is not read.
+    amount that grows with the number of cells. Known failures:
+    as `leep`; the confidence of the source head is not read.
 
     Args:
         samples: Downstream samples; only their labels are read.
@@ -79,7 +80,7 @@ def nce(samples: LabelledSamples, predictions: Any) -> Float[Tensor, ""]:
         >>> float(nce(checked_labelled(torch.zeros(4, 1), [0, 0, 1, 1]), [7, 7, 2, 3]))
         0.0
     """
-    predicted = _checked_predictions(predictions, samples.labels)
+    predicted = checked_predictions(predictions, samples.labels)
     classes, source = predicted.unique(return_inverse=True)
     k = len(samples.classes)
     joint = torch.bincount(
@@ -135,7 +136,7 @@ def _mixture_posterior(
     try:
         from sklearn.mixture import GaussianMixture
     except ImportError as error:
-        raise missing_library("sklearn") from error
+        raise missing_library(name="sklearn") from error
     mixture = GaussianMixture(components, random_state=seed)
     values = rows.cpu().numpy()
     with warnings.catch_warnings():
@@ -187,12 +188,22 @@ def checked_probabilities(probabilities: Any, count: int) -> Float[Tensor, "n z"
     return rows / sums[:, None]
 
 
-def _checked_predictions(predictions: Any, labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+def checked_predictions(predictions: Any, labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+    """Check predicted source classes, and return them on the labels' device.
+
+    Args:
+        predictions: Source class of each sample: n integers.
+        labels: Labels of the samples.
+
+    Raises:
+        InputError: If there is not one integer for each sample.
+    """
     predicted = as_tensor(predictions, "source predictions")
     if predicted.shape != labels.shape or predicted.dtype.is_floating_point:
+        kind = str(predicted.dtype).removeprefix("torch.")
         raise InputError(
             expected="one integer source class for each sample",
-            found=f"{str(predicted.dtype).removeprefix('torch.')} of shape {tuple(predicted.shape)}",
+            found=f"{kind} of shape {tuple(predicted.shape)}",
             fix="pass the index of the largest source probability of each sample",
         )
     return predicted.to(labels.device)

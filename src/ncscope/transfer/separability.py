@@ -113,8 +113,9 @@ def transrate(samples: LabelledSamples) -> Float[Tensor, ""]:
     are centred and divided by the root of their mean squared norm, so that the score does not
     depend on their scale. The code printed in the paper and the popular library do not scale, and
     weigh all classes alike; weights by size are those of the coding rate of a partition (Yu et al.
-    2020), without which the rate can be negative. Known failures: grows with the dimension, so that networks of different widths are compared by their width; for $n_c<d$ the
-    rate within a class is too small and the score too large.
+    2020), without which the rate can be negative. Known failures: grows with the dimension, so
+    that networks of different widths are compared by their width; for $n_c<d$ the rate within a
+    class is too small and the score too large.
 
     Args:
         samples: Downstream samples.
