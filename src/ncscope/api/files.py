@@ -33,12 +33,15 @@ _MOST_NAMED = 20
 _CHUNK = 2**24
 
 
-def load_samples(file: str | Path | SavedFile) -> dict[str, Any]:
+def load_samples(
+    file: str | Path | SavedFile, optional: Sequence[str] = ENTRIES[2:]
+) -> dict[str, Any]:
     """Read the entries ``features`` and ``labels`` of a file, and ``weight`` and ``bias`` if any.
 
     Args:
         file: Path of an .npz or .safetensors file or of a file of torch.save (a mapping of names to
             tensors), under any name; or what `standard_input` returned.
+        optional: Names of further entries, which are returned if the file has them.
 
     Raises:
         InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
@@ -48,13 +51,14 @@ def load_samples(file: str | Path | SavedFile) -> dict[str, Any]:
     if not isinstance(file, SavedFile):
         file = SavedFile.at(file)
     kind = _checked_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
-    entries = _READERS[kind](file)
+    wanted = (*ENTRIES[:2], *optional)
+    entries = _read_npz(file, wanted) if kind == "npz" else _READERS[kind](file)
     missing = [name for name in ENTRIES[:2] if name not in entries]
     if missing:
         fix = "save the arrays under these names"
         expected = f"entries 'features' and 'labels' in {file.name}"
         raise InputError(expected=expected, found=f"entries {_names(entries)}", fix=fix)
-    samples = {name: entries[name] for name in ENTRIES if name in entries}
+    samples = {name: entries[name] for name in wanted if name in entries}
     if kind == "torch":
         check_stored(file, samples)
     return samples
@@ -179,11 +183,12 @@ _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
 """What a message calls a file of the wrong kind, and the remedy."""
 
 
-def _read_npz(file: SavedFile) -> Mapping[str, Any]:
+def _read_npz(file: SavedFile, entries: Collection[str]) -> Mapping[str, Any]:
+    """Read some entries of an .npz file; the others are named without being read."""
     with _reading(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
         members = archive.infolist()
         names = [info.filename.removesuffix(".npy") for info in members]
-        wanted = {n: info for n, info in zip(names, members, strict=True) if n in ENTRIES}
+        wanted = {n: info for n, info in zip(names, members, strict=True) if n in entries}
         twice = [name for name in wanted if names.count(name) > 1]
         if twice:
             expected, fix = f"{twice[0]} once in {file.name}", "save every array once"
@@ -221,7 +226,7 @@ def _read_torch(file: SavedFile) -> Mapping[str, Any]:
     return loaded
 
 
-_READERS = {"npz": _read_npz, "safetensors": _read_safetensors, "torch": _read_torch}
+_READERS = {"safetensors": _read_safetensors, "torch": _read_torch}
 
 
 def _names(entries: Collection[Any]) -> str:

@@ -119,7 +119,9 @@ def ncti(parts: Sequence[NctiParts]) -> list[float]:
     variability, from -1 to 2. A part that is the same for all checkpoints counts 0. Source: Wang et
     al. 2023. Known failures: the index of a checkpoint changes with the others that are ranked, so
     that it cannot be compared between runs, and one outlier flattens a part for all others; with
-    two checkpoints each part is 0 or 1. For n < d nearest centre is 1 for every checkpoint.
+    two checkpoints each part is 0 or 1. Variability is as small for predictions that never change
+    as for collapsed classes, so that the worst of several noisy checkpoints can pass a better one.
+    For n < d nearest centre is 1 for every checkpoint.
 
     Args:
         parts: Parts of each checkpoint on the same samples.

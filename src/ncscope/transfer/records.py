@@ -145,7 +145,8 @@ def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 
     """Sort the results of checkpoints by accuracy, and compare the orders of the scores with it.
 
     NCTI, which is relative to the checkpoints ranked, is computed here. A score that only some of
-    the checkpoints have is NaN for the others.
+    the checkpoints have is NaN for the others. A baseline that is the same for several checkpoints
+    orders nothing and is dropped.
 
     Args:
         found: Results of the checkpoints on the same downstream set.
@@ -167,11 +168,19 @@ def _with_all_scores(found: Sequence[Ranked]) -> list[Ranked]:
         if indices is not None and len(found) > 1:
             scores["ncti"] = indices[index]
         whole.append(scores)
-    keys = [key for key in ALL_SCORES if any(key in scores for scores in whole)]
+    keys = [
+        key
+        for key in ALL_SCORES
+        if any(key in scores for scores in whole) and not (key in BASELINES and _same(whole, key))
+    ]
     return [
         replace(each, scores={key: scores.get(key, math.nan) for key in keys})
         for each, scores in zip(found, whole, strict=True)
     ]
+
+
+def _same(whole: Sequence[Mapping[str, float]], key: str) -> bool:
+    return len(whole) > 1 and len({scores.get(key) for scores in whole}) == 1
 
 
 _LEAST_VCI = 1e-9  # a smaller VCI is rounding error

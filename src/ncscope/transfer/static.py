@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,6 +114,42 @@ def static_ranking(
         for name, scores in baselines.items()
     }
     return StaticRanking(table.models, table.sets, standings, qualities)
+
+
+def baselines_of(
+    table: AccuracyTable, names: Sequence[str], left_out: str | None = None
+) -> dict[str, dict[str, float]]:
+    """Return what a table of results knows of each checkpoint, by key of `BASELINES`.
+
+    Args:
+        table: Results on other sets.
+        names: Names of the checkpoints; those that the table lacks have no baselines.
+        left_out: Name of the downstream set, whose results are not counted.
+
+    Raises:
+        InputError: If the table has none of the checkpoints.
+    """
+    known = [name for name in names if name in table.models]
+    if not known:
+        raise InputError(
+            expected=f"results of one of the checkpoints, for example {names[0]}",
+            found=f"results of {', '.join(table.models[:5]) or 'no model'}",
+            fix="name the models in the results as the checkpoints are named",
+        )
+    columns = {
+        "parameters": table.parameters,
+        "source_accuracy": table.source_accuracies,
+        "other_sets": table.standing(left_out),
+    }
+    rows = {name: table.models.index(name) for name in known}
+    return {
+        name: {
+            key: float(column[row])
+            for key, column in columns.items()
+            if not math.isnan(column[row])
+        }
+        for name, row in rows.items()
+    }
 
 
 def table_of(results: Mapping[str, Mapping[str, float]]) -> AccuracyTable:
