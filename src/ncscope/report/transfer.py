@@ -345,6 +345,8 @@ def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
     axes.set_xlabel(_caption(ranking, key), fontsize=8)
     axes.margins(0.14)
     axes.xaxis.set_major_locator(MaxNLocator(4))
+    if key == "parameters":  # otherwise matplotlib writes a power of ten beside the axis
+        axes.xaxis.set_major_formatter(lambda value, _: _cell(key, value))
     for at, each in enumerate(ranking.checkpoints, start=1):
         x, y = each.scores[key], each.accuracy
         axes.plot(x, y, "o", color=panels.ACCENT, markersize=5)
