@@ -12,12 +12,15 @@ from rich.console import Console
 from ncscope.api.measure import measure
 from ncscope.api.transfer import TransferReport
 from ncscope.errors import InputError
-from ncscope.report.transfer import ranking_figure, ranking_tables
+from ncscope.report.transfer import ranking_figure, ranking_page, ranking_tables
 from ncscope.stats.moments import ClassMoments
 from ncscope.transfer import rank_checkpoints
+from ncscope.transfer.empirical_predictions import leep, nce
 from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.ranking import hold_out, ranked, split_samples
 from ncscope.transfer.records import SCORES, ranking_of
+from ncscope.transfer.scoring import sample_scores
+from ncscope.transfer.static import static_ranking
 from tests.transfer.samples import blobs
 
 LEFT_OUT = "Left out: LEEP and NCE (no source probabilities)."
@@ -212,6 +215,111 @@ def io_of(table):
     out = io.StringIO()
     Console(file=out, width=80).print(table)
     return out.getvalue()
+
+
+def source_of(labels):
+    theta = torch.full((len(labels), 4), 0.1, dtype=torch.float64)
+    return theta.scatter(1, (labels[:, None] + 1) % 3, 0.7)
+
+
+def test_source_outputs_are_read_for_the_training_samples(checkpoints):
+    features, labels = checkpoints
+    theta = source_of(labels)
+    theta[3] = theta[4]  # one is wrong
+    train = ~hold_out(labels, seed=0)
+    outputs = {"noise 0": theta, "noise 3": theta.argmax(1)}
+    found = rank_checkpoints(features, labels, source_probabilities=outputs, expensive=False)
+    scores = {each.name: each.scores for each in found.checkpoints}
+    samples = checked_labelled(features["noise 0"], labels).subset(train)
+    assert scores["noise 0"]["leep"] == pytest.approx(float(leep(samples, theta[train])))
+    predicted = float(nce(samples, theta.argmax(1)[train]))
+    assert scores["noise 0"]["nce"] == scores["noise 3"]["nce"] == pytest.approx(predicted)
+    assert math.isnan(scores["noise 3"]["leep"])
+    assert math.isnan(scores["noise 8"]["nce"])
+    assert found.notes[-1] == (
+        "Left out: LEEP (source predictions without probabilities) for noise 3; "
+        "LEEP and NCE (no source probabilities) for noise 8."
+    )
+    whole = rank_checkpoints(
+        {"it": features["noise 0"]},
+        labels,
+        test_features={"it": features["noise 0"]},
+        test_labels=labels,
+        source_probabilities={"it": theta},
+        expensive=False,
+    )
+    samples = checked_labelled(features["noise 0"], labels)
+    assert whole.checkpoints[0].scores["leep"] == pytest.approx(float(leep(samples, theta)))
+
+
+def test_expensive_scores_are_left_out_of_large_sets_unless_asked_for(monkeypatch):
+    samples = checked_labelled(*blobs(40, 3, 2, seed=0))
+    monkeypatch.setattr("ncscope.transfer.scoring.NLEEP_LIMIT", 79)
+    monkeypatch.setattr("ncscope.transfer.scoring.PARC_LIMIT", 39)
+    left = sample_scores(samples)
+    assert not {"nleep", "parc"} & left.values.keys()
+    assert left.left_out["NLEEP"] == "40 samples of 2 classes: ask for expensive scores"
+    assert left.left_out["PARC"] == "40 samples: ask for expensive scores"
+    asked = sample_scores(samples, expensive=True)
+    assert {"nleep", "parc"} <= asked.values.keys()
+    monkeypatch.setattr("ncscope.transfer.scoring.NLEEP_LIMIT", 80)
+    monkeypatch.setattr("ncscope.transfer.scoring.PARC_LIMIT", 40)
+    assert {"nleep", "parc"} <= sample_scores(samples).values.keys()
+    assert not {"nleep", "parc"} & sample_scores(samples, expensive=False).values.keys()
+    few = checked_labelled(*blobs(9, 3, 2, seed=0))
+    assert sample_scores(few).left_out["NLEEP"] == "fewer than 5 samples for each class"
+    with pytest.raises(InputError, match="at least 10 samples, 5 for each class, for NLEEP"):
+        sample_scores(few, expensive=True)
+
+
+def test_without_scikit_learn_nleep_is_left_out(monkeypatch):
+    samples = checked_labelled(*blobs(40, 3, 2, seed=0))
+    monkeypatch.setattr("ncscope.transfer.scoring.find_spec", lambda name: None)
+    why = sample_scores(samples).left_out["NLEEP"]
+    assert why.startswith("scikit-learn is not installed: pip install")
+
+
+def test_baselines_stand_beside_the_scores_unless_they_are_the_same_for_all(ranking):
+    facts = [
+        {"parameters": size, "source_accuracy": 0.5, "other_sets": z}
+        for size, z in ((3e6, 1.0), (2e6, math.nan), (1e6, -1.0))
+    ]
+    with_facts = [
+        replace(each, scores={**each.scores, **fact})
+        for each, fact in zip(ranking.checkpoints, facts, strict=True)
+    ]
+    found = ranking_of(with_facts)
+    assert list(found.scores)[-2:] == ["parameters", "other_sets"]
+    assert found.qualities["parameters"].regret.value == 0
+    assert found.qualities["other_sets"].kendall.value == pytest.approx(1 / 3)  # NaN is last
+    assert "other_sets" not in found.correlations
+    text = "".join(io_of(table) for table in ranking_tables(found))
+    assert "3M" in text
+    assert "Baselines, which know nothing of the set" in " ".join(text.split())
+
+
+def test_vci_and_h_score_count_once_where_they_order_alike(ranking):
+    text = " ".join("".join(io_of(table) for table in ranking_tables(ranking)).split())
+    assert ranking.counted_once
+    assert "H-score ↑ = VCI 1.00" in text
+    assert "the two count as one score" in text
+    first, *others = ranking.checkpoints
+    wider = replace(first, scores={**first.scores, "h_score": 0.0})
+    apart = ranking_of([wider, *others])
+    assert not apart.counted_once
+    text = "".join(io_of(table) for table in ranking_tables(apart))
+    assert "= VCI" not in text
+    assert "count as one" not in text
+
+
+def test_the_static_ranking_of_other_results_is_shown(ranking):
+    static = static_ranking({"a": {"x": 0.1, "y": 0.2}, "b": {"x": 0.3, "y": 0.1}})
+    text = io_of(ranking_tables(ranking, static)[-1])
+    assert "−1.00 [−1.00, −1.00]" in text
+    page = ranking_page(ranking, {}, static)
+    assert "Without looking at a set" in page
+    assert "the 2 sets and 2 models of the results" in page
+    assert "Without looking at a set" not in ranking_page(ranking, {})
 
 
 def test_bad_input_is_refused(checkpoints):
