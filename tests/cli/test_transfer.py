@@ -246,7 +246,9 @@ def test_results_on_other_sets_and_source_probabilities_from_files(run):
     assert [scores[file]["other_sets"] for file in files] == pytest.approx([-high, 0, high])
     assert set(found["qualities"]) == set(scores[files[0]])
     assert found["static"]["sets"] == ["a", "b"]
-    assert found["static"]["qualities"]["other_sets"]["kendall"]["value"] == pytest.approx((1 + 0) / 2)
+    assert found["static"]["qualities"]["other_sets"]["kendall"]["value"] == pytest.approx(
+        (1 + 0) / 2
+    )
     labels = samples(0)["labels"]
     train = checked_labelled(np.zeros((60, 1)), labels).subset(~hold_out(torch.tensor(labels), 0))
     theta = np.eye(3)[np.append(labels[:-1], 0)][~hold_out(torch.tensor(labels), 0).numpy()]

@@ -186,6 +186,7 @@ def test_leep_and_nce_are_their_formulas():
     theta, (features, labels) = source_probabilities(90, 5, seed=0), unbalanced()
     samples = checked_labelled(features, labels)
     assert float(leep(samples, theta)) == pytest.approx(slow_leep(theta, labels.numpy()))
+    assert float(leep(samples, 1.005 * theta)) == pytest.approx(float(leep(samples, theta)))
     predicted = theta.argmax(1)
     known = slow_nce(predicted, labels.numpy())
     assert float(nce(samples, predicted)) == pytest.approx(known)

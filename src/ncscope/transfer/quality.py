@@ -1,4 +1,4 @@
-"""How well a score orders models: weighted Kendall tau, Kendall, Spearman, and top-1 regret."""
+"""Quality of the order in which a score puts models: weighted tau, Kendall, Spearman, regret."""
 
 from dataclasses import dataclass
 from typing import Any
