@@ -92,7 +92,7 @@ def ncti_parts(samples: LabelledSamples) -> NctiParts:
     Args:
         samples: Downstream samples.
 
-    Cost: one singular value decomposition of the features, and one of n x (K - 1).
+    Cost: as `principal_scores`, nd² operations for n > d, and a decomposition of n x (K - 1).
     """
     rows, factor = centred(samples.features)
     rows = principal_scores(rows, limit=AXES)
@@ -165,7 +165,7 @@ def regularised_h_score(samples: LabelledSamples) -> Float[Tensor, ""]:
     share = ledoit_wolf_share(rows, total)
     means, shares = class_means(rows, samples)
     shrunk = _shrunk(total, share)
-    return (1 - share) * (shares[:, None] * means * _solved(shrunk, means)).sum()
+    return (1 - share) * (shares[:, None] * means * _solved(shrunk, means, share)).sum()
 
 
 def ledoit_wolf_share(rows: Float[Tensor, "n d"], total: Float[Tensor, "d d"]) -> float:
@@ -212,8 +212,21 @@ def _shrunk(matrix: Float[Tensor, "d d"], share: float) -> Float[Tensor, "d d"]:
     return (1 - share) * matrix + share * matrix.trace() / d * identity
 
 
-def _solved(matrix: Float[Tensor, "d d"], means: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
-    """Solve for each mean; a matrix that is singular to rounding is inverted on its range."""
+def _solved(
+    matrix: Float[Tensor, "d d"], means: Float[Tensor, "k d"], share: float
+) -> Float[Tensor, "k d"]:
+    """Solve for each mean.
+
+    Args:
+        matrix: Shrunk covariance.
+        means: Right-hand sides, one a row.
+        share: Share of the identity; below the least, the matrix may be singular to rounding and is
+            inverted on its range.
+    """
+    if share >= _LEAST_SHRINKAGE:
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        if not failed:
+            return torch.cholesky_solve(means.mT, factor).mT
     values, vectors = torch.linalg.eigh(matrix)
     cut = torch.finfo(matrix.dtype).eps * len(matrix) * values[-1:].clamp(min=0).sum()
     inverse = torch.where(values > cut, 1 / values, 0.0)
@@ -236,7 +249,7 @@ def _log_posterior(
         apart = torch.cdist(rows, means, compute_mode="donot_use_mm_for_euclid_dist")
         near = apart <= apart.amin(1, keepdim=True) + 1e-12 * rows.abs().max()
         return torch.where(near, shares.log(), -torch.inf).log_softmax(1)
-    solved = _solved(_shrunk(within, shrinkage), means)
+    solved = _solved(_shrunk(within, shrinkage), means, shrinkage)
     offsets = shares.log() - (means * solved).sum(1) / 2
     return (rows @ solved.mT + offsets).log_softmax(1)
 

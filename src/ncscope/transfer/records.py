@@ -103,8 +103,8 @@ class Ranking:
         correlations: Correlations of each score with the accuracy; see `correlations`. A score that
             is not finite for every checkpoint has none, and two checkpoints have none at all.
         measure: Kind of accuracy.
-        qualities: Quality of each score's order of the checkpoints, NaN last; none for fewer than three
-            checkpoints.
+        qualities: Quality of each score's order of the checkpoints, NaN last; none for fewer than
+            three checkpoints.
     """
 
     checkpoints: Sequence[Ranked]

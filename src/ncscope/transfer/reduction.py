@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.math.symmetric import symmetric_eigen
 from ncscope.transfer.graded import power_of_two
 from ncscope.transfer.inputs import LabelledSamples
 
@@ -69,16 +70,28 @@ def principal_scores(
         share: Share of the variance that the axes must explain; the fewest axes that do so are
             kept. Axes without variance are never kept.
 
-    Cost: one singular value decomposition, of the order of nd min(n, d).
+    Cost: for n > d, a product of nd² operations and an eigen-decomposition of d x d; otherwise a
+    singular value decomposition, of the order of dn².
     """
+    n, d = rows.shape
+    if n > d:
+        eigen = symmetric_eigen(rows.mT @ rows)
+        kept = _kept(eigen.values, limit, share)
+        return rows @ eigen.vectors[:, :kept]
     left, lengths, _ = torch.linalg.svd(rows, full_matrices=False)
-    cut = torch.finfo(rows.dtype).eps * max(rows.shape) * lengths[:1].sum()
-    kept = int((lengths > cut).sum())
-    if share < 1 and kept:
-        explained = lengths.square().cumsum(0) / lengths.square().sum()
-        kept = min(kept, int((explained < share).sum()) + 1)
-    kept = kept if limit is None else min(kept, limit)
+    cut = torch.finfo(rows.dtype).eps * d * lengths[:1].sum()
+    lengths = lengths[lengths > cut]
+    kept = _kept(lengths.square(), limit, share)
     return left[:, :kept] * lengths[:kept]
+
+
+def _kept(variances: Float[Tensor, " r"], limit: int | None, share: float) -> int:
+    """Return the number of axes that explain a share of the variance, up to a limit."""
+    kept = len(variances)
+    if share < 1 and kept:
+        explained = variances.cumsum(0) / variances.sum()
+        kept = min(kept, int((explained < share).sum()) + 1)
+    return kept if limit is None else min(kept, limit)
 
 
 def class_means(rows: Float[Tensor, "n d"], samples: LabelledSamples) -> ClassMeans:

@@ -35,7 +35,7 @@ def gbc(samples: LabelledSamples) -> Float[Tensor, ""]:
     Args:
         samples: Downstream samples.
 
-    Cost: one singular value decomposition, and 64K² operations.
+    Cost: as `principal_scores`, nd² operations for n > d, and 64K² operations.
 
     Example:
         >>> from ncscope.transfer.inputs import checked_labelled
