@@ -240,6 +240,7 @@ def test_source_outputs_are_read_for_the_training_samples(checkpoints):
         "Left out: LEEP (source predictions without probabilities) for noise 3; "
         "LEEP and NCE (no source probabilities) for noise 8."
     )
+    assert not any("is not finite" in note for note in found.notes)
     whole = rank_checkpoints(
         {"it": features["noise 0"]},
         labels,

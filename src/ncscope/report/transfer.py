@@ -224,7 +224,7 @@ def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
     lines = {}
     for key in keys:
         by_name = ranking.correlations.get(key)
-        cells = [_interval(by_name[each]) if by_name else "" for each in names]
+        cells = [_interval(by_name[each]) if by_name else "–" for each in names]
         lines[_judged_name(ranking, key)] = cells
     caption = (
         "Correlation of each score with the accuracy over the checkpoints, with bootstrap "

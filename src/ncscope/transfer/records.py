@@ -211,7 +211,12 @@ def _undefined(ranking: Ranking) -> list[str]:
     if checkpoints[0].accuracy == checkpoints[-1].accuracy:
         notes = ["All probes have the same accuracy: no score can correlate with it."]
     for key, score in ranking.scores.items():
-        lacking = [each.name for each in checkpoints if not math.isfinite(each.scores[key])]
+        lacking = [
+            each.name
+            for each in checkpoints
+            if not math.isfinite(each.scores[key])
+            and not any(score.name in name.split() for name in each.left_out)
+        ]
         if lacking:
             notes.append(f"{score.name} is not finite for {lacking[0]}: it has no correlation.")
     return notes
