@@ -16,6 +16,7 @@ from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.probe import MEASURES, Measure, checked_measure
 from ncscope.transfer.probes.selection import choose_from_checked
 from ncscope.transfer.records import (
+    BASELINES,
     PRETRAINING,
     PRETRAINING_SCORES,
     Ranked,
@@ -85,6 +86,7 @@ def rank_checkpoints(
     """
     accuracy = checked_measure(measure)
     _check_names(features, test_features, test_labels, pretraining)
+    _check_baselines(baselines or {})
     results = []
     for name, rows in features.items():
         on_checkpoint(name)
@@ -260,6 +262,13 @@ def _check_names(
             fix = "name them as the features are named"
             expected, found = f"{what} of every checkpoint", f"none of {missing[0]!r}"
             raise InputError(expected=expected, found=found, fix=fix)
+
+
+def _check_baselines(baselines: Mapping[str, Mapping[str, float]]) -> None:
+    unknown = [key for facts in baselines.values() for key in facts if key not in BASELINES]
+    if unknown:
+        expected = f"baselines named {', '.join(BASELINES)}"
+        raise InputError(expected=expected, found=repr(unknown[0]), fix="use one of these names")
 
 
 def _check_dim(what: str, dim: int, expected_dim: int) -> None:

@@ -140,7 +140,8 @@ def sample_scores(
     for key, name, reason, score in _expensive(samples, seed):
         if expensive is True or (expensive is None and reason is None):
             values[key] = float(score(samples))
-        elif reason is not None:
+        elif expensive is None:
+            assert reason is not None
             left_out[name] = reason
     for key, cheap in _CHEAP.items():
         values[key] = float(cheap(samples))
