@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ncscope.errors import InputError
 from ncscope.stats.moments import ClassMoments
-from ncscope.transfer.features import head_features, head_moments
+from ncscope.transfer.features import head_features, head_moments, head_readings
 
 
 @pytest.fixture
@@ -56,3 +56,16 @@ def test_a_head_on_every_token_is_refused():
     tokens = TensorDataset(torch.randn(6, 5, 4), torch.zeros(6, 5, dtype=torch.int64))
     with pytest.raises(InputError, match="one row a sample, found one a token"):
         head_features(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)), DataLoader(tokens, 3))
+
+
+def test_probabilities_are_those_of_the_head(model, samples):
+    loader = DataLoader(TensorDataset(*samples), 5)
+    found = head_readings(model, loader)
+    known = model.eval()(samples[0]).detach().softmax(1)
+    torch.testing.assert_close(found.probabilities, known.float())
+    assert head_readings(model, loader, has_head=False).probabilities is None
+    with torch.no_grad():
+        model[1].weight[3] = 1e300  # overflows in the last batch only
+    rows = torch.cat([samples[0][:20], 1e10 * torch.ones(3, 4, dtype=torch.float64)])
+    loader = DataLoader(TensorDataset(rows, samples[1]), 5)
+    assert head_readings(model, loader).probabilities is None

@@ -33,19 +33,22 @@ _MOST_NAMED = 20
 _CHUNK = 2**24
 
 
-def load_samples(file: str | Path | SavedFile) -> dict[str, Any]:
+def load_samples(
+    file: str | Path | SavedFile, optional: Sequence[str] = ENTRIES[2:]
+) -> dict[str, Any]:
     """Read the entries ``features`` and ``labels`` of a file, and ``weight`` and ``bias`` if any.
 
     Args:
         file: Path of an .npz or .safetensors file or of a file of torch.save (a mapping of names to
             tensors), under any name; or what `standard_input` returned.
+        optional: Names of further entries, which are returned if the file has them.
 
     Raises:
         InputError: If the file is missing, empty, damaged, of another kind, holds pickled objects
             or fewer numbers than it announces, does not fit into memory, or lacks features or
             labels.
     """
-    return _load_entries(file, names=ENTRIES, required=ENTRIES[:2])
+    return _load_entries(file, names=(*ENTRIES[:2], *optional), required=ENTRIES[:2])
 
 
 def load_classifier(
@@ -75,7 +78,7 @@ def _load_entries(
     if not isinstance(file, SavedFile):
         file = SavedFile.at(file)
     kind = _checked_kind(file, ("npz", "safetensors", "torch"), "an .npz, .safetensors or .pt file")
-    entries = _READERS[kind](file)
+    entries = _read_npz(file, names) if kind == "npz" else _READERS[kind](file)
     if any(name not in entries for name in required):
         fix = "save the arrays under these names"
         quoted = " and ".join(map(repr, required))
@@ -218,11 +221,12 @@ _DESCRIPTIONS: Mapping[Kind, tuple[str, str]] = {
 """What a message calls a file of the wrong kind, and the remedy."""
 
 
-def _read_npz(file: SavedFile) -> Mapping[str, Any]:
+def _read_npz(file: SavedFile, entries: Collection[str]) -> Mapping[str, Any]:
+    """Read some entries of an .npz file; the others are named without being read."""
     with reading(file), file.open() as opened, zipfile.ZipFile(opened) as archive:
         members = archive.infolist()
         names = [info.filename.removesuffix(".npy") for info in members]
-        wanted = {n: info for n, info in zip(names, members, strict=True) if n in ENTRIES}
+        wanted = {n: info for n, info in zip(names, members, strict=True) if n in entries}
         twice = [name for name in wanted if names.count(name) > 1]
         if twice:
             expected, fix = f"{twice[0]} once in {file.name}", "save every array once"
@@ -260,7 +264,7 @@ def _read_torch(file: SavedFile) -> Mapping[str, Any]:
     return loaded
 
 
-_READERS = {"npz": _read_npz, "safetensors": _read_safetensors, "torch": _read_torch}
+_READERS = {"safetensors": _read_safetensors, "torch": _read_torch}
 
 
 def _names(entries: Collection[Any]) -> str:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ncscope.api.files import load_weights
 from ncscope.api.named_images import (
     ImageOptions,
@@ -13,17 +15,18 @@ from ncscope.api.named_images import (
     loader_for,
     training_and_test_images,
 )
-from ncscope.api.transfer import OnStep, TransferReport, check_distinct
+from ncscope.api.transfer import KnownResults, OnStep, TransferReport, check_distinct
 from ncscope.data.downstream_sets import seen_as
 from ncscope.data.images import ImageData, Images
 from ncscope.errors import InputError
 from ncscope.models.libraries import NamedModel, open_model
 from ncscope.models.weights import weights_notes
-from ncscope.transfer.features import head_features, head_moments
+from ncscope.transfer.features import head_moments, head_readings
 from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.probes.probe import Measure, checked_measure
 from ncscope.transfer.ranking import naming_checkpoint, ranked
 from ncscope.transfer.records import Ranked, ranking_of
+from ncscope.transfer.scoring import SourceOutputs, checked_source
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,17 @@ def rank_models(
     pretraining: str | None = None,
     measure: str | None = None,
     weights_key: str = "",
+    expensive: bool | None = None,
+    results: str | Path | None = None,
+    left_out: str | None = None,
     seed: int = 0,
     on_step: OnStep = lambda part, done, total: None,
 ) -> TransferReport:
     """Rank classifiers of images by how well their features transfer to a data set.
 
-    The heads of the models are not used: a model may have been trained on other classes. The
-    scores and the probe use training and validation images; the accuracy is measured on held-out
-    images.
+    The probe does not use the heads of the models: a model may have been trained on other classes.
+    LEEP and NCE read the predictions of the head, if there is one. The scores and the probe use
+    training and validation images; the accuracy is measured on held-out images.
 
     Args:
         names: Names as `_parse_checkpoint_name` takes them.
@@ -91,6 +97,11 @@ def rank_models(
         measure: ``"top-1"`` or ``"mean per class"``; None for the customary accuracy of the data
             set.
         weights_key: Dotted path of the entry of every weights file that holds the weights.
+        expensive: Request for NLEEP and PARC, as for `rank_checkpoints`.
+        results: CSV file of accuracies on other sets, as for `read_results`, with the names of the
+            checkpoints as models.
+        left_out: Set of the results that is not counted; by default the one with the name of the
+            data set.
         seed: Seed of validation samples, and of held-out samples if the data set has none.
         on_step: Function called after each batch, and before each probe.
 
@@ -102,17 +113,18 @@ def rank_models(
     """
     check_distinct(names)
     checkpoints = [_parse_checkpoint_name(name) for name in names]
+    known = KnownResults.read(results, names, left_out or image_options.data)
     data = training_and_test_images(image_options, seed)
     source = None if pretraining is None else _pretraining(image_options, pretraining)
     accuracy = checked_measure(measure or data.measure)
-    trial = _Trial(image_options, data, source, accuracy, weights_key, seed)
+    trial = _Trial(image_options, data, source, accuracy, weights_key, seed, expensive, known)
     steps = _Steps(len(names) * trial.batches, on_step)
-    results = []
+    ranks = []
     for checkpoint in checkpoints:
         with naming_checkpoint(checkpoint.name):
-            results.append(trial.ranked(checkpoint, steps))
-    ranking = ranking_of(results, accuracy, seed)
-    return TransferReport(ranking, trial.facts, tuple(trial.notes))
+            ranks.append(trial.ranked(checkpoint, steps))
+    ranking = ranking_of(ranks, accuracy, seed)
+    return TransferReport(ranking, trial.facts, tuple(trial.notes), known.static(seed))
 
 
 def _pretraining(image_options: ImageOptions, name: str) -> ImageData:
@@ -147,6 +159,8 @@ class _Trial:
     measure: Measure
     weights_key: str
     seed: int
+    expensive: bool | None
+    known: KnownResults
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -164,20 +178,27 @@ class _Trial:
     def ranked(self, checkpoint: CheckpointSource, steps: _Steps) -> Ranked:
         given = self._features(checkpoint, steps)  # frees the model before the probe
         steps.start(f"{checkpoint.name}: probe")
-        return ranked(checkpoint.name, **given, measure=self.measure, seed=self.seed)
+        given |= {"expensive": self.expensive, "measure": self.measure, "seed": self.seed}
+        return ranked(checkpoint.name, **given)
 
     def _features(self, checkpoint: CheckpointSource, steps: _Steps) -> dict[str, Any]:
         device = checked_device(self.image_options.device)
         opened = self._opened(checkpoint)
         opened.model.to(device)
-        given: dict[str, Any] = {}
+        size = sum(weight.numel() for weight in opened.model.parameters())
+        table = self.known.baselines.get(checkpoint.name, {})
+        given: dict[str, Any] = {"baselines": {"parameters": float(size), **table}}
+        outputs: list[SourceOutputs | None] = []
         for part, images in _parts(self._seen_by(opened)).items():
             on_batch = steps.start(f"{checkpoint.name}: {part} images")
             loader = loader_for(opened, images, self.image_options)
-            labelled = head_features(
+            features, labels, rows = head_readings(
                 opened.model, loader, has_head=opened.has_head, on_batch=on_batch
             )
-            given[part] = checked_labelled(*(each.to(device) for each in labelled))
+            given[part] = checked_labelled(features.to(device), labels.to(device))
+            if part != "test":
+                outputs.append(None if rows is None else checked_source(rows, labels.to(device)))
+        given["source"] = _joined(outputs)
         if self.source is not None:
             on_batch = steps.start(f"{checkpoint.name}: pretraining images")
             given["pretraining"] = head_moments(
@@ -217,3 +238,12 @@ class _Trial:
 def _parts(data: ImageData) -> dict[str, Images]:
     parts = {"train": data.train, "validation": data.validation, "test": data.test}
     return {part: images for part, images in parts.items() if images is not None}
+
+
+def _joined(parts: Sequence[SourceOutputs | None]) -> SourceOutputs | None:
+    """Join the outputs of a head for several parts; None if one of them has none."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    rows = [part.probabilities for part in known if part.probabilities is not None]
+    return SourceOutputs(torch.cat([part.predictions for part in known]), torch.cat(rows))

@@ -4,9 +4,9 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,10 +16,20 @@ from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor
+from ncscope.transfer.correlations import Correlation
 from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.probes.probe import checked_measure
-from ncscope.transfer.ranking import naming_checkpoint, ranked, split_samples
-from ncscope.transfer.records import Ranking, ranking_of
+from ncscope.transfer.quality import RankingQuality
+from ncscope.transfer.ranking import hold_out, naming_checkpoint, ranked, split_samples
+from ncscope.transfer.records import Ranked, Ranking, ranking_of
+from ncscope.transfer.scoring import checked_source
+from ncscope.transfer.static import (
+    AccuracyTable,
+    StaticRanking,
+    baselines_of,
+    read_results,
+    static_ranking,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,6 +49,8 @@ class TransferReport:
         ranking: Plain record: checkpoints, the best probe first, and correlations.
         facts: Data set and settings of the ranking, by name.
         notes: Sentences on what was done to weights from files, for the reader.
+        static: Orders of the models of a table of results by baselines, each set left out in turn;
+            None without such a table, or with one set or model only.
 
     Example:
         >>> from ncscope.transfer import rank_checkpoints
@@ -50,30 +62,28 @@ class TransferReport:
     ranking: Ranking
     facts: Mapping[str, str | int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    static: StaticRanking | None = None
 
     def to_json(self) -> str:
-        """Write one JSON object: facts, measure, checkpoints, correlations, notes.
+        """Write one JSON object: facts, measure, checkpoints, correlations, qualities, notes.
 
         NaN and infinities are written as null.
         """
         whole = {
             **self.facts,
             "measure": self.ranking.measure,
-            "checkpoints": [
-                {
-                    "name": each.name,
-                    "accuracy": each.accuracy,
-                    "strength": each.strength,
-                    "scores": {key: _finite(value) for key, value in each.scores.items()},
-                }
-                for each in self.ranking.checkpoints
-            ],
+            "checkpoints": [_checkpoint_record(each) for each in self.ranking.checkpoints],
             "correlations": {
-                score: {
-                    name: {end: _finite(value) for end, value in interval._asdict().items()}
-                    for name, interval in by_name.items()
-                }
+                score: {name: _interval_record(each) for name, each in by_name.items()}
                 for score, by_name in self.ranking.correlations.items()
+            },
+            "qualities": _quality_records(self.ranking.qualities),
+            "static": None
+            if self.static is None
+            else {
+                "models": self.static.models,
+                "sets": self.static.sets,
+                "qualities": _quality_records(self.static.qualities),
             },
             "notes": self.ranking.notes,
         }
@@ -105,12 +115,34 @@ class TransferReport:
         elif path.suffix == ".html":
             from ncscope.report.transfer import ranking_page
 
-            write_text(path, ranking_page(self.ranking, self.facts))
+            write_text(path, ranking_page(self.ranking, self.facts, self.static))
         else:
             content = io.BytesIO()
             self.plot().savefig(content, format=path.suffix[1:], dpi=160)
             write_bytes(path, content.getvalue())
         return path
+
+
+def _checkpoint_record(each: Ranked) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "accuracy": each.accuracy,
+        "strength": each.strength,
+        "scores": {key: _finite(value) for key, value in each.scores.items()},
+        "ncti_parts": each.parts
+        and {key: _finite(value) for key, value in each.parts._asdict().items()},
+    }
+
+
+def _interval_record(interval: Correlation) -> dict[str, float | None]:
+    return {end: _finite(value) for end, value in interval._asdict().items()}
+
+
+def _quality_records(qualities: Mapping[str, RankingQuality]) -> dict[str, Any]:
+    return {
+        key: {name: _interval_record(Correlation(*each)) for name, each in asdict(quality).items()}
+        for key, quality in qualities.items()
+    }
 
 
 def writable(path: str | Path) -> Path:
@@ -139,16 +171,25 @@ def rank_files(
     paths: Sequence[str],
     *,
     measure: str = "top-1",
+    expensive: bool | None = None,
+    results: str | Path | None = None,
+    left_out: str | None = None,
     seed: int = 0,
     on_step: OnStep = lambda part, done, total: None,
 ) -> TransferReport:
     """Rank checkpoints from their features of one downstream set, with one file per checkpoint.
 
-    A fifth of the samples is held out, class by class, for the probe's accuracy.
+    A fifth of the samples is held out, class by class, for the probe's accuracy. An entry
+    ``source_probabilities`` of a file (probabilities of the checkpoint's own classes, or predicted
+    classes) is read for LEEP and NCE.
 
     Args:
         paths: Files as `load_samples` reads them, of the same samples in the same order.
         measure: Kind of accuracy, ``"top-1"`` or ``"mean per class"``.
+        expensive: Request for NLEEP and PARC, as for `rank_checkpoints`.
+        results: CSV file of the checkpoints' accuracies on other sets, as for `read_results`, with
+            the paths as names of the models.
+        left_out: Set of the results that is not counted, because it is the downstream set.
         seed: Seed of the split into training, validation and held-out samples.
         on_step: Function called before each checkpoint is ranked.
 
@@ -157,20 +198,71 @@ def rank_files(
     """
     check_distinct(paths)
     accuracy = checked_measure(measure)
+    known = KnownResults.read(results, paths, left_out)
     labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
     for path, of_file in zip(paths, labels, strict=True):
         _check_same(of_file, labels[0], path, paths[0])
-    results = []
+    ranks = []
     for done, path in enumerate(paths):
         on_step(path, done, len(paths))
         with naming_checkpoint(path):
-            features = load_samples(path)["features"]
+            entries = load_samples(path, ("source_probabilities",))
+            features = entries["features"]
             needed = 2 * 8 * math.prod(features.shape)  # all features and both parts
             check_memory(needed, "two copies in float64", "pass fewer samples")
-            train, test = split_samples(checked_labelled(features, labels[0]), seed)
-            results.append(ranked(path, train, test, measure=accuracy, seed=seed))
+            samples = checked_labelled(features, labels[0])
+            train, test = split_samples(samples, seed)
+            source = None
+            if "source_probabilities" in entries:
+                source = checked_source(entries["source_probabilities"], samples.labels)
+                source = source.subset(~hold_out(samples.labels, seed))
+            given: dict[str, Any] = {"source": source, "expensive": expensive}
+            given |= {"baselines": known.baselines.get(path), "measure": accuracy, "seed": seed}
+            ranks.append(ranked(path, train, test, **given))
     facts = {"samples": len(labels[0]), "seed": seed}
-    return TransferReport(ranking_of(results, accuracy, seed), facts)
+    return TransferReport(ranking_of(ranks, accuracy, seed), facts, static=known.static(seed))
+
+
+@dataclass(frozen=True)
+class KnownResults:
+    """Accuracies of the checkpoints on other sets, from a file.
+
+    Attributes:
+        table: Table in the file; None without a file.
+        baselines: Facts of each checkpoint by key of `BASELINES`.
+    """
+
+    table: AccuracyTable | None
+    baselines: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(
+        cls, path: str | Path | None, names: Sequence[str], left_out: str | None
+    ) -> "KnownResults":
+        """Read a file of results, if there is one.
+
+        Args:
+            path: CSV file, as for `read_results`.
+            names: Names of the checkpoints.
+            left_out: Name of the downstream set, whose results are not counted.
+
+        Raises:
+            InputError: If the file cannot be read, or has none of the checkpoints.
+        """
+        if path is None:
+            return cls(None, {})
+        table = read_results(path)
+        return cls(table, baselines_of(table, names, left_out))
+
+    def static(self, seed: int) -> StaticRanking | None:
+        """Judge the baselines on the sets of the table; None if it has too few.
+
+        Args:
+            seed: Seed of the bootstrap.
+        """
+        if self.table is None or min(len(self.table.models), len(self.table.sets)) < 2:
+            return None
+        return static_ranking(self.table, seed=seed)
 
 
 def check_distinct(names: Sequence[str]) -> None:

@@ -107,6 +107,28 @@ def transfer(
             "the entry is found, running averages apart."
         ),
     ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Accuracies of the checkpoints on other sets, with the columns model, set, "
+            "accuracy, and if known parameters, source_accuracy: baselines to judge the scores by.",
+        ),
+    ] = None,
+    results_without: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SET",
+            help="Set of the results that is not counted; default the one named by --data.",
+        ),
+    ] = None,
+    expensive: Annotated[
+        bool | None,
+        typer.Option(
+            "--expensive/--no-expensive",
+            help="Compute NLEEP and PARC whatever they cost, or neither; default on small sets.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -128,8 +150,8 @@ def transfer(
     """Rank checkpoints by how well their features transfer.
 
     Reports the accuracy of a linear probe on held-out images of the data set, scores that are said
-    to predict it (VCI and its rivals, LogME and the H-score), the correlation of each score with
-    the accuracy over the checkpoints, and a figure.
+    to predict it (VCI and its rivals, LogME, the H-score and the other scores of the field), how
+    well each score orders the checkpoints by accuracy, and a figure.
 
     Example: ncscope transfer --models timm:vgg11@a.pt timm:vgg11@b.pt --data photos
 
@@ -139,11 +161,17 @@ def transfer(
     """
     from ncscope.api.transfer import writable
 
+    if results_without is not None and results is None:
+        fix = "leave --results-without out"
+        raise InputError(expected="--results with --results-without", found="none", fix=fix)
     target = out or (None if json else Path("runs/transfer"))
     if target is not None:
         writable(target)
     common: dict[str, Any] = {
         "measure": measure and measure.replace("-per-", " per "),
+        "expensive": expensive,
+        "results": results,
+        "left_out": results_without,
         "seed": seed,
     }
     with row_bar() as on_step:
@@ -205,7 +233,7 @@ def _print(report: "TransferReport", target: Path | None, json: bool) -> None:
     from ncscope.report.transfer import ranking_tables
 
     console = Terminal()
-    for table in ranking_tables(report.ranking):
+    for table in ranking_tables(report.ranking, report.static):
         console.print(table)
     for note in report.ranking.notes:
         console.print(printable(note), highlight=False, markup=False)

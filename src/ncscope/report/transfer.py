@@ -23,55 +23,94 @@ from ncscope.report.numbers import plain
 from ncscope.report.page import rendered
 from ncscope.report.summary import Summary
 from ncscope.transfer.correlations import Correlation
-from ncscope.transfer.records import PRETRAINING, Ranking
+from ncscope.transfer.quality import RankingQuality
+from ncscope.transfer.records import (
+    ALL_SCORES,
+    BASELINES,
+    FIELD_SCORES,
+    PRETRAINING_SCORES,
+    SCORES,
+    VARIABILITY_SCORES,
+    Ranking,
+    Score,
+)
+from ncscope.transfer.static import StaticRanking
 
 _COLUMNS = 4
 _MOST_NAMED = 12  # with more checkpoints, their numbers would cover the points
 _MOST_APART = 6  # with more columns, there is no space left between them
 _DIGITS = 3
+_WIDEST = 7  # columns of published scores that a terminal can show
 _LINE = 150  # characters that fit below four panels
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def _ranking_summaries(ranking: Ranking) -> list[Summary]:
-    """Summarise a ranking: scores of the checkpoints, and correlations with the accuracy.
+def _ranking_summaries(ranking: Ranking, static: StaticRanking | None = None) -> list[Summary]:
+    """Summarise a ranking: scores of the checkpoints, and how well the scores order them.
 
     Args:
         ranking: Ranking on one downstream set.
+        static: Baselines judged on a table of other results, if there is one.
     """
-    downstream = [key for key in ranking.scores if not key.startswith(PRETRAINING)]
-    source = [key for key in ranking.scores if key.startswith(PRETRAINING)]
     probed = {
         each.name: [plain(each.accuracy), plain(each.strength, 2)] for each in ranking.checkpoints
     }
+    variability = _chosen(ranking, VARIABILITY_SCORES)
+    accuracy = Summary(
+        f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
+        "held-out samples, the best first; λ, the strength of its penalty; scores of variability "
+        "on the samples to which the probe is fitted.",
+        [ranking.measure, "λ", *_names(variability)],
+        _lines(ranking, variability, probed),
+        title="Checkpoints, the best first",
+    )
+    judged = _chosen(ranking, {**SCORES, **BASELINES})
+    source = _chosen(ranking, PRETRAINING_SCORES)
+    summaries = [accuracy, *_published(ranking), *_correlations(ranking, judged)]
+    summaries += _choices(ranking, judged)
+    if source:
+        caption, lines = "Scores on the pretraining samples.", _lines(ranking, source, {})
+        title = "On the pretraining samples"
+        summaries.append(Summary(caption, _names(source), lines, title=title))
+        summaries += _correlations(ranking, source)
+    return [*summaries, *([] if static is None else [_static_summary(static)])]
+
+
+def _published(ranking: Ranking) -> list[Summary]:
+    """Build the tables of the published scores, as wide as a terminal, and of the baselines."""
+    chosen = _chosen(ranking, FIELD_SCORES)
+    parts = [chosen[start : start + _WIDEST] for start in range(0, len(chosen), _WIDEST)]
     summaries = [
         Summary(
-            f"{ranking.measure[:1].upper()}{ranking.measure[1:]} accuracy of a linear probe on "
-            "held-out samples, the best first; λ, the strength of its penalty; scores on the "
-            "samples to which the probe is fitted.",
-            [ranking.measure, "λ", *_names(ranking, downstream)],
-            _lines(ranking, downstream, probed),
-            title="Checkpoints, the best first",
-        ),
-        *_correlations(ranking, downstream),
+            "Published scores on the same samples; the greater, the better.",
+            _names(part),
+            _lines(ranking, part, {}),
+            title="Published scores" + ", continued" * (index > 0),
+        )
+        for index, part in enumerate(parts)
     ]
-    if source:
-        caption, columns = "Scores on the pretraining samples.", _names(ranking, source)
-        lines = _lines(ranking, source, {})
-        summaries.append(Summary(caption, columns, lines, title="On the pretraining samples"))
-    return [*summaries, *_correlations(ranking, source)]
+    baselines = _chosen(ranking, BASELINES)
+    if baselines:
+        caption = (
+            "Baselines, which know nothing of the set: number of parameters, accuracy on the "
+            "pretraining set, and mean z-score of the accuracy on other sets, as far as known."
+        )
+        lines = _lines(ranking, baselines, {})
+        summaries.append(Summary(caption, _names(baselines), lines, title="Baselines"))
+    return summaries
 
 
-def ranking_tables(ranking: Ranking) -> list[Table]:
+def ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> list[Table]:
     """Build the tables of `_ranking_summaries` for the terminal.
 
     Args:
         ranking: Ranking on one downstream set.
+        static: Baselines judged on a table of other results, if there is one.
 
     Returns:
         Tables that an 80-column terminal can show.
     """
-    return [_table(summary) for summary in _ranking_summaries(ranking)]
+    return [_table(summary) for summary in _ranking_summaries(ranking, static)]
 
 
 def ranking_figure(ranking: Ranking) -> Figure:
@@ -101,12 +140,15 @@ def ranking_figure(ranking: Ranking) -> Figure:
     return figure
 
 
-def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
+def ranking_page(
+    ranking: Ranking, facts: Mapping[str, str | int], static: StaticRanking | None = None
+) -> str:
     """Render one self-contained HTML page, which requests nothing from the network.
 
     Args:
         ranking: Ranking on one downstream set.
         facts: Data set and settings of the ranking.
+        static: Baselines judged on a table of other results, if there is one.
     """
     figure = ranking_figure(ranking)
     image = io.BytesIO()
@@ -120,7 +162,7 @@ def ranking_page(ranking: Ranking, facts: Mapping[str, str | int]) -> str:
         figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
         inches=figure.get_figwidth(),
         caption=_CAPTION,
-        summaries=_ranking_summaries(ranking),
+        summaries=_ranking_summaries(ranking, static),
         notes=ranking.notes,
     )
 
@@ -142,8 +184,12 @@ _FACTS = {
 }
 
 
-def _names(ranking: Ranking, keys: Sequence[str]) -> list[str]:
-    return [ranking.scores[key].name.removesuffix(", pretraining") for key in keys]
+def _chosen(ranking: Ranking, scores: Mapping[str, Score]) -> list[str]:
+    return [key for key in ranking.scores if key in scores]
+
+
+def _names(keys: Sequence[str]) -> list[str]:
+    return [ALL_SCORES[key].name.removesuffix(", pretraining") for key in keys]
 
 
 def _lines(
@@ -152,10 +198,23 @@ def _lines(
     return {
         each.name: [
             *before.get(each.name, []),
-            *(plain(each.scores[key], _DIGITS) for key in keys),
+            *(_cell(key, each.scores[key]) for key in keys),
         ]
         for each in ranking.checkpoints
     }
+
+
+def _cell(key: str, value: float) -> str:
+    if key == "parameters" and math.isfinite(value):
+        return f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,.0f}"
+    return plain(value, _DIGITS)
+
+
+def _judged_name(ranking: Ranking, key: str) -> str:
+    """Return the name of a score with its direction; the H-score is marked if it is VCI again."""
+    arrow = "↑" if ALL_SCORES[key].better > 0 else "↓"
+    again = " = VCI" if key == "h_score" and ranking.counted_once else ""
+    return f"{_names([key])[0]} {arrow}{again}"
 
 
 def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
@@ -163,16 +222,63 @@ def _correlations(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
         return []
     names = ("pearson", "spearman", "kendall")
     lines = {}
-    for key, name in zip(keys, _names(ranking, keys), strict=True):
+    for key in keys:
         by_name = ranking.correlations.get(key)
-        cells = [_interval(by_name[each]) if by_name else "" for each in names]
-        lines[f"{name} {'↑' if ranking.scores[key].better > 0 else '↓'}"] = cells
+        cells = [_interval(by_name[each]) if by_name else "–" for each in names]
+        lines[_judged_name(ranking, key)] = cells
     caption = (
         "Correlation of each score with the accuracy over the checkpoints, with bootstrap "
         "intervals of 95 %. ↑ greater is said to be better, ↓ smaller."
     )
+    if "h_score" in keys and ranking.counted_once:
+        caption += " The H-score is the rank times 1 − VCI: the two count as one score."
     columns = [name.capitalize() for name in names]
     return [Summary(caption, columns, lines, title="Correlation with the accuracy")]
+
+
+def _choices(ranking: Ranking, keys: Sequence[str]) -> list[Summary]:
+    """Build the table of how well each score chooses among the checkpoints."""
+    if not ranking.qualities:
+        return []
+    lines = {}
+    for key in keys:
+        quality = ranking.qualities[key]
+        cells = [_interval(quality.weighted_kendall), _interval(quality.regret)]
+        lines[_judged_name(ranking, key)] = cells
+    caption = (
+        "Weighted Kendall tau, in which pairs with a good checkpoint count more, and the accuracy "
+        "lost by taking the checkpoint that the score puts first; with bootstrap intervals of 95 % "
+        "over the checkpoints."
+    )
+    if any(key in BASELINES for key in keys):
+        caption += " Parameters, source accuracy and other sets know nothing of this set."
+    columns = ["Weighted tau", "Top-1 regret"]
+    return [Summary(caption, columns, lines, title="As a way to choose a checkpoint")]
+
+
+def _static_summary(static: StaticRanking) -> Summary:
+    """Build the table of the baselines on the sets of other results."""
+    rows = {
+        "weighted tau": "weighted_kendall",
+        "Kendall": "kendall",
+        "Spearman": "spearman",
+        "top-1 regret": "regret",
+    }
+
+    def cell(quality: RankingQuality, name: str) -> str:
+        return _interval(getattr(quality, name))
+
+    lines = {
+        row: [cell(quality, name) for quality in static.qualities.values()]
+        for row, name in rows.items()
+    }
+    caption = (
+        f"Baselines on the {len(static.sets)} sets and {len(static.models)} models of the results: "
+        "other sets, the mean z-score of the accuracies on all sets but the one that is judged. It "
+        "knows the models' history where a score does not: a bar for usefulness, not a rival with "
+        "equal information. Bootstrap intervals of 95 % over models and sets."
+    )
+    return Summary(caption, _names(list(static.qualities)), lines, title="Without looking at a set")
 
 
 def _interval(coefficient: Correlation) -> str:
@@ -188,6 +294,11 @@ _NARROW = {
     "squared distance": "squared\ndist.",
     "cosine distance": "cosine\ndist.",
     "H-score": "H-\nscore",
+    "regularised H": "regul.\nH",
+    "TransRate": "Trans-\nRate",
+    "parameters": "para-\nmeters",
+    "source accuracy": "source\naccuracy",
+    "other sets": "other\nsets",
     "undefined": "unde-\nfined",
 }
 """Headings and cells broken into lines, so that ten columns fit into 80 characters."""
@@ -234,6 +345,8 @@ def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
     axes.set_xlabel(_caption(ranking, key), fontsize=8)
     axes.margins(0.14)
     axes.xaxis.set_major_locator(MaxNLocator(4))
+    if key == "parameters":  # otherwise matplotlib writes a power of ten beside the axis
+        axes.xaxis.set_major_formatter(lambda value, _: _cell(key, value))
     for at, each in enumerate(ranking.checkpoints, start=1):
         x, y = each.scores[key], each.accuracy
         axes.plot(x, y, "o", color=panels.ACCENT, markersize=5)

@@ -70,31 +70,33 @@ def correlations(
     ends = [50 - 50 * level, 50 + 50 * level]
     result = {}
     for name, view in VIEWS.items():
-        drawn = _coefficient(*(view(row[draws]) for row in pairs))
+        drawn = coefficient_of_rows(*(view(row[draws]) for row in pairs))
         drawn = drawn[~np.isnan(drawn)]
         low, high = np.percentile(drawn, ends) if len(drawn) else (np.nan, np.nan)
-        value = _coefficient(*(view(row[None]) for row in pairs))[0]
+        value = coefficient_of_rows(*(view(row[None]) for row in pairs))[0]
         result[name] = Correlation(float(value), float(low), float(high))
     return result
 
 
-def _ranks(values: Values) -> Values:
+def ranks(values: Values) -> Values:
+    """Return ranks from 1 along the last axis, with mean ranks for ties."""
     return rankdata(values, axis=-1)
 
 
-def _signs(values: Values) -> Values:
+def signs(values: Values) -> Values:
+    """Return the signs of the differences of all ordered pairs along the last axis."""
     return np.sign(values[..., :, None] - values[..., None, :]).reshape(*values.shape[:-1], -1)
 
 
 VIEWS: Mapping[str, Callable[[Values], Values]] = {
     "pearson": lambda values: values,
-    "spearman": _ranks,
-    "kendall": _signs,
+    "spearman": ranks,
+    "kendall": signs,
 }
 """Function of the values whose product-moment coefficient each coefficient is."""
 
 
-def _coefficient(a: Values, b: Values) -> Values:
+def coefficient_of_rows(a: Values, b: Values) -> Values:
     """Compute the product-moment coefficient of each row of two arrays; NaN if one is constant."""
     apart = [_centred(rows) for rows in (a, b)]
     lengths = np.prod([np.linalg.norm(rows, axis=-1) for rows in apart], axis=0)

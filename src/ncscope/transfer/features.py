@@ -1,7 +1,7 @@
 """Features that a model's head reads, for the samples of a loader."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,22 @@ from ncscope.probing.batches import device_of, peek, split
 from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 
-Take = Callable[[Tensor, Tensor], None]
+Take = Callable[[Tensor, Tensor, object], None]
+
+
+class HeadReadings(NamedTuple):
+    """Features that a head reads, labels, and the head's probabilities.
+
+    Attributes:
+        features: Features in float32 on the CPU.
+        labels: Labels of the samples.
+        probabilities: Softmax of the model's outputs; None for a model without a head, or with
+            outputs that are not finite or not one row for each sample.
+    """
+
+    features: Float[Tensor, "n d"]
+    labels: Int[Tensor, " n"]
+    probabilities: Float[Tensor, "n z"] | None
 
 
 def head_features(
@@ -48,15 +63,54 @@ def head_features(
         >>> features.shape, labels.tolist()
         (torch.Size([10, 3]), [0, 1, 0, 1, 0, 1, 0, 1, 0, 1])
     """
-    kept: list[tuple[Tensor, Tensor]] = []
+    readings = head_readings(model, loader, has_head=has_head, on_batch=on_batch)
+    return readings.features, readings.labels
 
-    def take(features: Tensor, labels: Tensor) -> None:
+
+def head_readings(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    has_head: bool = True,
+    on_batch: Callable[[], None] = lambda: None,
+) -> HeadReadings:
+    """Return what `head_features` returns, and the probabilities of the model's own classes.
+
+    Args:
+        model: Model, as for `head_features`.
+        loader: Loader of the samples, as for `head_features`.
+        has_head: True if the model has a classifier.
+        on_batch: Function called after each batch.
+
+    Raises:
+        InputError: As `head_features`.
+
+    Cost: as `head_features`, and 4nZ bytes for Z source classes.
+    """
+    kept: list[tuple[Tensor, Tensor]] = []
+    outputs: list[Tensor | None] = []
+
+    def take(features: Tensor, labels: Tensor, output: object) -> None:
         kept.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
+        outputs.append(_probabilities(output, len(features)) if has_head else None)
         on_batch()
 
     _run(model, loader, has_head, take)
-    features, labels = zip(*kept, strict=True)
-    return torch.cat(features), torch.cat(labels)
+    features, labels = (torch.cat(parts) for parts in zip(*kept, strict=True))
+    known = [rows for rows in outputs if rows is not None]
+    whole = torch.cat(known) if len(known) == len(outputs) else None
+    return HeadReadings(features, labels, whole)
+
+
+def _probabilities(output: object, count: int) -> Float[Tensor, "b z"] | None:
+    """Return the softmax of a model's output; None if the output is not one row for each sample."""
+    try:
+        logits = logits_of(output)
+    except InputError:
+        return None
+    if logits.ndim != 2 or len(logits) != count or not bool(logits.isfinite().all()):
+        return None
+    return logits.float().softmax(1).cpu()
 
 
 def head_moments(
@@ -81,7 +135,7 @@ def head_moments(
     """
     gathered: list[ClassMoments] = []
 
-    def take(features: Tensor, labels: Tensor) -> None:
+    def take(features: Tensor, labels: Tensor, output: object) -> None:
         if not gathered:
             gathered.append(ClassMoments(num_classes, features.shape[1], device=features.device))
         gathered[0].update(features, labels)
@@ -92,7 +146,7 @@ def head_moments(
 
 
 def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) -> None:
-    """Call a function with the features and labels of each batch."""
+    """Call a function with the features, labels and outputs of each batch."""
     model = unwrapped(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model):
@@ -101,7 +155,8 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
         if not has_head:
             for batch in batches:
                 inputs, labels = split(batch, device)
-                take(logits_of(forward(model, inputs)), labels)
+                output = forward(model, inputs)
+                take(logits_of(output), labels, output)
             return
         traced = trace(model, split(first, device)[0], layers=[])
         if traced.head.rows == "token":
@@ -110,5 +165,5 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
         with traced.taps(model) as taps:
             for batch in batches:
                 inputs, labels = split(batch, device)
-                forward(model, inputs)
-                take(taps.features[HEAD_INPUT], labels)
+                output = forward(model, inputs)
+                take(taps.features[HEAD_INPUT], labels, output)

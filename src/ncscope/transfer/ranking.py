@@ -9,24 +9,27 @@ from jaxtyping import Int
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.metrics.discriminants import discriminants
-from ncscope.metrics.variability import cdnv, cosine_within, fuzziness, nc1_quotient, vci
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import ALL_STATISTICS
-from ncscope.stats.statistics import ClassStatistics, finish
+from ncscope.stats.statistics import finish
 from ncscope.transfer.graded import power_of_two
 from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.probe import MEASURES, Measure, checked_measure
 from ncscope.transfer.probes.selection import choose_from_checked
 from ncscope.transfer.records import (
+    BASELINES,
     PRETRAINING,
     PRETRAINING_SCORES,
-    SCORES,
     Ranked,
     Ranking,
     ranking_of,
 )
-from ncscope.transfer.scores import check_scale, h_score, log_me
+from ncscope.transfer.scoring import (
+    SourceOutputs,
+    checked_source,
+    moment_scores,
+    sample_scores,
+)
 
 
 def rank_checkpoints(
@@ -36,15 +39,18 @@ def rank_checkpoints(
     test_features: Mapping[str, Any] | None = None,
     test_labels: Any = None,
     pretraining: Mapping[str, tuple[Any, Any] | ClassMoments] | None = None,
+    source_probabilities: Mapping[str, Any] | None = None,
+    baselines: Mapping[str, Mapping[str, float]] | None = None,
+    expensive: bool | None = None,
     measure: str = "top-1",
     seed: int = 0,
     on_checkpoint: Callable[[str], None] = lambda name: None,
 ) -> Ranking:
     """Rank checkpoints by the accuracy of a linear probe on their features of a downstream set.
 
-    The result also has the scores that are said to predict this accuracy (VCI and its rivals, LogME
-    and the H-score) and the correlation of each score with the accuracy over the checkpoints. On
-    the downstream set less variability within classes is better. VCI's claim is about the
+    The result also has the scores that are said to predict this accuracy (VCI and its rivals,
+    LogME, the H-score and the other scores of the field) and how well each orders the checkpoints.
+    On the downstream set less variability within classes is better. VCI's claim is about the
     *pretraining* set, where more variability is better; pass ``pretraining`` to measure it there.
 
     The strength of the probe's penalty is chosen on a fifth of the training samples, split class by
@@ -58,6 +64,11 @@ def rank_checkpoints(
             samples is held out, class by class.
         test_labels: Labels of the held-out samples.
         pretraining: Features and labels of the pretraining set, or their moments, by checkpoint.
+        source_probabilities: Probabilities of each checkpoint's own classes for the samples, n x Z,
+            or its predicted classes, for LEEP and NCE; checkpoints without a head are left out.
+        baselines: Facts of the checkpoints by key of `BASELINES`, to judge the scores by.
+        expensive: True to compute NLEEP and PARC whatever they cost, False to leave them out; by
+            default they are computed for small sets.
         measure: Kind of accuracy, ``"top-1"`` or ``"mean per class"``.
         seed: Seed of the split into training, validation and held-out samples.
         on_checkpoint: Function called with the name of each checkpoint before it is ranked.
@@ -76,17 +87,23 @@ def rank_checkpoints(
     """
     accuracy = checked_measure(measure)
     _check_names(features, test_features, test_labels, pretraining)
+    _check_baselines(baselines or {})
     results = []
     for name, rows in features.items():
         on_checkpoint(name)
         with naming_checkpoint(name):
             samples = checked_labelled(rows, labels)
+            outputs = _checked_outputs(source_probabilities, name, samples)
             if test_features is None:
                 halves = split_samples(samples, seed)
+                outputs = outputs and outputs.subset(~hold_out(samples.labels, seed))
             else:
                 halves = samples, checked_labelled(test_features[name], test_labels)
-            source = None if pretraining is None else _checked_moments(pretraining[name])
-            results.append(ranked(name, *halves, pretraining=source, measure=accuracy, seed=seed))
+            given: dict[str, Any] = {"source": outputs, "expensive": expensive}
+            if pretraining is not None:
+                given["pretraining"] = _checked_moments(pretraining[name])
+            given["baselines"] = (baselines or {}).get(name)
+            results.append(ranked(name, *halves, **given, measure=accuracy, seed=seed))
     return ranking_of(results, accuracy, seed)
 
 
@@ -111,6 +128,9 @@ def ranked(
     *,
     validation: LabelledSamples | None = None,
     pretraining: ClassMoments | None = None,
+    source: SourceOutputs | None = None,
+    baselines: Mapping[str, float] | None = None,
+    expensive: bool | None = None,
     measure: Measure = "top-1",
     seed: int = 0,
 ) -> Ranked:
@@ -124,8 +144,12 @@ def ranked(
             the training samples, class by class. The final probe and the scores use training and
             validation samples.
         pretraining: Moments of the checkpoint's pretraining set, with scatter and directions.
+        source: Outputs of the checkpoint's own head for the training samples and then the
+            validation samples.
+        baselines: Facts of the checkpoint by key of `BASELINES`.
+        expensive: Request for NLEEP and PARC, as for `sample_scores`.
         measure: Kind of accuracy.
-        seed: Seed of the validation samples.
+        seed: Seed of the validation samples and of NLEEP's mixture.
 
     Raises:
         InputError: If the dimensions of the samples differ, or there are too few samples.
@@ -135,34 +159,14 @@ def ranked(
     chosen = choose_from_checked(fitted, chosen_on, measure)
     accuracy = MEASURES[measure](chosen.probe.predict(test.features), test.labels)
     both = train if validation is None else train.joined(validation)
-    scores = transfer_scores(finish(_moments_of(both)))
+    scores = moment_scores(finish(moments_of(both)))
+    read = sample_scores(both, source, expensive=expensive, seed=seed)
+    scores |= read.values
     if pretraining is not None:
-        source = transfer_scores(finish(pretraining))
-        scores |= {key: source[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
-    return Ranked(name, scores, accuracy, chosen.strength)
-
-
-def transfer_scores(stats: ClassStatistics) -> dict[str, float]:
-    """Compute every score of `SCORES` from one decomposition of the discriminants.
-
-    Args:
-        stats: Statistics with scatter and directions, under the empirical prior.
-
-    Raises:
-        InputError: If the squares of the features leave the range of float64.
-    """
-    check_scale(stats)
-    decomposed = discriminants(stats)
-    values = {
-        "vci": vci(stats, decomposed),
-        "fuzziness": fuzziness(stats, decomposed),
-        "nc1_quotient": nc1_quotient(stats),
-        "cosine_within": cosine_within(stats),
-        "cdnv": cdnv(stats),
-        "h_score": h_score(stats, decomposed),
-        "log_me": log_me(stats),
-    }
-    return {key: float(values[key]) for key in SCORES}
+        first = moment_scores(finish(pretraining))
+        scores |= {key: first[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
+    scores |= baselines or {}
+    return Ranked(name, scores, accuracy, chosen.strength, read.parts, read.left_out)
 
 
 def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor:
@@ -209,6 +213,14 @@ def _validated(train: LabelledSamples, seed: int) -> tuple[LabelledSamples, Labe
     return train.subset(~chosen_on), train.subset(chosen_on)
 
 
+def _checked_outputs(
+    given: Mapping[str, Any] | None, name: str, samples: LabelledSamples
+) -> SourceOutputs | None:
+    if given is None or given.get(name) is None:
+        return None
+    return checked_source(given[name], samples.labels)
+
+
 def _checked_moments(given: tuple[Any, Any] | ClassMoments) -> ClassMoments:
     if isinstance(given, ClassMoments):
         if given.statistics != ALL_STATISTICS or given.prior != "empirical":
@@ -216,10 +228,15 @@ def _checked_moments(given: tuple[Any, Any] | ClassMoments) -> ClassMoments:
             expected = "moments with scatter and directions under the empirical prior"
             raise InputError(expected=expected, found=found, fix="gather them with the defaults")
         return given
-    return _moments_of(checked_labelled(*given))
+    return moments_of(checked_labelled(*given))
 
 
-def _moments_of(samples: LabelledSamples) -> ClassMoments:
+def moments_of(samples: LabelledSamples) -> ClassMoments:
+    """Gather class moments of features, scaled by a power of two so that squares stay in range.
+
+    Args:
+        samples: Samples of any scale.
+    """
     features = samples.features
     moments = ClassMoments(len(samples.classes), features.shape[1], device=features.device)
     # No score depends on the scale of the features, but their squares must stay in range.
@@ -246,6 +263,13 @@ def _check_names(
             fix = "name them as the features are named"
             expected, found = f"{what} of every checkpoint", f"none of {missing[0]!r}"
             raise InputError(expected=expected, found=found, fix=fix)
+
+
+def _check_baselines(baselines: Mapping[str, Mapping[str, float]]) -> None:
+    unknown = [key for facts in baselines.values() for key in facts if key not in BASELINES]
+    if unknown:
+        expected = f"baselines named {', '.join(BASELINES)}"
+        raise InputError(expected=expected, found=repr(unknown[0]), fix="use one of these names")
 
 
 def _check_dim(what: str, dim: int, expected_dim: int) -> None:

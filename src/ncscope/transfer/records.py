@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 
 from ncscope.transfer.correlations import Correlation, correlations
+from ncscope.transfer.fisher import NctiParts, ncti
 from ncscope.transfer.probes.probe import Measure
+from ncscope.transfer.quality import RankingQuality, ranking_quality
 
 
 class Score(NamedTuple):
@@ -23,16 +25,40 @@ class Score(NamedTuple):
     better: int
 
 
-SCORES: Mapping[str, Score] = {
+VARIABILITY_SCORES: Mapping[str, Score] = {
     "vci": Score("VCI", -1),
     "fuzziness": Score("fuzziness", -1),
     "nc1_quotient": Score("squared distance", -1),
     "cosine_within": Score("cosine distance", -1),
     "cdnv": Score("CDNV", -1),
-    "h_score": Score("H-score", 1),
-    "log_me": Score("LogME", 1),
 }
-"""Scores on downstream samples, where variation within the classes is noise."""
+"""Scores of the variation within the classes, which is noise on downstream samples."""
+
+FIELD_SCORES: Mapping[str, Score] = {
+    "h_score": Score("H-score", 1),
+    "regularised_h_score": Score("regularised H", 1),
+    "log_me": Score("LogME", 1),
+    "leep": Score("LEEP", 1),
+    "nce": Score("NCE", 1),
+    "nleep": Score("NLEEP", 1),
+    "sfda": Score("SFDA", 1),
+    "ncti": Score("NCTI", 1),
+    "gbc": Score("GBC", 1),
+    "transrate": Score("TransRate", 1),
+    "parc": Score("PARC", 1),
+}
+"""Scores that were published to predict transfer, on downstream samples."""
+
+SCORES: Mapping[str, Score] = {**VARIABILITY_SCORES, **FIELD_SCORES}
+"""All scores on downstream samples."""
+
+BASELINES: Mapping[str, Score] = {
+    "parameters": Score("parameters", 1),
+    "source_accuracy": Score("source accuracy", 1),
+    "other_sets": Score("other sets", 1),
+}
+"""Facts of a checkpoint that do not depend on the downstream set: number of parameters, accuracy on
+the pretraining set, and mean z-score of the accuracy on other sets."""
 
 PRETRAINING = "pretraining_"
 PRETRAINING_SCORES: Mapping[str, Score] = {
@@ -42,6 +68,10 @@ PRETRAINING_SCORES: Mapping[str, Score] = {
 """Scores on pretraining samples, where variation within the classes may be of use downstream."""
 
 
+ALL_SCORES: Mapping[str, Score] = {**SCORES, **PRETRAINING_SCORES, **BASELINES}
+"""All scores and baselines, in the order of the tables."""
+
+
 @dataclass(frozen=True)
 class Ranked:
     """Result of a checkpoint on the downstream set.
@@ -49,15 +79,19 @@ class Ranked:
     Attributes:
         name: Name of the checkpoint.
         scores: Scores by key of `SCORES`, and of `PRETRAINING_SCORES` if samples of the pretraining
-            set were given.
+            set were given, and of `BASELINES` if they are known.
         accuracy: Accuracy of the linear probe on held-out samples.
         strength: Strength of the probe's penalty, chosen on validation samples.
+        parts: Parts of NCTI; `ranking_of` adds the index itself to the scores.
+        left_out: Reason for each score that was left out, by its name.
     """
 
     name: str
     scores: Mapping[str, float]
     accuracy: float
     strength: float
+    parts: NctiParts | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,11 +103,14 @@ class Ranking:
         correlations: Correlations of each score with the accuracy; see `correlations`. A score that
             is not finite for every checkpoint has none, and two checkpoints have none at all.
         measure: Kind of accuracy.
+        qualities: Quality of each score's order of the checkpoints, NaN last; none for fewer than
+            three checkpoints.
     """
 
     checkpoints: Sequence[Ranked]
     correlations: Mapping[str, Mapping[str, Correlation]]
     measure: Measure
+    qualities: Mapping[str, RankingQuality] = field(default_factory=dict)
 
     @property
     def order(self) -> list[str]:
@@ -83,25 +120,67 @@ class Ranking:
     @property
     def scores(self) -> Mapping[str, Score]:
         """Scores that were computed, by key."""
-        scores = {**SCORES, **PRETRAINING_SCORES}
-        return {key: scores[key] for key in self.checkpoints[0].scores}
+        return {key: ALL_SCORES[key] for key in self.checkpoints[0].scores}
+
+    @property
+    def counted_once(self) -> bool:
+        """True if VCI and the H-score order the checkpoints alike, as H = rank (1 - VCI)."""
+        pairs = [(each.scores.get("vci"), each.scores.get("h_score")) for each in self.checkpoints]
+        known = [(-v, h) for v, h in pairs if v is not None and h is not None]
+        orders = [sorted(known, key=lambda pair: pair[side]) for side in (0, 1)]
+        return len(known) == len(pairs) > 1 and orders[0] == orders[1]
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on the limits of the correlations, for example why a score has none."""
-        return [*_too_few(len(self.checkpoints)), *_undefined(self), *_saturated(self)]
+        """Sentences on the limits of the scores, for example why one has no correlation."""
+        return [
+            *_too_few(len(self.checkpoints)),
+            *_undefined(self),
+            *_saturated(self),
+            *_left_out(self),
+        ]
 
 
 def ranking_of(found: Sequence[Ranked], measure: Measure = "top-1", seed: int = 0) -> Ranking:
-    """Sort the results of checkpoints by accuracy, and correlate scores with accuracies.
+    """Sort the results of checkpoints by accuracy, and compare the orders of the scores with it.
+
+    NCTI, which is relative to the checkpoints ranked, is computed here. A score that only some of
+    the checkpoints have is NaN for the others. A baseline that is the same for several checkpoints
+    orders nothing and is dropped.
 
     Args:
-        found: Results of the checkpoints on the same downstream set, with the same scores.
+        found: Results of the checkpoints on the same downstream set.
         measure: Kind of accuracy.
         seed: Seed of the resamples for the intervals.
     """
-    best_first = sorted(found, key=lambda each: each.accuracy, reverse=True)
-    return Ranking(best_first, _correlations(best_first, seed), measure)
+    whole = _with_all_scores(found)
+    best_first = sorted(whole, key=lambda each: each.accuracy, reverse=True)
+    correlated = _correlations(best_first, seed)
+    return Ranking(best_first, correlated, measure, _qualities(best_first, seed))
+
+
+def _with_all_scores(found: Sequence[Ranked]) -> list[Ranked]:
+    parts = [each.parts for each in found if each.parts is not None]
+    indices = ncti(parts) if len(parts) == len(found) else None
+    whole = []
+    for index, each in enumerate(found):
+        scores = dict(each.scores)
+        if indices is not None and len(found) > 1:
+            scores["ncti"] = indices[index]
+        whole.append(scores)
+    keys = [
+        key
+        for key in ALL_SCORES
+        if any(key in scores for scores in whole) and not (key in BASELINES and _same(whole, key))
+    ]
+    return [
+        replace(each, scores={key: scores.get(key, math.nan) for key in keys})
+        for each, scores in zip(found, whole, strict=True)
+    ]
+
+
+def _same(whole: Sequence[Mapping[str, float]], key: str) -> bool:
+    return len(whole) > 1 and len({scores.get(key) for scores in whole}) == 1
 
 
 _LEAST_VCI = 1e-9  # a smaller VCI is rounding error
@@ -132,7 +211,12 @@ def _undefined(ranking: Ranking) -> list[str]:
     if checkpoints[0].accuracy == checkpoints[-1].accuracy:
         notes = ["All probes have the same accuracy: no score can correlate with it."]
     for key, score in ranking.scores.items():
-        lacking = [each.name for each in checkpoints if not math.isfinite(each.scores[key])]
+        lacking = [
+            each.name
+            for each in checkpoints
+            if not math.isfinite(each.scores[key])
+            and not any(score.name in name.split() for name in each.left_out)
+        ]
         if lacking:
             notes.append(f"{score.name} is not finite for {lacking[0]}: it has no correlation.")
     return notes
@@ -144,7 +228,21 @@ def _saturated(ranking: Ranking) -> list[str]:
     if not least:
         return []
     why = "its classes do not vary, or its features have as many dimensions as there are samples"
-    return [f"VCI is 0 for {_listed(least)}: {why}. VCI and the H-score cannot rank these."]
+    return [f"VCI is 0 for {_listed(least)}: {why}. VCI, the H-score and SFDA cannot rank these."]
+
+
+def _left_out(ranking: Ranking) -> list[str]:
+    """Return a note on the scores that were left out, with the reasons."""
+    reasons: dict[str, list[str]] = {}
+    for each in ranking.checkpoints:
+        for name, reason in each.left_out.items():
+            reasons.setdefault(f"{name} ({reason})", []).append(each.name)
+    count = len(ranking.checkpoints)
+    parts = [
+        reason if len(names) == count else f"{reason} for {_listed(names)}"
+        for reason, names in reasons.items()
+    ]
+    return [f"Left out: {'; '.join(parts)}."] if parts else []
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -162,4 +260,19 @@ def _correlations(found: Sequence[Ranked], seed: int) -> dict[str, dict[str, Cor
         key: correlations(values, accuracies, seed=seed)
         for key, values in by_score.items()
         if torch.isfinite(torch.tensor(values)).all()
+    }
+
+
+def _qualities(found: Sequence[Ranked], seed: int) -> dict[str, RankingQuality]:
+    if len(found) < _LEAST:
+        return {}
+    accuracies = [each.accuracy for each in found]
+    return {
+        key: ranking_quality(
+            [each.scores[key] for each in found],
+            accuracies,
+            better=ALL_SCORES[key].better,
+            seed=seed,
+        )
+        for key in found[0].scores
     }
