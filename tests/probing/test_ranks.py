@@ -368,6 +368,7 @@ def broken_steps(rank: int) -> list[str]:
     return said
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_in_one_process_ends_all_of_them(tmp_path: Path) -> None:
     own = "MemoryError: full"
     for rank, said in enumerate(on_ranks(2, tmp_path, broken_steps)):

@@ -131,6 +131,7 @@ def test_a_stream_has_what_its_features_have(memory: int) -> None:
     close(report.bias_corrected, expected.bias_corrected)
 
 
+@pytest.mark.slow
 def test_watched_passes_have_what_the_loader_has() -> None:
     network = model()
     options: dict[str, Any] = {"baseline": True, "uncertainty": True, "groups": ["nc1", "nc4"]}
@@ -144,6 +145,7 @@ def test_watched_passes_have_what_the_loader_has() -> None:
     close(report.standard_errors, expected.standard_errors)
 
 
+@pytest.mark.slow
 def test_processes_draw_from_the_class_counts_of_all(tmp_path: Path) -> None:
     """Each process has samples of two classes only; one has none."""
     shares = (slice(0, 150), slice(0), slice(150, N))
