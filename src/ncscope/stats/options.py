@@ -1,7 +1,7 @@
 """Options of class moments and their checks: prior, precision, statistics, sizes."""
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -25,32 +25,22 @@ def checked_size(name: str, size: int) -> int:
 
 
 def checked_prior(prior: Prior) -> Prior:
-    """Check that the prior is one of the two, and return it.
+    """Check that the prior is ``"empirical"`` or ``"uniform"``, and return it.
 
     Raises:
-        InputError: If the prior is neither ``"empirical"`` nor ``"uniform"``.
+        InputError: If the prior is neither.
     """
-    if prior not in ("empirical", "uniform"):
-        raise InputError(
-            expected="prior 'empirical' or 'uniform'",
-            found=repr(prior),
-            fix="choose one of the two",
-        )
+    _check_choice("prior", prior, get_args(Prior))
     return prior
 
 
 def checked_precision(precision: Precision) -> Precision:
-    """Check that the precision is one of the two, and return it.
+    """Check that the precision is ``"float64"`` or ``"blocked"``, and return it.
 
     Raises:
-        InputError: If the precision is neither ``"float64"`` nor ``"blocked"``.
+        InputError: If the precision is neither.
     """
-    if precision not in ("float64", "blocked"):
-        raise InputError(
-            expected="precision 'float64' or 'blocked'",
-            found=repr(precision),
-            fix="choose one of the two",
-        )
+    _check_choice("precision", precision, get_args(Precision))
     return precision
 
 
@@ -69,3 +59,9 @@ def checked_statistics(names: Iterable[Statistic]) -> frozenset[Statistic]:
             fix="drop the others",
         )
     return names
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        expected = f"{name} {' or '.join(map(repr, choices))}"
+        raise InputError(expected=expected, found=repr(value), fix="choose one of the two")

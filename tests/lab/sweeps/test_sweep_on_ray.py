@@ -18,6 +18,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.studies import reproduce
 from ncscope.lab.sweeps import grid, sweep
 from tests.interrupting import heeds_control_c
+from tests.processes import descendants
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -56,20 +57,6 @@ def alone(tmp_path_factory) -> dict[str, bytes]:
 
 def rows_of(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name / "metrics.jsonl").read_bytes() for name in NAMES}
-
-
-def descendants(process: int) -> list[int]:
-    """Every process below this one."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    found = [process]
-    for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
-    return found[1:]
 
 
 def of_ray(processes: list[int]) -> set[int]:
