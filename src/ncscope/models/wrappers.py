@@ -86,11 +86,11 @@ def own_parameters(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]
 
 def _flat_parameters(model: nn.Module) -> list[Any]:
     """Return the flat parameters of FSDP1's units, which know what they are made of."""
-    handles = [getattr(module, "_handle", None) for module in _units(model)]
+    handles = [getattr(module, "_handle", None) for module in fsdp1_units(model)]
     return [handle.flat_param for handle in handles if handle is not None]
 
 
-def _units(model: nn.Module) -> list[Any]:
+def fsdp1_units(model: nn.Module) -> list[Any]:
     """Return the wrappers of FSDP1 in a model."""
     library = sys.modules.get("torch.distributed.fsdp")
     kind = getattr(library, "FullyShardedDataParallel", ())
@@ -173,7 +173,7 @@ def assembled(model: nn.Module, module: nn.Module) -> Iterator[None]:
     """
     with ExitStack() as stack:
         if not _is_whole(module):
-            for unit in _units(model):
+            for unit in fsdp1_units(model):
                 handle = unit._handle
                 infos = [] if handle is None else handle.flat_param._param_infos
                 if not {info.module for info in infos}.isdisjoint(module.modules()):

@@ -20,7 +20,7 @@ from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring, unwrapped
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import check_callable
+from ncscope.models.wrappers import check_callable, fsdp1_units
 from ncscope.probing.batches import (
     EmptyLoaderError,
     check_next_token,
@@ -117,7 +117,7 @@ def _probed(
             first, batches = peek(loader)
             inputs, labels = split(first, device)
             traced = trace(model, inputs, options.layers, options.head)
-            traced = replace(traced, head=_sharing_memory(traced.head))
+            traced = replace(traced, head=_sharing_memory(model, traced.head))
             check_next_token(traced.head, inputs, labels, options.next_token)
             del first, inputs, labels
             with traced.taps(model, pool=options.pool) as taps:
@@ -152,10 +152,13 @@ def _run_again(
             yield features, classes.labels
 
 
-def _sharing_memory(head: Head) -> Head:
-    """Return the head with its module's own weight instead of a copy, where the two are equal."""
+def _sharing_memory(model: nn.Module, head: Head) -> Head:
+    """Return the head with its module's own weight instead of a copy, where the two are equal.
+
+    FSDP1 frees the memory of a weight between forward passes, so there the copy stays.
+    """
     weight = getattr(head.module, "weight", None)
-    if type(weight) not in (Tensor, nn.Parameter):
+    if type(weight) not in (Tensor, nn.Parameter) or fsdp1_units(model):
         return head
     assert isinstance(weight, Tensor)
     rows = weight.detach().flatten(1)
