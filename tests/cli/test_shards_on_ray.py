@@ -74,10 +74,10 @@ def test_a_killed_command_goes_on_with_the_finished_shards(tmp_path) -> None:
     command = [Path(sys.executable).with_name("ncscope"), "measure", "*.parquet", "--json"]
     command += ["--weight", "head.npz", "--cluster", "local"]
     first = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    kept = tmp_path / "ncscope-shards"
-    while not list(kept.glob("*.safetensors")):
+    while not list(tmp_path.glob("ncscope-shards-*/*.safetensors")):
         assert first.poll() is None
         time.sleep(0.001)
+    (kept,) = tmp_path.glob("ncscope-shards-*")
     below = [process for process in descendants(first.pid) if not lingers(process)]
     first.kill()
     first.wait()

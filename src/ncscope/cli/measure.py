@@ -1,6 +1,7 @@
 """The command `ncscope measure`."""
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -250,8 +251,9 @@ def measure(
         from ncscope.api.result import writable_file
 
         writable_file(save)
+    at_end = ExitStack()
     if not asked:
-        shards = {"cluster": cluster, "work": work, "beside": save}
+        shards = {"cluster": cluster, "work": work, "beside": save, "at_end": at_end}
         report = _of_features(files or [], arrays, common, shards)
     elif model and data and not files and not arrays and cluster is None and work is None:
         image_options: dict[str, Any] = {
@@ -274,6 +276,7 @@ def measure(
     if save is not None:
         report.save(save, title)
     _print(report, save, json)
+    at_end.close()
 
 
 def _unclear(asked: list[str], saved: list[str]) -> InputError:

@@ -1,6 +1,8 @@
 """Measurement of features in several files, for the command `ncscope measure`."""
 
+import zlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,13 @@ if TYPE_CHECKING:
     from ncscope.api.result import Report
 
 _FOLDER = "ncscope-shards"
-"""Folder for the states of finished shards, beside the output, while a cluster works."""
+"""Beginning of the name of the folder for the states of finished shards, beside the output."""
+
+
+def _folder_of(files: Sequence[str]) -> str:
+    """Return a name of the folder for states that commands on other files do not share."""
+    paths = "\n".join(str(Path(file).absolute()) for file in files)
+    return f"{_FOLDER}-{zlib.crc32(paths.encode(errors='surrogateescape')):08x}"
 
 
 def are_shards(patterns: Sequence[str]) -> bool:
@@ -29,6 +37,7 @@ def measured_shards(
     cluster: str | None,
     work: Path | None,
     beside: Path | None,
+    at_end: ExitStack,
 ) -> "Report":
     """Measure the files that patterns name, with a progress bar.
 
@@ -39,6 +48,8 @@ def measured_shards(
         cluster: ``"local"`` or the address of a Ray cluster.
         work: Folder for the states of finished shards.
         beside: File that the report is saved as.
+        at_end: Context that is left once the report is written; the states of finished shards are
+            then removed, unless the user has named their folder.
 
     Raises:
         InputError: If the files or the options do not fit.
@@ -58,24 +69,32 @@ def measured_shards(
         classifier = classifier_in(files[0]) | classifier
     folder = work
     if cluster is not None and work is None:
-        folder = (Path() if beside is None else beside.parent) / _FOLDER
+        folder = (Path() if beside is None else beside.parent) / _folder_of(files)
+        at_end.callback(remove_states, folder)
+    progress = ("first pass", 0, len(files))
+
+    def on_shard(*now: Any) -> None:
+        nonlocal progress
+        progress = now
+        show(*now)
+
     try:
         with row_bar() as show:
             report = measure_files(
                 files,
                 cluster=cluster,
                 work=folder,
-                on_shard=show,
+                on_shard=on_shard,
                 **classifier,
                 **options,
             )
     except KeyboardInterrupt:
-        if folder is None:
-            raise
-        msg = f"the same command goes on with the finished shards in {folder}"
+        at_end.pop_all()  # the states stay
+        msg = "pass --work FOLDER to keep the files that are done"
+        if folder is not None:
+            part, done, total = progress
+            msg = f"the same command goes on after {done} of {total} files of the {part}"
         raise KeyboardInterrupt(msg) from None
-    if folder is not None and work is None:
-        remove_states(folder)
     named = name_of(files[0])
     if len(files) > 1:
         named = f"{len(files)} files, {named} to {name_of(files[-1])}"

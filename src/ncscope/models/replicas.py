@@ -43,6 +43,18 @@ def data_group(model: nn.Module) -> Any:
     return _group_of(ranks)
 
 
+def replica_group(model: nn.Module) -> Any:
+    """Return the process group of the processes with the samples of this one, or None.
+
+    Every process of such a group must call this.
+
+    Args:
+        model: Any model.
+    """
+    alike = _ranks_with_the_same_samples(model)
+    return _group_of(tuple(alike)) if len(alike) > 1 else None
+
+
 def _group_of(ranks: tuple[int, ...]) -> Any:
     """Return the group of these ranks; a group is made once, as each holds connections."""
     import torch.distributed as dist

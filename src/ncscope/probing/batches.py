@@ -43,10 +43,16 @@ def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
     raise EmptyLoaderError(expected="batches to measure", found=found, fix=fix)
 
 
-def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
+def split(batch: Any, device: torch.device, *, next_token: bool = False) -> tuple[Any, Tensor]:
     """Return the inputs of a batch on the model's device, and its labels.
 
-    Labels stay where they are: checking them on the CPU does not wait for an accelerator.
+    Labels stay where they are: checking them on the CPU does not wait for an accelerator. Labels of
+    tokens that the attention mask hides are `IGNORED`.
+
+    Args:
+        batch: Batch of the loader.
+        device: Device of the model.
+        next_token: True if a token's class is the label of the following token.
 
     Raises:
         InputError: If the batch is neither a pair nor a mapping with labels, the labels are no
@@ -61,7 +67,7 @@ def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
     if isinstance(inputs, Tensor) and inputs.shape[:1] == (0,) and len(labels):
         expected = f"inputs of {len(labels)} samples, as many as labels"
         raise InputError(expected=expected, found="none", fix="pass matching inputs and labels")
-    return _moved(inputs, device), labels
+    return _moved(inputs, device), _without_padding(inputs, labels, next_token)
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -160,6 +166,17 @@ def _numbers(labels: Any) -> Tensor:
             kinds = sorted({type(label).__name__ for label in labels})
             found = f"{type(labels).__name__} of {', '.join(kinds)}"
         raise InputError(expected=error.expected, found=found, fix=fix) from error
+
+
+def _without_padding(inputs: Any, labels: Tensor, next_token: bool) -> Tensor:
+    """Return labels that are `IGNORED` for padding, and for what padding would predict."""
+    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    if not isinstance(mask, Tensor) or labels.ndim != 2 or mask.shape != labels.shape:
+        return labels
+    real = (mask != 0).to(labels.device)
+    if next_token:  # padding on the left would predict the first token
+        real[:, 1:] = real[:, 1:] & real[:, :-1]
+    return labels.masked_fill(~real, IGNORED)
 
 
 def _has_samples(batch: Any) -> bool:

@@ -1,5 +1,6 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -115,14 +116,14 @@ def _probed(
         with processes.ending_together(), _empty_beside_others(processes):
             # Inside `measuring`, because a loader that starts draws a seed from torch.
             first, batches = peek(loader)
-            inputs, labels = split(first, device)
+            inputs, labels = split(first, device, next_token=options.next_token)
             traced = trace(model, inputs, options.layers, options.head)
             traced = replace(traced, head=_sharing_memory(model, traced.head))
             check_next_token(traced.head, inputs, labels, options.next_token)
             del first, inputs, labels
             with traced.taps(model, pool=options.pool) as taps:
                 for batch in _with_progress(batches, length, "Measuring", options.progress):
-                    inputs, labels = split(batch, device)
+                    inputs, labels = split(batch, device, next_token=options.next_token)
                     forward(model, inputs)
                     probe.update(taps, labels, traced.head)
             if isinstance(kept, Rerun):
@@ -145,7 +146,7 @@ def _run_again(
         except EmptyLoaderError:
             return  # the samples are then counted, and are too few
         for batch in _with_progress(batches, length, "Deciding", options.progress):
-            inputs, labels = split(batch, device)
+            inputs, labels = split(batch, device, next_token=options.next_token)
             forward(model, inputs)
             features, classes, _ = probe.rows(taps, labels, traced.head)
             taps.release_logits()
@@ -201,6 +202,7 @@ class LayerwiseProbe:
         self._model, self._options, self._store = model, options, store
         self._reference, self._counts_logits = reference, counts_logits
         self._processes = options.processes
+        self._labels_seen = 0
         self._head = ""
         self._plans: list[LayerPlan] = []
 
@@ -227,6 +229,9 @@ class LayerwiseProbe:
             hits = predicted == moved(classes.labels, predicted.device)
             self._correct += hits.sum().to(self._correct)
         taps.release_logits()
+        if self._options.replicas is not None:
+            seen = classes.labels.cpu().numpy().tobytes()
+            self._labels_seen = zlib.crc32(seen, self._labels_seen)
         self._gatherer.update(features, classes)
 
     def rows(
@@ -267,10 +272,24 @@ class LayerwiseProbe:
         """
         if head is not None and self._plans:
             self._plans[-1] = replace(self._plans[-1], **matrix_of(head))
+        self._check_replicas()
         if self._processes.several:
             self._join()
         correct = int(self._processes.sum(self._correct)) if self._counts_logits else None
         return measured(self._gatherer, self._plans, self._options, self._known, correct)
+
+    def _check_replicas(self) -> None:
+        """Check that the processes of a tensor-parallel group read the same labels."""
+        if self._options.replicas is None:
+            return
+        together = Processes(self._options.replicas)
+        if len(set(together.values(self._labels_seen))) > 1:
+            ranks = ", ".join(map(str, together.ranks))
+            raise InputError(
+                expected=f"the same batches in the tensor-parallel processes {ranks}",
+                found="different labels",
+                fix="give them one loader, with one seed where it shuffles",
+            )
 
     def set_reference(self, reference: Mapping[str, ClassStatistics] | None) -> None:
         """Replace the reference, before or after samples have been added.

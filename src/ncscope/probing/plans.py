@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
-from ncscope.models.replicas import data_group
+from ncscope.models.replicas import data_group, replica_group
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.wrappers import check_measurable
 from ncscope.stats.options import Precision, Prior
@@ -75,6 +75,7 @@ class ProbeOptions:
     progress: bool = False
     information_batch: int | None = None
     group: Any = None
+    replicas: Any = None
 
     @property
     def processes(self) -> Processes:
@@ -104,7 +105,7 @@ def for_model(options: ProbeOptions, model: nn.Module) -> ProbeOptions:
     check_measurable(model)
     if options.group is not None:
         return options
-    return replace(options, group=data_group(model))
+    return replace(options, group=data_group(model), replicas=replica_group(model))
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,10 @@ class DecisionCounts:
         """The classifier's hits; None without a classifier."""
         return None if self.head_hits is None else Hits(self.samples, self.head_hits)
 
+    def __radd__(self, other: int) -> "DecisionCounts":
+        """Return the counts if the other summand is 0, with which `sum` begins."""
+        return self if other == 0 else NotImplemented
+
     def __add__(self, other: "DecisionCounts") -> "DecisionCounts":
         """Add the counts of two sets of samples."""
         return DecisionCounts(
