@@ -91,7 +91,10 @@ def probe_model(
             one row for each sample, the reference lacks a layer or has another dimension there, the
             layers differ between processes, or another process fails.
     """
-    options = for_model(options or ProbeOptions(), model)
+    options = options or ProbeOptions()
+    # A model that is refused in one process must end the others too.
+    with options.processes.ending_together():
+        options = for_model(options, model)
     with options.processes.ending_together():
         check_second_pass(options, loader)
         return _probed(model, loader, options, reference)
