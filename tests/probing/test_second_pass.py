@@ -103,11 +103,15 @@ def relabelled() -> Iterator[Any]:
     yield from ([(INPUTS, LABELS)], [(INPUTS, turned)])
 
 
-class Turning:
-    """Another label for two samples at the second reading."""
+def spoiled() -> Iterator[Any]:
+    yield from ([(INPUTS, LABELS)], [(INPUTS / 0, LABELS)])
 
-    def __init__(self) -> None:
-        self.readings = relabelled()
+
+class Turning:
+    """Other samples at the second reading: by default, another label for two of them."""
+
+    def __init__(self, readings: Iterator[Any] | None = None) -> None:
+        self.readings = readings or relabelled()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(next(self.readings))
@@ -121,9 +125,10 @@ class Turning:
         (iter([(INPUTS, LABELS)]), "found a generator, which can be read only once"),
         (Growing(), "300 samples in the first pass and 350 in the second"),
         (Turning(), "120 and 118 samples of class 0 in the two passes"),
+        (Turning(spoiled()), "that changed by nan of their length"),
         (DataLoader(DATA, 70, shuffle=True, drop_last=True), "without drop_last beside shuffle"),
     ],
-    ids=["augmented", "generator", "iterator", "growing", "relabelled", "dropping"],
+    ids=["augmented", "generator", "iterator", "growing", "relabelled", "spoiled", "dropping"],
 )
 def test_other_samples_are_refused(loader: Any, said: str) -> None:
     torch.manual_seed(3)
