@@ -329,6 +329,36 @@ def test_the_accuracy_of_the_logits_needs_no_second_pass(monkeypatch: pytest.Mon
     assert record.geodesic is None
 
 
+class Spoiling(nn.Module):
+    """A network whose logits are NaN for batches of three samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = network()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x).fill_(torch.nan) if len(x) == 3 else self.net(x)
+
+
+def note_on(model: nn.Module, loader: Any) -> str:
+    record = probe_model(model.eval(), loader, ProbeOptions(groups=["accuracy"])).record
+    return " ".join(record.layers[-1].notes)
+
+
+def test_samples_that_the_logits_do_not_decide_are_noted() -> None:
+    said = "accuracy: {} of {} samples have several equal greatest logits, or NaN"
+    exact, coarse = network().eval(), network().bfloat16().eval()
+    assert note_on(exact, [(INPUTS, LABELS)]) == ""
+    with torch.no_grad():
+        coarse.classifier.bias += 64  # rounds the logits to multiples of 1/2
+        best = coarse(INPUTS.bfloat16()).topk(2).values
+    ties = int((best[:, 0] == best[:, 1]).sum())
+    assert ties > 10
+    assert note_on(coarse, [(INPUTS.bfloat16(), LABELS)]).startswith(said.format(ties, N))
+    spoiled = note_on(Spoiling(), [(INPUTS, LABELS), (INPUTS[:3], LABELS[:3])])
+    assert spoiled.startswith(said.format(3, N + 3))
+
+
 class Scaled(nn.Module):
     """A network that masks the outputs of its head."""
 

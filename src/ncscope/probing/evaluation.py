@@ -94,6 +94,24 @@ def measured(
     return Probed(record, stats)
 
 
+def with_undecided(probed: Probed, count: int) -> Probed:
+    """Note on the last layer how many samples have no single greatest logit.
+
+    Args:
+        probed: Measurement with the accuracy of the logits.
+        count: Number of samples with several equal greatest logits, or NaN.
+    """
+    if not count:
+        return probed
+    *before, last = probed.record.layers
+    note = (
+        f"accuracy: {count:,} of {last.num_samples:,} samples have several equal greatest logits, "
+        "or NaN; of equal ones the first counts"
+    )
+    layers = (*before, replace(last, notes=(*last.notes, note)))
+    return replace(probed, record=replace(probed.record, layers=layers))
+
+
 def _trusted(
     records: Sequence[LayerRecord],
     gatherer: LayerGatherer,
