@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Int
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor, nn
 
 from ncscope.devices import moved
 from ncscope.errors import InputError
+from ncscope.metrics.sources import check_weight_decay
 from ncscope.models.forward import forward, predicted_classes, undecided_rows
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
@@ -97,6 +96,7 @@ def probe_model(
         options = for_model(options, model)
     with options.processes.ending_together():
         check_second_pass(options, loader)
+        check_weight_decay(options.weight_decay)
         return _probed(model, loader, options, reference)
 
 
@@ -342,6 +342,10 @@ class LayerwiseProbe:
 def _with_progress(
     batches: Iterable[Any], total: int | None, what: str, show: bool
 ) -> Iterable[Any]:
+    # Imported while `measuring` keeps the random states: rich draws a number when it is imported.
+    from rich.console import Console
+    from rich.progress import track
+
     console = Console(stderr=True)
     hidden = not (show and console.is_terminal)  # outside of a terminal, rich writes an empty line
     return track(batches, what, total, console=console, disable=hidden, transient=True)
