@@ -93,6 +93,13 @@ BAD_COLUMNS = {
         {"features": [["a"], ["b"]], "labels": [0, 1]},
         r"lists of numbers .*, found list<element: string>",
     ),
+    "lists of no numbers": (
+        {
+            "features": pyarrow.array([[], []], pyarrow.list_(pyarrow.float32(), 0)),
+            "labels": [0, 1],
+        },
+        "lists of numbers in the column 'features' of a.parquet",
+    ),
     "two lengths": (
         {"features": [[1.0], [1.0, 2.0]], "labels": [0, 1]},
         "features of one length in a.parquet, found lengths 1 and 2",
@@ -157,8 +164,9 @@ def test_damage_inside_of_parquet_gives_one_error_or_numbers(tmp_path) -> None:
 def test_what_is_not_there_is_named(tmp_path, monkeypatch) -> None:
     missing = {
         f"{tmp_path}/none.npz": "a file, found nothing at",
-        "memory://none/none.parquet": "none.parquet",
-        "nowhere://a/b.parquet": "b.parquet",
+        "memory://none/none.parquet": "in none.parquet, found no file there",
+        "memory://none/none.npz": "in none.npz, found no file there",
+        "nowhere://a/b.parquet": "for b.parquet, found Protocol not known: nowhere; write file://",
     }
     for file, message in missing.items():
         with pytest.raises(InputError, match=message):
@@ -191,6 +199,16 @@ def test_another_content_is_another_identity(tmp_path) -> None:
     time.sleep(0.02)
     save_npz(file, *cut((5,), seed=1).parts[0])
     assert identity_of(str(file)) != before
+
+
+def test_an_address_is_not_taken_for_static(monkeypatch) -> None:
+    system = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(system), "ukey", lambda self, path: "static")  # as for https://
+    system.pipe_file("/static/a.npz", b"before")
+    before = identity_of("memory://static/a.npz")
+    assert identity_of("memory://static/a.npz") == before
+    system.pipe_file("/static/a.npz", b"afterwards")
+    assert identity_of("memory://static/a.npz") != before
 
 
 def test_a_classifier_beside_the_features(tmp_path) -> None:

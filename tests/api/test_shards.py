@@ -168,3 +168,12 @@ def test_a_pass_over_a_file_names_the_file_in_an_error(tmp_path) -> None:
     np.savez(tmp_path / "bad.npz", features=np.full((2, 3), np.nan), labels=[0, 1])
     with pytest.raises(ncscope.InputError, match=r"finite features, .*row 0 \(bad\.npz\)"):
         ShardPass()(str(tmp_path / "bad.npz"))
+
+
+@pytest.mark.parametrize("wrong", [{"weight_decay": -1.0}, {"bias": np.zeros(K + 1)}])
+def test_what_is_wrong_with_the_classifier_is_said_before_reading(wrong: dict) -> None:
+    def read() -> None:
+        raise AssertionError("read")
+
+    with pytest.raises(ncscope.InputError, match=f"{next(iter(wrong))} of"):
+        ncscope.measure_shards([read], weight=np.ones((K, D)), **wrong)

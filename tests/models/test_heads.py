@@ -208,6 +208,34 @@ def test_cosine_head_is_refused() -> None:
         find_head(Wrapped(lambda y: y, Cosine(5, 3)), batch())
 
 
+def test_a_named_head_may_be_masked_with_infinity() -> None:
+    hidden = torch.tensor([0.0, -torch.inf, 0.0])
+    model = Wrapped(lambda y: y + hidden)
+    head = find_head(model, batch(), "head")
+    assert not head.gives_logits
+    with pytest.raises(InputError, match=r"finite logits, .*pass head=... if the model masks"):
+        find_head(model, batch())
+    for broken in (hidden * torch.inf, -hidden):
+        with pytest.raises(InputError, match="finite logits"):
+            find_head(Wrapped(lambda y, broken=broken: y + broken), batch(), "head")
+
+
+def test_a_linear_head_of_a_large_common_offset_is_no_other() -> None:
+    torch.manual_seed(0)
+    head = nn.Linear(5, 3)
+    with torch.no_grad():
+        head.bias.copy_(-1e5 * head.weight.sum(1))
+    features = torch.randn(8, 5) + 1e5
+    gap = (head(features) - head.double()(features.double())).abs().max()
+    head.float()
+    assert gap > 1e-4 * head(features).abs().max()
+    assert find_head(nn.Sequential(nn.Identity(), head), features).name == "1"
+    scaled = Wrapped(lambda y: y, Cosine(5, 3))
+    scaled.body = nn.Identity()
+    with pytest.raises(InputError, match="cosine"):
+        find_head(scaled, features)
+
+
 class TwoHeads(Wrapped):
     def __init__(self, after, zero: bool = False) -> None:
         super().__init__(after)

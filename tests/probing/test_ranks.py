@@ -288,6 +288,8 @@ def scenarios(rank: int) -> list[str]:
         said_of(network(), own, replace(LIGHT, uncertainty=True) if one else LIGHT),
         said_of(network(), own, reference=known if one else None),
         said_of(nn.Identity() if one else network(), own),
+        said_of(network().to("meta") if one else network(), own),
+        said_of(network(), own, replace(LIGHT, precision="blocked") if one else LIGHT),
         said_of(network(), own),
     ]
 
@@ -319,6 +321,11 @@ FAILURES = [
     *[("InputError: expected the same uncertainty in every process, found False on rank 0",) * 2],
     *[("InputError: expected the same reference in every process, found False on rank 0",) * 2],
     ("InputError: expected a linear layer", ELSEWHERE.format("expected a linear layer")),
+    (
+        "InputError: expected parameters with values",
+        ELSEWHERE.format("expected parameters with values"),
+    ),
+    *[("InputError: expected the same precision in every process, found float64 on rank 0",) * 2],
     ("", ""),
 ]
 

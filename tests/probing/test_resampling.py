@@ -131,6 +131,17 @@ def test_a_stream_has_what_its_features_have(memory: int) -> None:
     close(report.bias_corrected, expected.bias_corrected)
 
 
+def test_a_single_entropy_has_what_it_has_among_all_metrics() -> None:
+    options: dict[str, Any] = {"layers": [], "baseline": True, "uncertainty": True}
+    reports = [
+        ncscope.measure_model(model(), loader(), groups=groups, progress=False, **options)
+        for groups in (["mir"], ["information"])
+    ]
+    alone, among = reports
+    assert alone.baseline == {"mir": among.baseline["mir"]}
+    assert alone.standard_errors == {"mir": among.standard_errors["mir"]}
+
+
 @pytest.mark.slow
 def test_watched_passes_have_what_the_loader_has() -> None:
     network = model()

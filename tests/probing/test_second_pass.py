@@ -103,11 +103,15 @@ def relabelled() -> Iterator[Any]:
     yield from ([(INPUTS, LABELS)], [(INPUTS, turned)])
 
 
-class Turning:
-    """Another label for two samples at the second reading."""
+def spoiled() -> Iterator[Any]:
+    yield from ([(INPUTS, LABELS)], [(INPUTS / 0, LABELS)])
 
-    def __init__(self) -> None:
-        self.readings = relabelled()
+
+class Turning:
+    """Other samples at the second reading: by default, another label for two of them."""
+
+    def __init__(self, readings: Iterator[Any] | None = None) -> None:
+        self.readings = readings or relabelled()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(next(self.readings))
@@ -121,9 +125,10 @@ class Turning:
         (iter([(INPUTS, LABELS)]), "found a generator, which can be read only once"),
         (Growing(), "300 samples in the first pass and 350 in the second"),
         (Turning(), "120 and 118 samples of class 0 in the two passes"),
+        (Turning(spoiled()), "that changed by nan of their length"),
         (DataLoader(DATA, 70, shuffle=True, drop_last=True), "without drop_last beside shuffle"),
     ],
-    ids=["augmented", "generator", "iterator", "growing", "relabelled", "dropping"],
+    ids=["augmented", "generator", "iterator", "growing", "relabelled", "spoiled", "dropping"],
 )
 def test_other_samples_are_refused(loader: Any, said: str) -> None:
     torch.manual_seed(3)
@@ -322,6 +327,36 @@ def test_the_accuracy_of_the_logits_needs_no_second_pass(monkeypatch: pytest.Mon
     assert expected == float(hits.double().mean())
     assert record.layers[0].metrics.keys() == {"nc1_quotient", "pfc1"}
     assert record.geodesic is None
+
+
+class Spoiling(nn.Module):
+    """A network whose logits are NaN for batches of three samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = network()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x).fill_(torch.nan) if len(x) == 3 else self.net(x)
+
+
+def note_on(model: nn.Module, loader: Any) -> str:
+    record = probe_model(model.eval(), loader, ProbeOptions(groups=["accuracy"])).record
+    return " ".join(record.layers[-1].notes)
+
+
+def test_samples_that_the_logits_do_not_decide_are_noted() -> None:
+    said = "accuracy: {} of {} samples have several equal greatest logits, or NaN"
+    exact, coarse = network().eval(), network().bfloat16().eval()
+    assert note_on(exact, [(INPUTS, LABELS)]) == ""
+    with torch.no_grad():
+        coarse.classifier.bias += 64  # rounds the logits to multiples of 1/2
+        best = coarse(INPUTS.bfloat16()).topk(2).values
+    ties = int((best[:, 0] == best[:, 1]).sum())
+    assert ties > 10
+    assert note_on(coarse, [(INPUTS.bfloat16(), LABELS)]).startswith(said.format(ties, N))
+    spoiled = note_on(Spoiling(), [(INPUTS, LABELS), (INPUTS[:3], LABELS[:3])])
+    assert spoiled.startswith(said.format(3, N + 3))
 
 
 class Scaled(nn.Module):

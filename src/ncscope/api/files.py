@@ -299,6 +299,8 @@ def reading(file: SavedFile, kind: Kind | None = None) -> Iterator[None]:
 def _reason(error: Exception, kind: Kind | None) -> tuple[str, str]:
     """Return the fault of the file, as far as the parser's message tells, and the remedy."""
     message = " ".join(str(error).split())[:200]
+    if isinstance(error, FileNotFoundError | IsADirectoryError):  # at an address
+        return f"no file there ({message})", "check the address"
     if isinstance(error, PermissionError):
         return message, "make it readable, or choose another file"
     if isinstance(error, MemoryError):

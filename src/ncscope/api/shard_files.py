@@ -21,6 +21,7 @@ Shard: TypeAlias = str | Path | Iterable[Any] | Callable[[], Iterable[Any]]
 _PARQUET = b"PAR1"
 _BATCH_BYTES = 32 * 2**20
 _MOST_ROWS = 65_536
+_VERSION = ("size", "ETag", "Last-Modified", "Content-MD5", "Digest")
 _UNKNOWN_LENGTH = 4096
 """Length that is assumed of lists of any length, to choose the number of rows in a batch."""
 
@@ -84,7 +85,10 @@ def identity_of(file: str) -> str:
     if is_address(file):
         with reading(SavedFile(name_of(file))):
             system, path = _opened_by(file)
-            return f"{file} {system.ukey(path)}"
+            known = system.info(path)
+            # The key alone is that of the address where the library takes files for static (http).
+            version = {name: known[name] for name in _VERSION if name in known}
+            return f"{file} {system.ukey(path)} {version}"
     with reading(SavedFile(name_of(file))):
         state = Path(file).stat()
     return f"{Path(file).absolute()} {state.st_size} {state.st_mtime_ns}"
@@ -121,10 +125,15 @@ def _opened_by(address: str) -> tuple[Any, str]:
         import fsspec
     except ModuleNotFoundError as error:
         raise missing_library(name="fsspec") from error
+    protocol = address.partition("://")[0]
     try:
         return fsspec.core.url_to_fs(address)
+    except ValueError as error:  # no such protocol
+        fix = "write file://, s3://, gs://, https:// or another protocol of fsspec"
+        expected = f"an address that fsspec opens for {name_of(address)}"
+        raise InputError(expected=expected, found=str(error), fix=fix) from error
     except ImportError as error:  # the library of one protocol, such as s3fs
-        expected = f"a library that opens {address.partition('://')[0]}://"
+        expected = f"a library that opens {protocol}://"
         raise InputError(expected=expected, found="none", fix=str(error)) from error
 
 
@@ -191,7 +200,8 @@ def _checked_dimension(schema: Any, name: str) -> int:
     features, labels = (schema.field(entry).type for entry in ENTRIES[:2])
     fixed = types.is_fixed_size_list(features)
     lists = fixed or types.is_list(features) or types.is_large_list(features)
-    if not lists or not _is_number(features.value_type):
+    empty = fixed and not features.list_size
+    if empty or not lists or not _is_number(features.value_type):
         expected = f"lists of numbers in the column 'features' of {name}"
         fix = "write every sample as one fixed-size list"
         raise InputError(expected=expected, found=str(features), fix=fix)

@@ -13,7 +13,7 @@ from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, batches_of, name_of
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import LEFT_OUT, Needs, needs_of
-from ncscope.metrics.sources import Sources
+from ncscope.metrics.sources import Sources, check_weight_decay
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.samples import layer_record
 from ncscope.stats.batch import as_tensor
@@ -123,7 +123,7 @@ def measure_shards(
 
     Raises:
         InputError: If a shard cannot be read, no shard has samples, the classifier does not fit, or
-            a shard has other samples in the second pass than in the first.
+            the second pass has another number of samples than the first.
 
     Example:
         >>> import ncscope
@@ -136,6 +136,9 @@ def measure_shards(
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
+    check_weight_decay(weight_decay)  # before hours of reading, as the shape of the bias
+    if bias is not None and rows is not None:
+        checked_bias(bias, rows, "cpu")
     needs = needs_of(groups, head is not None)
     k = rows if num_classes is None else num_classes
     precision = checked_precision(precision)

@@ -44,12 +44,7 @@ class Sources:
 
     def __post_init__(self) -> None:
         """Refuse a weight decay that is negative or not finite."""
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(
-                expected="weight_decay of at least 0",
-                found=str(self.weight_decay),
-                fix="pass the decay on the classifier, 0 for none",
-            )
+        check_weight_decay(self.weight_decay)
 
     @cached_property
     def in_range(self) -> "Sources":
@@ -134,3 +129,20 @@ class Sources:
             "information": self.information is not None,
         }
         return frozenset(name for name, there in met.items() if there)
+
+
+def check_weight_decay(weight_decay: float) -> None:
+    """Refuse a weight decay that is negative or not finite.
+
+    Args:
+        weight_decay: Weight decay on the classifier.
+
+    Raises:
+        InputError: If it is.
+    """
+    if not 0 <= weight_decay < math.inf:
+        raise InputError(
+            expected="weight_decay of at least 0",
+            found=str(weight_decay),
+            fix="pass the decay on the classifier, 0 for none",
+        )

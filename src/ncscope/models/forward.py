@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
 from ncscope.models.networks.fixed_head import FixedSimplexHead
-from ncscope.models.sharding import best_in_all_shards
+from ncscope.models.sharding import best_in_all_shards, is_sharded
+
+_ROWS = 1024
+"""Rows of logits that are compared at once, so that the comparisons take little memory."""
 
 
 def forward(model: nn.Module, inputs: object) -> Any:
@@ -90,6 +94,26 @@ def predicted_classes(logits: Tensor) -> Tensor:
         tensor([1, 0])
     """
     return best_in_all_shards(logits)
+
+
+def undecided_rows(logits: Tensor, classes: Tensor) -> Tensor:
+    """Return which rows have several equal greatest logits, or NaN.
+
+    Args:
+        logits: Logits of shape B x K or B x T x K. Of sharded ones (DTensor) no row is marked.
+        classes: Class of the greatest logit of each row, as `predicted_classes` returns it.
+
+    Example:
+        >>> import torch
+        >>> logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 3.0], [torch.nan, 0.0, 1.0]])
+        >>> undecided_rows(logits, predicted_classes(logits))
+        tensor([False,  True,  True])
+    """
+    if is_sharded(logits):
+        return torch.zeros_like(classes, dtype=torch.bool)
+    best = logits.gather(-1, classes[..., None]).flatten(0, -2)
+    blocks = zip(logits.flatten(0, -2).split(_ROWS), best.split(_ROWS), strict=True)
+    return torch.cat([(rows == top).sum(-1) != 1 for rows, top in blocks]).view(classes.shape)
 
 
 def first_tensor(value: object) -> Tensor | None:

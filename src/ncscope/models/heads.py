@@ -120,7 +120,7 @@ def first_look(model: nn.Module, inputs: object, name: str | None = None) -> Loo
     wanted = None
     if name is not None:
         wanted = Wanted({named_layer(model, name)}, KEPT_ROWS, columns=True)
-    return _look(model, inputs, wanted)
+    return _look(model, inputs, wanted, masked=name is not None)
 
 
 def head_of(
@@ -198,26 +198,34 @@ def chosen_tokens(
     return (output.to(logits.dtype) == logits[:, None]).all(dim=2)
 
 
-def _look(model: nn.Module, inputs: object, wanted: Wanted | None) -> Look:
+def _look(model: nn.Module, inputs: object, wanted: Wanted | None, *, masked: bool = False) -> Look:
     with recorded_calls(model, wanted=wanted) as calls:
         logits = logits_of(forward(model, inputs)).detach()
-    broken = _nonfinite_rows(logits)
+    broken = _nonfinite_rows(logits, masked)
     if broken.any():
         raise InputError(
             expected="finite logits",
             found=f"NaN or infinity in {int(broken.sum())} of {broken.numel()} rows",
-            fix="check the inputs' scale and the model's weights",
+            fix="check the inputs' scale and the model's weights; pass head=... if the model masks "
+            "classes with -inf",
         )
     return Look(logits, calls)
 
 
-def _nonfinite_rows(logits: Tensor) -> Bool[Tensor, "..."]:
-    """Mark rows with NaN or infinity; extremes take less memory than a mask of all entries."""
+def _nonfinite_rows(logits: Tensor, masked: bool) -> Bool[Tensor, "..."]:
+    """Mark rows with NaN or infinity; extremes take less memory than a mask of all entries.
+
+    Args:
+        logits: Logits.
+        masked: Allow -inf beside finite logits if True: a model masks the outputs of a head that is
+            given by name.
+    """
     shard = local(logits)
     if shard.numel() == 0:
         return torch.zeros(shard.shape[:-1], dtype=torch.bool)
     low, high = shard.aminmax(dim=-1)
-    return ~true_in_all_shards(low.isfinite() & high.isfinite(), logits)
+    finite = high.isfinite() & (low.isfinite() | masked)
+    return ~true_in_all_shards(finite, logits)
 
 
 def _readings(call: LinearCall, logits: torch.Size) -> list[tuple[Rows, int]]:

@@ -1,6 +1,6 @@
 """Evaluation of what a pass over a model has gathered: records of layers, and the geodesic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -84,7 +84,7 @@ def measured(
             estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
     if options.resamples:
-        records = _trusted(records, gatherer, plans, options, stats, known)
+        records = _trusted(records, gatherer, plans, options, stats, known, set(information))
     record = ProbeRecord(
         layers=records,
         comparable=gatherer.comparable,
@@ -94,6 +94,24 @@ def measured(
     return Probed(record, stats)
 
 
+def with_undecided(probed: Probed, count: int) -> Probed:
+    """Note on the last layer how many samples have no single greatest logit.
+
+    Args:
+        probed: Measurement with the accuracy of the logits.
+        count: Number of samples with several equal greatest logits, or NaN.
+    """
+    if not count:
+        return probed
+    *before, last = probed.record.layers
+    note = (
+        f"accuracy: {count:,} of {last.num_samples:,} samples have several equal greatest logits, "
+        "or NaN; of equal ones the first counts"
+    )
+    layers = (*before, replace(last, notes=(*last.notes, note)))
+    return replace(probed, record=replace(probed.record, layers=layers))
+
+
 def _trusted(
     records: Sequence[LayerRecord],
     gatherer: LayerGatherer,
@@ -101,12 +119,20 @@ def _trusted(
     options: ProbeOptions,
     stats: Mapping[str, ClassStatistics],
     known: Mapping[str, ClassStatistics],
+    with_entropies: Collection[str],
 ) -> tuple[LayerRecord, ...]:
     """Return the records with the chance level and the standard errors that are asked for."""
     return tuple(
         with_trust(
             record,
-            _samples(gatherer, plan, record, options, known.get(plan.name)),
+            _samples(
+                gatherer,
+                plan,
+                record.dim,
+                options,
+                known.get(plan.name),
+                information=plan.name in with_entropies,
+            ),
             stats[plan.name],
             baseline=options.baseline,
             uncertainty=options.uncertainty,
@@ -119,20 +145,22 @@ def _trusted(
 def _samples(
     gatherer: LayerGatherer,
     plan: LayerPlan,
-    record: LayerRecord,
+    dim: int,
     options: ProbeOptions,
     means_of: ClassStatistics | None,
+    *,
+    information: bool,
 ) -> LayerSamples:
     """Return the stored samples of a layer, to be measured again."""
     return LayerSamples(
         plan=plan,
         batches=gatherer.stored_here(plan.name),
         counts=gatherer.counts[plan.name],
-        dim=record.dim,
+        dim=dim,
         prior=options.prior,
         weight_decay=options.weight_decay,
         means_of=means_of,
-        information="entropy_features" in record.metrics,
+        information=information,
         precision=options.precision,
         processes=gatherer.processes,
     )

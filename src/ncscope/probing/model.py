@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 from jaxtyping import Int
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor, nn
 
 from ncscope.devices import moved
 from ncscope.errors import InputError
-from ncscope.models.forward import forward, predicted_classes
+from ncscope.metrics.sources import check_weight_decay
+from ncscope.models.forward import forward, predicted_classes, undecided_rows
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring, unwrapped
@@ -30,7 +29,7 @@ from ncscope.probing.batches import (
     split,
     token_labels,
 )
-from ncscope.probing.evaluation import Probed, measured
+from ncscope.probing.evaluation import Probed, measured, with_undecided
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.plans import (
     LayerPlan,
@@ -92,9 +91,13 @@ def probe_model(
             one row for each sample, the reference lacks a layer or has another dimension there, the
             layers differ between processes, or another process fails.
     """
-    options = for_model(options or ProbeOptions(), model)
+    options = options or ProbeOptions()
+    # A model that is refused in one process must end the others too.
+    with options.processes.ending_together():
+        options = for_model(options, model)
     with options.processes.ending_together():
         check_second_pass(options, loader)
+        check_weight_decay(options.weight_decay)
         return _probed(model, loader, options, reference)
 
 
@@ -226,8 +229,9 @@ class LayerwiseProbe:
             self._begin(head.name, plans, dims, counts)
         features, classes, predicted = self.rows(taps, labels, head)
         if predicted is not None:
-            hits = predicted == moved(classes.labels, predicted.device)
-            self._correct += hits.sum().to(self._correct)
+            chosen, undecided = predicted
+            hits = chosen == moved(classes.labels, chosen.device)
+            self._counted += torch.stack([hits.sum(), undecided.sum()]).to(self._counted)
         taps.release_logits()
         if self._options.replicas is not None:
             seen = classes.labels.cpu().numpy().tobytes()
@@ -236,8 +240,10 @@ class LayerwiseProbe:
 
     def rows(
         self, taps: Taps, labels: Tensor, head: Head
-    ) -> tuple[dict[str, Tensor], BatchClasses, Int[Tensor, " n"] | None]:
+    ) -> tuple[dict[str, Tensor], BatchClasses, Int[Tensor, "2 n"] | None]:
         """Return the features to measure of the last pass, classes, and predictions if counted.
+
+        The predictions are the class of the greatest logit, and 1 where there is no such class.
 
         Args:
             taps: Taps on the head's input and the layers to measure.
@@ -248,13 +254,16 @@ class LayerwiseProbe:
             InputError: If labels do not fit the features or the head.
         """
         features = {plan.name: taps.features[plan.tapped] for plan in self._plans}
-        predicted = predicted_classes(taps.logits) if self._counts_logits else None
+        predicted = None
+        if self._counts_logits:
+            chosen = predicted_classes(taps.logits)
+            predicted = torch.stack([chosen, undecided_rows(taps.logits, chosen)])
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
             labels, kept = token_labels(labels, tokens, self._options.next_token)
             kept = moved(kept, head.weight.device)  # once for all layers on that device
             features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
-            predicted = None if predicted is None else predicted.flatten()[kept]
+            predicted = None if predicted is None else predicted.flatten(1)[:, kept]
         labels = check_labels(labels, len(features[self._plans[-1].name]))
         return features, BatchClasses.of(labels, len(head.weight), of_classifier=True), predicted
 
@@ -275,8 +284,11 @@ class LayerwiseProbe:
         self._check_replicas()
         if self._processes.several:
             self._join()
-        correct = int(self._processes.sum(self._correct)) if self._counts_logits else None
-        return measured(self._gatherer, self._plans, self._options, self._known, correct)
+        correct, undecided = None, 0
+        if self._counts_logits:
+            correct, undecided = self._processes.sum(self._counted).tolist()
+        found = measured(self._gatherer, self._plans, self._options, self._known, correct)
+        return with_undecided(found, undecided)
 
     def _check_replicas(self) -> None:
         """Check that the processes of a tensor-parallel group read the same labels."""
@@ -306,7 +318,8 @@ class LayerwiseProbe:
     ) -> None:
         self._head, self._plans, self._counts_logits = head, plans, counts_logits
         self._gatherer = _gatherer(plans, dims, self._options, self._store, counts_logits)
-        self._correct = torch.zeros((), dtype=torch.int64, device=self._gatherer.device)
+        # Hits of the logits, and samples without a single greatest logit.
+        self._counted = torch.zeros(2, dtype=torch.int64, device=self._gatherer.device)
         self._known = _matched(self._reference, plans, self._gatherer)
 
     def _join(self) -> None:
@@ -351,6 +364,10 @@ class LayerwiseProbe:
 def _with_progress(
     batches: Iterable[Any], total: int | None, what: str, show: bool
 ) -> Iterable[Any]:
+    # Imported while `measuring` keeps the random states: rich draws a number when it is imported.
+    from rich.console import Console
+    from rich.progress import track
+
     console = Console(stderr=True)
     hidden = not (show and console.is_terminal)  # outside of a terminal, rich writes an empty line
     return track(batches, what, total, console=console, disable=hidden, transient=True)

@@ -137,6 +137,7 @@ class Layout:
         dims: Feature dimension of each layer.
         needs: Statistics that each layer's metrics need.
         prior: Class prior.
+        precision: Precision of the moments.
         second_pass: Samples of the second pass, in words.
         counts_logits: True if the accuracy is counted from the model's logits.
         information_batch: Batch size of the batch estimate, or None.
@@ -154,6 +155,7 @@ class Layout:
     dims: list[int]
     needs: list[list[str]]
     prior: str
+    precision: str
     second_pass: str
     counts_logits: bool
     information_batch: int | None
@@ -231,6 +233,7 @@ def layout_of(
         dims=list(dims),
         needs=[_needs_in_words(plan.needs) for plan in plans],
         prior=options.prior,
+        precision=options.precision,
         second_pass=str(options.second_pass),
         counts_logits=counts_logits,
         information_batch=options.information_batch,

@@ -139,7 +139,7 @@ class Fingerprint:
         for name, sums in self.sums.items():
             change = float((sums - again.sums[name]).square().sum())
             tolerance = again._tolerance.get(name, 0.0)
-            if change > tolerance**2 * self._squares[name]:
+            if not change <= tolerance**2 * self._squares[name]:  # NaN is no agreement
                 share = (change / self._squares[name]) ** 0.5 if self._squares[name] else 1.0
                 raise InputError(
                     expected=expected,
