@@ -1,5 +1,6 @@
 """Processes below one, for tests that kill some and see that none is left."""
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -22,3 +23,13 @@ def alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def of_ray(processes: list[int]) -> set[int]:
+    """Processes of a cluster. A browser that other tests share may start some of its own."""
+    with_ray = set()
+    for process in processes:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if "ray" in Path(f"/proc/{process}/cmdline").read_text():
+                with_ray.add(process)
+    return with_ray

@@ -15,7 +15,7 @@ import ncscope
 from ncscope.api.shard_work import measure_files
 from tests.api.shards import cut as cut_of
 from tests.api.shards import farthest, saved
-from tests.processes import alive, descendants
+from tests.processes import alive, descendants, of_ray
 
 pytest.importorskip("ray")
 pytest.importorskip("pyarrow")
@@ -64,7 +64,7 @@ def test_a_killed_worker_changes_no_byte(tmp_path, monkeypatch) -> None:
     assert states[0] == states[1]
     assert len(states[0]) == 2 * len(files)
     assert farthest(there, ncscope.measure(*samples.whole, **head)) < 1e-10
-    assert not any(map(alive, descendants(os.getpid())))
+    assert not any(map(alive, of_ray(descendants(os.getpid()))))
 
 
 def test_a_killed_command_goes_on_with_the_finished_shards(tmp_path) -> None:

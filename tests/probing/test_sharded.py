@@ -256,6 +256,7 @@ def test_data_and_tensor_parallel_at_once(tmp_path: Path) -> None:
 def sharded_vocabulary(rank: int) -> dict[str, Any]:
     mesh = init_device_mesh("cpu", (2,))
     model = tensor_parallel(mesh, "vocabulary").eval()
+    first, *rest = batches("tokens")
     sizes = []
 
     def counted(tensor: Tensor) -> Tensor:
@@ -278,7 +279,14 @@ def sharded_vocabulary(rank: int) -> dict[str, Any]:
         "classes": [classes.tolist(), tied.unique().tolist()],
         "group": dist.get_process_group_ranks(data_group(model)),
         "most gathered": max(sizes),
+        "other batches": refusal(model, [first, *((x, y.roll(rank, 0)) for x, y in rest)]),
     }
+
+
+def refusal(model: nn.Module, loader: list[tuple[Tensor, Tensor]]) -> str:
+    with pytest.raises(InputError) as error:
+        probe_model(model, loader, OPTIONS)
+    return str(error.value)
 
 
 def test_a_head_of_a_sharded_vocabulary_without_its_logits(tmp_path: Path) -> None:
@@ -290,4 +298,5 @@ def test_a_head_of_a_sharded_vocabulary_without_its_logits(tmp_path: Path) -> No
         assert found["classes"] == [classes.tolist(), [0]]
         assert found["group"] == [rank]
         assert "found plain ones of 4 of the 8 classes of 'head'; pass use" in found["error"]
+        assert "the same batches in the tensor-parallel processes 0, 1" in found["other batches"]
         assert found["most gathered"] == 2 * N * T  # a best score of each process, not K logits

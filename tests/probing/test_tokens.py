@@ -25,7 +25,7 @@ class Language(nn.Module):
         self.lm_head = nn.Linear(dim, tokens, bias=False)
         self.lm_head.weight = self.embedding.weight
 
-    def forward(self, input_ids: Tensor) -> dict[str, Tensor]:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> dict[str, Tensor]:
         h = self.embedding(input_ids)
         for block in self.blocks:
             h = h + block(h).cumsum(dim=1)
@@ -68,6 +68,24 @@ def test_the_next_token_is_the_class_of_each(model: Language) -> None:
     by_hand = ncscope.measure(torch.stack(features), classes, model.lm_head.weight)
     assert report.num_samples == 4 * (5 + 5 + 3) - 3 * 2
     assert_agree(report, dict(by_hand))
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("next_token", [False, True])
+def test_padding_that_the_mask_hides_is_not_measured(
+    model: Language, left: bool, next_token: bool
+) -> None:
+    hidden, ignored = texts((6, 6)), texts((6, 6))
+    for batch, other in zip(hidden, ignored, strict=True):
+        batch["labels"] = (batch["input_ids"] + 1) % K
+        other["labels"] = batch["labels"].clone()
+        batch["attention_mask"] = torch.ones(4, 6, dtype=torch.int64)
+        batch["attention_mask"][1, slice(2) if left else slice(4, 6)] = 0
+        # With padding on the left, the first token has none before it that could predict it.
+        other["labels"][1, slice(2 + next_token) if left else slice(4, 6)] = IGNORED
+    found, expected = (measured(model, data, next_token=next_token) for data in (hidden, ignored))
+    assert found.num_samples == 2 * (4 * (6 - next_token) - 2)
+    assert dict(found) == dict(expected)
 
 
 def test_labels_of_the_tokens_themselves(model: Language) -> None:

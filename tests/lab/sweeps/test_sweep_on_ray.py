@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.studies import reproduce
 from ncscope.lab.sweeps import grid, sweep
 from tests.interrupting import heeds_control_c
-from tests.processes import descendants
+from tests.processes import descendants, of_ray
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -57,16 +57,6 @@ def alone(tmp_path_factory) -> dict[str, bytes]:
 
 def rows_of(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name / "metrics.jsonl").read_bytes() for name in NAMES}
-
-
-def of_ray(processes: list[int]) -> set[int]:
-    """Processes of a cluster. A browser that other tests share may start some of its own."""
-    with_ray = set()
-    for process in processes:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            if "ray" in Path(f"/proc/{process}/cmdline").read_text():
-                with_ray.add(process)
-    return with_ray
 
 
 def worker_of(name: str) -> int:
