@@ -1,5 +1,6 @@
 """Processes below one, for tests that kill some and see that none is left."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def of_ray(processes: list[int]) -> set[int]:
     with_ray = set()
     for process in processes:
         with suppress(FileNotFoundError, ProcessLookupError):
-            if "ray" in Path(f"/proc/{process}/cmdline").read_text():
+            command = Path(f"/proc/{process}/cmdline").read_text()
+            if re.search(r"raylet|gcs_server|ray::|/ray/", command):
                 with_ray.add(process)
     return with_ray

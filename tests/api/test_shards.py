@@ -1,9 +1,8 @@
 """gather and measure_shards: equal to measure of everything, whoever runs the parts."""
 
-import operator
 import pickle
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 import pytest
@@ -119,6 +118,7 @@ def refused() -> dict[str, tuple[dict, str]]:
     shards = [[part] for part in samples.parts]
     return {
         "no shards": ({"shards": []}, "samples in the shards, found none in 0 shards"),
+        "a single path": ({"shards": "a.npz"}, "a list of shards, found a single path; pass a"),
         "empty shards": ({"shards": [[], []]}, "found none in 2 shards"),
         "a generator": (
             {"shards": [iter(shards[0])]},
@@ -158,10 +158,18 @@ def test_gather_is_a_pure_function_that_pickles() -> None:
     assert farthest(report, ncscope.measure(*samples.whole, samples.weight, samples.bias)) < 1e-10
     second = SecondPass.of(moments, samples.weight, samples.bias)
     second = pickle.loads(pickle.dumps(second))
-    decisions = reduce(operator.add, (passed(shard, second=second) for shard in shards))
+    decisions = sum(passed(shard, second=second) for shard in shards)
     whole = ncscope.measure(*samples.whole, samples.weight, samples.bias)
     assert decisions.nearest_hits / decisions.samples == whole["ncc_accuracy"]
     assert decisions.head_hits / decisions.samples == whole["accuracy"]
+
+
+def test_files_are_gathered_by_their_paths(tmp_path) -> None:
+    samples = cut()
+    files = saved(tmp_path, samples, (".npz",))
+    moments = sum(gather(file) for file in files)
+    report = ncscope.measure_moments(moments)
+    assert farthest(report, ncscope.measure(*samples.whole)) < 1e-10
 
 
 def test_a_pass_over_a_file_names_the_file_in_an_error(tmp_path) -> None:

@@ -257,6 +257,19 @@ def test_results_on_other_sets_and_source_probabilities_from_files(run):
     assert found["notes"][-1].startswith("A useless score")
 
 
+def test_names_that_the_results_lack_are_said(run):
+    for file in ("1.0.npz", "0.5.npz"):
+        np.savez(file, **samples(0, float(file.removesuffix(".npz"))))
+    Path("results.csv").write_text("model,set,accuracy\n1.0.npz,a,0.5\nother,a,0.6\n")
+    words = ["--models", "1.0.npz", "0.5.npz", "--results", "results.csv", "--no-expensive"]
+    code, _, err = run(*words, "--out", "r.json")
+    assert code == 0
+    assert err == "The results have no rows for 0.5.npz: they have no baselines.\n"
+    code, _, err = run(*words, "--results-without", "pest")
+    assert code == 2
+    assert "expected results on pest, found a;" in err
+
+
 def test_features_that_do_not_fit_into_memory_in_double_precision(run, monkeypatch):
     np.savez("a.npz", **samples(0))
     needed = 2 * 8 * 60 * 5

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.api.shard_files import Shard, batches_of
 from ncscope.errors import InputError
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.resampling import in_unit
@@ -85,7 +86,7 @@ class SecondPass:
 
 @overload
 def gather(
-    batches: Iterable[Any],
+    batches: Shard,
     num_classes: int | None = ...,
     dim: int | None = ...,
     *,
@@ -97,11 +98,11 @@ def gather(
     second: None = ...,
 ) -> ClassMoments: ...
 @overload
-def gather(batches: Iterable[Any], *, second: SecondPass) -> DecisionCounts: ...
+def gather(batches: Shard, *, second: SecondPass) -> DecisionCounts: ...
 
 
 def gather(
-    batches: Iterable[Any],
+    batches: Shard,
     num_classes: int | None = None,
     dim: int | None = None,
     *,
@@ -119,7 +120,8 @@ def gather(
 
     Args:
         batches: Iterable of batches: pairs of features (n x d) and labels (n), or mappings with
-            the entries ``features`` and ``labels``.
+            the entries ``features`` and ``labels``. Or the path or address of a file of them, as
+            for `ncscope.measure_shards`.
         num_classes: Number of classes K; by default K grows with the labels seen.
         dim: Feature dimension d; by default that of the first batch.
         statistics: Statistics besides counts, means and traces, as in `ClassMoments`.
@@ -143,6 +145,7 @@ def gather(
         >>> moments.counts.tolist()
         [16, 16]
     """
+    batches = batches_of(batches)
     if second is not None:
         return second.decide(batches)
     moments = ClassMoments(

@@ -3,6 +3,7 @@
 import builtins
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from jaxtyping import Int
@@ -132,6 +133,9 @@ def measure_shards(
         >>> report["nc1_quotient"], report["ncc_accuracy"], report.num_samples
         (0.0625, 1.0, 8)
     """
+    if isinstance(shards, str | Path):
+        fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
+        raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")

@@ -199,6 +199,7 @@ def rank_files(
     check_distinct(paths)
     accuracy = checked_measure(measure)
     known = KnownResults.read(results, paths, left_out)
+    known.check_set(left_out)
     labels = [as_tensor(load_samples(path)["labels"], "labels") for path in paths]
     for path, of_file in zip(paths, labels, strict=True):
         _check_same(of_file, labels[0], path, paths[0])
@@ -220,7 +221,9 @@ def rank_files(
             given |= {"baselines": known.baselines.get(path), "measure": accuracy, "seed": seed}
             ranks.append(ranked(path, train, test, **given))
     facts = {"samples": len(labels[0]), "seed": seed}
-    return TransferReport(ranking_of(ranks, accuracy, seed), facts, static=known.static(seed))
+    notes = known.notes(paths)
+    ranking = ranking_of(ranks, accuracy, seed)
+    return TransferReport(ranking, facts, notes, static=known.static(seed))
 
 
 @dataclass(frozen=True)
@@ -253,6 +256,26 @@ class KnownResults:
             return cls(None, {})
         table = read_results(path)
         return cls(table, baselines_of(table, names, left_out))
+
+    def check_set(self, name: str | None) -> None:
+        """Refuse a set to leave out that the table does not have.
+
+        Raises:
+            InputError: If a set is given that is not in the table.
+        """
+        sets = () if self.table is None else self.table.sets
+        if name is not None and name not in sets:
+            fix = "correct the name of the set to leave out"
+            found = f"{', '.join(sets) or 'none'}"
+            raise InputError(expected=f"results on {name}", found=found, fix=fix)
+
+    def notes(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return a sentence on the checkpoints that the table lacks, if there are some."""
+        models = names if self.table is None else self.table.models
+        missing = [name for name in names if name not in models]
+        if not missing:
+            return ()
+        return (f"The results have no rows for {', '.join(missing)}: they have no baselines.",)
 
     def static(self, seed: int) -> StaticRanking | None:
         """Judge the baselines on the sets of the table; None if it has too few.
