@@ -32,6 +32,7 @@ NEEDING = (
     "ncscope.data",
     "ncscope.models.networks",
     "docs.hooks",
+    "benchmarks.gpu_report",  # starts benchmarks of the laboratory
     "tools.mutants",  # needs cosmic-ray
 )
 """Packages of this repository that need one of them."""
