@@ -6,8 +6,8 @@ measured without the pairs of classes (CDNV). The model embeds a token and class
 linear layer, as a language model's last layer does.
 
 Each class has a token, because pages of the class state that nobody touches would not count. The
-products then take 8 K^2 d operations: minutes for the default K=32,000, an hour on two cores for
-``--classes 128000``. The share of each part of the peak hardly depends on K.
+products then take 8 K^2 d operations: minutes for the default K=32,000, 25 minutes on two cores
+for ``--classes 128000``. The share of each part of the peak hardly depends on K.
 """
 
 import argparse
