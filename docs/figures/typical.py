@@ -1,7 +1,8 @@
 """Measure typical values of every metric for the docs: ``python docs/figures/typical.py``.
 
 A perceptron of five layers on scikit-learn's digits: untrained, after 20 epochs, and long after its
-training error is zero. The values go to docs/figures/typical.json, which the metrics page shows.
+training error is zero. The OOD samples are turned letters. The values go to
+docs/figures/typical.json, which the metrics page shows.
 """
 
 import json
@@ -9,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
+from out_of_distribution import letters
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -45,7 +47,11 @@ def main() -> None:
             slower.step()
             epoch += 1
         report = ncscope.measure_model(
-            model, DataLoader(data, batch_size=512), layers=[], progress=False
+            model,
+            DataLoader(data, batch_size=512),
+            layers=[],
+            progress=False,
+            ood=[letters(400, seed=0)],
         )
         values[name] = {key: float(f"{value:.3g}") for key, value in report.items()}
     path = Path(__file__).with_name("typical.json")

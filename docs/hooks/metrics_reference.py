@@ -23,7 +23,12 @@ from ncscope.metrics.sources import Sources
 
 _MARK = re.compile(r"<!-- metrics: (\w+) -->")
 _SUMMARY = "<!-- metrics summary -->"
-_PAPERS = ("INFO", "VCI", "MSE", "PFC", "XUFM", "Galanti", "Zhu", "Roy")
+_PAPERS = (
+    *("INFO", "VCI", "MSE", "PFC", "XUFM", "Galanti", "Zhu", "Roy"),
+    *("Zhao", "Liu", "Wu", "Fang", "Thrampoulidis"),
+    *("Garrido", "Gao", "Agrawal"),
+    *("NECO", "NCI", "Hendrycks", "Energy"),
+)
 _NEEDS = {
     "scatter": "pooled scatter",
     "directions": "unit vectors",
@@ -31,6 +36,8 @@ _NEEDS = {
     "decisions": "second pass",
     "hits": "logits, or second pass",
     "information": "second pass",
+    "ood": "OOD samples",
+    "scores": "second pass",
 }
 _TYPICAL: dict[str, dict[str, float]] = json.loads(
     (Path(__file__).parents[1] / "figures" / "typical.json").read_text(encoding="utf-8")
@@ -121,6 +128,7 @@ def _entry(row: Metric) -> str:
         "0 means": row.zero or "does not occur",
         "Undefined (NaN) when": row.undefined or "never",
         "Needs": ", ".join(sorted({_NEEDS[need] for need in row.needs})) or "counts, means, traces",
+        "Labels": "" if row.needs_classes else "not needed",
         "Groups": ", ".join(f"`{group}`" for group in (row.group, *row.also)),
         "Also reported as": ", ".join(f"`{alias}`" for alias in row.aliases),
         "Code": f"[`{path}`][{path}]",

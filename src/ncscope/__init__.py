@@ -20,28 +20,44 @@ if TYPE_CHECKING:
     from ncscope.api.information import batch_information, information_between
     from ncscope.api.measure import measure, measure_moments
     from ncscope.api.model import measure_model
+    from ncscope.api.regression import (
+        RegressionReport,
+        measure_regression,
+        measure_regression_moments,
+    )
     from ncscope.api.result import ModelReport, Report
     from ncscope.api.shards import measure_shards
+    from ncscope.api.similarity import LayerSimilarity, cka, compare_layers
     from ncscope.api.watching import watch
     from ncscope.errors import InputError
     from ncscope.metrics.batch_information import BatchInformation
+    from ncscope.stats.cka_moments import CkaMoments
     from ncscope.stats.moments import ClassMoments
+    from ncscope.stats.regression_moments import RegressionMoments
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BatchInformation",
+    "CkaMoments",
     "ClassMoments",
     "History",
     "InputError",
+    "LayerSimilarity",
     "ModelReport",
+    "RegressionMoments",
+    "RegressionReport",
     "Report",
     "batch_information",
+    "cka",
+    "compare_layers",
     "gather",
     "information_between",
     "measure",
     "measure_model",
     "measure_moments",
+    "measure_regression",
+    "measure_regression_moments",
     "measure_shards",
     "watch",
 ]
@@ -50,17 +66,25 @@ __all__ = [
 # should not wait seconds for it.
 _HOMES = {
     "BatchInformation": "metrics.batch_information",
+    "CkaMoments": "stats.cka_moments",
     "ClassMoments": "stats.moments",
     "History": "api.history",
     "InputError": "errors",
+    "LayerSimilarity": "api.similarity",
     "ModelReport": "api.result",
+    "RegressionMoments": "stats.regression_moments",
+    "RegressionReport": "api.regression",
     "Report": "api.result",
     "batch_information": "api.information",
+    "cka": "api.similarity",
+    "compare_layers": "api.similarity",
     "gather": "api.gather",
     "information_between": "api.information",
     "measure": "api.measure",
     "measure_model": "api.model",
     "measure_moments": "api.measure",
+    "measure_regression": "api.regression",
+    "measure_regression_moments": "api.regression",
     "measure_shards": "api.shards",
     "watch": "api.watching",
 }

@@ -15,7 +15,7 @@ from ..metrics.collapse import collapse_of
 from ..reference.collapse import reference_metrics
 from ..reference.instances import INSTANCES, Instance, clusters
 
-HEADED = [key for key, row in METRICS.items() if "head" in row.needs]
+HEADED = [k for row in METRICS.values() if "head" in row.needs for k in (row.key, *row.aliases)]
 NC4 = {"nc4_disagreement", "ncc_accuracy", "pfc3", "accuracy"}
 
 
@@ -37,11 +37,15 @@ def keys_of(*groups: str) -> set[str]:
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_group_selects_its_keys_and_no_more(group: str) -> None:
     instance = INSTANCES["balanced"]()
-    everything, report = measured(instance), measured(instance, groups=[group])
+    options = {"ood": instance.features[::2]} if group == "ood" else {}
+    everything, report = (
+        measured(instance, **options),
+        measured(instance, groups=[group], **options),
+    )
     assert set(report) == keys_of(group)
     assert_agree(report, {key: everything[key] for key in report}, rel=1e-12)
     assert bool(report.spectra) == (group == "spectra")
-    assert dict(measured(instance, groups=group)) == dict(report)
+    assert dict(measured(instance, groups=group, **options)) == dict(report)
 
 
 SPEC_GROUPS = {
@@ -55,13 +59,25 @@ SPEC_GROUPS = {
             for what in ("equinorm", "equiangular", "maxangle")
             for of in ("means", "weights")
         ),
-        *("nc2_etf", "pfc2", "nc2_of"),
+        *("nc2_etf", "pfc2", "nc2_of", "nc2_lognorm_std_means", "nc2_lognorm_std_weights"),
+        *(f"gnc2_{what}" for what in ("log", "log_std", "riesz", "riesz_cv")),
+        *("gnc2_distance", "gnc2_distance_cv", "seli_means", "seli_weights"),
+        *("minority_cosine_means", "minority_cosine_weights"),
     },
-    "nc3": {"nc3_self_duality", "nc3_alignment", "nc3_etf"},
+    "nc3": {
+        *("nc3_self_duality", "nc3_alignment", "nc3_etf", "seli_logits"),
+        *("nc0", "nc0_norm", "unc3", "unc3_mean"),
+    },
     "nc4": NC4,
     "pfc": {"nc1_quotient", "pfc1", "nc2_etf", "pfc2", "ncc_accuracy", "pfc3"},
     "mse": {"mse_loss", "mse_nc1", "mse_nc23", "mse_off_path"},
-    "spectra": set(),
+    "spectra": {
+        "rankme",
+        "effective_rank_features",
+        "participation_ratio",
+        "alpha_req",
+        "alpha_req_r2",
+    },
 }
 
 
@@ -72,17 +88,19 @@ def test_groups_are_those_of_the_contract(group: str) -> None:
 
 def test_groups_together_select_their_union() -> None:
     report = measured(INSTANCES["balanced"](), groups=("nc3", "pfc", "spectra"))
-    assert set(report) == keys_of("nc3", "pfc")
+    assert set(report) == keys_of("nc3", "pfc", "spectra")
     assert set(report.spectra) == {"between", "within", "total", "snr_singular_values"}
 
 
 def test_all_groups_are_the_default() -> None:
     instance = INSTANCES["balanced"]()
-    assert dict(measured(instance, groups=GROUPS)) == dict(measured(instance))
+    ood = instance.features[::2]
+    assert dict(measured(instance, groups=GROUPS, ood=ood)) == dict(measured(instance, ood=ood))
 
 
 def test_without_a_head_its_metrics_are_absent() -> None:
-    report = measured(replace(INSTANCES["balanced"](), weight=None, bias=None))
+    instance = INSTANCES["balanced"]()
+    report = measured(replace(instance, weight=None, bias=None), ood=instance.features[::2])
     assert set(report) == keys_of(*GROUPS) - set(HEADED)
 
 
@@ -192,12 +210,13 @@ def test_edges_are_defined_or_explained(
 ) -> None:
     instance = EDGES[edge]()
     bias = instance.bias if with_bias else None
-    report = measured(replace(instance, bias=bias, prior=prior, weight_decay=decay))
+    edge_instance = replace(instance, bias=bias, prior=prior, weight_decay=decay)
+    report = measured(edge_instance, ood=instance.features[::3])
     assert set(report) == keys_of(*GROUPS)
     for key, value in report.items():
-        assert not math.isinf(value)
-        if math.isnan(value):
-            assert any("undefined" in note and key in note for note in report.notes), key
+        if not math.isfinite(value):
+            word = "undefined" if math.isnan(value) else "infinite"
+            assert any(word in note and key in note for note in report.notes), key
     for row in METRICS.values():
         assert math.isnan(report[row.key]) or row.low <= report[row.key] <= row.high, row.key
     for values in report.spectra.values():

@@ -87,7 +87,7 @@ def test_json_states_the_values_for_scripts(report: ncscope.Report) -> None:
     stated = strict(report.to_json())
     assert {key: stated[key] for key in stated if key not in ("probe", "provenance")} == {
         "schema_version": 1,
-        "metrics": dict(report),
+        "metrics": {key: None if math.isnan(value) else value for key, value in report.items()},
         "notes": report.notes,
         "warnings": report.warnings,
         "num_classes": 5,

@@ -119,6 +119,10 @@ def refused() -> dict[str, tuple[dict, str]]:
     return {
         "no shards": ({"shards": []}, "samples in the shards, found none in 0 shards"),
         "a single path": ({"shards": "a.npz"}, "a list of shards, found a single path; pass a"),
+        "a file named twice": (
+            {"shards": ["a.npz", "b.npz", "a.npz"]},
+            "each file once, found a.npz twice",
+        ),
         "empty shards": ({"shards": [[], []]}, "found none in 2 shards"),
         "a generator": (
             {"shards": [iter(shards[0])]},
@@ -137,7 +141,7 @@ def refused() -> dict[str, tuple[dict, str]]:
         ),
         "a bias alone": ({"shards": shards, "bias": samples.bias}, "a weight along with the bias"),
         "an unknown prior": ({"shards": shards, "prior": "even"}, "prior 'empirical' or 'uniform'"),
-        "an unknown group": ({"shards": shards, "groups": ["nc5"]}, "groups among"),
+        "an unknown group": ({"shards": shards, "groups": ["nc9"]}, "groups among"),
     }
 
 

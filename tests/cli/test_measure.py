@@ -52,8 +52,8 @@ def test_the_precision_is_that_of_the_instrument(run, samples):
     code, out, _ = run("measure", "f.npz", "--precision", "blocked", "--json")
     assert code == 0
     found = json.loads(out)["metrics"]
-    assert found == dict(ncscope.measure(**samples, precision="blocked"))
-    assert found != dict(ncscope.measure(**samples))
+    assert found == ncscope.measure(**samples, precision="blocked").as_dict()["metrics"]
+    assert found != ncscope.measure(**samples).as_dict()["metrics"]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
@@ -64,7 +64,7 @@ def test_json_is_the_report_and_nothing_else(run, samples, suffix):
     found = json.loads(out)
     assert {"metrics", "notes", "warnings", "num_classes", "num_samples", "dim"} <= set(found)
     assert (found["num_classes"], found["num_samples"], found["dim"]) == (3, 60, 5)
-    assert found["metrics"] == dict(ncscope.measure(**samples))
+    assert found["metrics"] == ncscope.measure(**samples).as_dict()["metrics"]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors", ".pt"])
@@ -95,6 +95,25 @@ def test_arrays_are_taken_one_by_one(run, samples):
     code, out, _ = run("measure", *words, "--json", "--groups", "nc3, nc4")
     assert code == 0
     assert json.loads(out)["metrics"] == dict(ncscope.measure(**samples, groups=["nc3", "nc4"]))
+
+
+@pytest.mark.parametrize("words", [["f.npy"], ["--features", "f.npy"]], ids=["file", "option"])
+def test_features_without_labels(run, samples, words):
+    np.save("f.npy", samples["features"])
+    code, out, err = run("measure", *words, "--json")
+    found = json.loads(out)
+    assert (code, err, found["num_classes"]) == (0, "", 0)
+    assert found["metrics"] == dict(ncscope.measure(samples["features"]))
+    code, out, _ = run("measure", *words, "--save", "r.csv")
+    assert (code, "rankme" in out) == (0, True)
+
+
+def test_an_array_as_the_file_and_labels(run, samples):
+    np.save("f.npy", samples["features"])
+    np.save("y.npy", samples["labels"])
+    code, out, _ = run("measure", "f.npy", "--labels", "y.npy", "--json", "--groups", "nc1")
+    wanted = dict(ncscope.measure(samples["features"], samples["labels"], groups=["nc1"]))
+    assert (code, json.loads(out)["metrics"]) == (0, wanted)
 
 
 def test_nan_is_null_and_named(run, samples):
@@ -158,6 +177,11 @@ def bad_inputs(samples):
     yield "kind", ["f.csv"], "an .npz, .safetensors or .pt file, found another kind of file"
     yield "nothing given", [], "a file of features, or a model, found neither"
     yield "labels alone", ["--labels", "y.npy"], "both --features and --labels"
+    np.save("w.npy", samples["weight"])
+    unlabelled = ["--features", "h.npy", "--weight", "w.npy"]
+    yield "a head without labels", unlabelled, "pass labels, or leave out weight"
+    yield "a group without labels", ["h.npy", "--groups", "nc1"], "metrics that need no labels"
+    yield "chance without labels", ["h.npy", "--baseline"], "labels with baseline"
     write(Path("good.npz"), samples)
     yield "group", ["good.npz", "--groups", "nc9"], "nc9"
     yield "option", ["good.npz", "--prior", "flat"], "flat"

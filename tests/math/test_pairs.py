@@ -1,11 +1,13 @@
 """Sums over pairs do not depend on the blocks they are taken in."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
 from ncscope.math import pairs
-from ncscope.math.pairs import row_blocks, sum_over_pairs
+from ncscope.math.pairs import nearest_rows, row_blocks, sum_over_pairs
 from ncscope.metrics.class_means import angles, etf_distance, orthogonal_frame_distance
 from ncscope.metrics.duality import logit_etf_distance
 
@@ -69,3 +71,40 @@ def test_frame_metrics_are_those_of_the_full_matrices(d: int) -> None:
 @pytest.mark.usefixtures("block_bytes")
 def test_pairs_of_two() -> None:
     assert float(sum_over_pairs(rows(2), lambda gram, i, j: gram * 0 + 1)) == 1
+
+
+def direct(rows: Tensor) -> tuple[Tensor, Tensor]:
+    distances = torch.linalg.vector_norm(rows[:, None] - rows, dim=2).fill_diagonal_(math.inf)
+    least = distances.min(1)
+    return least.indices, least.values
+
+
+@pytest.mark.parametrize("block_bytes", [8, 8 * 9, 2**20])
+@pytest.mark.parametrize(("k", "d"), [(2, 1), (7, 3), (40, 5)])
+def test_nearest_rows(block_bytes: int, k: int, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "_BLOCK_BYTES", block_bytes)
+    rows = torch.randn(k, d, generator=torch.Generator().manual_seed(k), dtype=torch.float64)
+    nearest, distance = nearest_rows(rows)
+    assert torch.equal(nearest, direct(rows)[0])
+    torch.testing.assert_close(distance, direct(rows)[1], rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-8, 1e-12])
+def test_nearest_of_rows_that_are_far_longer_than_apart(apart: float) -> None:
+    """The Gram matrix has no digit of these distances."""
+    draws = torch.Generator().manual_seed(0)
+    rows = 1 + apart * torch.randn(30, 4, generator=draws, dtype=torch.float64)
+    rows[4] = 5.0
+    rows[9] = rows[17]
+    nearest, distance = nearest_rows(rows)
+    assert torch.equal(nearest, direct(rows)[0])
+    torch.testing.assert_close(distance, direct(rows)[1], rtol=1e-14, atol=0)
+    assert distance[9] == distance[17] == 0
+
+
+def test_nearest_of_many_rows_whose_distances_are_rounding_of_the_gram_matrix() -> None:
+    draws = torch.Generator().manual_seed(1)
+    rows = 1 + 1e-9 * torch.randn(200, 64, generator=draws, dtype=torch.float64)
+    nearest, distance = nearest_rows(rows)
+    assert torch.equal(nearest, direct(rows)[0])
+    torch.testing.assert_close(distance, direct(rows)[1], rtol=1e-14, atol=0)

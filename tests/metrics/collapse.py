@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ncscope.metrics.registry import METRICS
 
-COLLAPSE = {key: row for key, row in METRICS.items() if row.group != "information"}
+COLLAPSE = {key: row for key, row in METRICS.items() if row.group not in ("information", "ood")}
 ALIASES = {alias: row.key for row in COLLAPSE.values() for alias in row.aliases}
 
 

@@ -108,3 +108,15 @@ def test_decisions_of_near_ties_equal_the_cpu():
         options = {"groups": ["nc4"], "precision": precision}
         on_cpu = ncscope.measure(rows, labels, weight, **options)
         assert dict(ncscope.measure(rows.cuda(), labels, weight, **options)) == dict(on_cpu)
+
+
+def test_regression_and_cka_on_cuda_equal_the_cpu():
+    draws = torch.Generator().manual_seed(0)
+    features = torch.randn(60, 6, generator=draws, dtype=torch.float64)
+    targets, weight = features[:, :2] + features[:, 2:4], torch.eye(2, 6)
+    on_cpu = ncscope.measure_regression(features, targets, weight)
+    on_cuda = ncscope.measure_regression(features.cuda(), targets, weight)
+    assert dict(on_cuda) == pytest.approx(dict(on_cpu), rel=1e-8, abs=1e-10)
+    for other in (targets, features.repeat(1, 20)):
+        expected = pytest.approx(ncscope.cka(features, other), rel=1e-9)
+        assert ncscope.cka(features.cuda(), other.cuda()) == expected

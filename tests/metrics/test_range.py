@@ -13,6 +13,10 @@ FAR = [-997, -600, -449, -300, -150, 150, 300, 449, 600, 997]
 """Exponents of 2 up to the ends of float64: 1e-300 to 1e300."""
 SQUARED = ("within_in_signal", "within_off_signal")
 MSE = tuple(key for key, row in METRICS.items() if row.group == "mse")
+OF_WEIGHT = "nc0_norm"
+"""The metric in the classifier's unit."""
+BALANCED = {"minority_cosine_means", "minority_cosine_weights"}
+"""Metrics that are undefined for classes of one size."""
 SPECTRA = ("between", "within", "total")
 N, K, D = 48, 4, 6
 
@@ -65,7 +69,8 @@ def test_weights_of_any_scale(exponent: int) -> None:
     features, labels, weight, _ = samples()
     plain = ncscope.measure(features, labels, weight)
     scaled = ncscope.measure(features, labels, weight * 2.0**exponent)
-    assert not changed(scaled, plain, set(plain) - set(MSE))
+    assert not changed(scaled, plain, set(plain) - {*MSE, OF_WEIGHT})
+    assert same(scaled[OF_WEIGHT], times(plain[OF_WEIGHT], exponent))
 
 
 @pytest.mark.parametrize("exponent", FAR)
@@ -76,7 +81,7 @@ def test_the_mse_of_the_same_logits(exponent: int, biased: bool) -> None:
     bias = bias if biased else None
     plain = ncscope.measure(features, labels, weight, bias)
     scaled = ncscope.measure(features * 2.0**exponent, labels, weight * 2.0**-exponent, bias)
-    assert not changed(scaled, plain, set(plain) - set(SQUARED))
+    assert not changed(scaled, plain, set(plain) - {*SQUARED, OF_WEIGHT})
 
 
 @pytest.mark.parametrize(("features_by", "weight_by"), [(500, 500), (-900, -90), (20, 960)])
@@ -119,7 +124,7 @@ def test_a_value_beyond_float64_is_nan_with_a_note(exponent: int) -> None:
     features, labels, weight, _ = samples()
     report = ncscope.measure(features * 2.0**exponent, labels, weight)
     beyond = {*SQUARED, *(("mse_loss", "mse_off_path") if exponent > 0 else ())}
-    assert {key for key in report if math.isnan(report[key])} == beyond
+    assert {key for key in report if math.isnan(report[key])} == beyond | BALANCED
     for key in beyond:
         assert any(note.startswith(f"{key} is undefined: ") for note in report.notes)
     note = next(note for note in report.notes if note.startswith("within_in_signal is undefined"))
@@ -181,7 +186,7 @@ def test_moments_in_range_give_what_features_give(exponent: int) -> None:
     moments.update(features, labels)
     wanted = ncscope.measure(features, labels, weight, bias)
     found = ncscope.measure_moments(moments, weight * 2.0**700, bias)
-    assert not changed(found, wanted, set(found) - set(MSE))
+    assert not changed(found, wanted, set(found) - {*MSE, OF_WEIGHT})
 
 
 @pytest.mark.parametrize("exponent", [-997, -600, 600, 997])
@@ -239,8 +244,11 @@ def test_a_short_row_of_the_classifier_has_its_angles(length: float) -> None:
     whole = ncscope.measure(features, labels, weight)
     weight[1:3] *= length
     report = ncscope.measure(features, labels, weight)
-    for key in ("nc2_equiangular_weights", "nc2_maxangle_weights", "entropy_weights", "mir"):
+    keys = ("nc2_equiangular_weights", "nc2_maxangle_weights", "entropy_weights", "mir", "unc3")
+    for key in keys:
         assert report[key] == pytest.approx(whole[key], rel=1e-12)
+    logs = np.log(np.linalg.norm(samples()[2], axis=1)) + np.log(length) * np.array([0, 1, 1, 0])
+    assert report["nc2_lognorm_std_weights"] == pytest.approx(np.std(logs), rel=1e-12)
 
 
 @pytest.mark.parametrize("exponent", [-195, -185, -150, 150, 195])

@@ -411,7 +411,7 @@ def test_a_failing_loader_leaves_them_too() -> None:
 
 def test_probe_and_front_door_are_the_same() -> None:
     model = residual_net()
-    probed = probe_model(model, loader(), ProbeOptions(memory=0))
+    probed = probe_model(model, loader(), ProbeOptions(memory=0, by_class=True))
     assert probed.record == measured(model, loader()).probe
     assert list(probed.statistics) == [record.layer for record in probed.record.layers]
 

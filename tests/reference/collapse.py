@@ -38,7 +38,10 @@ from .exact import (
     vectors,
     weighted_sum,
 )
+from .imbalance import gram_distance, minority_cosine, powers
 from .moments import count_classes, gather, inverse_of_between, inverse_of_total
+from .spectra import spectral_metrics
+from .uniformity import lognorm_spread, row_sums, uniform_duality, uniformity
 
 
 def variability(classes, total_inverse):
@@ -189,6 +192,35 @@ def self_duality(classes, rows):
         "nc3_self_duality": frobenius(unit_weight - normalised(centred, root)) ** 2,
         "nc3_alignment": frobenius(unit_weight - normalised(raw, root)),
         "nc3_etf": frobenius(product - simplex(len(classes.ids))),
+        "seli_logits": frobenius(product - simplex(len(classes.ids))),
+    }
+
+
+def class_sizes(classes):
+    return [len(own) for own in classes.samples]
+
+
+def uneven_means(classes):
+    """The class means among metrics of uniformity and of imbalance."""
+    centred, zero = centred_means(classes.means), classes.zero_below
+    sizes = class_sizes(classes)
+    return {
+        **uniformity(centred, zero),
+        "nc2_lognorm_std_means": lognorm_spread(centred, zero),
+        "minority_cosine_means": minority_cosine(centred, sizes, zero),
+        "seli_means": gram_distance(centred, powers(sizes)[1], zero),
+    }
+
+
+def uneven_head(classes, rows, heads):
+    """The classifier among metrics of uniformity and of imbalance; NC0 is of all its rows."""
+    sizes = class_sizes(classes)
+    return {
+        **row_sums(heads),
+        **uniform_duality(rows, centred_means(classes.means), classes.zero_below),
+        "nc2_lognorm_std_weights": lognorm_spread(rows, mp.zero),
+        "minority_cosine_weights": minority_cosine(rows, sizes, mp.zero),
+        "seli_weights": gram_distance(rows, powers(sizes)[0], mp.zero),
     }
 
 
@@ -262,6 +294,8 @@ def reference_metrics(
         **variability(classes, total_inverse),
         **cosine_metrics(classes),
         **mean_frame(classes),
+        **uneven_means(classes),
+        **spectral_metrics(*zip(*((share, x) for _, x, share in classes.each()), strict=True)),
     }
     heads = offsets = None
     if weight is not None:
@@ -272,6 +306,7 @@ def reference_metrics(
         decay = mp.mpf(float(weight_decay))
         result |= frame_shape(rows, "weights", mp.zero)
         result |= self_duality(classes, rows)
+        result |= uneven_head(classes, rows, heads)
         result |= mse_decomposition(classes, rows, present, decay, total_inverse)
     result |= decisions(classes, centres, heads, offsets)
     return {key: float(value) for key, value in result.items()}

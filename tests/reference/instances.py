@@ -10,7 +10,7 @@ that a value never hangs on a convention or on the last bit.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import inf, log, sqrt
 
 import numpy as np
 
@@ -199,6 +199,19 @@ COLLAPSED = {
     "ncc_accuracy": 1.0,
     "pfc3": 1.0,
 }
+ETF_SPREADS = {
+    "nc2_lognorm_std_means": 0.0,
+    "gnc2_log_std": 0.0,
+    "gnc2_riesz_cv": 0.0,
+    "gnc2_distance_cv": 0.0,
+}
+ETF_OF_FOUR = {
+    **ETF_SPREADS,
+    "gnc2_log": -log(8 / 3) / 2,
+    "gnc2_riesz": sqrt(3 / 8),
+    "gnc2_distance": sqrt(8 / 3),
+    "seli_means": 0.0,
+}
 ETF_MEANS = {
     "nc2_equinorm_means": 0.0,
     "nc2_equiangular_means": 0.0,
@@ -206,15 +219,30 @@ ETF_MEANS = {
     "nc2_etf": 0.0,
     "pfc2": 0.0,
 }
+THREE_ALIKE = {
+    "effective_rank_features": 3.0,
+    "participation_ratio": 3.0,
+    "alpha_req": 0.0,
+}
 ETF_WEIGHTS = {
     "nc2_equinorm_weights": 0.0,
     "nc2_equiangular_weights": 0.0,
     "nc2_maxangle_weights": 0.0,
+    "nc2_lognorm_std_weights": 0.0,
 }
 DUAL_ETF = {
     **COLLAPSED,
     **ETF_MEANS,
     **ETF_WEIGHTS,
+    **ETF_OF_FOUR,
+    "seli_weights": 0.0,
+    "seli_logits": 0.0,
+    "nc0": 0.0,
+    "nc0_norm": 0.0,
+    "unc3": 0.0,
+    "unc3_mean": 1.0,
+    **THREE_ALIKE,
+    "rankme": 3.0,
     "nc2_of": sqrt(2 - sqrt(3)),
     "nc3_self_duality": 0.0,
     "nc3_alignment": 0.0,
@@ -235,6 +263,8 @@ def simplex_etf_with_bias() -> Instance:
 # reaches zero, so all of it is off the path. Centred, the means are 2 P: an exact ETF.
 # <I/2, P/sqrt(3)> = sqrt(3)/2, so self-duality is 2 - sqrt(3). Cosines of the rows of W are 0,
 # 1/3 from -1/3. Mean direction (1/4) sum e_c has squared length 1/4; the separation stays 1.
+# The rows sum to (2, 2, 2, 2), of length 4, and ||W||_F = 4: NC0 is 4/(2 * 4). cos(e_c, P e_c) is
+# sqrt(3/4). For equal sizes SELI is the simplex: <I/2, P/sqrt(3)> = sqrt(3)/2.
 def orthogonal_frame() -> Instance:
     labels = np.repeat(np.arange(4), 2)
     frame = 2 * np.eye(4, 5)
@@ -306,11 +336,23 @@ def two_sizes_uniform() -> Instance:
 # (2/3 + 2 * 1/3)/3. Gram blocks [[1,-1],[-1,1]] and 9 times that: Frobenius norm 2 sqrt(82), trace
 # 20, rows sum to 0, so its inner product with the unit ETF is 20/(2 sqrt(82) sqrt(3)) and with the
 # unit frame I/2 20/(4 sqrt(82)). The means span 2 dimensions and not min(d, K - 1) = 3, by which
-# vci divides: collapsed, yet vci = 1 - 2/3, and the probe's loss is 3/8 - 2/8.
+# vci divides: collapsed, yet vci = 1 - 2/3, and the probe's loss is 3/8 - 2/8. Of the six pairs of
+# directions two are at distance 2 and four at sqrt(2): inverse distances 1/2 and 1/sqrt(2), whose
+# squares average 5/12; the squares of the distances average 8/3.
 def kite() -> Instance:
     means = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 3, 0], [0, -3, 0]])
     labels = np.repeat(np.arange(4), 2)
     return Instance(means[labels], labels)
+
+
+# Sizes 1, 3, 3, 5: the singular value decomposition Z = V L U^T of the centred one-hot labels (4 x
+# 12). Features sqrt(L) U^T and weight V sqrt(L) are the SELI geometry: W h = Z.
+def seli() -> Instance:
+    labels = np.repeat(np.arange(4), [1, 3, 3, 5])
+    encoded = simplex_frame(4, 4)[:, labels]
+    left, values, right = np.linalg.svd(encoded, full_matrices=False)
+    roots = np.sqrt(values[:3])
+    return Instance(right[:3].T * roots, labels, left[:, :3] * roots, None, 4)
 
 
 CLOSED_FORMS: dict[str, tuple[Callable[[], Instance], dict[str, float]]] = {
@@ -325,6 +367,14 @@ CLOSED_FORMS: dict[str, tuple[Callable[[], Instance], dict[str, float]]] = {
             **COLLAPSED,
             **ETF_MEANS,
             **ETF_WEIGHTS,
+            **ETF_OF_FOUR,
+            "nc0": 0.5,
+            "nc0_norm": 4.0,
+            "unc3": 0.0,
+            "unc3_mean": sqrt(3) / 2,
+            "seli_weights": sqrt(2 - sqrt(3)),
+            **THREE_ALIKE,
+            "rankme": 4.0,
             "nc2_maxangle_weights": 1 / 3,
             "nc2_of": 0.0,
             "nc3_self_duality": 2 - sqrt(3),
@@ -347,6 +397,8 @@ CLOSED_FORMS: dict[str, tuple[Callable[[], Instance], dict[str, float]]] = {
             "nc1_quotient": 2.0,
             "within_in_signal": 1.0,
             "cdnv": 0.5,
+            "effective_rank_features": 3 / 2 ** (2 / 3),
+            "participation_ratio": 9 / 5,
         },
     ),
     "observation_4_2_sheared": (
@@ -365,6 +417,8 @@ CLOSED_FORMS: dict[str, tuple[Callable[[], Instance], dict[str, float]]] = {
         {
             **ETF_MEANS,
             **ETF_WEIGHTS,
+            **ETF_OF_FOUR,
+            "seli_weights": 0.0,
             "fuzziness": 0.75,
             "nc1": 0.75 / 4,
             "nc1_quotient": 0.75,
@@ -374,6 +428,8 @@ CLOSED_FORMS: dict[str, tuple[Callable[[], Instance], dict[str, float]]] = {
             "within_in_signal": 3.0,
             "within_off_signal": 6.0,
             "cdnv": 9 / 32,
+            "effective_rank_features": 21 / 5 ** (5 / 7),
+            "participation_ratio": 49 / 9,
             "cosine_within": 1 - (7.4 / 9) ** 2,
             "class_separation": 1 - (1 - (7.4 / 9) ** 2) / (1 - (7.4 / 9) ** 2 / 4),
             "nc2_of": 0.0,
@@ -401,6 +457,8 @@ CLOSED_FORMS: dict[str, tuple[Callable[[], Instance], dict[str, float]]] = {
             "within_in_signal": 1.0,
             "within_off_signal": 3.0,
             "cdnv": 0.25,
+            "effective_rank_features": 7 / 4 ** (4 / 7),
+            "participation_ratio": 49 / 19,
         },
     ),
     "two_sizes_uniform": (
@@ -416,12 +474,32 @@ CLOSED_FORMS: dict[str, tuple[Callable[[], Instance], dict[str, float]]] = {
             "cdnv": 0.25,
         },
     ),
+    "seli": (
+        seli,
+        {
+            "seli_means": 0.0,
+            "seli_weights": 0.0,
+            "seli_logits": 0.0,
+            "nc3_etf": 0.0,
+            "nc0": 0.0,
+            "cosine_within": 0.0,
+            "accuracy": 1.0,
+        },
+    ),
     "kite": (
         kite,
         {
             **COLLAPSED,
             "vci": 1 / 3,
             "linear_probe_mse": 0.125,
+            "nc2_lognorm_std_means": log(3) / 2,
+            "gnc2_log": -2 / 3 * log(2),
+            "gnc2_log_std": log(2) / sqrt(18),
+            "gnc2_riesz": (1 + sqrt(8)) / 6,
+            "gnc2_riesz_cv": sqrt(5 / 12 / ((1 + sqrt(8)) / 6) ** 2 - 1),
+            "gnc2_distance": (2 + sqrt(8)) / 3,
+            "gnc2_distance_cv": sqrt(24 / (2 + sqrt(8)) ** 2 - 1),
+            "seli_means": sqrt(2 - 20 / sqrt(3 * 82)),
             "nc2_equinorm_means": 0.5,
             "nc2_equiangular_means": sqrt(2) / 3,
             "nc2_maxangle_means": 4 / 9,

@@ -23,11 +23,21 @@ def test_every_metric_is_at_its_value_for_a_collapsed_simplex(classes: int, dim:
     bias = torch.full((classes,), 1 / classes, dtype=torch.float64)
     labels = torch.arange(classes).repeat(12)
     report = ncscope.measure(etf.repeat(12, 1), labels, weight, bias)
-    assert METRICS.keys() <= report.keys()
-    for key, value in report.items():
+    assert {key for key, row in METRICS.items() if row.group != "ood"} <= report.keys()
+    balanced = {"minority_cosine_means", "minority_cosine_weights"}  # none is below the median
+    for key in set(report) - balanced:
+        value = report[key]
         expected = collapsed_at(key, classes, dim)
         known = math.nan if expected is None else expected
         assert value == pytest.approx(known, abs=1e-7, nan_ok=True), key
+
+
+def test_minority_cosines_are_at_their_value_for_a_collapsed_simplex() -> None:
+    labels = torch.arange(5).repeat_interleave(torch.tensor([2, 3, 9, 9, 9]))
+    etf = simplex_etf(5, dim=6).double()
+    report = ncscope.measure(etf[labels], labels, etf)
+    for key in ("minority_cosine_means", "minority_cosine_weights"):
+        assert report[key] == pytest.approx(collapsed_at(key, 5, 6), rel=1e-12)
 
 
 def test_without_a_simplex_its_metrics_have_no_value() -> None:

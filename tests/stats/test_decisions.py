@@ -238,3 +238,42 @@ def test_decisions_of_a_head_do_not_depend_on_its_scale(power: int, with_bias: b
     scaled = None if bias is None else bias * 2.0**power
     decide = Decider(torch.arange(K), means, weight * 2.0**power, scaled)
     assert decide(rows, labels).read().head_hits == len(rows)
+
+
+def test_counts_by_class_are_the_totals_taken_apart() -> None:
+    features, means, weight, bias = near_ties(4, 0.0, count=300)
+    labels = torch.arange(300) ** 2 % (K + 2)  # the classifier has rows for classes K and K + 1
+    weight, bias = torch.cat([weight, weight[:2] / 9]), torch.cat([bias, bias[:2]])
+    nearest, chosen = in_float64(features, means, weight, bias)
+    decide = Decider(torch.arange(K), means, weight, bias)
+    counts = (decide(features[:99], labels[:99]) + decide(features[99:], labels[99:])).read()
+    marks = (nearest == labels, chosen == labels, nearest != chosen)
+    wanted = torch.stack([torch.bincount(labels[mark], minlength=K + 2) for mark in marks])
+    assert counts.by_class is not None
+    assert torch.equal(counts.by_class, wanted)
+    totals = (counts.nearest_hits, counts.head_hits, counts.disagreements)
+    assert totals == tuple(wanted.sum(1).tolist())
+    assert counts.hits is not None
+    assert torch.equal(counts.hits.by_class, wanted[1])
+    twice = counts + counts
+    assert torch.equal(twice.by_class, 2 * wanted)
+
+
+def test_counts_of_a_stream_that_found_more_classes_later() -> None:
+    means = torch.tensor([[0.0], [1.0], [5.0]], dtype=torch.float64)
+    rows, labels = means.float(), torch.arange(3)
+    few = Decider(torch.arange(2), means[:2])(rows[:2], labels[:2]).read()
+    more = Decider(torch.arange(3), means)(rows, labels).read()
+    for total in (few + more, more + few):
+        assert total.by_class.tolist() == [[2, 2, 1]]
+        assert total.nearest_hits == 5
+
+
+@pytest.mark.parametrize("label", [-1, 7, 10**9])
+def test_a_label_that_is_no_class_is_a_miss(label: int) -> None:
+    """A second pass over shards may meet a label that the first had not seen."""
+    means = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    decide = Decider(torch.tensor([0, 1]), means, means.flip(0))
+    counts = decide(torch.tensor([[0.0], [1.0]]), torch.tensor([0, label])).read()
+    assert (counts.samples, counts.nearest_hits) == (2, 1)
+    assert counts.by_class.sum(1).tolist() == [1, counts.head_hits, counts.disagreements]

@@ -79,13 +79,13 @@ def shrunk(matrix, share) -> np.ndarray:
 def slow_sfda(x: np.ndarray, y: np.ndarray) -> float:
     within = slow_within(x, y)
     share = max(math.exp(-5 * np.linalg.eigvalsh(within).max()), 1e-10)
-    first = np.exp(slow_posterior(x, y, shrunk(within, share)))
-    soft = np.exp(first) / np.exp(first).sum(1, keepdims=True)
+    identity = share * np.eye(x.shape[1])
+    first = np.exp(slow_posterior(x, y, (1 - share) * within + identity))
     mixed = x.copy()
     for i, label in enumerate(y):
         others = np.mean([x[y == c].mean(0) for c in np.unique(y) if c != label], axis=0)
-        mixed[i] = soft[i, label] * x[i] + (1 - soft[i, label]) * others
-    second = slow_posterior(mixed, y, shrunk(slow_within(mixed, y), share))
+        mixed[i] = first[i, label] * x[i] + (1 - first[i, label]) * others
+    second = slow_posterior(mixed, y, (1 - share) * slow_within(mixed, y) + identity)
     return second[np.arange(len(y)), y].mean()
 
 
@@ -309,7 +309,9 @@ def test_classes_that_are_alike_reach_the_lower_ends():
 def test_features_that_are_their_class_means_have_defined_values():
     labels = torch.arange(12) % 3
     point = checked_labelled(torch.eye(5, dtype=torch.float64)[labels], labels)
-    assert float(sfda(point)) == float(gbc(point)) == float(gbc_diagonal(point)) == 0
+    assert float(gbc(point)) == float(gbc_diagonal(point)) == 0
+    restated = slow_sfda(point.features.numpy(), labels.numpy())
+    assert float(sfda(point)) == pytest.approx(restated)
     assert all(map(math.isnan, ncti_parts(point)))
     assert 0 < float(regularised_h_score(point)) <= 2
     assert float(transrate(point)) == pytest.approx(
@@ -321,6 +323,14 @@ def test_features_that_are_their_class_means_have_defined_values():
     assert float(transrate(nothing)) == float(regularised_h_score(nothing)) == 0
     assert math.isnan(float(parc(nothing)))
     assert math.isnan(float(parc(checked_labelled(torch.arange(12.0)[:, None], labels))))
+
+
+def test_sfda_regularises_by_the_identity_and_mixes_by_the_probability():
+    labels = torch.tensor([0, 0, 1, 1])
+    samples = checked_labelled(torch.tensor([[0.0], [0.0], [2.0], [2.0]]), labels)
+    sure = 1 / (1 + math.exp(-2))  # no variance: the identity is the covariance
+    apart = 2 * (2 * sure - 1)  # distance of the means once each moved 1 - sure to the other
+    assert float(sfda(samples)) == pytest.approx(-math.log1p(math.exp(-(apart**2) / 2)))
 
 
 def test_sfda_saturates_with_more_features_than_samples():

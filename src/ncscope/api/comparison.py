@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncscope.api.history import History
-from ncscope.api.result import Report, check_file
+from ncscope.api.result import Report
 from ncscope.api.tables import parsed_content
+from ncscope.api.writable import check_file
 from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.probing.history_file import is_history

@@ -72,6 +72,23 @@ def load_classifier(
     return _load_entries(file, names=ENTRIES[2:], required=required)
 
 
+def load_features(file: str | Path) -> Any:
+    """Read an .npy file, or the entry ``features`` of a file of several arrays.
+
+    Args:
+        file: Path of an .npy, .npz or .safetensors file or of a file of torch.save.
+
+    Raises:
+        InputError: As `load_samples` does.
+    """
+    saved = SavedFile.at(file)
+    with reading(saved):
+        array = Path(file).is_file() and kind_of(saved) == "npy"
+    if array:
+        return load_array(file)
+    return _load_entries(file, names=ENTRIES[:1], required=ENTRIES[:1])["features"]
+
+
 def _load_entries(
     file: str | Path | SavedFile, names: Sequence[str], required: Sequence[str]
 ) -> dict[str, Any]:

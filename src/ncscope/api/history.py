@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.api.inputs import checked_number, checked_text
+from ncscope.api.per_class import PerClass
 from ncscope.api.result import Report, writable_file
 from ncscope.api.tables import csv_text, data_frame, parsed_content
 from ncscope.api.tensorboard_log import check_tensorboard, write_events
@@ -231,6 +232,17 @@ class History:
         for each in measurements:
             made.append(each)
         return made
+
+    def per_class(self, step: float | None = None) -> PerClass | None:
+        """Return the table of classes of the last layer; None if there is none.
+
+        Args:
+            step: Step of the measurement, of which the last is taken; by default the last
+                measurement that has a table.
+        """
+        tables = [each.probe.layers[-1].per_class for each in self if step in (None, each.step)]
+        known = [table for table in tables if table is not None]
+        return PerClass(known[-1], self.provenance.class_names) if known else None
 
     def rows(self) -> list[dict[str, object]]:
         """Return a flat row a layer and measurement: run, split, step, layer, then every number."""

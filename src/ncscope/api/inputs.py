@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.probing.ood import naming_ood
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 
 _MOST_CLASSES_UNSAID = 100_000
@@ -31,13 +32,7 @@ def checked_samples(
     Raises:
         InputError: If an input does not fit; the message names it.
     """
-    rows = as_tensor(features, "features")
-    check_features(rows)
-    if len(rows) == 0:
-        fix = "pass at least one sample of two classes"
-        raise InputError(
-            expected="samples", found=f"features of shape {tuple(rows.shape)}", fix=fix
-        )
+    rows = _checked_rows(features, "pass at least one sample of two classes")
     classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)
@@ -51,6 +46,61 @@ def checked_samples(
     checked = None if head is None else checked_weight(head, count, rows.shape[1], rows.device)
     offset = None if bias is None else checked_bias(bias, count, rows.device)
     return Samples(rows, classes, count, checked, offset)
+
+
+def checked_unlabelled(features: Any) -> Tensor:
+    """Check features without labels and return them as a tensor.
+
+    Raises:
+        InputError: If they are no real n x d matrix with at least one row.
+    """
+    return _checked_rows(features, "pass at least one sample")
+
+
+def refuse_without_labels(**given: bool) -> None:
+    """Refuse arguments that say nothing about samples without labels.
+
+    Args:
+        given: True for each argument that was given, by name.
+
+    Raises:
+        InputError: If one was given.
+    """
+    named = ", ".join(name for name, there in given.items() if there)
+    if named:
+        fix = f"pass labels, or leave out {named}: without labels the spectra alone are measured"
+        raise InputError(expected=f"labels with {named}", found="none", fix=fix)
+
+
+def _checked_rows(features: Any, if_empty: str) -> Tensor:
+    """Return features as a tensor with at least one row.
+
+    Args:
+        features: Features to check.
+        if_empty: Likely remedy if there are no rows, for the message.
+    """
+    rows = as_tensor(features, "features")
+    check_features(rows)
+    if len(rows) == 0:
+        found = f"features of shape {tuple(rows.shape)}"
+        raise InputError(expected="samples", found=found, fix=if_empty)
+    return rows
+
+
+def checked_ood(ood: Any, features: Tensor) -> Tensor:
+    """Return the features of OOD samples as a tensor on the device of the features.
+
+    Args:
+        ood: Features of OOD samples.
+        features: Checked features of the samples.
+
+    Raises:
+        InputError: If the OOD features are no m x d matrix of real numbers.
+    """
+    with naming_ood():
+        rows = as_tensor(ood, "ood")
+        check_features(rows, features.shape[1])
+    return rows.to(features.device)
 
 
 def _rows_of(head: Tensor | None, dim: int, least: int) -> int | None:

@@ -3,20 +3,26 @@
 from collections.abc import Collection
 from typing import Any
 
-from ncscope.api.inputs import checked_samples
+from ncscope.api.inputs import (
+    checked_ood,
+    checked_samples,
+    checked_unlabelled,
+    refuse_without_labels,
+)
 from ncscope.api.result import Report
 from ncscope.errors import InputError
 from ncscope.metrics.sources import Sources
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
 from ncscope.probing.samples import layer_record, measure_samples
+from ncscope.probing.unlabelled import measure_unlabelled, unlabelled_record
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior
-from ncscope.stats.statistics import ClassStatistics, finish
+from ncscope.stats.statistics import ClassStatistics, finish, finish_unlabelled
 
 
 def measure(
     features: Any,
-    labels: Any,
+    labels: Any = None,
     weight: Any = None,
     bias: Any = None,
     *,
@@ -28,28 +34,36 @@ def measure(
     baseline: bool | None = False,
     uncertainty: bool = False,
     precision: Precision = "float64",
+    ood: Any = None,
 ) -> Report:
     r"""Measure neural collapse in features.
 
     Args:
         features: n x d array-like of any magnitude: NumPy, torch (any device and float type),
             memmap, data frame. Sparse and masked arrays are refused.
-        labels: n integers in 0..K-1.
+        labels: n integers in 0..K-1. None measures the spectra alone, which need no labels:
+            RankMe, effective rank, participation ratio, and the decay of the spectrum.
         weight: Classifier weight K x d; without a weight, the metrics that need one are absent.
         bias: Classifier bias, K; None for a classifier without a bias.
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
         groups: Groups of metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
-            ``"mse"``, ``"information"``, ``"spectra"``; by default all that apply.
+            ``"mse"``, ``"information"``, ``"spectra"``, ``"ood"``; by default all that apply.
+            ``"mse"``, ``"information"``, ``"spectra"``; by default all that apply. ``"per_class"``
+            makes ``report.per_class`` for any number of classes; by default it is made for up to
+            1,000.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         reference: Moments or report of the training set; the nearest-mean rule then uses the class
-            means of the training set instead of those of these features.
+            means of the training set instead of those of these features, and so do the metrics of
+            OOD samples, with the principal directions of the training set.
         baseline: Measure the same features with permuted labels too, in ``report.baseline``: the
             chance level, which noise reaches. None measures it if $nd\le10^7$.
         uncertainty: Estimate standard errors in ``report.standard_errors`` if True, by the
             delete-a-group jackknife over 20 groups of samples; every class needs 20 samples.
         precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
             `ClassMoments`.
+        ood: Features of samples from outside the distribution, m x d, to compare with: NC5, and
+            how well scores tell the two kinds apart (the group ``"ood"``).
 
     Returns:
         Mapping from metric key to value, with spectra, notes, warnings, ``to_json``, ``plot`` and
@@ -73,7 +87,25 @@ def measure(
         >>> report = ncscope.measure(etf.repeat(5, 1), torch.arange(3).repeat(5), weight=etf)
         >>> round(report["nc2_etf"], 12), report["accuracy"]
         (0.0, 1.0)
+        >>> round(ncscope.measure(etf.repeat(5, 1))["participation_ratio"], 12)
+        2.0
     """
+    if labels is None:
+        refuse_without_labels(
+            weight=weight is not None,
+            bias=bias is not None,
+            num_classes=num_classes is not None,
+            prior=prior != "empirical",
+            weight_decay=bool(weight_decay),
+            reference=reference is not None,
+            baseline=bool(baseline),
+        )
+        rows = checked_unlabelled(features)
+        return Report(
+            *measure_unlabelled(
+                "features", rows, groups=groups, uncertainty=uncertainty, precision=precision
+            )
+        )
     samples = checked_samples(features, labels, weight, bias, num_classes)
     record, stats = measure_samples(
         "features",
@@ -85,6 +117,8 @@ def measure(
         baseline=baseline,
         uncertainty=uncertainty,
         precision=precision,
+        ood=None if ood is None else checked_ood(ood, samples.features),
+        by_class=True,
     )
     return Report(record, stats)
 
@@ -102,6 +136,8 @@ def measure_moments(
     Args:
         moments: Moments of the features. Metrics whose statistics the moments lack are absent, and
             so are metrics that need a second pass over the features (NC4, dataset MIR and HDR).
+            Moments of one class (``num_classes=1``) stand for unlabelled samples, whose spectra
+            are measured.
             Chance level and standard errors need the features too: see `measure`.
         weight: Classifier weight, K x d.
         bias: Classifier bias, K.
@@ -112,7 +148,7 @@ def measure_moments(
         A report, as from `measure`.
 
     Raises:
-        InputError: If fewer than two classes have samples, or weight or bias do not fit.
+        InputError: If one of several classes alone has samples, or weight or bias do not fit.
 
     Example:
         >>> import torch, ncscope
@@ -123,12 +159,16 @@ def measure_moments(
         0.0625
     """
     check_head(weight, bias)
+    if moments.num_classes == 1:
+        refuse_without_labels(weight=weight is not None, weight_decay=bool(weight_decay))
+        unlabelled = finish_unlabelled(moments)
+        return Report(unlabelled_record("features", unlabelled, groups), unlabelled)
     stats = finish(moments)
     k, d, device = moments.num_classes, moments.dim, moments.device
     head = None if weight is None else checked_weight(weight, k, d, device)
     offset = None if bias is None else checked_bias(bias, k, device)
     sources = Sources(stats, head, offset, weight_decay=weight_decay)
-    return Report(layer_record("features", sources, groups), stats)
+    return Report(layer_record("features", sources, groups, by_class=True), stats)
 
 
 def _reference_statistics(

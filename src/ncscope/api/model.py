@@ -37,6 +37,7 @@ def measure_model(
     disk: int | None = None,
     progress: bool = True,
     group: Any = None,
+    ood: Iterable[Any] | None = None,
 ) -> ModelReport:
     """Measure neural collapse in a classifier, layer by layer.
 
@@ -69,7 +70,7 @@ def measure_model(
         head: Name of the classifier head; by default the head is detected.
         groups: Groups of metrics of the head's features, or keys of single metrics; by default all.
         layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
-            no d x d matrix; None for all.
+            no d x d matrix; None for all. With ``"per_class"`` each layer has a table of classes.
         prior: Class prior, ``"empirical"`` or ``"uniform"``.
         class_counts: Number of samples of each class; required for the uniform prior.
         weight_decay: Weight decay on the head that the MSE decomposition assumes.
@@ -79,8 +80,8 @@ def measure_model(
         next_token: Take the label of the following token as a token's class if True. This is for
             causal language models, whose labels are their inputs.
         reference: Report of the same model on its training set; the nearest-mean rule then uses
-            the class means of the training set. All layers must have the same names in this report,
-            except the features that the head reads.
+            the class means of the training set, and so do the metrics of OOD samples. All layers
+            must have the same names in this report, except the features that the head reads.
         baseline: Measure every layer with permuted labels too; see `measure`.
         uncertainty: Estimate standard errors if True; see `measure`.
         precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
@@ -97,6 +98,9 @@ def measure_model(
         progress: Show a progress bar if True (on stderr, in a terminal).
         group: Process group of ``torch.distributed``, in which this process is; its processes
             measure their samples together. By default, all processes do.
+        ood: Loader of samples from outside the distribution, read once: the features that the head
+            reads are compared with theirs (the group ``"ood"``). It yields inputs, or pairs and
+            mappings whose labels are ignored.
 
     Returns:
         A mapping of the metrics of the head's features; its ``layers`` holds a report for each
@@ -138,10 +142,11 @@ def measure_model(
         disk=disk,
         progress=progress,
         group=group,
+        by_class=True,
     )
     with options.processes.ending_together():
         statistics = statistics_by_layer(reference)
-    probed = probe_model(model, loader, options, statistics)
+    probed = probe_model(model, loader, options, statistics, ood)
     return ModelReport(probed.record, probed.statistics)
 
 

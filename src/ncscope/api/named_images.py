@@ -1,7 +1,7 @@
 """Images of a data set given by name, prepared for a model that was opened by name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from torchvision.transforms.v2.functional import to_pil_image
 from ncscope.data.catalogue import CATALOGUE, load
 from ncscope.data.folders import class_names, read_folder, splits_of
 from ncscope.data.images import ImageData, Images
+from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
 from ncscope.models.forward import forward
 from ncscope.models.libraries import NamedModel
@@ -68,6 +69,23 @@ def images_of_split(image_options: ImageOptions) -> tuple[Images, int, Shape]:
         raise InputError(expected=f"a folder test or val in {folder}", found="neither", fix=fix)
     images = read_folder(folder, image_options.split)
     return images, len(class_names(folder)), _shape(images)
+
+
+def images_outside(data: str, images: Images, image_options: ImageOptions) -> Images:
+    """Return images of another data set in the size, channels and normalisation of given ones.
+
+    Args:
+        data: A data set of the catalogue, or a folder of images; the split is that of the options.
+        images: Images whose preprocessing is taken.
+        image_options: Options of these images.
+
+    Raises:
+        InputError: If the data set or the split does not exist.
+    """
+    others, _, _ = images_of_split(replace(image_options, data=data))
+    traits, native = images.preprocessing.traits, others.preprocessing.traits.native
+    resized = traits.resized or native != traits.native
+    return others.through(Preprocessing(replace(traits, native=native, resized=resized)))
 
 
 def class_names_of(image_options: ImageOptions) -> tuple[str, ...]:

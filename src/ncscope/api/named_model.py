@@ -13,6 +13,7 @@ from ncscope.api.named_images import (
     checked_device,
     class_names_of,
     images_of_split,
+    images_outside,
     loader_for,
 )
 from ncscope.api.result import ModelReport
@@ -48,6 +49,7 @@ def measure_named_model(
     uncertainty: bool = False,
     precision: Precision = "float64",
     second_pass: SecondPass = "store",
+    ood: str | None = None,
 ) -> NamedMeasurement:
     """Measure neural collapse in a trained classifier of images.
 
@@ -70,6 +72,8 @@ def measure_named_model(
         uncertainty: Estimate standard errors if True.
         precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
         second_pass: Samples on which the nearest-mean rule decides.
+        ood: Data set or folder of images from outside the distribution, of which the same split is
+            taken, prepared as the measured images are; None for none.
 
     Raises:
         InputError: If the model, data set, weights file or device is missing, or does not fit.
@@ -88,6 +92,7 @@ def measure_named_model(
         weights=None if saved is None else saved.tensors,
         download=image_options.download,
     )
+    outside = None if ood is None else images_outside(ood, images, image_options)
     counts = torch.bincount(images.labels, minlength=classes) if prior == "uniform" else None
     report = measure_model(
         opened.model.to(device),
@@ -103,6 +108,7 @@ def measure_named_model(
         uncertainty=uncertainty,
         precision=precision,
         second_pass=second_pass,
+        ood=None if outside is None else loader_for(opened, outside, image_options),
     )
     report.provenance = provenance(
         model=name,

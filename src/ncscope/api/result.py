@@ -2,7 +2,6 @@
 
 import io
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ncscope.api.per_class import PerClass
 from ncscope.api.tables import csv_text, data_frame, parsed_content
+from ncscope.api.writable import check_file
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.probing.history_file import parsed_report, report_json
@@ -48,7 +49,7 @@ class Report(Mapping[str, float]):
             reason.
         bias_corrected: Metric key to the value with its jackknife estimate of bias removed, the
             centre of `interval`.
-        num_classes: Number of classes requested, present or not.
+        num_classes: Number of classes requested, present or not; 0 without labels.
         num_samples: Number of samples.
         dim: Feature dimension.
         statistics: Class statistics from which the values were computed; a later call of `measure`
@@ -99,7 +100,8 @@ class Report(Mapping[str, float]):
         lines = [f"  {key:<26} {value:.6g}" for key, value in self.items()]
         lines += [f"  note: {note}" for note in self.notes]
         lines = [f"  warning: {warning}" for warning in self.warnings] + lines
-        head = f"{self.num_samples} samples, {self.num_classes} classes, dimension {self.dim}"
+        classes = f"{self.num_classes} classes" if self.num_classes else "no labels"
+        head = f"{self.num_samples} samples, {classes}, dimension {self.dim}"
         return "\n".join([f"{type(self).__name__}: {head}", *lines])
 
     @property
@@ -120,6 +122,16 @@ class Report(Mapping[str, float]):
             fix = "pass the names in the order of the labels"
             raise InputError(expected=expected, found=f"{len(given)} names", fix=fix)
         self.provenance = replace(self.provenance, class_names=given)
+
+    @property
+    def per_class(self) -> PerClass | None:
+        """Table of the classes; None if it was not computed.
+
+        It is computed by default for up to 1,000 classes, and for any number if ``groups`` contains
+        ``"per_class"``.
+        """
+        table = self.record.per_class
+        return None if table is None else PerClass(table, self.class_names)
 
     def interval(self, key: str) -> tuple[float, float] | None:
         """Return the 95 % interval of a metric; None if it has no standard error.
@@ -151,11 +163,15 @@ class Report(Mapping[str, float]):
         """Return the class statistics.
 
         Raises:
-            InputError: If the report was read from a file, which does not hold them.
+            InputError: If the report was read from a file, which does not hold them, or measured
+                without labels.
         """
         if self.statistics is None:
             fix = "measure the training set again, and pass that report"
             found = "a report read from a file, which has no class means"
+            raise InputError(expected="a report with its class means", found=found, fix=fix)
+        if not self.statistics.labelled:
+            found, fix = "a report of features without labels", "measure them with labels"
             raise InputError(expected="a report with its class means", found=found, fix=fix)
         return self.statistics
 
@@ -304,11 +320,20 @@ class ModelReport(Report):
         origin: Provenance | None = None,
     ) -> None:
         last = probe.layers[-1]
-        super().__init__(last, statistics.get(last.layer), origin)
         self._probe = probe
-        self.layers = {
-            r.layer: Report(r, statistics.get(r.layer), self.provenance) for r in probe.layers
-        }
+        self.layers = {r.layer: Report(r, statistics.get(r.layer), origin) for r in probe.layers}
+        super().__init__(last, statistics.get(last.layer), origin)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Origin of the report, which the reports of all layers share."""
+        return self._provenance
+
+    @provenance.setter
+    def provenance(self, origin: Provenance) -> None:
+        self._provenance = origin
+        for report in self.layers.values():
+            report.provenance = origin
 
     @property
     def probe(self) -> ProbeRecord:
@@ -335,29 +360,3 @@ def writable_file(path: str | Path) -> Path:
         raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
     check_file(path)
     return path
-
-
-def check_file(path: Path) -> None:
-    """Refuse a path at which no file can be written.
-
-    Raises:
-        InputError: If the path is a folder or a device, or its parent folder cannot be written.
-    """
-    check_folder(path.parent)
-    if path.exists() and not path.is_file():
-        found = "a folder" if path.is_dir() else "a device"
-        raise InputError(expected=f"a file {path} to write", found=found, fix="choose another name")
-
-
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written in.
-
-    Raises:
-        InputError: If it does not exist, is no folder, or is read-only.
-    """
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        found = "none of that name"
-        if folder.exists():
-            found = "a read-only folder" if folder.is_dir() else "a file of that name"
-        fix = "make it, or choose another"
-        raise InputError(expected=f"a folder {folder} to write in", found=found, fix=fix)

@@ -131,7 +131,7 @@ def _digest_of_pass(function: ShardPass) -> str:
     second = function.second
     if second is not None:
         tensors |= {name: getattr(second, name) for name in ("classes", "means", "weight", "bias")}
-        options.append(second.exponent)
+        options += [second.exponent, "by class"]
     known = {name: value for name, value in tensors.items() if value is not None}
     return json.dumps([*options, *function.statistics, _digest(known)])
 
@@ -149,7 +149,7 @@ def _written(state: State) -> bytes:
         tensors = state.state_dict()
     else:
         counts = {name: value for name, value in vars(state).items() if value is not None}
-        tensors = {name: torch.tensor(value) for name, value in counts.items()}
+        tensors = {name: torch.as_tensor(value) for name, value in counts.items()}
     return save(tensors, metadata={"sha256": _digest(tensors)})
 
 
@@ -167,6 +167,7 @@ def _read_state(path: Path, function: ShardPass) -> State | None:
                 moments.load_state_dict(tensors)
                 return moments
             counts: dict[str, Any] = {"head_hits": None, "disagreements": None}
+            counts["by_class"] = tensors.pop("by_class", None)
             return DecisionCounts(**counts | {name: int(n) for name, n in tensors.items()})
     except InputError:
         return None

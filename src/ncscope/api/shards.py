@@ -1,6 +1,7 @@
 """Measurement of a data set in parts: a pass over each shard, merged as a fixed tree."""
 
 import builtins
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -123,8 +124,9 @@ def measure_shards(
         A report, as from `measure`.
 
     Raises:
-        InputError: If a shard cannot be read, no shard has samples, the classifier does not fit, or
-            the second pass has another number of samples than the first.
+        InputError: If a shard cannot be read or is named twice, no shard has samples, the
+            classifier does not fit, or the second pass has another number of samples than the
+            first.
 
     Example:
         >>> import ncscope
@@ -137,6 +139,7 @@ def measure_shards(
         fix = "pass a list of files, for example sorted(glob.glob('features/*.parquet'))"
         raise InputError(expected="a list of shards", found="a single path", fix=fix)
     shards = list(shards)
+    _check_different(shards)
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
@@ -166,11 +169,22 @@ def measure_shards(
         decisions = _summed(map(second, shards), stats.num_samples)
     hits = None if decisions is None else decisions.hits
     sources = Sources(stats, head, offset, decisions, weight_decay=weight_decay, hits=hits)
-    record = layer_record("features", sources, groups)
+    record = layer_record("features", sources, groups, by_class=True)
     if needs.information:
         kept = tuple(note for note in record.notes if note != LEFT_OUT)
         record = replace(record, notes=(*kept, _NEEDS_ALL))
     return Report(record, stats)
+
+
+def _check_different(shards: Sequence[Shard]) -> None:
+    """Refuse files that are named twice: their samples would count twice."""
+    names = [str(shard) for shard in shards if isinstance(shard, str | Path)]
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        more = f" and {len(twice) - 1} others" if len(twice) > 1 else ""
+        raise InputError(
+            expected="each file once", found=f"{twice[0]}{more} twice or more", fix="name it once"
+        )
 
 
 def _first_pass(

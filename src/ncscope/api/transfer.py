@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ncscope.api.files import load_samples
-from ncscope.api.result import REPORTS, check_file, check_folder
+from ncscope.api.result import REPORTS
+from ncscope.api.writable import check_file, check_folder
 from ncscope.errors import InputError
 from ncscope.files import write_bytes, write_text
 from ncscope.memory import check_memory

@@ -131,5 +131,6 @@ def watch(
         memory=memory,
         disk=disk,
         group=group,
+        by_class=True,
     )
     return Watched(model, options, statistics_by_layer(reference))

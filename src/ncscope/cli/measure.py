@@ -60,11 +60,15 @@ def measure(
             help="A file of numpy.savez, safetensors or torch.save with entries features and "
             "labels, and optionally weight and bias; - for standard input. Several files, quoted "
             "patterns ('features/*.parquet'), addresses (s3://...) and Parquet files are shards of "
-            "one data set: they are read one by one.",
+            "one data set: they are read one by one. An .npy file holds features without labels: "
+            "their spectra are measured.",
         ),
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Instead of FILE, with --labels: features, n x d (.npy).")
+        Path | None,
+        typer.Option(
+            help="Instead of FILE: features, n x d (.npy); without --labels, the spectra."
+        ),
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="Labels 0..K-1, n (.npy).")] = None,
     weight: Annotated[
@@ -136,6 +140,14 @@ def measure(
     batch_size: BatchSize = 64,
     device: Device = "auto",
     workers: Workers = 0,
+    ood: Annotated[
+        str | None,
+        typer.Option(
+            help="Samples from outside the distribution to compare with: a file of features (.npy, "
+            "or with an entry features); with --model, a data set or a folder of images, of which "
+            "--split is taken."
+        ),
+    ] = None,
     num_classes: Annotated[
         int | None,
         typer.Option(
@@ -152,7 +164,7 @@ def measure(
         str | None,
         typer.Option(
             help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
-            "information, spectra; or keys of single metrics; default all."
+            "information, spectra, ood; or keys of single metrics; default all."
         ),
     ] = None,
     weight_decay: Annotated[
@@ -220,6 +232,8 @@ def measure(
 
     Example: ncscope measure "features/*.parquet" --weight head.npz --cluster local
 
+    Example: ncscope measure features.npz --ood other.npy --groups ood
+
     Example: ncscope measure --features h.npy --labels y.npy --weight w.npy --json
 
     Example: ncscope measure --model timm:resnet18 --weights net.safetensors --data photos
@@ -254,7 +268,7 @@ def measure(
     at_end = ExitStack()
     if not asked:
         shards = {"cluster": cluster, "work": work, "beside": save, "at_end": at_end}
-        report = _of_features(files or [], arrays, common, shards)
+        report = _of_features(files or [], arrays, common, shards, ood)
     elif model and data and not files and not arrays and cluster is None and work is None:
         image_options: dict[str, Any] = {
             "data": data,
@@ -267,7 +281,7 @@ def measure(
             "workers": workers,
         }
         second: Any = int(second_pass) if second_pass.isdecimal() else second_pass
-        options = of_model | common | {"pool": pool, "second_pass": second}
+        options = of_model | common | {"pool": pool, "second_pass": second, "ood": ood}
         report = _of_model(model, image_options, options)
     else:
         saved = [*(files or []), *(f"--{name}" for name in arrays)]
@@ -295,9 +309,19 @@ def _unclear(asked: list[str], saved: list[str]) -> InputError:
 
 
 def _of_features(
-    files: list[str], arrays: dict[str, Path], common: dict[str, Any], shards: dict[str, Any]
+    files: list[str],
+    arrays: dict[str, Path],
+    common: dict[str, Any],
+    shards: dict[str, Any],
+    ood: str | None,
 ) -> "Report":
-    from ncscope.api.files import load_array, load_classifier, load_samples, standard_input
+    from ncscope.api.files import (
+        load_array,
+        load_classifier,
+        load_features,
+        load_samples,
+        standard_input,
+    )
     from ncscope.api.measure import measure as measure_features
     from ncscope.cli.shards import are_shards, measured_shards
     from ncscope.probing.provenance import provenance
@@ -305,8 +329,9 @@ def _of_features(
     if not files and not arrays:
         fix = "for example ncscope measure features.npz; see ncscope measure --help"
         raise InputError(expected="a file of features, or a model", found="neither", fix=fix)
-    named = arrays.keys() & {"features", "labels"}
-    if (not files) != (len(named) == 2) or len(named) == 1:
+    if len(files) == 1 and "features" not in arrays and Path(files[0]).suffix == ".npy":
+        arrays, files = arrays | {"features": Path(files[0])}, []
+    if bool(files) == ("features" in arrays) or (files and "labels" in arrays):
         expected = "either FILE, or both --features and --labels"
         fix = "see ncscope measure --help"
         raise InputError(expected=expected, found="another combination", fix=fix)
@@ -316,13 +341,17 @@ def _of_features(
         found, fix = "--features and --labels", "save both as entries of .npz files"
         raise InputError(expected="files for --cluster and --work", found=found, fix=fix)
     if files and (in_parts or are_shards(files)):
+        if ood is not None:
+            found, fix = "features in shards", "measure one file that fits into memory"
+            raise InputError(expected="one file of features for --ood", found=found, fix=fix)
         classifier |= {name: load_array(path) for name, path in arrays.items()}
         return measured_shards(files, classifier, common, **shards)
     entries: dict[str, Any] = {}
     if files:
         entries |= load_samples(standard_input() if files[0] == "-" else files[0])
     entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
-    report = measure_features(**entries, **common)
+    outside = None if ood is None else load_features(ood)
+    report = measure_features(**entries, **common, ood=outside)
     source = files[0] if files else arrays["features"]
     origin = "standard input" if str(source) == "-" else f"./{source}"
     report.provenance = provenance(data=origin, caller="ncscope measure")

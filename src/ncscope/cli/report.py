@@ -38,7 +38,7 @@ def report(
     Example: ncscope report runs/pfc-training-small history.json
     """
     from ncscope.api.comparison import read_sources
-    from ncscope.api.result import check_file
+    from ncscope.api.writable import check_file
 
     check_file(save)
     read = read_sources(sources, sections_of_runs)

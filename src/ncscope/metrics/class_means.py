@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.pairs import sum_over_pairs
+from ncscope.math.pairs import row_blocks, sum_over_pairs
 from ncscope.math.powers import moderated
 from ncscope.math.symmetric import frobenius_of_gram
 
@@ -31,6 +31,22 @@ def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """
     length = torch.linalg.vector_norm(vectors, dim=1)
     return length.std(correction=0) / length.mean()
+
+
+def lognorm_spread(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""$\operatorname{std}_c\log\lVert v_c\rVert$, over the population.
+
+    Source: Wu and Papyan 2024, who report norms of class means on a logarithmic scale. Range
+    $[0,\infty)$; 0: all vectors have one length; NaN if a vector is zero. Invariant under rotation
+    and scaling. Near 0 it is `equinorm`; long norms weigh less in it.
+    """
+    lengths = []
+    for rows in row_blocks(*vectors.shape):
+        peak = torch.linalg.vector_norm(vectors[rows], ord=torch.inf, dim=1)
+        # Divided by the largest entry, the squares of a short row do not underflow.
+        lengths.append(peak * torch.linalg.vector_norm(vectors[rows] / peak[:, None], dim=1))
+    length = torch.cat(lengths)
+    return (length / length.mean()).log().std(correction=0)
 
 
 def angles(vectors: Float[Tensor, "k d"]) -> Angles:

@@ -84,7 +84,7 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     total = variances + torch.linalg.vector_norm(weighted, dim=0).square()
     # If the rounding of the class means explains the variance within classes of a coordinate, the
     # differences of its means are noise of the same size, and would separate classes at random.
-    rounding = _rounding(stats)
+    rounding = mean_rounding(stats)
     suspected = rounding.clamp(max=rank_cut(total.max(), stats.dim))
     constant, collapsed = total <= suspected, variances <= suspected
     weighted[:, constant] = 0
@@ -106,7 +106,7 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     )
 
 
-def _rounding(stats: ClassStatistics) -> Float[Tensor, " d"]:
+def mean_rounding(stats: ClassStatistics) -> Float[Tensor, " d"]:
     """Return the squared rounding error of the class means in each coordinate."""
     low, high = stats.means.aminmax(dim=0)
     unit = _ROUNDING * torch.finfo(low.dtype).eps * torch.maximum(-low, high)

@@ -1,12 +1,81 @@
 """NC3: alignment of the classifier's rows with the class means."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import row_blocks
+from ncscope.math.powers import in_unit, moderated
 
 _COMMON = 1e-2  # cosine of two Gram matrices above which their inner product keeps its digits
+
+
+def row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:
+    r"""$\lVert W^\top\mathbf 1\rVert/(\sqrt K\lVert W\rVert_F)$, NC0.
+
+    A property of the classifier: K counts all its rows, also of classes without samples, because a
+    decay or an optimiser acts on all of them.
+
+    Source: Zhao et al. 2026, scaled to the classifier's norm. Range $[0,1]$; 0: the rows sum to
+    zero, without which there is no simplex of rows; 1: all rows are equal; NaN if the weight is
+    zero. Invariant under rotation and scaling.
+    """
+    size = torch.linalg.vector_norm(weight, dtype=torch.float64)
+    return (_norm_of_row_sum(weight) / (len(weight) ** 0.5 * size)).clamp(max=1)
+
+
+def row_sum_norm(weight: Float[Tensor, "heads d"], exponent: int) -> float:
+    r"""$\lVert W^\top\mathbf 1\rVert$, NC0 in the weight's unit.
+
+    Args:
+        weight: $W$ divided by $2^e$, all rows.
+        exponent: Unit e of the weight.
+
+    Source: Zhao et al. 2026. Range $[0,\infty)$; 0: the rows sum to zero; NaN beyond the range of
+    float64.
+    """
+    return in_unit(float(_norm_of_row_sum(weight)), exponent)
+
+
+def _norm_of_row_sum(weight: Float[Tensor, "heads d"]) -> Float[Tensor, ""]:
+    return torch.linalg.vector_norm(weight.sum(0, dtype=torch.float64))
+
+
+@dataclass(frozen=True)
+class RowCosines:
+    """Statistics of the cosine between a classifier row and the class mean.
+
+    Attributes:
+        mean: Mean over the classes.
+        variance: Population variance over the classes.
+    """
+
+    mean: Float[Tensor, ""]
+    variance: Float[Tensor, ""]
+
+
+def row_cosines(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> RowCosines:
+    r"""Compute mean and variance over the classes of $\cos(w_c,\tilde\mu_c)$, UNC3.
+
+    Both come from $1-\cos(w,\tilde\mu)=\frac12\lVert\hat w-\hat\mu\rVert^2$, which keeps its
+    digits near alignment.
+
+    Args:
+        weight: $W$, rows of the classes present.
+        frame: Class means centred by their unweighted mean.
+
+    Source: Wu and Papyan 2024, uniform duality. Ranges $[-1,1]$ and $[0,1]$; NaN if a row or a
+    class mean is zero. Invariant under rotation and under scaling of each row.
+    """
+    gaps = []
+    for rows in row_blocks(*weight.shape):
+        (heads, sizes), (means, lengths) = moderated(weight[rows]), moderated(frame[rows])
+        apart = heads / sizes[:, None] - means / lengths[:, None]
+        gaps.append(apart.square().sum(1) / 2)
+    gap = torch.cat(gaps)
+    return RowCosines((1 - gap.mean()).clamp(min=-1), gap.var(correction=0))
 
 
 def self_duality(weight: Float[Tensor, "k d"], frame: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
@@ -35,7 +104,9 @@ def logit_etf_distance(
     r"""Compute the distance of the class means' logits $Z=W\tilde M$ from a simplex.
 
     $\lVert Z/\lVert Z\rVert_F-\frac1{\sqrt{K-1}}(I-\frac1K\mathbf{11}^\top)\rVert_F$.
-    Source: Zhu et al. 2021. Range $[0,2]$; 0: the class means' logits form a simplex ETF.
+    Source: Zhu et al. 2021; as `seli_logits` in Thrampoulidis et al. 2022, because the SELI
+    geometry of classes of any sizes has a simplex's logits, $W\tilde M\propto P$. Range $[0,2]$; 0:
+    the class means' logits form a simplex ETF.
     Cost: for $K\le d$ two products of $2K^2d$ operations, in blocks, for $K\le2d$ one; else two of
     $2Kd^2$.
     """

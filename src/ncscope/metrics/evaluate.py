@@ -12,9 +12,10 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.math.powers import in_unit
+from ncscope.metrics.class_columns import GROUP
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
-from ncscope.metrics.metric import Metric
+from ncscope.metrics.metric import MANY_CLASSES, Metric
 from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
@@ -67,12 +68,16 @@ class Needs:
         hits: The samples that the classifier assigns to their class are counted if True: by the
             logits of the first pass, or as decisions.
         information: The second pass accumulates second moments of directions if True.
+        ood: The mean of OOD samples is used if there are any.
+        scores: The second pass scores the samples if there are OOD samples to compare with.
     """
 
     statistics: frozenset[Statistic]
     decisions: bool
     hits: bool
     information: bool
+    ood: bool
+    scores: bool
 
 
 def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
@@ -84,11 +89,14 @@ def needs_of(groups: Collection[str] | None, has_head: bool) -> Needs:
         gather.add("scatter")
     if "directions" in needs:
         gather.add("directions")
+    by_class = groups is not None and GROUP in groups
     return Needs(
         statistics=frozenset(gather),
-        decisions="decisions" in needs,
-        hits="hits" in needs,
+        decisions="decisions" in needs or by_class,
+        hits="hits" in needs or (by_class and has_head),
         information="information" in needs,
+        ood="ood" in needs,
+        scores="scores" in needs,
     )
 
 
@@ -106,16 +114,27 @@ def evaluate(
     """
     sources = sources.in_range
     unit = sources.stats.exponent
-    rows = [row for row in select(groups) if row.needs <= sources.gathered]
-    values = {row.key: in_unit(float(row.compute(sources)), row.degree * unit) for row in rows}
-    values = {key: value if math.isfinite(value) else math.nan for key, value in values.items()}
+    rows = [row for row in select(groups) if _computable(row, sources)]
     notes = []
-    if any("scatter" in row.needs for row in rows):
+    if groups is None and sources.stats.k > MANY_CLASSES:
+        notes += _left_out([row for row in rows if not row.many_classes])
+        rows = [row for row in rows if row.many_classes]
+    values = {
+        row.key: _shown(row, in_unit(float(row.compute(sources)), row.degree * unit))
+        for row in rows
+    }
+    if any("scatter" in row.needs and row.needs_classes for row in rows):
         notes += _rank_notes(sources)
+    if any(row.group == "spectra" for row in rows):
+        notes.append(_spectrum_note(sources))
     if any("information" in row.needs for row in rows):
         notes += _information_notes(sources)
     elif groups is None and {"head", "decisions"} <= sources.gathered:
         notes.append(LEFT_OUT)
+    if sources.ood is not None and any("scores" in row.needs for row in rows):
+        notes += sources.ood.notes
+    endless = [row for row in rows if values[row.key] == math.inf]
+    notes += [f"{row.key} is infinite: {row.infinite}" for row in endless]
     undefined = [row for row in rows if math.isnan(values[row.key])]
     notes += [
         f"{', '.join([row.key, *row.aliases])} is undefined: "
@@ -126,25 +145,69 @@ def evaluate(
     return values | aliases, notes
 
 
+def _computable(row: Metric, sources: Sources) -> bool:
+    """Return whether all that a metric needs is there."""
+    return row.needs <= sources.gathered and (sources.stats.labelled or not row.needs_classes)
+
+
+def check_unlabelled(groups: Collection[str]) -> None:
+    """Refuse groups of metrics that compare classes, for samples without labels.
+
+    Args:
+        groups: Names of groups, or keys of single metrics.
+
+    Raises:
+        InputError: If all metrics of a group need classes.
+    """
+    given = [groups] if isinstance(groups, str) else list(groups)
+    refused = [name for name in given if all(row.needs_classes for row in select([name]))]
+    if refused:
+        raise InputError(
+            expected="groups of metrics that need no labels: 'spectra'",
+            found=", ".join(map(repr, refused)),
+            fix="pass labels, or ask for 'spectra'",
+        )
+
+
+def _shown(row: Metric, value: float) -> float:
+    """Return the value, or NaN in place of an infinity that the metric cannot have."""
+    return value if math.isfinite(value) or (value == math.inf and row.infinite) else math.nan
+
+
+def _left_out(rows: list[Metric]) -> list[str]:
+    """Return a note on metrics that are left out with many classes."""
+    if not rows:
+        return []
+    keys = ", ".join(row.key for row in rows)
+    return [f"left out with more than {MANY_CLASSES:,} classes, ask for them by key: {keys}"]
+
+
 def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     r"""Compute eigenvalues of $\Sigma_B$, $\Sigma_W$, $\Sigma_T$ and the SNR singular values.
 
     Source: VCI fig. 2; MSE definition 2. All values are descending. The eigenvalues of $\Sigma_B$
     are the $\min(d,K-1)$ that can differ from 0. An eigenvalue beyond the range of float64 is NaN.
+    Without labels there is $\Sigma_T$ alone.
     """
     sources = sources.in_range
-    scatter, stats = sources.discriminants, sources.stats
-    assert stats.within is not None
-    factor = scatter.between.vectors * scatter.between.values.sqrt()
-    decomposed = scatter.within is stats.within and scatter.spread.scales is None
-    squared = {
-        "between": scatter.between.spectrum[: full_rank(stats)],
-        "within": scatter.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
-        "total": _eigenvalues(stats.within + factor @ factor.mT),
-    }
+    stats = sources.stats
+    total = {"total": sources.covariance.eigenvalues}
+    squared = {**_between_and_within(sources), **total} if stats.labelled else total
     if stats.exponent:
         squared = {name: _in_unit(v, 2 * stats.exponent) for name, v in squared.items()}
-    return {**squared, "snr_singular_values": snr_singular_values(stats, scatter)}
+    if not stats.labelled:
+        return squared
+    return {**squared, "snr_singular_values": snr_singular_values(stats, sources.discriminants)}
+
+
+def _between_and_within(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
+    scatter, stats = sources.discriminants, sources.stats
+    assert stats.within is not None
+    decomposed = scatter.within is stats.within and scatter.spread.scales is None
+    return {
+        "between": scatter.between.spectrum[: full_rank(stats)],
+        "within": scatter.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
+    }
 
 
 def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
@@ -168,6 +231,15 @@ def _rank_notes(sources: Sources) -> list[str]:
         f"{_cut(found.spread.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
         "them" + (", of features scaled to comparable deviations" if scaled else ""),
     ]
+
+
+def _spectrum_note(sources: Sources) -> str:
+    """Return a note on the eigenvalues that count as positive, to which alpha_req is fitted."""
+    found, unit = sources.covariance, 2 * sources.stats.exponent
+    return (
+        f"covariance: {found.rank} of {sources.stats.dim} eigenvalues are above "
+        f"{_cut(found.cut, unit)}; alpha_req is fitted to these"
+    )
 
 
 def _information_notes(sources: Sources) -> list[str]:

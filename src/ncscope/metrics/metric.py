@@ -8,6 +8,9 @@ from torch import Tensor
 
 from ncscope.metrics.sources import Sources
 
+MANY_CLASSES = 10_000
+"""Number of classes above which metrics that take long must be asked for."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -22,7 +25,7 @@ class Metric:
         source: Paper and equation.
         compute: Function that computes the value from the sources.
         needs: Required statistics: ``"scatter"``, ``"directions"``, ``"head"``, ``"decisions"``,
-            ``"hits"``, ``"information"``.
+            ``"hits"``, ``"information"``, ``"ood"``, ``"scores"``.
         low: Least possible value.
         high: Greatest possible value (may be ``inf``).
         zero: Meaning of the value 0, in words.
@@ -36,6 +39,10 @@ class Metric:
         aliases: Other names under which the value is reported.
         also: Other groups that contain the metric.
         degree: Power of the features' unit in the value; 0 for a value without unit.
+        many_classes: False if the metric is left out by default for more than `MANY_CLASSES`
+            classes, where it takes long.
+        needs_classes: False if the metric compares no classes, and so needs no labels.
+        infinite: Condition under which the value is infinite, in words; empty if it never is.
     """
 
     key: str
@@ -57,3 +64,6 @@ class Metric:
     aliases: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     degree: int = 0
+    many_classes: bool = True
+    needs_classes: bool = True
+    infinite: str = ""

@@ -47,6 +47,8 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
         values: Metrics computed from them.
     """
     stats = sources.stats
+    if not stats.labelled:
+        return ()
     return (
         *_few_samples(stats, values),
         *_noisy_means(stats, values),

@@ -11,8 +11,13 @@ from ncscope.errors import InputError
 from ncscope.math.powers import EVALUATED, GATHERED, exponent_of, times_power
 from ncscope.metrics.class_means import Angles, angles
 from ncscope.metrics.discriminants import Discriminants, discriminants
+from ncscope.metrics.duality import RowCosines, row_cosines
+from ncscope.metrics.imbalance import SizeSpectrum, size_spectrum
 from ncscope.metrics.information import DatasetInformation, Entropies, means_entropies
 from ncscope.metrics.mse import MseParts, mse_parts
+from ncscope.metrics.ood import OodResult
+from ncscope.metrics.spectrum import Covariance, covariance_between, covariance_within
+from ncscope.metrics.uniformity import Uniformity, uniformity
 from ncscope.stats.decisions import DecisionCounts, Hits
 from ncscope.stats.statistics import ClassStatistics
 
@@ -22,7 +27,7 @@ class Sources:
     r"""Statistics of one layer, the classifier that reads it, and results of the second pass.
 
     Attributes:
-        stats: Statistics of the classes present.
+        stats: Statistics of the classes present; those of one class for unlabelled samples.
         weight: Classifier weight with a row for every class, of any float type; None if there is
             no classifier.
         bias: Classifier bias, or None.
@@ -30,6 +35,7 @@ class Sources:
         hits: Samples that the classifier assigns to their class; None if not counted.
         information: Entropies from the second pass; None if not computed.
         weight_decay: Weight decay on the classifier, for the MSE decomposition.
+        ood: Comparison with samples from outside the distribution; None without such samples.
         weight_exponent: Unit e of the weight: the classifier's weight is $2^e$ times ``weight``.
     """
 
@@ -41,6 +47,7 @@ class Sources:
     weight_decay: float = 0.0
     weight_exponent: int = 0
     hits: Hits | None = None
+    ood: OodResult | None = None
 
     def __post_init__(self) -> None:
         """Refuse a weight decay that is negative or not finite."""
@@ -66,6 +73,13 @@ class Sources:
         return discriminants(self.stats)
 
     @cached_property
+    def covariance(self) -> Covariance:
+        """Covariance of the samples, and its root."""
+        if not self.stats.labelled:
+            return covariance_within(self.stats)
+        return covariance_between(self.stats, self.discriminants)
+
+    @cached_property
     def mean_angles(self) -> Angles:
         """Angles between the centred class means."""
         return angles(self.stats.frame)
@@ -86,6 +100,21 @@ class Sources:
     def weight_angles(self) -> Angles:
         """Angles between the classifier's rows."""
         return angles(self.present_weight)
+
+    @cached_property
+    def uniformity(self) -> Uniformity:
+        """Evenness of the directions of the centred class means."""
+        return uniformity(self.stats.frame)
+
+    @cached_property
+    def row_cosines(self) -> RowCosines:
+        """Cosines between the classifier's rows and the centred class means."""
+        return row_cosines(self.present_weight, self.stats.frame)
+
+    @cached_property
+    def size_spectrum(self) -> SizeSpectrum | None:
+        """Spectrum of the class sizes' matrix; None if there are too many different sizes."""
+        return size_spectrum(self.stats.counts)
 
     @cached_property
     def mse(self) -> MseParts:
@@ -127,6 +156,8 @@ class Sources:
             "decisions": self.decisions is not None,
             "hits": self.hits is not None,
             "information": self.information is not None,
+            "ood": self.ood is not None,
+            "scores": self.ood is not None and bool(self.ood.detections),
         }
         return frozenset(name for name, there in met.items() if there)
 

@@ -17,16 +17,30 @@ WITHOUT_LABELS = frozenset(
         "nc2_equinorm_weights",
         "nc2_equiangular_weights",
         "nc2_maxangle_weights",
+        "nc2_lognorm_std_weights",
+        "nc0",
+        "nc0_norm",
+        "minority_cosine_weights",
+        "seli_weights",
         "entropy_weights",
         "entropy_features",
         "effective_rank",
         "hdr",
         "hdr_centered",
+        "rankme",
+        "effective_rank_features",
+        "participation_ratio",
+        "alpha_req",
+        "alpha_req_r2",
+        *(row.key for row in METRICS.values() if row.group == "ood"),
     }
 )
-"""Metrics that no permutation of the labels changes: they have no chance level."""
+"""Metrics that no permutation of the labels changes: they have no chance level.
 
-_WITHOUT_FEATURES = frozenset({"entropy_weights"})
+The scores of OOD detection do not use labels. NC5 does, but its chance level is not measured.
+"""
+
+_WITHOUT_FEATURES = frozenset({"entropy_weights", "minority_cosine_weights", "seli_weights"})
 """Metrics of classifier and class sizes, which vary only as the sizes are no multiples of G."""
 
 _RATIOS = frozenset({"nc1", "fuzziness", "nc1_quotient", "cdnv"})
@@ -34,6 +48,9 @@ _RATIOS = frozenset({"nc1", "fuzziness", "nc1_quotient", "cdnv"})
 
 _OF_MEANS = frozenset({"mir_means", "hdr_means"})
 """Metrics of the class means alone, besides those of NC2 and NC3."""
+
+_SMOOTH = frozenset({"minority_cosine_means"})
+"""Metrics of NC2 and NC3 that have no bound at collapse, where the others are not smooth."""
 
 LARGEST_NOISE = 0.05
 """Largest share of noise in the class means' spread for an error of a ratio or a distance.
@@ -45,8 +62,8 @@ nothing where noise is most of the spread: the bias is then no small perturbatio
 _STANDARD_ERRORS_AWAY = 5
 """Least distance of NC2 and NC3 from collapse, in standard errors, for an error to be offered.
 
-At collapse these distances are 0 and not smooth. With two standard errors, the draws of collapsed
-means that are offered an interval would be those whose interval misses.
+At collapse these distances are 0, or at their bound, and not smooth. With two standard errors, the
+draws of collapsed means that are offered an interval would be those whose interval misses.
 """
 
 _FEWEST_BY_OWN_MEANS = 40
@@ -69,17 +86,20 @@ class Sample:
         smallest: Number of samples of the smallest class.
         noise: Share of noise in the spread of the class means; see `noise_share`.
         own_means: True if the nearest-mean rule uses the class means of these samples.
+        classes: Number of classes present.
     """
 
     size: int
     smallest: int
     noise: float = 0.0
     own_means: bool = True
+    classes: int = 2
 
     @classmethod
     def of(cls, stats: ClassStatistics, *, own_means: bool) -> "Sample":
         """Describe the samples of which statistics are given."""
-        return cls(stats.num_samples, int(stats.counts.min()), noise_share(stats), own_means)
+        smallest, noise = int(stats.counts.min()), noise_share(stats)
+        return cls(stats.num_samples, smallest, noise, own_means, stats.k)
 
 
 @dataclass(frozen=True)
@@ -101,7 +121,10 @@ class Uncertainty:
 
 
 def estimated(
-    values: Mapping[str, float], without: Sequence[Mapping[str, float]], sample: Sample
+    values: Mapping[str, float],
+    without: Sequence[Mapping[str, float]],
+    sample: Sample,
+    known: Mapping[str, float] | None = None,
 ) -> Uncertainty:
     """Combine the values without each group into standard errors.
 
@@ -109,6 +132,7 @@ def estimated(
         values: Metrics of all samples, with aliases.
         without: Metrics without each group; empty if a class has too few samples.
         sample: Size and noise of the samples.
+        known: Standard errors of metrics of OOD samples, which no group of the samples shows.
     """
     if not without:
         said = (
@@ -121,8 +145,11 @@ def estimated(
     for row in METRICS.values():
         if row.key not in values:
             continue
-        left = [each.get(row.key, math.nan) for each in without]
-        estimate, reason = _estimate(row, values[row.key], left, sample)
+        if row.group == "ood":
+            estimate, reason = _of_ood(row.key, values[row.key], known or {})
+        else:
+            left = [each.get(row.key, math.nan) for each in without]
+            estimate, reason = _estimate(row, values[row.key], left, sample)
         for key in (row.key, *row.aliases):
             if estimate is None:
                 refused.setdefault(reason, []).append(key)
@@ -143,7 +170,9 @@ def _estimate(
         return None, "the value is undefined"
     if row.key in _WITHOUT_FEATURES:
         return None, "the value depends on the classifier and the class sizes alone"
-    if any(map(math.isnan, without)):
+    if math.isinf(value):
+        return None, "the value is infinite"
+    if not all(map(math.isfinite, without)):
         return None, "the value is undefined without one of the groups"
     estimate = jackknife(value, without)
     if row.needs & {"decisions", "hits"}:
@@ -153,10 +182,31 @@ def _estimate(
     distance = row.group in ("nc2", "nc3")
     if (distance or row.key in _RATIOS | _OF_MEANS) and sample.noise > LARGEST_NOISE:
         return None, f"{sample.noise:.0%} of the spread of the class means is noise"
-    nearest = estimate.bias_corrected - _STANDARD_ERRORS_AWAY * estimate.standard_error
-    if distance and nearest <= 0:
+    away = _from_collapse(row, estimate.bias_corrected, sample.classes)
+    near = away <= _STANDARD_ERRORS_AWAY * estimate.standard_error
+    if distance and row.key not in _SMOOTH and near:
         return None, "the value is close to collapse, where its error is not symmetric"
     return estimate, ""
+
+
+def _from_collapse(row: Metric, value: float, classes: int) -> float:
+    """Return how far a value is from its bound, which it attains at collapse; below 0 beyond it."""
+    if row.better == "high":
+        return (1.0 if row.at_collapse is None else row.at_collapse(classes)) - value
+    if row.at_collapse is None or row.two_sided:
+        return value
+    return value - row.at_collapse(classes)
+
+
+def _of_ood(key: str, value: float, known: Mapping[str, float]) -> tuple[Estimate | None, str]:
+    """Return the estimate of a metric of OOD samples, or the reason why there is none."""
+    if math.isnan(value):
+        return None, "the value is undefined"
+    if not key.endswith("_auroc"):
+        return None, "groups of samples do not show how the value varies with the OOD samples"
+    if key not in known:
+        return None, "the scores of the two kinds of samples do not overlap"
+    return Estimate(known[key], value), ""
 
 
 def _rate(

@@ -4,13 +4,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.math.pairs import row_blocks, sum_over_pairs
+from ncscope.math.pairs import recompute_close_, row_blocks, sum_over_pairs
 from ncscope.metrics.discriminants import Discriminants, full_rank
 from ncscope.stats.statistics import ClassStatistics, lengths_from
 
 _CLOSE = 1e-4
 _SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance of unit vectors that rounding explains
-_DIRECT_ROWS = 4096
 
 
 def nc1_quotient(stats: ClassStatistics) -> Float[Tensor, ""]:
@@ -122,12 +121,7 @@ def cdnv(stats: ClassStatistics) -> Float[Tensor, ""]:
     def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
         size = norms[rows, None] + norms[cols]
         distance = gram.mul_(-2).add_(size)
-        # From the Gram matrix, the distance of two close means would cancel; it is computed again
-        # from their difference.
-        near = torch.nonzero(distance < size.mul_(_CLOSE))
-        for i, j in (pair.unbind(1) for pair in near.split(_DIRECT_ROWS)):
-            apart = frame[rows][i] - frame[cols][j]
-            distance[i, j] = apart.square().sum(1)
+        recompute_close_(distance, size.mul_(_CLOSE), frame[rows], frame[cols])
         variance = stats.class_traces[rows, None] + stats.class_traces[cols]
         coincide = distance <= 0
         return variance.div_(distance.mul_(2)).masked_fill_(coincide, torch.nan)

@@ -1,6 +1,6 @@
 """Splitting of batches into inputs and labels, and selection of the tokens to measure."""
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import chain
 from typing import Any
 
@@ -111,6 +111,48 @@ def token_labels(
         labels = torch.cat([labels[:, 1:], labels.new_full((len(labels), 1), IGNORED)], dim=1)
     kept = torch.nonzero(labels.flatten() != IGNORED).squeeze(1)
     return labels.flatten()[kept], kept
+
+
+def unlabelled(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, Any]]:
+    """Yield the inputs of batches on the model's device, and labels if there are any, else None.
+
+    Args:
+        loader: Iterable of inputs, of ``(inputs, labels)``, of tuples or lists with the inputs
+            alone, or of mappings with or without ``labels``. Batches without samples are skipped.
+        device: Device of the model.
+
+    Raises:
+        InputError: If the loader is not iterable.
+    """
+    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+        found, fix = type(loader).__name__, "pass a DataLoader or a list of batches"
+        raise InputError(expected="an iterable of OOD batches", found=found, fix=fix)
+    for batch in iter(loader):
+        inputs, labels = batch, None
+        if isinstance(batch, Mapping):
+            inputs = {name: value for name, value in batch.items() if name != "labels"}
+            labels = batch.get("labels")
+        elif isinstance(batch, tuple | list) and len(batch) in (1, 2):
+            inputs, labels = batch[0], batch[1] if len(batch) == 2 else None
+        first = first_tensor(inputs)
+        if first is None or first.shape[:1] != (0,):
+            yield _moved(inputs, device), labels
+
+
+def kept_tokens(
+    inputs: Any, labels: Any, tokens: torch.Size, next_token: bool
+) -> Int[Tensor, " m"]:
+    """Return the indices of the tokens to compare, which labels and attention mask do not exclude.
+
+    Args:
+        inputs: Inputs of the model.
+        labels: Labels of the tokens, of which only `IGNORED` counts; anything else for none.
+        tokens: Shape B x T of the model's logits, without the classes.
+        next_token: Leave out tokens without a following token if True.
+    """
+    given = labels if isinstance(labels, Tensor) and labels.shape == tokens else torch.zeros(tokens)
+    marks = _without_padding(inputs, given.to(torch.int64), next_token)
+    return token_labels(marks, tokens, next_token)[1]
 
 
 def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from ncscope.metrics.evaluate import LEFT_OUT
 from ncscope.metrics.information import (
@@ -13,9 +15,11 @@ from ncscope.metrics.information import (
     takes_long,
 )
 from ncscope.metrics.layerwise import geodesic, relative_position
+from ncscope.metrics.ood import OodResult, OodScorer
 from ncscope.metrics.sources import Sources
 from ncscope.probing.by_batch import with_batch_estimate
 from ncscope.probing.gather import LayerGatherer, Looked
+from ncscope.probing.ood import OodPass, OodSource
 from ncscope.probing.plans import LayerPlan, ProbeOptions
 from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord
 from ncscope.probing.resampling import LayerSamples, with_trust
@@ -50,7 +54,8 @@ def measured(
     plans: Sequence[LayerPlan],
     options: ProbeOptions,
     known: Mapping[str, ClassStatistics],
-    correct: int | None = None,
+    correct: Int[Tensor, " k"] | None = None,
+    outside: OodSource | None = None,
 ) -> Probed:
     """Compute the measurement from the statistics of all processes.
 
@@ -60,23 +65,30 @@ def measured(
         options: Options of the measurement.
         known: Statistics whose class means the nearest-mean rule uses, by layer; the layers that
             are absent use their own.
-        correct: Number of samples of all processes whose largest logit is that of their class;
-            None to count the classifier's hits in the second pass.
+        correct: Number of samples of each class, in all processes, whose largest logit is that of
+            their class; None to count the classifier's hits in the second pass.
+        outside: Function that runs the model over the OOD samples of this process; None for none.
     """
     stats = gatherer.finish()
-    by_logits = correct is not None
-    looked = _looked(gatherer, plans, stats | dict(known), by_logits=by_logits)
-    information, notes = _information(gatherer, plans[-1], stats, options)
-    processes = gatherer.processes
+    by_logits, last, processes = correct is not None, plans[-1], gatherer.processes
+    ood_pass = None if outside is None else _ood_pass(gatherer, last, outside, stats, known)
+    scorer = None if ood_pass is None else ood_pass.scorer
+    means_of = stats | dict(known)
+    looked = _looked(gatherer, plans, means_of, by_logits=by_logits, scorer=scorer)
+    compared = None
+    if ood_pass is not None:
+        with processes.ending_together():
+            compared = ood_pass.result(None if looked is None else looked.scores)
+    information, notes = _information(gatherer, last, stats, options)
     with processes.ending_together():
+        sources = [_sources(plan, stats, looked, information, options, correct) for plan in plans]
+        sources[-1] = replace(sources[-1], ood=compared)
         records = tuple(
-            layer_record(
-                plan.name, _sources(plan, stats, looked, information, options, correct), plan.groups
-            )
-            for plan in plans
+            layer_record(plan.name, each, plan.groups, by_class=options.by_class)
+            for plan, each in zip(plans, sources, strict=True)
         )
     records = _with_notes(records, looked, notes, by_logits=by_logits)
-    last, batch_size = plans[-1], options.information_batch
+    batch_size = options.information_batch
     if batch_size is not None and last.weight is not None and last.needs.information:
         features = gatherer.stored(last.name)
         weight = last.weight.to(torch.float64)
@@ -84,7 +96,9 @@ def measured(
             estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
     if options.resamples:
-        records = _trusted(records, gatherer, plans, options, stats, known, set(information))
+        records = _trusted(
+            records, gatherer, plans, options, stats, known, set(information), compared
+        )
     record = ProbeRecord(
         layers=records,
         comparable=gatherer.comparable,
@@ -120,6 +134,7 @@ def _trusted(
     stats: Mapping[str, ClassStatistics],
     known: Mapping[str, ClassStatistics],
     with_entropies: Collection[str],
+    compared: OodResult | None,
 ) -> tuple[LayerRecord, ...]:
     """Return the records with the chance level and the standard errors that are asked for."""
     return tuple(
@@ -137,6 +152,7 @@ def _trusted(
             baseline=options.baseline,
             uncertainty=options.uncertainty,
             memory=options.memory,
+            ood=compared if plan is plans[-1] else None,
         )
         for plan, record in zip(plans, records, strict=True)
     )
@@ -172,12 +188,12 @@ def _sources(
     looked: Looked | None,
     information: Mapping[str, DatasetInformation],
     options: ProbeOptions,
-    correct: int | None,
+    correct: Int[Tensor, " k"] | None,
 ) -> Sources:
     decisions = None if looked is None else looked.decisions.get(plan.name)
     hits = None if decisions is None else decisions.hits
     if correct is not None and plan.weight is not None:
-        hits = Hits(stats[plan.name].num_samples, correct)
+        hits = Hits(stats[plan.name].num_samples, int(correct.sum()), correct)
     return Sources(
         stats[plan.name],
         plan.weight,
@@ -222,6 +238,7 @@ def _looked(
     means_of: Mapping[str, ClassStatistics],
     *,
     by_logits: bool,
+    scorer: OodScorer | None = None,
 ) -> Looked | None:
     """Run the second pass, if one is needed.
 
@@ -230,21 +247,45 @@ def _looked(
         plans: Layers to measure.
         means_of: Statistics whose class means decide, by layer.
         by_logits: True if the classifier's hits have been counted from the logits.
+        scorer: Scores of the last layer's samples to compare with OOD samples, if there are any.
     """
     if gatherer.store is None:
         return None
     deciders = {
-        plan.name: _decider(plan, means_of[plan.name], gatherer.device)
+        plan.name: _decider(plan, means_of[plan.name], gatherer)
         for plan in plans
         if plan.needs.decisions or (plan.needs.hits and not by_logits)
     }
     positions = None if gatherer.pair is None else LINE
-    return gatherer.looked(deciders, positions) if deciders or positions is not None else None
+    if not deciders and positions is None and scorer is None:
+        return None
+    return gatherer.looked(deciders, positions, scorer)
 
 
-def _decider(plan: LayerPlan, means_of: ClassStatistics, device: torch.device) -> Decider:
+def _ood_pass(
+    gatherer: LayerGatherer,
+    last: LayerPlan,
+    source: OodSource,
+    stats: Mapping[str, ClassStatistics],
+    known: Mapping[str, ClassStatistics],
+) -> OodPass:
+    """Run the model over the OOD samples of this process."""
+    with gatherer.processes.ending_together():
+        found = OodPass(
+            last,
+            known.get(last.name, stats[last.name]),
+            on_own=last.name not in known,
+            processes=gatherer.processes,
+            device=gatherer.device,
+        )
+        found.run(source)
+    return found
+
+
+def _decider(plan: LayerPlan, means_of: ClassStatistics, gatherer: LayerGatherer) -> Decider:
+    device, num_classes = gatherer.device, len(gatherer.counts[plan.name])
     classes, means = means_of.classes.to(device), means_of.means.to(device)
-    return Decider(classes, means, plan.weight, plan.bias)
+    return Decider(classes, means, plan.weight, plan.bias, num_classes=num_classes)
 
 
 def _with_notes(

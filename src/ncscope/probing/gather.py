@@ -1,7 +1,7 @@
 """Statistics of every tapped layer, batch by batch, in one pass."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 import torch
@@ -26,6 +26,19 @@ from ncscope.stats.statistics import ClassStatistics, finish
 
 
 @dataclass(frozen=True)
+class InsideScores:
+    """Scores of the samples of this process.
+
+    Attributes:
+        scores: Scores of each batch.
+        seen: Number of samples for which these stand: more than are scored if they were drawn.
+    """
+
+    scores: list[Tensor]
+    seen: int
+
+
+@dataclass(frozen=True)
 class Looked:
     """Results of the second pass over the samples of all processes.
 
@@ -35,12 +48,14 @@ class Looked:
             counts; absent if all samples were decided.
         line: Nearest-mean accuracy at each position of the line between two layers.
         samples: Number of samples that were decided.
+        scores: Scores of this process's samples, if any are measured.
     """
 
     decisions: Mapping[str, DecisionCounts]
     standard_errors: Mapping[str, Mapping[str, Share]]
     line: list[float]
     samples: int
+    scores: InsideScores | None = None
 
 
 class LayerGatherer:
@@ -133,7 +148,10 @@ class LayerGatherer:
         return _Stored(self.store, name)
 
     def looked(
-        self, deciders: Mapping[str, Decider], positions: Float[Tensor, " t"] | None
+        self,
+        deciders: Mapping[str, Decider],
+        positions: Float[Tensor, " t"] | None,
+        scorer: Callable[[Tensor], Tensor] | None = None,
     ) -> Looked:
         """Decide the samples of every process, reading them once.
 
@@ -141,28 +159,33 @@ class LayerGatherer:
             deciders: Decider of each layer that has one.
             positions: Positions on the line from the first to the last of `comparable`, 0 to 1,
                 where the nearest-mean accuracy is computed; None if it is not computed.
+            scorer: Function that scores the features of the last layer; None for no scores.
         """
         assert self.store is not None
         tallies = {name: decide.none() for name, decide in deciders.items()}
         points = 0 if positions is None else len(positions)
         hits = torch.zeros(points, dtype=torch.int64, device=self.device)
-        samples = 0
+        samples, scores, last = 0, [], list(self.counts)[-1]
         with self.processes.ending_together():
             ends = None if positions is None or self.pair is None else self.pair.ends()
             for features, labels in self.store:
                 samples += len(labels)
                 decided = decide_layers(deciders, features, labels)
                 tallies = {name: tallies[name] + each for name, each in decided.items()}
+                if scorer is not None:
+                    scores.append(scorer(moved(features[last], self.device)))
                 if ends is not None and positions is not None:
                     hits += self._hits_on_line(features, labels, ends, positions)
         line = self._accuracies(hits)
         if isinstance(self.store, Reservoir):
-            return self._estimated(self.store, tallies, line)
+            estimated = self._estimated(self.store, tallies, line)
+            return replace(estimated, scores=InsideScores(scores, self.store.seen))
         totals = {
             name: local.over_all_processes(self.device, self.processes)
             for name, local in tallies.items()
         }
-        return Looked(totals, {}, line, sum(self.processes.values(samples)))
+        everywhere = sum(self.processes.values(samples))
+        return Looked(totals, {}, line, everywhere, InsideScores(scores, samples))
 
     def _hits_on_line(
         self,

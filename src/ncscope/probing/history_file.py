@@ -8,7 +8,13 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ncscope.probing.provenance import Provenance
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.probing.records import (
+    ClassTable,
+    GeodesicRecord,
+    LayerRecord,
+    Measurement,
+    ProbeRecord,
+)
 
 _LARGEST = sys.float_info.max
 
@@ -180,7 +186,57 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
         # Absent from the files of versions that did not measure them.
         warnings=tuple(map(_word, _list(given.get("warnings", [])))),
         **{name: _named_numbers(given.get(name, {})) for name in _TRUST},
+        per_class=None if (table := given.get("per_class")) is None else _table(_mapping(table)),
     )
+
+
+def _table(given: Mapping[str, Any]) -> ClassTable:
+    """Read a table of classes.
+
+    Raises:
+        ValueError: If columns differ in length, or a label or a number of samples cannot be.
+    """
+    classes = [_count(value) for value in _list(given["classes"])]
+    nearest = [_count(value) for value in _list(given["nearest"])]
+    samples = [_count(value) for value in _list(given["samples"])]
+    present = set(classes)
+    ascending = classes == sorted(present) and classes[:1] >= [0]
+    others = len(nearest) == len(classes) and all(
+        other in present and other != own for own, other in zip(classes, nearest, strict=True)
+    )
+    if not (ascending and others and len(samples) == len(classes) and min(samples) > 0):
+        msg = "a table of classes whose labels and columns do not belong together"
+        raise ValueError(msg)
+
+    def numbers(name: str) -> list[float]:
+        return _column(given[name], len(classes))
+
+    def if_known(name: str) -> list[float] | None:
+        return None if given[name] is None else numbers(name)
+
+    return ClassTable(
+        classes=classes,
+        samples=samples,
+        within_share=numbers("within_share"),
+        nc1_quotient=numbers("nc1_quotient"),
+        mean_norm=numbers("mean_norm"),
+        head_norm=if_known("head_norm"),
+        head_cosine=if_known("head_cosine"),
+        nearest=nearest,
+        nearest_distance=numbers("nearest_distance"),
+        nearest_cosine=numbers("nearest_cosine"),
+        nearest_cdnv=numbers("nearest_cdnv"),
+        ncc_accuracy=if_known("ncc_accuracy"),
+        accuracy=if_known("accuracy"),
+    )
+
+
+def _column(given: Any, length: int) -> list[float]:
+    column = list(_numbers(_list(given)))
+    if len(column) != length:
+        msg = f"a column of {len(column)} classes beside one of {length}"
+        raise ValueError(msg)
+    return column
 
 
 def _geodesic(given: Mapping[str, Any]) -> GeodesicRecord:
@@ -204,7 +260,9 @@ def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
 
 def _number(value: Any) -> float:
     if value in ("nan", "inf", "-inf"):
-        return float(value)
+        number = float(value)
+        # NaN is one object, as in a measurement: it makes equal reports compare equal.
+        return math.nan if math.isnan(number) else number
     if isinstance(value, bool) or not isinstance(value, int | float):
         msg = f"{value!r} where a number should be"
         raise ValueError(msg)

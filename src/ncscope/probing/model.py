@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ncscope.devices import moved
 from ncscope.errors import InputError
+from ncscope.metrics.evaluate import needs_of
 from ncscope.metrics.sources import check_weight_decay
 from ncscope.models.forward import forward, predicted_classes, undecided_rows
 from ncscope.models.heads import Head
@@ -31,6 +32,8 @@ from ncscope.probing.batches import (
 )
 from ncscope.probing.evaluation import Probed, measured, with_undecided
 from ncscope.probing.gather import LayerGatherer
+from ncscope.probing.ood import OodSource, check_groups
+from ncscope.probing.outside import run_outside
 from ncscope.probing.plans import (
     LayerPlan,
     Layout,
@@ -42,6 +45,7 @@ from ncscope.probing.plans import (
     plans_of,
     share_head,
 )
+from ncscope.probing.progress import with_progress
 from ncscope.probing.second_pass import (
     Batch,
     Kept,
@@ -52,6 +56,7 @@ from ncscope.probing.second_pass import (
 )
 from ncscope.stats.batch import check_labels
 from ncscope.stats.classes import BatchClasses
+from ncscope.stats.decisions import count_by_class
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics
@@ -62,6 +67,7 @@ def probe_model(
     loader: Iterable[Any],
     options: ProbeOptions | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
+    ood: Iterable[Any] | None = None,
 ) -> Probed:
     """Run a model over a loader and measure its layers.
 
@@ -83,6 +89,8 @@ def probe_model(
         reference: Statistics of the training set by layer, in forward order; the nearest-mean rule
             then uses their class means. The last layer of the reference is matched with the last
             layer measured, whatever the names; the other layers are matched by name.
+        ood: Loader of OOD samples to compare the head's input with, read once; labels are ignored.
+            None for no such samples.
 
     Raises:
         InputError: If the second pass cannot be had as asked for, the features that it stores do
@@ -91,14 +99,15 @@ def probe_model(
             one row for each sample, the reference lacks a layer or has another dimension there, the
             layers differ between processes, or another process fails.
     """
-    options = options or ProbeOptions()
+    options = replace(options or ProbeOptions(), ood=ood is not None)
     # A model that is refused in one process must end the others too.
     with options.processes.ending_together():
         options = for_model(options, model)
     with options.processes.ending_together():
         check_second_pass(options, loader)
         check_weight_decay(options.weight_decay)
-        return _probed(model, loader, options, reference)
+        check_groups(needs_of(options.groups, True), options.groups, given=options.ood)
+        return _probed(model, loader, options, reference, ood)
 
 
 def _probed(
@@ -106,6 +115,7 @@ def _probed(
     loader: Iterable[Any],
     options: ProbeOptions,
     reference: Mapping[str, ClassStatistics] | None,
+    ood: Iterable[Any] | None,
 ) -> Probed:
     processes, model = options.processes, unwrapped(model)
     check_callable(model)
@@ -116,6 +126,7 @@ def _probed(
         samples_kept(options, batches=length) as kept,
     ):
         probe = LayerwiseProbe(model, options, kept, reference, counts_logits=True)
+        traced = None
         with processes.ending_together(), _empty_beside_others(processes):
             # Inside `measuring`, because a loader that starts draws a seed from torch.
             first, batches = peek(loader)
@@ -125,13 +136,16 @@ def _probed(
             check_next_token(traced.head, inputs, labels, options.next_token)
             del first, inputs, labels
             with traced.taps(model, pool=options.pool) as taps:
-                for batch in _with_progress(batches, length, "Measuring", options.progress):
+                for batch in with_progress(batches, length, "Measuring", options.progress):
                     inputs, labels = split(batch, device, next_token=options.next_token)
                     forward(model, inputs)
                     probe.update(taps, labels, traced.head)
             if isinstance(kept, Rerun):
                 kept.source = partial(_run_again, probe, model, loader, traced, options)
-        return probe.result()
+        outside = None
+        if ood is not None:
+            outside = partial(run_outside, model, ood, traced, options)
+        return probe.result(outside=outside)
 
 
 def _run_again(
@@ -148,7 +162,7 @@ def _run_again(
             _, batches = peek(loader)
         except EmptyLoaderError:
             return  # the samples are then counted, and are too few
-        for batch in _with_progress(batches, length, "Deciding", options.progress):
+        for batch in with_progress(batches, length, "Deciding", options.progress):
             inputs, labels = split(batch, device, next_token=options.next_token)
             forward(model, inputs)
             features, classes, _ = probe.rows(taps, labels, traced.head)
@@ -230,8 +244,9 @@ class LayerwiseProbe:
         features, classes, predicted = self.rows(taps, labels, head)
         if predicted is not None:
             chosen, undecided = predicted
-            hits = chosen == moved(classes.labels, chosen.device)
-            self._counted += torch.stack([hits.sum(), undecided.sum()]).to(self._counted)
+            labels = moved(classes.labels, chosen.device)
+            marks = torch.stack([chosen == labels, undecided > 0])
+            self._counted += count_by_class(marks, labels, len(head.weight)).to(self._counted)
         taps.release_logits()
         if self._options.replicas is not None:
             seen = classes.labels.cpu().numpy().tobytes()
@@ -267,13 +282,15 @@ class LayerwiseProbe:
         labels = check_labels(labels, len(features[self._plans[-1].name]))
         return features, BatchClasses.of(labels, len(head.weight), of_classifier=True), predicted
 
-    def result(self, head: Head | None = None) -> Probed:
+    def result(self, head: Head | None = None, outside: OodSource | None = None) -> Probed:
         """Compute the measurement from the statistics of all processes.
 
         Call this once: afterwards, the statistics of this process are those of all processes.
 
         Args:
             head: Head with its present weights; by default, its weights at the first batch.
+            outside: Function that runs the model over the OOD samples of this process; None for
+                no comparison with OOD samples.
 
         Raises:
             InputError: If no process has samples, the layers differ between processes, or another
@@ -286,8 +303,9 @@ class LayerwiseProbe:
             self._join()
         correct, undecided = None, 0
         if self._counts_logits:
-            correct, undecided = self._processes.sum(self._counted).tolist()
-        found = measured(self._gatherer, self._plans, self._options, self._known, correct)
+            by_class = self._processes.sum(self._counted).cpu()
+            correct, undecided = by_class[0], int(by_class[1].sum())
+        found = measured(self._gatherer, self._plans, self._options, self._known, correct, outside)
         return with_undecided(found, undecided)
 
     def _check_replicas(self) -> None:
@@ -318,8 +336,12 @@ class LayerwiseProbe:
     ) -> None:
         self._head, self._plans, self._counts_logits = head, plans, counts_logits
         self._gatherer = _gatherer(plans, dims, self._options, self._store, counts_logits)
-        # Hits of the logits, and samples without a single greatest logit.
-        self._counted = torch.zeros(2, dtype=torch.int64, device=self._gatherer.device)
+        # Hits of the logits, and samples without a single greatest logit, by class.
+        head_rows = plans[-1].weight
+        assert head_rows is not None
+        self._counted = torch.zeros(
+            2, len(head_rows), dtype=torch.int64, device=self._gatherer.device
+        )
         self._known = _matched(self._reference, plans, self._gatherer)
 
     def _join(self) -> None:
@@ -361,18 +383,6 @@ class LayerwiseProbe:
         return asdict(form)
 
 
-def _with_progress(
-    batches: Iterable[Any], total: int | None, what: str, show: bool
-) -> Iterable[Any]:
-    # Imported while `measuring` keeps the random states: rich draws a number when it is imported.
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    hidden = not (show and console.is_terminal)  # outside of a terminal, rich writes an empty line
-    return track(batches, what, total, console=console, disable=hidden, transient=True)
-
-
 def _gatherer(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
@@ -394,9 +404,16 @@ def _gatherer(
         )
         for plan, dim in zip(plans, dims, strict=True)
     }
-    looks = options.resamples or any(
-        plan.needs.decisions or (plan.needs.hits and not counts_logits) or plan.needs.information
-        for plan in plans
+    scores = options.ood and plans[-1].needs.scores
+    looks = (
+        options.resamples
+        or scores
+        or any(
+            plan.needs.decisions
+            or (plan.needs.hits and not counts_logits)
+            or plan.needs.information
+            for plan in plans
+        )
     )
     return LayerGatherer(moments, store if looks else None, options.processes)
 
@@ -413,7 +430,10 @@ def _matched(
     if not reference:
         return {}
     by_name = dict(reference) | {plans[-1].name: list(reference.values())[-1]}
-    deciding = [plan.name for plan in plans if plan.needs.decisions]
+    last = plans[-1].needs
+    deciding = [plan.name for plan in plans[:-1] if plan.needs.decisions]
+    if last.decisions or last.ood or last.scores:
+        deciding.append(plans[-1].name)
     return {name: _known(by_name, name, gatherer.moments[name].dim) for name in deciding}
 
 

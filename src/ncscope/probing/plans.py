@@ -52,8 +52,12 @@ class ProbeOptions:
         progress: Show a progress bar on stderr if True.
         information_batch: Batch size of the batch estimate of MIR and HDR, which is computed with
             the group ``information``; None for no such estimate.
+        ood: True if there are samples from outside the distribution to compare with.
         group: Process group of ``torch.distributed`` that measures together; None for the default
             group.
+        replicas: Process group of the processes that have the same samples; None if there is none.
+        by_class: Make the table of classes also where no groups ask for it, up to 1,000 classes, if
+            True. A history of many measurements with such tables is large.
     """
 
     layers: Sequence[str] | None = None
@@ -74,8 +78,10 @@ class ProbeOptions:
     disk: int | None = None
     progress: bool = False
     information_batch: int | None = None
+    ood: bool = False
     group: Any = None
     replicas: Any = None
+    by_class: bool = False
 
     @property
     def processes(self) -> Processes:
@@ -145,6 +151,7 @@ class Layout:
         baseline: True if the chance level is measured, None if for small samples only.
         uncertainty: True if standard errors are estimated.
         reference: True if the class means of a reference are used.
+        ood: True if there are samples from outside the distribution to compare with.
     """
 
     head: str
@@ -163,6 +170,7 @@ class Layout:
     baseline: bool | None
     uncertainty: bool
     reference: bool
+    ood: bool
 
 
 def plans_of(
@@ -241,6 +249,7 @@ def layout_of(
         baseline=options.baseline,
         uncertainty=options.uncertainty,
         reference=reference,
+        ood=options.ood,
     )
 
 
@@ -274,5 +283,6 @@ def _needs_in_words(needs: Needs) -> list[str]:
         "decisions": needs.decisions,
         "hits": needs.hits,
         "information": needs.information,
+        "scores": needs.scores,
     }
     return [*sorted(needs.statistics), *(name for name, wanted in looks.items() if wanted)]

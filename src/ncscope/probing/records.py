@@ -1,7 +1,64 @@
 """Plain records of a measurement: probing returns them, runs store them, reports draw them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    r"""Values of each class that has samples, at one layer; every list has an entry for each class.
+
+    Attributes:
+        classes: Labels of the classes, ascending.
+        samples: Number of samples $n_c$.
+        within_share: Share of the within-class variance,
+            $\pi_c\operatorname{Tr}\Sigma_c/\operatorname{Tr}\Sigma_W$; the shares add to 1.
+        nc1_quotient: Variability quotient of the class,
+            $\operatorname{Tr}\Sigma_c/\operatorname{Tr}\Sigma_B$.
+        mean_norm: Length of the centred class mean, in units of the features.
+        head_norm: Length of the class's row of the head; None without a head.
+        head_cosine: Cosine of the centred class mean and the row of the head; None without a head.
+        nearest: Label of the class whose mean is nearest.
+        nearest_distance: Distance to the nearest class mean over the root mean square of the
+            distances of all pairs of class means; 1 at collapse to a simplex.
+        nearest_cosine: Cosine of the centred class mean and the nearest class's; $-1/(K-1)$ at
+            collapse to a simplex.
+        nearest_cdnv: Class-distance normalised variance of the class and the nearest class;
+            infinite where the class means coincide and the samples vary.
+        ncc_accuracy: Share of the class's samples that are nearest to the mean of the class; None
+            if not counted by class.
+        accuracy: Share of the class's samples that the head assigns to the class; None without a
+            head, or if not counted by class.
+
+    Values that are undefined are NaN, such as the cosine of a zero row.
+    """
+
+    classes: list[int]
+    samples: list[int]
+    within_share: list[float]
+    nc1_quotient: list[float]
+    mean_norm: list[float]
+    head_norm: list[float] | None
+    head_cosine: list[float] | None
+    nearest: list[int]
+    nearest_distance: list[float]
+    nearest_cosine: list[float]
+    nearest_cdnv: list[float]
+    ncc_accuracy: list[float] | None
+    accuracy: list[float] | None
+
+    def worst_first(self) -> list[int]:
+        """Return the indices of the classes, those least separated from another class first.
+
+        The order is that of the class-distance normalised variance to the nearest class. Classes
+        whose mean coincides with another come first.
+        """
+        return sorted(range(len(self.classes)), key=lambda index: -self._overlap(index))
+
+    def _overlap(self, index: int) -> float:
+        value = self.nearest_cdnv[index]
+        return math.inf if math.isnan(value) else value
 
 
 @dataclass(frozen=True)
@@ -12,11 +69,11 @@ class LayerRecord:
         layer: Name of the layer.
         metrics: Metric key to value; NaN and infinities are explained in ``notes``.
         notes: Sentences for the reader: empty classes, rank cuts, why a value is undefined.
-        num_classes: Number of classes requested, present or not.
+        num_classes: Number of classes requested, present or not; 0 without labels.
         num_samples: Number of samples measured.
         dim: Feature dimension d.
         spectra: ``between``, ``within``, ``total`` eigenvalues (descending) and
-            ``snr_singular_values``; empty if not requested.
+            ``snr_singular_values``; ``total`` alone without labels; empty if not requested.
         gram: Cosines between centred class means, K' x K'; None if not requested, for many
             classes, or if a class mean is zero.
         warnings: Short sentences on values that may mislead, such as too few samples.
@@ -26,6 +83,7 @@ class LayerRecord:
             computed.
         bias_corrected: Metric key to the value with its jackknife estimate of bias removed; the
             centre of a confidence interval.
+        per_class: Values of each class; None if not computed.
     """
 
     layer: str
@@ -40,6 +98,7 @@ class LayerRecord:
     baseline: Mapping[str, float] = field(default_factory=dict)
     standard_errors: Mapping[str, float] = field(default_factory=dict)
     bias_corrected: Mapping[str, float] = field(default_factory=dict)
+    per_class: ClassTable | None = None
 
 
 @dataclass(frozen=True)

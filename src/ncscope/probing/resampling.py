@@ -13,6 +13,7 @@ from ncscope.math.powers import times_power
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.information import DatasetInformation, dataset_information
+from ncscope.metrics.ood import OodResult
 from ncscope.metrics.reliability import no_better_than_chance
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimated
@@ -25,7 +26,7 @@ from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior
 from ncscope.stats.processes import Processes
-from ncscope.stats.statistics import ClassStatistics, finish
+from ncscope.stats.statistics import ClassStatistics, finish, finish_unlabelled
 
 AUTOMATIC = 10_000_000
 """Largest product of samples and dimension for which the chance level is computed unasked."""
@@ -52,6 +53,7 @@ class LayerSamples:
         precision: Precision of the moments.
         processes: Processes that measure their samples together; None if this process measures its
             samples alone, and must not wait for others.
+        labelled: False if the samples have no labels and are one class.
     """
 
     plan: LayerPlan
@@ -65,6 +67,7 @@ class LayerSamples:
     information: bool = False
     precision: Precision = "float64"
     processes: Processes | None = None
+    labelled: bool = True
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -95,7 +98,8 @@ class LayerSamples:
 
     def finished(self, moments: ClassMoments) -> ClassStatistics:
         """Return the statistics of moments, in the unit of the features given."""
-        return replace(finish(moments), exponent=self.exponent)
+        stats = finish(moments) if self.labelled else finish_unlabelled(moments)
+        return replace(stats, exponent=self.exponent)
 
     def entropies(self, batches: Batches, stats: ClassStatistics) -> DatasetInformation | None:
         """Compute the entropies of some of the samples, if they are measured."""
@@ -121,7 +125,9 @@ class LayerSamples:
         unit, device = max(self.exponent, means_of.exponent), self.counts.device
         means = times_power(means_of.means.to(device), means_of.exponent - unit)
         classes, plan = means_of.classes.to(device), self.plan
-        decide = Decider(classes, means, plan.weight, plan.bias, exponent=unit)
+        decide = Decider(
+            classes, means, plan.weight, plan.bias, exponent=unit, num_classes=len(self.counts)
+        )
         counts = decide.none()
         for features, labels in batches:
             counts = counts + decide(in_unit(features, unit - self.exponent), labels)
@@ -225,6 +231,7 @@ def standard_errors(
     values: Mapping[str, float],
     stats: ClassStatistics,
     memory: int | None = None,
+    known: Mapping[str, float] | None = None,
 ) -> Uncertainty:
     """Estimate the standard errors of a layer's metrics by the delete-a-group jackknife.
 
@@ -233,6 +240,7 @@ def standard_errors(
         values: Metrics of all the samples.
         stats: Statistics of all the samples.
         memory: Bytes that the statistics of the groups may take; None for the free memory.
+        known: Standard errors of metrics of OOD samples.
 
     Raises:
         InputError: If the statistics of the groups take more.
@@ -242,7 +250,7 @@ def standard_errors(
         return estimated(values, [], sample)
     _check_size(samples, memory)
     without = [samples.values(kept, each) for kept, each in _without_each_group(samples)]
-    return estimated(values, without, sample)
+    return estimated(values, without, sample, known)
 
 
 def _without_each_group(samples: LayerSamples) -> Iterator[tuple[Batches, ClassStatistics]]:
@@ -307,6 +315,7 @@ def with_trust(
     baseline: bool | None = False,
     uncertainty: bool = False,
     memory: int | None = None,
+    ood: OodResult | None = None,
 ) -> LayerRecord:
     """Return a record with the chance level and the standard errors that are asked for.
 
@@ -317,6 +326,7 @@ def with_trust(
         baseline: True to compute the chance level; None to compute it up to `AUTOMATIC`.
         uncertainty: Estimate standard errors if True.
         memory: Bytes that the statistics of the groups may take; None for the free memory.
+        ood: Comparison with OOD samples, if there are any.
     """
     if baseline is None:
         baseline = record.num_samples * record.dim <= AUTOMATIC
@@ -326,7 +336,8 @@ def with_trust(
         record = replace(record, baseline=chance, warnings=(*said, *record.warnings))
     if not uncertainty:
         return record
-    errors = standard_errors(samples, record.metrics, stats, memory)
+    known = {} if ood is None else ood.standard_errors
+    errors = standard_errors(samples, record.metrics, stats, memory, known)
     return replace(
         record,
         standard_errors=errors.standard_errors,

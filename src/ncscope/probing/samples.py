@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.errors import InputError
 from ncscope.math.powers import UNSCALED
 from ncscope.memory import check_memory
 from ncscope.metrics.class_means import cosines
@@ -16,6 +15,8 @@ from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
 from ncscope.metrics.information import takes_long
 from ncscope.metrics.reliability import warnings_on
 from ncscope.metrics.sources import Sources
+from ncscope.probing.class_table import class_table, notes_on, wanted
+from ncscope.probing.ood import check_groups, check_unit, compared_features
 from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
@@ -23,8 +24,6 @@ from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, checked_size
 from ncscope.stats.statistics import ClassStatistics, finish
-
-_FARTHEST = 1000
 
 
 def measure_samples(
@@ -42,6 +41,8 @@ def measure_samples(
     baseline: bool | None = False,
     uncertainty: bool = False,
     precision: Precision = "float64",
+    ood: Shaped[Tensor, "m d"] | None = None,
+    by_class: bool = False,
 ) -> tuple[LayerRecord, ClassStatistics]:
     """Measure the collapse of features, and of the classifier on top of them.
 
@@ -60,15 +61,19 @@ def measure_samples(
         baseline: True to compute the chance level; None to compute it for small samples.
         uncertainty: Estimate standard errors if True.
         precision: Precision of the moments.
+        ood: Features of samples from outside the distribution; None for none.
+        by_class: Make the table of classes as `layer_record` does.
 
     Returns:
         The record, and the statistics from which it was computed. Features of extreme magnitude
         are copied and scaled by a power of two first.
 
     Raises:
-        InputError: If a label is out of range, or the covariance does not fit into memory.
+        InputError: If a label is out of range, or the covariance does not fit into memory; if
+            there are OOD samples that no metric uses, or that are bad.
     """
     needs = needs_of(groups, weight is not None)
+    check_groups(needs, groups, given=ood is not None)
     counts = None
     num_classes = checked_size("num_classes", num_classes)
     classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
@@ -92,8 +97,8 @@ def measure_samples(
         features = in_unit(features, exponent)
         moments.take_checked(features, classes, UNSCALED)
     stats = replace(finish(moments), exponent=exponent)
-    if needs.decisions and reference is not None:
-        _check_unit(reference.exponent - exponent)
+    if (needs.decisions or ood is not None) and reference is not None:
+        check_unit(reference.exponent - exponent, "a reference of features")
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
     samples = LayerSamples(
         plan=LayerPlan(layer, layer, groups, weight, bias),
@@ -110,32 +115,24 @@ def measure_samples(
     tally = samples.decisions(samples.batches, reference or stats)
     decisions = None if tally is None else samples.counted(tally)
     information = samples.entropies(samples.batches, stats)
-    record = layer_record(layer, samples.sources(stats, information, decisions), groups)
-    return with_trust(record, samples, stats, baseline=baseline, uncertainty=uncertainty), stats
-
-
-def _check_unit(change: int) -> None:
-    """Refuse a reference of a magnitude that float64 cannot compare with the features'.
-
-    Args:
-        change: Exponent of 2 of the ratio of magnitudes, reference over features.
-
-    Raises:
-        InputError: If one of the two would underflow to zero in the unit of the other.
-    """
-    if abs(change) > _FARTHEST:
-        raise InputError(
-            expected="a reference of features of about the same magnitude",
-            found=f"one of 2^{change} times the features'",
-            fix="measure the same layer of the same model on the training set",
-        )
+    compared = None if ood is None else compared_features(samples, features, ood, stats)
+    sources = replace(samples.sources(stats, information, decisions), ood=compared)
+    record = layer_record(layer, sources, groups, by_class=by_class)
+    trusted = with_trust(
+        record, samples, stats, baseline=baseline, uncertainty=uncertainty, ood=compared
+    )
+    return trusted, stats
 
 
 _LARGEST_PICTURE = 256
 
 
 def layer_record(
-    layer: str, sources: Sources, groups: Collection[str] | None = None
+    layer: str,
+    sources: Sources,
+    groups: Collection[str] | None = None,
+    *,
+    by_class: bool = False,
 ) -> LayerRecord:
     """Evaluate the metrics of one layer.
 
@@ -143,6 +140,8 @@ def layer_record(
         layer: Name of the layer.
         sources: Statistics of the layer, and the classifier that reads it, if any.
         groups: Groups of metrics; by default all whose statistics are there.
+        by_class: Make the table of classes also where no groups ask for it, if True and the classes
+            are not too many.
     """
     stats = sources.stats
     values, notes = evaluate(sources, groups)
@@ -150,6 +149,7 @@ def layer_record(
     drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}
     if any(math.isnan(value) for line in drawn.values() for value in line):
         notes.append("spectra: eigenvalues beyond the range of float64 are NaN")
+    notes += notes_on(sources, groups, by_class)
     small = stats.k <= _LARGEST_PICTURE
     return LayerRecord(
         layer=layer,
@@ -159,8 +159,9 @@ def layer_record(
         num_samples=stats.num_samples,
         dim=stats.dim,
         spectra=drawn,
-        gram=_without_nan(cosines(stats.frame)) if pictures and small else None,
+        gram=_without_nan(cosines(stats.frame)) if pictures and small and stats.labelled else None,
         warnings=warnings_on(sources, values),
+        per_class=class_table(sources) if wanted(sources, groups, by_class) else None,
     )
 
 

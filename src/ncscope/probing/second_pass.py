@@ -182,8 +182,12 @@ def check_second_pass(options: ProbeOptions, loader: Iterable[Any] | None = None
 
     Raises:
         InputError: If the second pass is none of the three, samples are to be computed again that
-            cannot be, or samples are to be resampled that are not stored.
+            cannot be, samples are to be resampled that are not stored, or memory or disk is no
+            number of bytes.
     """
+    _check_bytes("memory", options.memory)
+    if options.disk is not None:
+        _check_bytes("disk", options.disk)
     second = options.second_pass
     number = isinstance(second, int) and not isinstance(second, bool)
     if second not in ("store", "recompute") and not (number and int(second) >= 2):
@@ -212,6 +216,15 @@ def check_second_pass(options: ProbeOptions, loader: Iterable[Any] | None = None
             expected=f"second_pass='store' for {next(name for name in asked if asked[name])}",
             found=f"second_pass={second!r}",
             fix="leave one of the two out",
+        )
+
+
+def _check_bytes(name: str, size: object) -> None:
+    if isinstance(size, bool) or not isinstance(size, int | float) or not size >= 0:
+        raise InputError(
+            expected=f"{name} as a number of bytes, at least 0",
+            found=repr(size),
+            fix="pass for example 2 * 2**30 for 2 GiB",
         )
 
 

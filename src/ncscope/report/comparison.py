@@ -15,12 +15,12 @@ from ncscope.metrics.registry import METRICS
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import (
-    KEY_METRICS,
     Label,
     by_group,
     collapsed_at,
     distinct_labels,
     key_in,
+    key_metrics,
     label_of,
     value_of,
 )
@@ -190,7 +190,8 @@ def _comparison_table(columns: Sequence[_Column]) -> Table:
         table.add_column(f"{number}", justify="right", no_wrap=True)
     if len(shown) == 2:
         table.add_column("2 − 1", justify="right", no_wrap=True)
-    for metric in map(label_of, KEY_METRICS):
+    measured = {key for column in shown for key in column.last.metrics}
+    for metric in map(label_of, key_metrics(measured)):
         if any(value_of(column.last.metrics, metric.key) is not None for column in shown):
             row = _row(metric, shown, plain, 3)
             cells = [Text(cell.text, style="bold" if cell.best else "") for cell in row.cells]
@@ -199,13 +200,17 @@ def _comparison_table(columns: Sequence[_Column]) -> Table:
             table.add_row(metric.key, row.collapsed, *cells, *further, style=style)
     named = [
         f"{number}: {column.name} (n = {column.last.num_samples:,}, "
-        f"K = {column.last.num_classes:,}, d = {column.last.dim:,})"
+        f"{_classes_of(column.last)}, d = {column.last.dim:,})"
         for number, column in enumerate(shown, start=1)
     ]
     if len(columns) > len(shown):
         named.append(f"{len(columns) - len(shown)} more are on the page")
     table.caption = Text("\n".join(map(printable, named)))
     return table
+
+
+def _classes_of(record: LayerRecord) -> str:
+    return f"K = {record.num_classes:,}" if record.num_classes else "no labels"
 
 
 def comparison(columns: Sequence[_Column]) -> Comparison:
@@ -242,7 +247,7 @@ def _sizes(probe: ProbeRecord) -> dict[str, str]:
     last = probe.layers[-1]
     return {
         "samples": f"{last.num_samples:,}",
-        "number of classes": f"{last.num_classes:,}",
+        "number of classes": f"{last.num_classes:,}" if last.num_classes else "no labels",
         "dimension": f"{last.dim:,}",
         "layers": f"{len(probe.layers)}",
     }

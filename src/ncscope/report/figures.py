@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import panels
-from ncscope.report.labels import KEY_METRICS, PFC_METRICS, label_of, value_of
+from ncscope.report.labels import PFC_METRICS, SPECTRAL_METRICS, key_metrics, label_of, value_of
 from ncscope.report.layer_order import positions
 from ncscope.report.names import figure_text
 from ncscope.report.timeline import by_run, by_split, moment
@@ -35,6 +35,8 @@ def plot_probe(probe: ProbeRecord) -> Figure:
 def run_figure(measurements: Sequence[Measurement], unit: str = "epoch") -> Figure:
     """Draw a run: metrics over training, PFC1 over layers, the class means at the end.
 
+    Without labels: the spectra's metrics over training alone.
+
     Args:
         measurements: Measurements of one run; those of the training split are drawn.
         unit: Unit of their steps.
@@ -51,6 +53,10 @@ def run_figure(measurements: Sequence[Measurement], unit: str = "epoch") -> Figu
     own = next(iter(by_split(measurements).values()))
     gram = own[-1].probe.layers[-1].gram
     with mpl.rc_context(panels.STYLE):
+        if not own[-1].probe.layers[-1].num_classes:
+            figure = Figure(figsize=(4.5, 3.7), layout="constrained")
+            _history(figure.subplots(), own, unit, SPECTRAL_METRICS)
+            return figure
         figure = Figure(figsize=(12.5 if gram else 9, 3.7), layout="constrained")
         widths = (3, 3, 1.75) if gram else (3, 3)
         parts = figure.subfigures(1, len(widths), width_ratios=widths, squeeze=False)[0]
@@ -106,7 +112,8 @@ def _layer_figure(record: LayerRecord) -> Figure:
     if record.gram:
         gram = record.gram
         drawings.append(lambda axes: _gram_with_scale(axes, gram))
-    labels = [label_of(key) for key in KEY_METRICS if value_of(record.metrics, key) is not None]
+    keys = key_metrics(record.metrics)
+    labels = [label_of(key) for key in keys if value_of(record.metrics, key) is not None]
     drawings.append(lambda axes: panels.metrics_panel(axes, record, labels))
     figure = Figure(figsize=(4.2 * len(drawings), 3.4), layout="constrained")
     for place, draw in enumerate(drawings, start=1):
@@ -121,9 +128,11 @@ def _gram_with_scale(axes: Axes, gram: Sequence[Sequence[float]]) -> None:
     axes.figure.colorbar(image, ax=axes, shrink=0.8, ticks=[-1, 0, 1])
 
 
-def _history(axes: Axes, measurements: Sequence[Measurement], unit: str) -> None:
+def _history(
+    axes: Axes, measurements: Sequence[Measurement], unit: str, keys: Sequence[str] = _HISTORY
+) -> None:
     last_layers = [measurement.probe.layers[-1].metrics for measurement in measurements]
-    found = {key: [value_of(metrics, key) for metrics in last_layers] for key in _HISTORY}
+    found = {key: [value_of(metrics, key) for metrics in last_layers] for key in keys}
     curves = {
         key: [value for value in values if value is not None]
         for key, values in found.items()

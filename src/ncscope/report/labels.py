@@ -1,7 +1,7 @@
 """Labels of metrics in reports: from the registry, or from the key of an unregistered value."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ncscope.metrics.metric import Metric
@@ -16,6 +16,7 @@ GROUP_TITLES = {
     "mse": "MSE loss decomposition",
     "information": "Matrix information",
     "spectra": "Spectra",
+    "ood": "Samples from outside the distribution",
     "other": "Other",
 }
 
@@ -34,6 +35,9 @@ KEY_METRICS = (
     "hdr_centered",
 )
 """Metrics that a summary shows, in its order."""
+
+SPECTRAL_METRICS = ("rankme", "effective_rank_features", "participation_ratio", "alpha_req")
+"""Metrics that a summary shows if none of the key metrics was measured, as without labels."""
 
 PFC_METRICS = ("pfc1", "pfc2", "pfc3")
 
@@ -62,9 +66,25 @@ class Label:
 
     @property
     def direction(self) -> str:
-        """Direction in which collapse drives the metric, as text; empty if unknown."""
+        """Direction in which collapse drives the metric, as text; empty if it has none."""
+        if self.two_sided:
+            return ""
         directions = {"low": "lower is more collapsed", "high": "higher is more collapsed"}
         return directions.get(self.better, "")
+
+
+def key_metrics(metrics: Collection[str]) -> tuple[str, ...]:
+    """Return the metrics that a summary shows, in its order, measured or not.
+
+    Args:
+        metrics: Keys or aliases of the metrics that were measured.
+
+    Example:
+        >>> key_metrics(["rankme"])[0], key_metrics(["rankme", "accuracy"])[0]
+        ('rankme', 'nc1')
+    """
+    found = any(name in metrics for key in KEY_METRICS for name in (key, *label_of(key).aliases))
+    return KEY_METRICS if found else SPECTRAL_METRICS
 
 
 def label_of(key: str) -> Label:

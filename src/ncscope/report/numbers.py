@@ -48,6 +48,16 @@ def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
     return Estimate(record.standard_errors[key], record.bias_corrected[key]).interval
 
 
+def classes_text(num_classes: int) -> str:
+    """Write the number of classes; samples without labels have none.
+
+    Example:
+        >>> classes_text(1000), classes_text(0)
+        ('1,000 classes', 'no labels')
+    """
+    return f"{num_classes:,} classes" if num_classes else "no labels"
+
+
 def listed(words: list[str]) -> str:
     """Write words as an enumeration: ``a, b and c``."""
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)

@@ -7,17 +7,17 @@ from typing import Any
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import (
-    KEY_METRICS,
     Label,
     by_group,
     collapsed_at,
     distinct_labels,
     key_in,
+    key_metrics,
     label_of,
     value_of,
 )
 from ncscope.report.names import quoted
-from ncscope.report.numbers import interval_of, listed, typeset
+from ncscope.report.numbers import classes_text, interval_of, listed, typeset
 from ncscope.report.timeline import by_run, by_split, moment, step_text
 
 
@@ -106,7 +106,8 @@ def changes_by_run(measurements: Sequence[Measurement]) -> list[RunChanges]:
 def _run_changes(name: str, measurements: Sequence[Measurement]) -> RunChanges:
     splits = by_split(measurements)
     rows = []
-    for metric in map(label_of, KEY_METRICS):
+    measured = {key for each in measurements for key in each.probe.layers[-1].metrics}
+    for metric in map(label_of, key_metrics(measured)):
         changes = [_change(metric, each[0].probe, each[-1].probe) for each in splits.values()]
         if any(changes):
             last = measurements[-1].probe.layers[-1]
@@ -128,6 +129,8 @@ def _trend(metric: Label, start: float, end: float) -> str:
     rose = end > start
     if not rose and not end < start:
         return ""
+    if metric.two_sided:
+        return "↑" if rose else "↓"
     towards = rose == (metric.better == "high")
     arrow = "↑" if rose else "↓"
     return f"{arrow} {'towards' if towards else 'away from'} collapse"
@@ -210,7 +213,7 @@ def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
     last = last_run[-1].probe
     facts = [
         f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
-        f"{last.layers[-1].num_classes:,} classes",
+        classes_text(last.layers[-1].num_classes),
     ]
     if len(runs) > 1:
         facts.insert(0, f"{len(runs)} runs")
@@ -255,7 +258,7 @@ def probe_facts(probe: ProbeRecord) -> list[str]:
     last = probe.layers[-1]
     facts = [
         f"{last.num_samples:,} samples",
-        f"{last.num_classes:,} classes",
+        classes_text(last.num_classes),
         f"{last.dim:,} features",
     ]
     return facts if len(probe.layers) == 1 else [f"{len(probe.layers)} layers", *facts]

@@ -12,9 +12,10 @@ from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
 from ncscope.probing.provenance import UNKNOWN, Provenance
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.probing.records import ClassTable, LayerRecord, Measurement, ProbeRecord
+from ncscope.report.classes import class_view, class_views, distinct_columns
 from ncscope.report.formulas import formula
-from ncscope.report.labels import KEY_METRICS, Label, by_group, distinct_labels, label_of
+from ncscope.report.labels import Label, by_group, distinct_labels, key_metrics, label_of
 from ncscope.report.names import printable_probe, quoted
 from ncscope.report.overview import (
     DetailRow,
@@ -46,13 +47,22 @@ _ABSENT: Mapping[str, Any] = {
     "probe": None,
     "key_numbers": (),
     "geodesic": False,
+    "classes": (),
     "details": (),
     "config": {},
     "provenance": {},
 }
 """Sections of the template as they are where a page has none of them."""
 
-_SCRIPTS = ("theme.js", "controls.js", "history.js", "layers.js", "frames.js", "start.js")
+_SCRIPTS = (
+    "theme.js",
+    "controls.js",
+    "history.js",
+    "layers.js",
+    "frames.js",
+    "classes.js",
+    "start.js",
+)
 
 
 def history_page(
@@ -86,6 +96,7 @@ def history_page(
         warnings=warnings(last_probes(history.measurements, unit)),
         history=history,
         changes=changes_by_run(history.measurements),
+        classes=class_views(last_probes(history.measurements, unit), provenance.class_names),
         details=details_by_run(history.measurements, unit),
         provenance=provenance.facts(),
     )
@@ -98,7 +109,8 @@ def history_fragment(measurements: Sequence[Measurement]) -> str:
         measurements: Measurements of one run or several; at least one.
     """
     shown = printable_measurements(measurements)
-    return rendered("fragment.html.j2", changes=changes_by_run(shown), warnings=(), details=())
+    changes = changes_by_run(shown)
+    return rendered("fragment.html.j2", changes=changes, warnings=(), details=(), classes=())
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ class HistoryView:
         return list(by_split(self.measurements))
 
     def any(self, chart: str) -> bool:
-        """Return whether a run has data: ``series``, ``profiles``, ``grams`` or ``spectra``."""
+        """Return whether a run has data of a chart: ``series``, ``profiles``, ``grams``, ..."""
         return any(run[chart] for run in self.payload["runs"].values())
 
     @property
@@ -214,6 +226,7 @@ def probe_page(title: str, probe: ProbeRecord, provenance: Provenance = UNKNOWN)
         payload=payload,
         last_layer=probe.layers[-1].layer,
         key_numbers=_key_numbers(probe.layers[-1]),
+        classes=class_views({"": probe}, provenance.class_names),
         details=[details(probe, "")],
         provenance=provenance.facts(),
     )
@@ -231,13 +244,25 @@ def probe_fragment(probe: ProbeRecord) -> str:
         changes=(),
         warnings=warnings({"": shown}),
         details=[details(shown, "")],
+        classes=(),
     )
+
+
+def classes_fragment(table: ClassTable, class_names: Sequence[str] = ()) -> str:
+    """Build the table of classes, for a notebook.
+
+    Args:
+        table: Values of each class.
+        class_names: Names of all classes, in the order of the labels; empty if unknown.
+    """
+    view = class_view(table, class_names)
+    return rendered("fragment.html.j2", changes=(), warnings=(), details=(), classes=[view])
 
 
 def _key_numbers(record: LayerRecord) -> list[DetailRow]:
     rows = (
         DetailRow(metric, collapsed_text(metric, record), [cell_of(record, metric)])
-        for metric in map(label_of, KEY_METRICS)
+        for metric in map(label_of, key_metrics(record.metrics))
     )
     return [row for row in rows if row.cells[0].value]
 
@@ -260,6 +285,7 @@ def rendered_page(**sections: Any) -> str:
             "pfc": next(iter(payload["runs"].values()))["pfc"],
         }
     sections["defined"] = distinct_rows(sections.get("details", ()))
+    sections["class_columns"] = distinct_columns(sections.get("classes", ()))
     return rendered("page.html.j2", **{**_ABSENT, **charts, **sections})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ncscope.errors import printable
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import layer_order, spectra
+from ncscope.report.classes import class_frame
 from ncscope.report.formulas import formula
 from ncscope.report.labels import (
     PFC_METRICS,
@@ -66,7 +67,7 @@ def _overlaid(runs: Mapping[str, Sequence[Measurement]], unit: str) -> dict[str,
         Measurement(ProbeRecord(tuple(records)), step, split)
         for (split, step), records in by_step.items()
     ]
-    nothing: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}}
+    nothing: dict[str, Any] = {"profiles": {}, "grams": {}, "spectra": {}, "classes": {}}
     return _run(joined, unit) | nothing
 
 
@@ -92,6 +93,7 @@ def _run(
         },
         "grams": _last_layer_frames(splits, unit, lambda own: gram_frame(own, class_names)),
         "spectra": _last_layer_frames(splits, unit, _spectra_frame),
+        "classes": _last_layer_frames(splits, unit, lambda own: class_frame(own, class_names)),
         "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
 
@@ -100,6 +102,7 @@ def probe_payload(probe: ProbeRecord, class_names: Sequence[str] = ()) -> dict[s
     """Return everything that the page of a single measurement draws, one frame a layer."""
     grams = [(record.layer, gram_frame(record, class_names)) for record in probe.layers]
     curves = [(record.layer, _spectra_frame(record)) for record in probe.layers]
+    classes = [(record.layer, class_frame(record, class_names)) for record in probe.layers]
     run = {
         "unit": "layer",
         "layers": [record.layer for record in probe.layers],
@@ -108,6 +111,7 @@ def probe_payload(probe: ProbeRecord, class_names: Sequence[str] = ()) -> dict[s
         "profiles": {"all": [{"label": "", **profile(probe)}]} if len(probe.layers) > 1 else {},
         "grams": _nonempty({"all": [{"label": n, **frame} for n, frame in grams if frame]}),
         "spectra": _nonempty({"all": [{"label": n, **frame} for n, frame in curves if frame]}),
+        "classes": _nonempty({"all": [{"label": n, **frame} for n, frame in classes if frame]}),
         "pfc": [_metric_entry(label_of(key), key) for key in PFC_METRICS],
     }
     return {"runs": {"": run}, "shown": ""}

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -23,10 +23,12 @@ class Hits:
     Attributes:
         samples: Number of samples.
         correct: Number of hits; an estimate may be no integer.
+        by_class: Number of hits of each class, present or not; None for an estimate.
     """
 
     samples: int
     correct: float
+    by_class: Int[Tensor, " k"] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -39,19 +41,25 @@ class DecisionCounts:
         head_hits: Samples that the classifier assigns to their class; None without a classifier.
         disagreements: Samples for which the nearest class mean and the classifier choose
             different classes; None without a classifier.
+        by_class: The last three counts of the samples of each class, present or not, one count a
+            row, on the CPU; None for counts that are estimated.
 
-    The last three are integers, unless they are estimated from a sample.
+    The counts are integers, unless they are estimated from a sample.
     """
 
     samples: int
     nearest_hits: float
     head_hits: float | None
     disagreements: float | None
+    by_class: Int[Tensor, "m k"] | None = field(default=None, compare=False, repr=False)
 
     @property
     def hits(self) -> Hits | None:
         """The classifier's hits; None without a classifier."""
-        return None if self.head_hits is None else Hits(self.samples, self.head_hits)
+        if self.head_hits is None:
+            return None
+        own = None if self.by_class is None else self.by_class[1]
+        return Hits(self.samples, self.head_hits, own)
 
     def __radd__(self, other: int) -> "DecisionCounts":
         """Return the counts if the other summand is 0, with which `sum` begins."""
@@ -64,20 +72,22 @@ class DecisionCounts:
             self.nearest_hits + other.nearest_hits,
             _sum(self.head_hits, other.head_hits),
             _sum(self.disagreements, other.disagreements),
+            _sum_of_columns(self.by_class, other.by_class),
         )
 
 
 @dataclass(frozen=True)
 class DecisionTally:
-    """Decision counts that stay on their device; additive over batches.
+    """Decision counts by class that stay on their device; additive over batches.
 
     Attributes:
         samples: Number of samples.
         hits: Hits of the nearest class mean; with a classifier also its hits, and disagreements.
+            A column counts the samples of one class.
     """
 
     samples: int
-    hits: Int[Tensor, " m"]
+    hits: Int[Tensor, "m k"]
 
     def __add__(self, other: "DecisionTally") -> "DecisionTally":
         """Add the counts of two sets of samples."""
@@ -85,8 +95,9 @@ class DecisionTally:
 
     def read(self) -> DecisionCounts:
         """Return the counts as numbers. Cost: one wait."""
-        nearest, *by_head = self.hits.tolist()
-        return DecisionCounts(self.samples, nearest, *(by_head or (None, None)))
+        by_class = self.hits.cpu()
+        nearest, head, others = [*by_class.sum(1).tolist(), None, None][:3]
+        return DecisionCounts(self.samples, nearest, head, others, by_class)
 
     def over_all_processes(
         self, device: torch.device, processes: Processes = ALL
@@ -98,8 +109,8 @@ class DecisionTally:
             processes: Processes that measure together; by default those of the default group.
         """
         samples = self.hits.new_full((1,), self.samples)
-        total = processes.sum(torch.cat([samples, self.hits]).to(device))
-        return DecisionTally(int(total[0]), total[1:]).read()
+        total = processes.sum(torch.cat([samples, self.hits.flatten()]).to(device))
+        return DecisionTally(int(total[0]), total[1:].view_as(self.hits)).read()
 
 
 class Decider:
@@ -112,6 +123,8 @@ class Decider:
             classifier.
         bias: $b$, or None.
         exponent: Unit e of features and means: the classifier takes features $2^e$ times as large.
+        num_classes: Number of classes that labels may have; by default the number of rows of the
+            weight, else the largest label of a class mean + 1.
     """
 
     def __init__(
@@ -122,8 +135,12 @@ class Decider:
         bias: Float[Tensor, " heads"] | None = None,
         *,
         exponent: int = 0,
+        num_classes: int | None = None,
     ) -> None:
         self.classes, centre = classes, float32_centre(means)
+        if num_classes is None:
+            num_classes = int(classes[-1]) + 1 if weight is None else len(weight)
+        self.num_classes = num_classes
         self.nearest = nearest_mean_scores(means, centre)
         self.head = None
         if weight is not None:
@@ -131,7 +148,9 @@ class Decider:
 
     def none(self) -> DecisionTally:
         """Return the counts before the first batch."""
-        return DecisionTally(0, self.classes.new_zeros(1 if self.head is None else 3))
+        return DecisionTally(
+            0, self.classes.new_zeros(1 if self.head is None else 3, self.num_classes)
+        )
 
     def __call__(self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]) -> DecisionTally:
         """Count the decisions on a batch. Cost: one product with means and weights."""
@@ -153,7 +172,7 @@ def decide_layers(
     chosen = {name: _first_choices(decide, features[name]) for name, decide in deciders.items()}
     _settle([choice for choices in chosen.values() for choice in choices])
     return {
-        name: _tally(deciders[name].classes, moved(labels, deciders[name].classes.device), choices)
+        name: _tally(deciders[name], moved(labels, deciders[name].classes.device), choices)
         for name, choices in chosen.items()
     }
 
@@ -187,14 +206,32 @@ def _settle(choices: Sequence[_Choice]) -> None:
         choice.scores.settle_(choice.winner, choice.features, part)
 
 
-def _tally(
-    classes: Int[Tensor, " k"], labels: Int[Tensor, " n"], choices: Sequence[_Choice]
-) -> DecisionTally:
-    nearest = classes[choices[0].winner]
+def _tally(decide: Decider, labels: Int[Tensor, " n"], choices: Sequence[_Choice]) -> DecisionTally:
+    nearest = decide.classes[choices[0].winner]
     hits = [nearest == labels]
     for choice in choices[1:]:
         hits += [choice.winner == labels, choice.winner != nearest]
-    return DecisionTally(len(labels), torch.stack([hit.sum() for hit in hits]))
+    return DecisionTally(len(labels), count_by_class(torch.stack(hits), labels, decide.num_classes))
+
+
+def count_by_class(
+    marks: Shaped[Tensor, "m n"], labels: Int[Tensor, " n"], num_classes: int
+) -> Int[Tensor, "m k"]:
+    """Count the marked samples of each class, without waiting for an accelerator.
+
+    Args:
+        marks: True or 1 for a sample that counts; several marks of each sample, one a row.
+        labels: Class of each sample.
+        num_classes: Number of classes, present or not.
+
+    Example:
+        >>> count_by_class(torch.tensor([[True, False, True]]), torch.tensor([2, 2, 0]), 3).tolist()
+        [[1, 0, 1]]
+    """
+    counts = torch.zeros(len(marks), num_classes, dtype=torch.int64, device=marks.device)
+    # A label that is no class, such as one that a second pass over shards meets first, must not end
+    # the process on an accelerator; its sample counts in the total.
+    return counts.index_add_(1, labels.clamp(0, num_classes - 1), marks.to(torch.int64))
 
 
 def _in_range(
@@ -224,3 +261,16 @@ def _in_range(
 
 def _sum(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a + b
+
+
+def _sum_of_columns(
+    a: Int[Tensor, "m k"] | None, b: Int[Tensor, "m k2"] | None
+) -> Int[Tensor, "m k3"] | None:
+    """Add counts by class, of which one may have fewer classes."""
+    if a is None or b is None:
+        return None
+    if a.shape[1] < b.shape[1]:
+        a, b = b, a
+    total = a.clone()
+    total[:, : b.shape[1]] += b
+    return total

@@ -21,9 +21,11 @@ _ROUNDING = 32.0
 class ClassStatistics:
     r"""Statistics from which the metrics are computed: K classes present, dimension d.
 
+    Unlabelled samples are one class, whose scatter is their covariance.
+
     Attributes:
         classes: Labels of the classes present, ascending.
-        num_classes: Number of classes requested, present or not.
+        num_classes: Number of classes requested, present or not; 0 without labels.
         counts: $n_c$.
         prior: $\pi_c$: $n_c/N$, or $1/K$.
         means: Class means $\mu_c$, one a row.
@@ -50,6 +52,11 @@ class ClassStatistics:
     zero_vectors: int
     exponent: int = 0
     blocked: bool = False
+
+    @property
+    def labelled(self) -> bool:
+        """True if the samples have labels, so that there are classes to compare."""
+        return self.num_classes > 0
 
     @property
     def k(self) -> int:
@@ -93,7 +100,7 @@ class ClassStatistics:
     def between_trace(self) -> Float[Tensor, ""]:
         r"""$\operatorname{Tr}\Sigma_B$."""
         length = lengths_from(self.means, self.global_mean)
-        return self.prior @ length.masked_fill_(length <= self._rounding, 0.0).square()
+        return self.prior @ length.masked_fill_(length <= self.rounding, 0.0).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
         """Convert the statistics to another unit, without rounding.
@@ -128,10 +135,10 @@ class ClassStatistics:
         Without this, a class mean equal to the centre would get a direction made of rounding.
         """
         length = torch.linalg.vector_norm(rows, dim=1)
-        return rows.masked_fill_((length <= self._rounding)[:, None], 0.0)
+        return rows.masked_fill_((length <= self.rounding)[:, None], 0.0)
 
     @property
-    def _rounding(self) -> Float[Tensor, ""]:
+    def rounding(self) -> Float[Tensor, ""]:
         """Length up to which a class mean's distance from the centre is rounding error."""
         return _ROUNDING * torch.finfo(self.means.dtype).eps * self._longest_mean
 
@@ -161,12 +168,36 @@ def finish(
         return _finished(moments, moments.prior if prior is None else prior, copy)
 
 
+def finish_unlabelled(moments: ClassMoments) -> ClassStatistics:
+    """Return the statistics of unlabelled samples, which were accumulated as one class.
+
+    Args:
+        moments: Moments of one class.
+
+    Raises:
+        InputError: If the moments have several classes, or no samples.
+    """
+    if moments.num_classes != 1:
+        found, fix = f"{moments.num_classes} classes", "build ClassMoments(num_classes=1)"
+        raise InputError(expected="moments of one class", found=found, fix=fix)
+    if not int(moments.counts.sum()):
+        fix = "update the moments with at least one sample"
+        raise InputError(expected="samples", found="moments without samples", fix=fix)
+    with moments.lock:
+        return replace(_statistics(moments, moments.prior, copy=True), num_classes=0)
+
+
 def _finished(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
-    present = torch.nonzero(moments.counts).squeeze(1)
-    if len(present) < 2:
-        found = f"{len(present)} in {int(moments.counts.sum())} samples"
+    present = int((moments.counts > 0).sum())
+    if present < 2:
+        found = f"{present} in {int(moments.counts.sum())} samples"
         fix = "collapse is a relation between classes: pass samples of several"
         raise InputError(expected="at least two classes with samples", found=found, fix=fix)
+    return _statistics(moments, prior, copy)
+
+
+def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
+    present = torch.nonzero(moments.counts).squeeze(1)
     if moments.scatter is not None:
         _check_pooling(moments, prior)
     rows = present if copy or len(present) < moments.num_classes else slice(None)

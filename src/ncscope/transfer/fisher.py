@@ -15,6 +15,7 @@ from ncscope.transfer.separability import AXES
 _DECAY = 5.0
 _LEAST_SHRINKAGE = 1e-10
 _LEADING_AXES = 32
+_SMALLEST = 1e-300
 
 
 class NctiParts(NamedTuple):
@@ -35,22 +36,24 @@ class NctiParts(NamedTuple):
 def sfda(samples: LabelledSamples) -> Float[Tensor, ""]:
     r"""Compute the mean log probability of the labels in a self-challenging Fisher space.
 
-    $\frac1n\sum_i\log p'(y_i\mid h_i')$ of a linear discriminant analysis of the features $h_i'$,
-    where $h_i'=q_ih_i+(1-q_i)\bar\mu_i$ moves each sample towards the mean $\bar\mu_i$ of the
-    *other* classes' means, the more, the less sure a first analysis is of its label:
-    $q=\operatorname{softmax}(p)$ of the first probabilities $p(\cdot\mid h_i)$, at $y_i$. Both
-    analyses use $(1-\lambda)S_W+\lambda\frac{\operatorname{Tr}S_W}dI$ of their features, with
-    $\lambda=\max(e^{-5\sigma},10^{-10})$ and $\sigma$ the largest eigenvalue of the first $S_W$.
-    Source: Shao, Zhao, Ge, Zhang, Yang, Wang, Shan, Luo 2022. Range $(-\infty,0]$. Invariant under
-    rotation and shift.
+    $\frac1n\sum_i\log p'(y_i\mid h_i')$ of a linear discriminant analysis of the features
+    $h_i'=p_ih_i+(1-p_i)\bar\mu_i$: each sample is moved towards the mean $\bar\mu_i$ of the
+    *other* classes' means, the more, the smaller the probability $p_i=p(y_i\mid h_i)$ that a first
+    analysis gives to its label. Both analyses use $(1-\lambda)S_W+\lambda I$ of their features,
+    with $\lambda=\max(e^{-5\sigma},10^{-10})$ and $\sigma$ the largest eigenvalue of the first
+    $S_W$. Source: Shao, Zhao, Ge, Zhang, Yang, Wang, Shan, Luo 2022, equations (1) to (7). Range
+    $(-\infty,0]$. Invariant under rotation and shift.
 
-    The authors' code leaves out the logarithm ("in case of instability"; here the logarithm of the
-    softmax is computed directly), takes $\sigma$ from six steps of the power method, and overwrites
-    the features that it is given. Known failures: **saturates for n < d**, where a discriminant
-    analysis separates any labels: the mean probability is 1.0 and the score 0 for every checkpoint,
-    and only its rounding is left to rank by. Depends on the scale of the features through
-    $\lambda$: features ten times as large are regularised $e^{-500\sigma}$ instead of
-    $e^{-5\sigma}$.
+    The constants are those of the authors' code: 5, the least $\lambda$, and $S_W$ divided by n.
+    For the rest the code differs from the equations, which are followed here. It takes the softmax
+    of the probabilities a second time for $p_i$, adds $\lambda\frac{\operatorname{Tr}S_W}dI$,
+    leaves out the logarithm ("in case of instability"; here the logarithm of the softmax is
+    computed directly), takes $\sigma$ from six steps of the power method, and overwrites the
+    features that it is given. Known failures: **saturates for n < d**, where a discriminant
+    analysis separates any labels: the mean probability is 1.0 and the score 0 for every
+    checkpoint, and only its rounding is left to rank by. Depends on the scale of the features
+    through $\lambda$: features ten times as large are regularised $e^{-500\sigma}$ instead of
+    $e^{-5\sigma}$, and small ones are compared by distances alone.
 
     Args:
         samples: Downstream samples.
@@ -60,12 +63,12 @@ def sfda(samples: LabelledSamples) -> Float[Tensor, ""]:
     rows, factor = centred(samples.features)
     within = _within(rows, samples)
     shrinkage = _shrinkage(_DECAY * _largest_eigenvalue(within), factor)
-    first = _log_posterior(rows, samples, within, shrinkage).exp()
-    sure = first.softmax(1).gather(1, samples.class_indices[:, None])
+    first = _regularised_log_posterior(rows, samples, shrinkage, factor).exp()
+    sure = first.gather(1, samples.class_indices[:, None])
     means = class_means(rows, samples).means
     others = (means.sum(0) - means) / (len(means) - 1)
     mixed = sure * rows + (1 - sure) * others[samples.class_indices]
-    second = _log_posterior(mixed, samples, _within(mixed, samples), shrinkage)
+    second = _regularised_log_posterior(mixed, samples, shrinkage, factor)
     return second.gather(1, samples.class_indices[:, None]).mean()
 
 
@@ -250,6 +253,36 @@ def _log_posterior(
         near = apart <= apart.amin(1, keepdim=True) + 1e-12 * rows.abs().max()
         return torch.where(near, shares.log(), -torch.inf).log_softmax(1)
     solved = _solved(_shrunk(within, shrinkage), means, shrinkage)
+    return _gaussian_log_posterior(rows, means, solved, shares)
+
+
+def _regularised_log_posterior(
+    rows: Float[Tensor, "n d"], samples: LabelledSamples, shrinkage: float, factor: float
+) -> Float[Tensor, "n k"]:
+    """Compute log probabilities under the covariance of SFDA.
+
+    Args:
+        rows: Centred features times the factor.
+        samples: Labels.
+        shrinkage: Share of the identity, which has the units of the features as given.
+        factor: Factor of the rows.
+    """
+    means, shares = class_means(rows, samples)
+    # The square of the factor may leave the range of float64, for features of extreme scale.
+    unit = min(max(shrinkage * factor * factor, _SMALLEST), 1 / _SMALLEST)
+    covariance = (1 - shrinkage) * _within(rows, samples)
+    covariance.diagonal().add_(unit)
+    solved = _solved(covariance, means, shrinkage)
+    return _gaussian_log_posterior(rows, means, solved, shares)
+
+
+def _gaussian_log_posterior(
+    rows: Float[Tensor, "n d"],
+    means: Float[Tensor, "k d"],
+    solved: Float[Tensor, "k d"],
+    shares: Float[Tensor, " k"],
+) -> Float[Tensor, "n k"]:
+    """Compute log probabilities from means and the inverse covariance times the means."""
     offsets = shares.log() - (means * solved).sum(1) / 2
     return (rows @ solved.mT + offsets).log_softmax(1)
 

@@ -10,6 +10,7 @@ from ncscope.errors import InputError
 from ncscope.lab.theory.statement import Result
 from ncscope.lab.theory.table import STATEMENTS, check_all
 from tests.lab.theory.expected import (
+    field,
     info,
     mse_central_path,
     mse_decomposition,
@@ -20,7 +21,7 @@ from tests.lab.theory.expected import (
 )
 from tests.lab.theory.expected.broken import Break
 
-PAPERS = (info, vci, mse_decomposition, mse_central_path, pfc, xufm, xufm_extended)
+PAPERS = (info, vci, mse_decomposition, mse_central_path, pfc, xufm, xufm_extended, field)
 VERDICTS = {name: verdict for paper in PAPERS for name, verdict in paper.VERDICTS.items()}
 BREAKS = [broken for paper in PAPERS for broken in paper.BREAKS]
 

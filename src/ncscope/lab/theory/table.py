@@ -1,4 +1,4 @@
-"""Statements of the papers: all of them, and their checks."""
+"""Statements of the papers and of the field: all of them, and their checks."""
 
 import json
 import secrets
@@ -10,6 +10,8 @@ import torch
 
 from ncscope.errors import InputError
 from ncscope.lab.theory import (
+    field,
+    field_depth,
     info_entropies,
     info_regression,
     mse_central_path,
@@ -48,6 +50,8 @@ STATEMENTS: tuple[Statement, ...] = (
     *xufm_extended.STATEMENTS,
     *xufm_cross_entropy.STATEMENTS,
     *xufm_perturbed.STATEMENTS,
+    *field.STATEMENTS,
+    *field_depth.STATEMENTS,
 )
 
 
@@ -97,7 +101,7 @@ _SEEDS = 10**9
 
 
 def check_theory(seed: int | None = None, only: str | None = None) -> list[Result]:
-    """Check every statement of the five papers on random instances.
+    """Check every statement of the five papers, and of the field, on random instances.
 
     Args:
         seed: Seed of the instances; None draws a seed, which every result reports. The results

@@ -352,12 +352,13 @@ NC3_ROWS = (
         formula=(
             r"\Bigl\lVert\frac{W\tilde M}{\lVert W\tilde M\rVert_F}-" + _FRAME + r"\Bigr\rVert_F"
         ),
-        source="Zhu et al. 2021",
+        source="Zhu et al. 2021; for classes of any sizes Thrampoulidis et al. 2022",
         compute=lambda s: duality.logit_etf_distance(s.present_weight, s.stats.frame),
         needs=_HEAD,
         high=2.0,
         zero="logits of the centred class means form a simplex ETF",
         undefined=_ZERO_HEAD,
+        aliases=("seli_logits",),
     ),
 )
 

@@ -164,7 +164,7 @@ ROWS = (
     Metric(
         key="effective_rank",
         group="information",
-        title="effective rank of features",
+        title="effective rank of directions",
         meaning=(
             "Number of directions that the features fill: the exponential of their matrix entropy."
         ),

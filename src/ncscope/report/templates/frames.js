@@ -115,7 +115,7 @@ function spectraFigure(figure) {
   const covariances = measured(CURVES.map(([name]) => name));
   const signal = measured(["snr_singular_values"]);
   if (!covariances.length) figure.querySelector("#spectra-covariance").remove();
-  if (!signal.length) figure.querySelector("#spectra-signal").remove();
+  if (!signal.length) figure.querySelectorAll("#spectra-signal, .of-classes").forEach((part) => part.remove());
   const redraw = () => {
     const { curves } = current();
     if (covariances.length) {

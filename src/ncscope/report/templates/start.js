@@ -5,6 +5,7 @@ const FIGURES = [
   ["history", historyFigure, () => Object.keys(data.series).length > 0],
   ["layers", layersFigure, () => Object.keys(data.profiles).length > 0],
   ["gram", gramFigure, () => Object.keys(data.grams).length > 0],
+  ["classes", classesFigure, () => Object.keys(data.classes).length > 0],
   ["spectra", spectraFigure, () => Object.keys(data.spectra).length > 0],
 ];
 

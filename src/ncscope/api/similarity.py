@@ -1,0 +1,251 @@
+"""Similarity of two sets of features, and of the layers of models: centred kernel alignment."""
+
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from ncscope.api.tables import csv_text, data_frame
+from ncscope.api.writable import check_file
+from ncscope.errors import InputError
+from ncscope.files import write_bytes, write_text
+from ncscope.math.hsic import LEAST_SAMPLES
+from ncscope.metrics.cka import linear_cka
+from ncscope.probing.similarity import Compared, SimilarityRecord, layer_similarity
+from ncscope.report.names import quoted
+from ncscope.stats.batch import as_tensor, check_features, refuse_nonfinite
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+_SUFFIXES = (".json", ".csv", ".png", ".svg", ".pdf")
+
+
+def cka(first: Any, second: Any) -> float:
+    r"""Measure how alike two sets of features arrange the same samples.
+
+    Centred kernel alignment with linear kernels (Kornblith et al. 2019), from the unbiased HSIC of
+    Song et al. (2012), as in Nguyen, Raghu and Kornblith (2021):
+
+    $$\mathrm{CKA}=\frac{\mathrm{HSIC}_u(XX^\top,YY^\top)}
+    {\sqrt{\mathrm{HSIC}_u(XX^\top,XX^\top)\,\mathrm{HSIC}_u(YY^\top,YY^\top)}}\in[-1,1].$$
+
+    1 means equal up to rotation, scale and shift. Unrelated features give 0 on average, and
+    negative values as often as positive ones. The value does not change if either set is rotated,
+    multiplied by a number or shifted.
+
+    Args:
+        first: n x d array-like of any magnitude, n at least 4.
+        second: Array-like with the same samples in the same order; its dimension may differ.
+
+    Returns:
+        The value over all samples at once, exact to float64; not a mean over batches.
+
+    Raises:
+        InputError: If the numbers of samples differ or are below 4, a feature is NaN or infinite,
+            or a set is constant or has only equidistant samples, so that its HSIC is zero.
+
+    Cost: the lesser of $2n(d_1^2+d_1d_2+d_2^2)$ and $2n^2(d_1+d_2)$ operations in float64. For a
+    stream of batches use `CkaMoments`.
+
+    Example:
+        >>> import torch, ncscope
+        >>> features = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
+        >>> round(ncscope.cka(features, 3 * features.flip(1) + 1), 12)
+        1.0
+    """
+    sets = [as_tensor(value, name) for value, name in ((first, "first"), (second, "second"))]
+    for rows in sets:
+        check_features(rows)
+        refuse_nonfinite(rows)
+    lengths = [len(rows) for rows in sets]
+    if lengths[0] != lengths[1]:
+        fix = "pass the features of the same samples, in the same order"
+        found = f"{lengths[0]} and {lengths[1]}"
+        raise InputError(expected="as many samples in both sets", found=found, fix=fix)
+    if lengths[0] < LEAST_SAMPLES:
+        expected = f"at least {LEAST_SAMPLES} samples for the unbiased HSIC"
+        raise InputError(expected=expected, found=f"{lengths[0]}", fix="pass more samples")
+    value = float(linear_cka(*sets))
+    if math.isnan(value):
+        raise InputError(
+            expected="features with a positive HSIC with themselves",
+            found="a set that is constant or has only equidistant samples",
+            fix="pass more samples, or look for the layer that collapsed to a point",
+        )
+    return value
+
+
+class LayerSimilarity:
+    """CKA between the layers of one model, or of two models.
+
+    Attributes:
+        rows: Names of the layers of the model, in forward order.
+        columns: Names of the layers of the other model; without one, equal to ``rows``.
+        values: CKA as an array with a row for each layer of the model; NaN where it is undefined.
+        notes: Sentences for the reader, such as which layers are constant.
+        num_samples: Number of samples.
+    """
+
+    def __init__(self, record: SimilarityRecord) -> None:
+        self.record = record
+        self.rows, self.columns = list(record.rows), list(record.columns)
+        self.values = np.asarray(record.values)
+        self.num_samples = record.num_samples
+        undefined = [name for name, row in _lines(record) if all(map(math.isnan, row))]
+        self.notes = [
+            f"{quoted(name)} is constant or maps all samples to equidistant points: its CKA is "
+            "undefined"
+            for name in dict.fromkeys(undefined)
+        ]
+
+    def __getitem__(self, pair: tuple[str, str]) -> float:
+        """Return the CKA of a layer of the model and a layer of the other.
+
+        Raises:
+            KeyError: If there is no such layer.
+        """
+        row, column = pair
+        if row not in self.rows or column not in self.columns:
+            raise KeyError(pair)
+        return float(self.values[self.rows.index(row), self.columns.index(column)])
+
+    def __repr__(self) -> str:
+        size = f"{len(self.rows)} x {len(self.columns)} layers, {self.num_samples} samples"
+        return "\n".join([f"LayerSimilarity: {size}", *(f"  note: {note}" for note in self.notes)])
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return a pandas data frame with a row for each layer and a column for each other layer.
+
+        Raises:
+            InputError: If pandas is not installed.
+        """
+        return data_frame(self._table()).set_index("layer")
+
+    def to_json(self) -> str:
+        """Write layers and values as one JSON object; undefined values are null."""
+        values = [
+            [None if math.isnan(value) else value for value in row] for row in self.record.values
+        ]
+        whole = {
+            "rows": self.rows,
+            "columns": self.columns,
+            "cka": values,
+            "notes": self.notes,
+            "num_samples": self.num_samples,
+        }
+        return json.dumps(whole, indent=2, ensure_ascii=False)
+
+    def plot(self) -> "Figure":
+        """Draw the values as a picture, a matplotlib figure."""
+        from ncscope.report.similarity import similarity_figure
+
+        return similarity_figure(self.record)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the values as .json or .csv, or the picture as .png, .svg or .pdf.
+
+        Args:
+            path: File to write; one that is there is replaced whole or not at all.
+
+        Raises:
+            InputError: If the suffix is none of these, or the folder cannot be written.
+        """
+        path = Path(path)
+        if path.suffix not in _SUFFIXES:
+            expected = f"a file name ending in {', '.join(_SUFFIXES)}"
+            raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+        check_file(path)
+        if path.suffix == ".json":
+            return write_text(path, self.to_json() + "\n")
+        if path.suffix == ".csv":
+            return write_text(path, csv_text(self._table()))
+        content = io.BytesIO()
+        self.plot().savefig(content, format=path.suffix[1:])
+        return write_bytes(path, content.getvalue())
+
+    def _table(self) -> list[dict[str, object]]:
+        return [
+            {"layer": name, **dict(zip(self.columns, row, strict=True))}
+            for name, row in zip(self.rows, self.record.values, strict=True)
+        ]
+
+    def _repr_html_(self) -> str:
+        from ncscope.report.similarity import similarity_table
+
+        return similarity_table(self.record)
+
+
+def _lines(record: SimilarityRecord) -> Iterator[tuple[str, tuple[float, ...]]]:
+    """Yield the name and the values of each row, and of each column."""
+    yield from zip(record.rows, record.values, strict=True)
+    yield from zip(record.columns, zip(*record.values, strict=True), strict=True)
+
+
+def compare_layers(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    layers: Sequence[str] | None = None,
+    head: str | None = None,
+    other: nn.Module | None = None,
+    other_layers: Sequence[str] | None = None,
+    other_head: str | None = None,
+    pool: bool | None = None,
+    progress: bool = True,
+    group: Any = None,
+) -> LayerSimilarity:
+    """Measure the CKA between the layers of a model, or of two models on the same samples.
+
+    The loader is read once, and the sums of `CkaMoments` are updated batch by batch, so the result
+    is that of all samples at once and does not depend on the batches. The models run in evaluation
+    mode and are left as they were; layers, head, pooling, masks and tokens are those of
+    `measure_model`.
+
+    Args:
+        model: A classifier, as for `measure_model`.
+        loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Labels are not
+            used, but -100 leaves out a token.
+        layers: Names or glob patterns of layers; by default the repeated blocks. The features that
+            the head reads are always compared too.
+        head: Name of the classifier head; by default the head is detected.
+        other: Second model, whose layers are the columns. It runs on the same inputs.
+        other_layers: Layers of the second model; by default its repeated blocks.
+        other_head: Name of the head of the second model.
+        pool: Average feature maps over space, and sequences over tokens, if True; flatten both if
+            False; see `measure_model`. Flattened maps of large images rarely fit: pass True.
+        progress: Show a progress bar if True (on stderr, in a terminal).
+        group: Process group of ``torch.distributed``; see `measure_model`. Every process needs
+            samples.
+
+    Returns:
+        A matrix of CKA with ``plot``, ``to_dataframe`` and ``save``.
+
+    Raises:
+        InputError: If there are fewer than 4 samples, a head or a layer is not found, the models
+            give different numbers of rows, or the sums of all pairs do not fit into memory.
+
+    Cost: one pass of each model, and for each pair of layers $2nd_id_j$ operations and $8d_id_j$
+    bytes.
+
+    Example:
+        >>> import torch, ncscope
+        >>> from ncscope.models.networks.residual import ResidualNet
+        >>> data = torch.utils.data.TensorDataset(torch.randn(40, 8), torch.arange(40) % 4)
+        >>> loader = torch.utils.data.DataLoader(data, batch_size=16)
+        >>> model = ResidualNet(in_features=8, width=16, depth=2, num_classes=4)
+        >>> similarity = ncscope.compare_layers(model, loader, progress=False)
+        >>> similarity.rows, round(similarity["blocks.0", "blocks.0"], 9)
+        (['blocks.0', 'blocks.1'], 1.0)
+    """
+    sides = [Compared(model, layers, head)]
+    if other is not None:
+        sides.append(Compared(other, other_layers, other_head))
+    record = layer_similarity(sides, loader, pool=pool, progress=progress, group=group)
+    return LayerSimilarity(record)

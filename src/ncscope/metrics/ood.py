@@ -1,0 +1,374 @@
+r"""Scores that tell samples inside the training distribution from samples outside (OOD).
+
+Scores are larger inside. They are returned by functions with the same order that do not saturate:
+NECO as $-\lVert(I-P)(h-\mu)\rVert/\lVert h-\mu\rVert$, the largest softmax probability by its log
+odds. Both keep apart what float64 would round to 1.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from ncscope.math.detection import Detection
+from ncscope.math.pairs import row_blocks
+from ncscope.math.powers import (
+    EVALUATED,
+    exponent_of,
+    largest_magnitude,
+    moderated,
+    times_power,
+)
+from ncscope.math.symmetric import rank_cut, symmetric_pairs
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.statistics import ClassStatistics
+
+NCI_WEIGHT = 1e-4
+r"""Weight $\alpha$ of the norm in NCI: the default of OpenOOD, and the least that it tries.
+
+It is not tuned: the OOD samples would have to be known for that.
+"""
+
+_ROUNDING = 32.0 * torch.finfo(torch.float64).eps
+_LARGEST_TIE = 1e-10
+
+
+@dataclass(frozen=True)
+class OodResult:
+    """Comparison of a layer's samples with samples from outside the distribution.
+
+    Attributes:
+        cosine: Mean over classes of the absolute cosine of class mean and OOD mean.
+        cosine_centred: The same cosine after subtracting the global mean from both.
+        detections: Name of a score to how well the score separates the two kinds of samples.
+        notes: Sentences on how the scores were fitted.
+    """
+
+    cosine: float
+    cosine_centred: float
+    detections: Mapping[str, Detection]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """Standard errors by key of the metric; without those that are 0 or unknown."""
+        errors = {f"{name}_auroc": each.standard_error for name, each in self.detections.items()}
+        return {key: error for key, error in errors.items() if error > 0}
+
+
+def ood_cosine(result: OodResult | None) -> float:
+    r"""Return NC5, the mean over classes of $\lvert\cos(\mu_c,\mu_{ood})\rvert$.
+
+    Source: NECO, NC5. Range $[0,1]$; 0: the class means are orthogonal to the OOD mean. Computed by
+    `mean_cosines`. Invariant under rotations and scale.
+    """
+    return math.nan if result is None else result.cosine
+
+
+def ood_cosine_centred(result: OodResult | None) -> float:
+    r"""Return the mean over classes of $\lvert\cos(\mu_c-\mu_G,\mu_{ood}-\mu_G)\rvert$.
+
+    Source: NECO, NC5, with the global mean subtracted. Range $[0,1]$. Computed by `mean_cosines`.
+    Invariant under rotations, scale and shifts.
+    """
+    return math.nan if result is None else result.cosine_centred
+
+
+def ood_auroc(result: OodResult | None, score: str) -> float:
+    r"""Return $P(s>s')+\tfrac12P(s=s')$ for scores s inside and s' outside; NaN without the score.
+
+    Source: of the scores, NECO (6), NCI, Hendrycks, Energy; see `OodScorer`. Range $[0,1]$; 1: the
+    score separates the samples. Computed by `detection`.
+
+    Args:
+        result: Comparison with OOD samples.
+        score: Name of the score.
+    """
+    found = None if result is None else result.detections.get(score)
+    return math.nan if found is None else found.auroc
+
+
+def ood_fpr95(result: OodResult | None, score: str) -> float:
+    r"""Return $P(s'\ge\tau)$ at the largest $\tau$ with $P(s\ge\tau)\ge0.95$, NaN without score.
+
+    Source: of the scores, NECO (6), NCI, Hendrycks, Energy; see `OodScorer`. Range $[0,1]$; 0: the
+    threshold refuses every OOD sample. Computed by `detection`.
+
+    Args:
+        result: Comparison with OOD samples.
+        score: Name of the score.
+    """
+    found = None if result is None else result.detections.get(score)
+    return math.nan if found is None else found.fpr95
+
+
+class OodScorer:
+    r"""Scores of samples by fitted statistics and a classifier, of any magnitude.
+
+    Args:
+        fitted: Statistics that the mean and the principal directions come from.
+        weight: Classifier weight of any float type; None without a classifier.
+        bias: Classifier bias, or None.
+        unit: Unit e of the features scored: they are $2^{-e}$ times the features given.
+
+    Attributes:
+        names: Names of the scores, in the order in which they are returned.
+    """
+
+    def __init__(
+        self,
+        fitted: ClassStatistics,
+        weight: Float[Tensor, "heads d"] | None = None,
+        bias: Float[Tensor, " heads"] | None = None,
+        *,
+        unit: int = 0,
+    ) -> None:
+        fitted = fitted.in_range()
+        self._dim = fitted.dim
+        self._mean = times_power(fitted.global_mean, fitted.exponent - unit)
+        self._directions = None if fitted.within is None else principal_directions(fitted)
+        self._head = None if weight is None else _Head.of(weight, bias, unit)
+        of_directions = () if self._directions is None else ("neco",)
+        of_head = () if weight is None else ("nci", "msp", "max_logit", "energy")
+        self.names: tuple[str, ...] = (*of_directions, *of_head)
+
+    @property
+    def spans_all(self) -> bool:
+        """Return whether the principal directions span all dimensions."""
+        return self._directions is not None and self._directions.all
+
+    def __call__(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, "n s 2"]:
+        """Return the scores of samples, each with a bound on its rounding error."""
+        width = self._dim if self._head is None else max(self._dim, len(self._head.weight))
+        blocks = [self._block(features[rows]) for rows in row_blocks(len(features), width)]
+        if not blocks:
+            return torch.zeros(0, len(self.names), 2, dtype=torch.float64, device=features.device)
+        return torch.cat(blocks)
+
+    def _block(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, "n s 2"]:
+        rows = features.to(torch.float64)
+        apart = rows - self._mean.to(rows.device)
+        largest = torch.linalg.vector_norm(apart, ord=math.inf, dim=1)
+        # Largest rounding error of the direction from the mean.
+        error = torch.linalg.vector_norm(rows, ord=math.inf, dim=1) + largest_magnitude(self._mean)
+        error = _ROUNDING * (1 + error / largest)
+        apart, length = moderated(apart)
+        unit = (apart / length[:, None]).masked_fill_((error >= 1)[:, None], math.nan)
+        scores = []
+        if self._directions is not None:
+            scores.append(self._directions.score(unit, error))
+        if self._head is not None:
+            scores += self._head.scores(rows, unit, error)
+        return torch.stack([torch.stack(each, 1) for each in scores], 1)
+
+
+Scored = tuple[Float[Tensor, " n"], Float[Tensor, " n"]]
+
+
+@dataclass(frozen=True)
+class PrincipalDirections:
+    r"""Leading eigenvectors of the covariance $\Sigma_W+\Sigma_B$.
+
+    Attributes:
+        vectors: Orthonormal directions, one a column; at most K - 1, and fewer if the rank of the
+            covariance is lower.
+        error: Rounding error of the directions, as the sine of an angle; infinite if the choice
+            of the directions is arbitrary, because the next eigenvalue is equal.
+    """
+
+    vectors: Float[Tensor, "d m"]
+    error: float
+
+    @property
+    def all(self) -> bool:
+        """Return whether the directions span all dimensions."""
+        return self.vectors.shape[1] == self.vectors.shape[0]
+
+    def score(self, unit: Float[Tensor, "n d"], error: Float[Tensor, " n"]) -> Scored:
+        """Return NECO's score of unit vectors from the mean, and its rounding error."""
+        vectors = self.vectors.to(unit.device)
+        rest = unit - (unit @ vectors) @ vectors.mT
+        if self.all:
+            rest = rest * 0.0
+        score = -torch.linalg.vector_norm(rest, dim=1)
+        if self.error >= 1:
+            score = score * math.nan
+        return score, error + min(self.error, _LARGEST_TIE)
+
+
+def principal_directions(stats: ClassStatistics) -> PrincipalDirections:
+    """Return the K - 1 leading directions of the covariance, for the K classes present.
+
+    Args:
+        stats: Statistics with the scatter within classes. Cost: one eigen-decomposition.
+    """
+    assert stats.within is not None
+    between = stats.centred.mul_(stats.prior.sqrt()[:, None])
+    values, vectors = symmetric_pairs(stats.within + between.mT @ between)
+    known = int((values > rank_cut(values[0], stats.dim)).sum())
+    kept = min(stats.k - 1, known)
+    if kept == stats.dim or kept == 0:
+        return PrincipalDirections(vectors[:, :kept], 0.0 if kept else math.inf)
+    gap = float(values[kept - 1] - values[kept])
+    error = _ROUNDING * float(values[0]) / gap if gap else math.inf
+    return PrincipalDirections(vectors[:, :kept], error)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """Classifier in units in which its products are in range.
+
+    Attributes:
+        weight: Weight, divided by a power of two.
+        bias: Bias in the unit of the scaled products, or None.
+        exponent: Exponent of 2 of the weight's divisor.
+        scale: Exponent of 2 by which the products are multiplied before the bias is added.
+        unit: Exponent of 2 by which the sums are multiplied to be the logits.
+        features_unit: Exponent of 2 of the features' unit.
+    """
+
+    weight: Float[Tensor, "heads d"]
+    bias: Float[Tensor, " heads"] | None
+    exponent: int
+    scale: int
+    unit: int
+    features_unit: int
+
+    @classmethod
+    def of(
+        cls, weight: Float[Tensor, "heads d"], bias: Float[Tensor, " heads"] | None, unit: int
+    ) -> "_Head":
+        """Return the classifier of features in a unit."""
+        exponent = exponent_of(weight, EVALUATED)
+        weight, total = times_power(weight.to(torch.float64), -exponent), exponent + unit
+        if bias is None:
+            return cls(weight, None, exponent, 0, total, unit)
+        # In a unit below 1 the bias might be out of range.
+        scale = min(total, 0)
+        bias = times_power(bias.to(torch.float64), scale - total)
+        return cls(weight, bias, exponent, scale, total - scale, unit)
+
+    def scores(
+        self, rows: Float[Tensor, "n d"], unit: Float[Tensor, "n d"], error: Float[Tensor, " n"]
+    ) -> list[Scored]:
+        """Return NCI, largest softmax probability, largest logit and energy, with their errors.
+
+        Args:
+            rows: Features.
+            unit: Their directions from the mean.
+            error: Rounding errors of the directions.
+        """
+        weight = self.weight.to(rows.device)
+        lengths = torch.linalg.vector_norm(weight, dim=1)
+        logits = times_power(rows @ weight.mT, self.scale)
+        terms = lengths.max() * times_power(torch.linalg.vector_norm(rows, dim=1), self.scale)
+        if self.bias is not None:
+            logits += self.bias.to(logits)
+            terms = terms + self.bias.abs().max().to(terms)
+        top, chosen = logits.max(1)
+        along, slack = (unit * weight[chosen]).sum(1), error * lengths[chosen]
+        rounding = _ROUNDING * terms
+        return [
+            self._nci(rows, along, slack),
+            *self._of_logits(logits, top, chosen, rounding),
+        ]
+
+    def _nci(
+        self, rows: Float[Tensor, "n d"], along: Float[Tensor, " n"], slack: Float[Tensor, " n"]
+    ) -> Scored:
+        """Add the norm of the features to the products of direction and chosen weight."""
+        top = max(self.exponent, self.features_unit)
+        norm = NCI_WEIGHT * torch.linalg.vector_norm(rows, ord=1, dim=1)
+        norm = times_power(norm, self.features_unit - top)
+        score = times_power(along, self.exponent - top) + norm
+        return score, times_power(slack, self.exponent - top) + _ROUNDING * norm
+
+    def _of_logits(
+        self,
+        logits: Float[Tensor, "n heads"],
+        top: Float[Tensor, " n"],
+        chosen: Int[Tensor, " n"],
+        rounding: Float[Tensor, " n"],
+    ) -> list[Scored]:
+        """Return the scores of the logits, divided by a power of two if the logits overflow."""
+        others = logits - top[:, None]
+        shift = min(self.unit, 0)
+        energy = times_power(top, shift) + self._soft(others)
+        others.scatter_(1, chosen[:, None], -math.inf)
+        second = others.max(1).values
+        odds = -times_power(second, shift) - self._soft(others - second[:, None])
+        bound = 2 * times_power(rounding, shift)
+        return [
+            (odds, bound + _ROUNDING * odds.abs()),
+            (top, rounding),
+            (energy, bound + _ROUNDING * energy.abs()),
+        ]
+
+    def _soft(self, others: Float[Tensor, "n heads"]) -> Float[Tensor, " n"]:
+        """Return the logarithm of the sum of exponentials of logits of which the largest is 0."""
+        soft = times_power(others, self.unit).exp().sum(1).log()
+        return times_power(soft, -max(self.unit, 0))
+
+
+def mean_cosines(
+    stats: ClassStatistics, moments: ClassMoments, unit: int = 0
+) -> tuple[float, float]:
+    """Return the mean absolute cosine of class means and OOD mean, and that of the centred ones.
+
+    Both are NaN if one of the vectors has no direction, up to rounding.
+
+    Args:
+        stats: Statistics of the classes.
+        moments: Moments of the OOD samples, as one class.
+        unit: Unit e of these moments: they are those of the features divided by $2^e$.
+    """
+    stats = stats.in_range()
+    sizes = (stats.class_traces + torch.linalg.vector_norm(stats.means, dim=1).square()).sqrt()
+    mean, count = moments.means[0].to(stats.means), moments.counts[0]
+    size = (moments.traces[0] / count + torch.linalg.vector_norm(mean).square()).sqrt()
+    plain = _mean_cosine(_beyond(stats.means, sizes), _beyond(mean[None], size[None])[0])
+    top = max(stats.exponent, unit)
+    mean = times_power(mean, unit - top)
+    centre = times_power(stats.global_mean, stats.exponent - top)
+    apart, largest = mean - centre, mean.abs().max() + centre.abs().max()
+    apart = torch.where(apart.abs().max() > _ROUNDING * largest, apart, 0.0)
+    return plain, _mean_cosine(stats.centred, apart)
+
+
+def _beyond(rows: Float[Tensor, "k d"], sizes: Float[Tensor, " k"]) -> Float[Tensor, "k d"]:
+    """Return rows, with zeros for those that are rounding errors of terms of given sizes."""
+    small = torch.linalg.vector_norm(rows, dim=1) <= _ROUNDING * sizes.to(rows)
+    return rows.masked_fill(small[:, None], 0.0)
+
+
+def _mean_cosine(rows: Float[Tensor, "k d"], other: Float[Tensor, " d"]) -> float:
+    """Return the mean absolute cosine of rows with a vector; NaN if one is zero."""
+    rows, lengths = moderated(rows)
+    beside, length = moderated(other[None])
+    if bool((lengths == 0).any()) or not float(length):
+        return math.nan
+    cosines = (rows / lengths[:, None]) @ (beside[0] / length)
+    return min(1.0, float(cosines.abs().mean()))
+
+
+def fitting_notes(scorer: OodScorer, *, on_own: bool) -> tuple[str, ...]:
+    """Return notes on how the scores were fitted.
+
+    Args:
+        scorer: Scores of the samples.
+        on_own: True if the scorer was fitted on the samples that it judges.
+    """
+    notes = []
+    if on_own and scorer.names:
+        notes.append(
+            "neco and nci are fitted on the samples that they judge, which flatters them: measure "
+            "held-out samples with reference= of the training set"
+        )
+    if scorer.spans_all:
+        notes.append(
+            "neco is 1 for every sample, its AUROC 0.5: K - 1 directions span all dimensions"
+        )
+    return tuple(notes)

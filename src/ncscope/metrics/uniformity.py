@@ -1,0 +1,92 @@
+r"""Generalised NC2: how evenly the directions of the class means fill the sphere.
+
+For $K>d+1$ classes there is no simplex, and even directions are what can be expected. The energies
+are means over the $K(K-1)/2$ pairs of directions $\hat\mu_c=\tilde\mu_c/\lVert\tilde\mu_c\rVert$.
+For every K and d the simplex's value bounds the logarithmic and the Riesz energy from below and the
+mean distance from above, by the inequality of Jensen and
+$\sum_{c\ne c'}\langle\hat\mu_c,\hat\mu_{c'}\rangle\ge-K$.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ncscope.math.pairs import recompute_close_, sum_over_pairs
+from ncscope.math.powers import moderated
+
+_CLOSE = 2e-4  # squared distance below which 2 - 2 cos has lost digits
+_SAME_DIRECTION = (32 * 2.0**-52) ** 2  # squared distance that rounding explains
+
+
+@dataclass(frozen=True)
+class Uniformity:
+    r"""Means over pairs of the class means' directions, at distance r.
+
+    Attributes:
+        log: Mean of $\log r^{-1}$; infinite if two directions coincide.
+        log_std: Population standard deviation of $\log r^{-1}$.
+        riesz: Mean of $r^{-1}$; infinite if two directions coincide.
+        riesz_cv: Population standard deviation of $r^{-1}$ over its mean.
+        distance: Mean of $r$.
+        distance_cv: Population standard deviation of $r$ over its mean.
+    """
+
+    log: Float[Tensor, ""]
+    log_std: Float[Tensor, ""]
+    riesz: Float[Tensor, ""]
+    riesz_cv: Float[Tensor, ""]
+    distance: Float[Tensor, ""]
+    distance_cv: Float[Tensor, ""]
+
+
+def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
+    r"""Compute logarithmic energy, Riesz energy and mean distance of $\hat\mu_c$, in one pass.
+
+    Every pair's deviation from the simplex's distance $\sqrt{2K/(K-1)}$ is summed, with its square:
+    the deviations are small where the spreads are, so that nothing cancels near collapse.
+
+    Args:
+        frame: Class means centred by their unweighted mean; they are overwritten.
+
+    Source: Liu et al. 2023 (hyperspherical uniformity), with the Riesz exponent 1, and Wu and
+    Papyan 2024. NaN if a centred class mean is zero. Invariant under rotation, scaling and shift of
+    the class means. Cost: $K^2d$ operations, in tiles.
+    """
+    k = len(frame)
+    moderate, length = moderated(frame)
+    unit = moderate.div_(length[:, None])
+    widest = 2 * k / (k - 1)
+
+    def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
+        squared = gram.mul_(-2).add_(2)
+        recompute_close_(squared, _CLOSE, unit[rows], unit[cols])
+        squared.masked_fill_(squared <= _SAME_DIRECTION, 0.0)
+        ratio = squared.div_(widest).sqrt_()  # r over the simplex's
+        terms = ratio.new_empty(6, *ratio.shape)  # filled in place: a tile stays in the cache
+        torch.log(ratio, out=terms[0]).neg_()
+        torch.reciprocal(ratio, out=terms[2]).sub_(1)
+        torch.sub(ratio, 1, out=terms[4])
+        for i in (0, 2, 4):
+            torch.square(terms[i], out=terms[i + 1])
+        return terms
+
+    sums = sum_over_pairs(unit, term) * 2 / (k * (k - 1))
+    mean, square = sums[0::2], sums[1::2]
+    log_std, inverse_std, distance_std = (square - mean.square()).clamp(min=0).sqrt()
+    log, inverse, distance = mean[0].clamp(min=0), mean[1].clamp(min=0), mean[2].clamp(max=0)
+    return Uniformity(
+        log=log + simplex_log(k),
+        log_std=log_std,
+        riesz=(1 + inverse) * widest**-0.5,
+        riesz_cv=inverse_std / (1 + inverse),
+        distance=(1 + distance) * widest**0.5,
+        distance_cv=distance_std / (1 + distance),
+    )
+
+
+def simplex_log(k: int) -> float:
+    """Return the logarithmic energy of a simplex of k directions, the smallest there is."""
+    return -math.log(2 * k / (k - 1)) / 2

@@ -1,0 +1,227 @@
+"""Comparison of a layer's samples with samples from outside the distribution (OOD)."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from ncscope.devices import moved
+from ncscope.errors import InputError
+from ncscope.math.detection import detection
+from ncscope.math.powers import GATHERED, UNSCALED
+from ncscope.metrics.evaluate import Needs
+from ncscope.metrics.ood import OodResult, OodScorer, fitting_notes, mean_cosines
+from ncscope.probing.gather import InsideScores
+from ncscope.probing.plans import LayerPlan
+from ncscope.probing.resampling import LayerSamples, in_unit
+from ncscope.stats.batch import check_features, refuse_magnitude
+from ncscope.stats.classes import BatchClasses
+from ncscope.stats.merging import merge_in_place
+from ncscope.stats.moments import ClassMoments
+from ncscope.stats.processes import Processes
+from ncscope.stats.statistics import ClassStatistics
+
+_FARTHEST = 1000
+
+OodSource = Callable[[], Iterator[Tensor]]
+"""Function that yields the features of OOD samples, batch by batch, in one pass."""
+
+
+def check_groups(needs: Needs, groups: Collection[str] | None, *, given: bool) -> None:
+    """Refuse OOD samples that no metric uses, and metrics of OOD samples that are not given.
+
+    Args:
+        needs: Statistics that the groups need.
+        groups: Groups and keys of metrics; None for all.
+        given: True if there are OOD samples.
+
+    Raises:
+        InputError: If one is asked for without the other.
+    """
+    if given and not (needs.ood or needs.scores):
+        fix = "add 'ood' to groups, or leave ood out"
+        found = f"groups {', '.join(groups or ())}"
+        raise InputError(expected="the group 'ood' with OOD samples", found=found, fix=fix)
+    asked = {groups} if isinstance(groups, str) else set(groups or ())
+    if "ood" in asked and not given:
+        fix = "pass ood, features or a loader from outside the distribution"
+        raise InputError(expected="OOD samples for the group 'ood'", found="none", fix=fix)
+
+
+def compared_features(
+    samples: LayerSamples,
+    features: Shaped[Tensor, "n d"],
+    outside: Shaped[Tensor, "m d"],
+    stats: ClassStatistics,
+) -> OodResult:
+    """Compare features with OOD features, both of any magnitude.
+
+    Args:
+        samples: Measured samples.
+        features: Features of these samples, in their unit.
+        outside: OOD features as given.
+        stats: Statistics of the measured samples.
+
+    Raises:
+        InputError: If there is no OOD feature, or one is not finite.
+    """
+    moments, unit = _moments_of(outside, samples.counts.device)
+    check_unit(unit - samples.exponent, "OOD features")
+    top = max(unit, samples.exponent)
+    fitted = samples.means_of or stats
+    cosines = mean_cosines(fitted, moments, unit)
+    if not samples.plan.needs.scores:
+        return OodResult(*cosines, {})
+    scorer = OodScorer(fitted, samples.plan.weight, samples.plan.bias, unit=top)
+    inside = scorer(in_unit(features, top - samples.exponent))
+    beside = scorer(in_unit(moved(outside, features.device), top))
+    notes = fitting_notes(scorer, on_own=samples.means_of is None)
+    return _result(cosines, scorer, inside, beside, None, notes)
+
+
+def _moments_of(outside: Shaped[Tensor, "m d"], device: torch.device) -> tuple[ClassMoments, int]:
+    moments = ClassMoments(1, outside.shape[1], statistics=(), device=device)
+    classes = _one_class(len(outside))
+    with naming_ood():
+        if not len(outside):
+            raise _none_given()
+        unit = moments.take_checked(outside, classes, UNSCALED)
+        if unit:
+            moments.take_checked(in_unit(outside, unit), classes, UNSCALED)
+    return moments, unit
+
+
+def check_unit(change: int, what: str) -> None:
+    """Refuse features of a magnitude that float64 cannot compare with that of the measured ones.
+
+    Args:
+        change: Exponent of 2 of the ratio of magnitudes, the others over the measured.
+        what: Description of the other features, for the message.
+
+    Raises:
+        InputError: If one of the two would underflow to zero in the unit of the other.
+    """
+    if abs(change) > _FARTHEST:
+        raise InputError(
+            expected=f"{what} of about the same magnitude",
+            found=f"2^{change} times the features'",
+            fix="take both from the same layer of the same model",
+        )
+
+
+class OodPass:
+    """One pass over OOD samples of a model, after the statistics of all samples are finished.
+
+    Args:
+        plan: Layer that feeds the head.
+        fitted: Statistics that mean and directions come from.
+        on_own: True if these are the statistics of the samples that are judged.
+        processes: Processes that measure together.
+        device: Device of the arithmetic.
+    """
+
+    def __init__(
+        self,
+        plan: LayerPlan,
+        fitted: ClassStatistics,
+        *,
+        on_own: bool,
+        processes: Processes,
+        device: torch.device,
+    ) -> None:
+        self._fitted, self._processes, self._device = fitted, processes, device
+        self._moments = ClassMoments(1, fitted.dim, statistics=(), device=device)
+        self.scorer: OodScorer | None = None
+        self._notes: tuple[str, ...] = ()
+        if plan.needs.scores:
+            self.scorer = OodScorer(fitted, plan.weight, plan.bias)
+            self._notes = fitting_notes(self.scorer, on_own=on_own)
+        self._scores: list[Tensor] = []
+
+    def run(self, source: OodSource) -> None:
+        """Read the OOD samples of this process once."""
+        for number, features in enumerate(source(), 1):
+            with naming_ood(number):
+                check_features(features, self._fitted.dim)
+                rows = moved(features, self._device)
+                classes = _one_class(len(rows))
+                refuse_magnitude(self._moments.take_checked(rows, classes, GATHERED), GATHERED)
+            if self.scorer is not None:
+                self._scores.append(self.scorer(rows))
+
+    def result(self, inside: InsideScores | None) -> OodResult:
+        """Return the comparison of the samples of all processes.
+
+        Args:
+            inside: Scores of this process's samples; None if no score is measured.
+
+        Raises:
+            InputError: If no process has OOD samples.
+        """
+        merge_in_place(self._moments, self._processes)
+        if not int(self._moments.counts[0]):
+            raise _none_given()
+        cosines = mean_cosines(self._fitted, self._moments)
+        if self.scorer is None or inside is None:
+            return OodResult(*cosines, {})
+        empty = self.scorer(torch.zeros(0, self._fitted.dim, device=self._device))
+        outside = torch.cat(self._gathered(torch.cat([empty, *self._scores])))
+        parts = self._gathered(torch.cat([empty, *inside.scores]))
+        drawn = self._processes.values([inside.seen, sum(map(len, inside.scores))])
+        weights, notes = None, self._notes
+        if any(seen != kept for seen, kept in drawn):
+            each = [torch.full((kept,), seen / max(kept, 1)) for seen, kept in drawn]
+            weights = torch.cat(each).to(torch.float64)
+            whole, kept = map(sum, zip(*drawn, strict=True))
+            notes = (
+                *notes,
+                f"OOD scores: of a random sample of {kept:,} of the {whole:,} samples",
+            )
+        return _result(cosines, self.scorer, torch.cat(parts), outside, weights, notes)
+
+    def _gathered(self, scores: Float[Tensor, "n s 2"]) -> list[Float[Tensor, "_n s 2"]]:
+        return self._processes.rows(scores) if self._processes.several else [scores]
+
+
+def _result(
+    cosines: tuple[float, float],
+    scorer: OodScorer,
+    inside: Float[Tensor, "n s 2"],
+    outside: Float[Tensor, "m s 2"],
+    weights: Float[Tensor, " n"] | None,
+    notes: tuple[str, ...],
+) -> OodResult:
+    found = {
+        name: detection(inside[:, index], outside[:, index], weights)
+        for index, name in enumerate(scorer.names)
+    }
+    return OodResult(*cosines, found, notes)
+
+
+def _one_class(samples: int) -> BatchClasses:
+    return BatchClasses.of(torch.zeros(samples, dtype=torch.int64), 1)
+
+
+def _none_given() -> InputError:
+    fix = "pass at least one sample from outside the distribution"
+    return InputError(expected="OOD samples", found="none", fix=fix)
+
+
+@contextmanager
+def naming_ood(batch: int = 0) -> Iterator[None]:
+    """Add to an InputError raised inside that it concerns the OOD samples.
+
+    Args:
+        batch: Number of the batch, counted from 1; 0 for all samples.
+    """
+    try:
+        yield
+    except InputError as error:
+        where = f" in batch {batch}" if batch else ""
+        raise InputError(
+            expected=error.expected if "OOD" in error.expected else f"OOD {error.expected}",
+            found=f"{error.found}{where}",
+            fix=error.fix,
+        ) from error

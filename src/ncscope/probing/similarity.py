@@ -1,0 +1,175 @@
+"""Similarity between the layers of one model, or of two models, in one pass over a loader."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ncscope.errors import InputError
+from ncscope.models.forward import forward
+from ncscope.models.measuring import kept_buffers, measuring, unwrapped
+from ncscope.models.replicas import data_group
+from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.tracing import Trace, trace
+from ncscope.models.wrappers import check_callable, check_measurable
+from ncscope.probing.batches import device_of, peek, split, token_labels
+from ncscope.probing.progress import with_progress
+from ncscope.probing.second_pass import number_of_batches
+from ncscope.stats.cka_moments import CkaMoments
+from ncscope.stats.merging import merge_in_place
+from ncscope.stats.processes import Processes
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Model to compare, and its layers.
+
+    Attributes:
+        model: A classifier, as for `ncscope.measure_model`.
+        layers: Names or patterns of layers besides the head's input; None for the repeated blocks.
+        head: Name of the head; None to detect the head.
+    """
+
+    model: nn.Module
+    layers: Sequence[str] | None = None
+    head: str | None = None
+
+
+@dataclass(frozen=True)
+class SimilarityRecord:
+    """CKA between layers.
+
+    Attributes:
+        rows: Names of the layers of the first model, in forward order.
+        columns: Names of the layers of the second model; of the first for a single model.
+        values: CKA, one row for each layer of the first model; NaN where it is undefined.
+        num_samples: Number of samples.
+        two_models: True if the columns are layers of another model.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+    num_samples: int
+    two_models: bool
+
+
+def layer_similarity(
+    sides: Sequence[Compared],
+    loader: Iterable[Any],
+    *,
+    pool: bool | None = None,
+    progress: bool = False,
+    group: Any = None,
+) -> SimilarityRecord:
+    """Run one or two models over a loader, and compare their layers.
+
+    The models run in evaluation mode and are left as they were, as by
+    `ncscope.probing.model.probe_model`.
+
+    Args:
+        sides: One model, whose layers are compared with each other, or two.
+        loader: Batches, as for `ncscope.measure_model`.
+        pool: Average feature maps and sequences, as in `Taps`.
+        progress: Show a progress bar on stderr if True.
+        group: Process group; by default that of all processes with other samples.
+
+    Raises:
+        InputError: If there are fewer than 4 samples, a head or a layer is not found, the models
+            give different numbers of rows, or the sums of all pairs do not fit into memory.
+    """
+    for side in sides:
+        check_measurable(side.model)
+    processes = Processes(data_group(sides[0].model) if group is None else group)
+    with processes.ending_together(), ExitStack() as stack:
+        models = [unwrapped(side.model) for side in sides]
+        for model in models:
+            check_callable(model)
+            stack.enter_context(measuring(model))
+            stack.enter_context(kept_buffers(model))
+        length = number_of_batches(loader)
+        first, batches = peek(loader)
+        runs = [
+            _Run.of(stack, model, side, first, pool)
+            for model, side in zip(models, sides, strict=True)
+        ]
+        del first
+        moments: CkaMoments | None = None
+        for batch in with_progress(batches, length, "Comparing", progress):
+            sets = [run.features(batch) for run in runs]
+            moments = moments or _moments(sets, runs[0].device)
+            moments.update(*(rows for each in sets for rows in each.values()))
+        assert moments is not None
+        merge_in_place(moments, processes)
+        return _record([tuple(each) for each in sets], moments)
+
+
+class _Run:
+    """Forward passes of one model with taps on its layers."""
+
+    def __init__(self, model: nn.Module, traced: Trace, taps: Taps) -> None:
+        self.model, self.traced, self.taps = model, traced, taps
+        self.device = device_of(model)
+        self._last: str | None = None
+
+    @classmethod
+    def of(
+        cls, stack: ExitStack, model: nn.Module, side: Compared, first: Any, pool: bool | None
+    ) -> "_Run":
+        """Find the head and the layers on the first batch, and attach taps until the stack ends."""
+        inputs, _ = split(first, device_of(model))
+        traced = trace(model, inputs, side.layers, side.head)
+        return cls(model, traced, stack.enter_context(traced.taps(model, pool=pool)))
+
+    def features(self, batch: Any) -> dict[str, Float[Tensor, "n _d"]]:
+        """Return the features of a batch by layer; a last layer that feeds the head counts once."""
+        inputs, labels = split(batch, self.device)
+        forward(self.model, inputs)
+        features = dict(self.taps.features)
+        if self.traced.head.rows == "token":
+            _, kept = token_labels(labels, self.taps.logits.shape[:2], next_token=False)
+            features = {name: rows[kept.to(rows.device)] for name, rows in features.items()}
+        self.taps.release_logits()
+        if self._last is None:
+            self._last = _last_layer(features)
+        if self._last != HEAD_INPUT:
+            del features[HEAD_INPUT]
+        return features
+
+
+def _last_layer(features: Mapping[str, Tensor]) -> str:
+    """Return the layer whose output is the head's input, or the name of the head's input."""
+    *before, last = features
+    same = before and torch.equal(features[before[-1]], features[last])
+    return before[-1] if same else last
+
+
+def _moments(sets: Sequence[Mapping[str, Tensor]], device: torch.device) -> CkaMoments:
+    """Return moments of the pairs to compare: all of one model, or those between two models."""
+    if len(sets) == 1:
+        if len(sets[0]) < 2:
+            raise InputError(
+                expected="at least two layers to compare",
+                found=f"{next(iter(sets[0]))!r} alone",
+                fix="name layers=[...], or pass another model",
+            )
+        return CkaMoments(device=device)
+    first, second = (len(each) for each in sets)
+    pairs = [(i, first + j) for i in range(first) for j in range(second)]
+    return CkaMoments(pairs, device=device)
+
+
+def _record(names: Sequence[tuple[str, ...]], moments: CkaMoments) -> SimilarityRecord:
+    cka, first = moments.cka(), len(names[0])
+    part = cka if len(names) == 1 else cka[:first, first:]
+    return SimilarityRecord(
+        rows=names[0],
+        columns=names[-1],
+        values=tuple(map(tuple, part.tolist())),
+        num_samples=int(moments.counts),
+        two_models=len(names) > 1,
+    )

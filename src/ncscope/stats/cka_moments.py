@@ -1,0 +1,324 @@
+"""Moments of several sets of features of the same samples, from which CKA is computed exactly."""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from ncscope.devices import chunk_bytes, refuse_without_float64
+from ncscope.errors import InputError
+from ncscope.math.hsic import LEAST_SAMPLES, alignment, rounding_of_hsic, unbiased_hsic
+from ncscope.math.powers import UNSCALED, exponent_of
+from ncscope.memory import check_memory
+from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
+from ncscope.stats.locking import Locked
+from ncscope.stats.merging import Shares
+
+Pair = tuple[int, int]
+
+_CHECKED = 64 * 2**20
+"""Bytes up to which the memory that is left is not asked for."""
+
+
+class CkaMoments(Locked):
+    r"""Sums of several sets of features, batch by batch, that determine CKA exactly.
+
+    Let $x_i$ and $y_i$ be rows of two sets about a reference point near their mean,
+    $p_i=\lVert x_i\rVert^2$ and $q_i=\lVert y_i\rVert^2$. The state of the pair is
+    $C=\sum_ix_iy_i^\top$, $u=\sum_ip_iy_i$, $v=\sum_iq_ix_i$ and $F=\sum_ip_iq_i$. The state of a
+    set is $P=\sum_ip_i$ and $s=\sum_ix_i$; those of the other set are $Q$ and $r$. The sums of the
+    unbiased HSIC (`ncscope.math.hsic`) are
+    $\operatorname{tr}\tilde K\tilde L=\lVert C\rVert_F^2-F$,
+    $\mathbf 1^\top\tilde K\mathbf 1=\lVert s\rVert^2-P$ and
+    $\mathbf 1^\top\tilde K\tilde L\mathbf 1=F+s^\top Cr-s^\top v-r^\top u$.
+
+    When the mean drifts from the reference, the sums are referred to the new mean by exact
+    identities. So batches of any size give the value of all samples at once, no n x n matrix is
+    formed, and a large offset costs few digits.
+
+    Moments are a commutative monoid up to rounding: ``merge`` and ``+`` add the samples of two
+    streams, moments without samples are neutral, and `sum` adds a list. They can be pickled, and
+    `ncscope.stats.merging.merge_across_processes` merges those of several processes.
+
+    Args:
+        pairs: Pairs (i, j) of sets to compare, by index; by default all pairs.
+        device: Device to accumulate on, in float64; features are moved to this device.
+
+    Attributes:
+        dims: Dimension of each set of features; empty before the first batch.
+        means: Reference points of all sets side by side, 1 x the sum of the dimensions.
+        pairs: Pairs whose sums are kept, with i <= j, and every set with itself; empty before the
+            first batch.
+
+    Example:
+        >>> moments = CkaMoments()
+        >>> features = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
+        >>> for batch in features.split(30):
+        ...     moments.update(batch, 2 * batch + 1)
+        >>> round(moments.cka()[0, 1].item(), 12)
+        1.0
+    """
+
+    def __init__(
+        self, pairs: Iterable[Pair] | None = None, *, device: torch.device | str = "cpu"
+    ) -> None:
+        super().__init__()
+        self.device = torch.device(device)
+        refuse_without_float64(self.device, "moments")
+        self._asked = None if pairs is None else frozenset((min(p), max(p)) for p in pairs)
+        self.dims: tuple[int, ...] = ()
+        self.pairs: tuple[Pair, ...] = ()
+        self.counts = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.means: Tensor
+        self._begin(())
+
+    def update(self, *features: Any) -> None:
+        r"""Add a batch; a batch that is refused changes nothing.
+
+        Args:
+            features: Sets of features, n x d array-likes with the same samples in the same order;
+                the dimensions may differ.
+
+        Raises:
+            InputError: If there are fewer than two sets, the numbers of samples or a dimension
+                differ, a feature is NaN or infinite, or the largest magnitude is beyond
+                $2^{\pm150}$.
+
+        Cost: $2n\,d_id_j$ operations in float64 for each pair.
+        """
+        sets = [self._checked(value, index) for index, value in enumerate(features)]
+        dims = tuple(rows.shape[1] for rows in sets)
+        self._check_sizes([len(rows) for rows in sets], dims)
+        step = max(256, chunk_bytes(self.device) // (8 * sum(dims)))
+        with self.lock:
+            if not self.dims:
+                self._begin(dims)
+            for start in range(0, len(sets[0]), step):
+                self._add([rows[start : start + step].to(torch.float64) for rows in sets])
+
+    def merge(self, other: "CkaMoments") -> "CkaMoments":
+        """Add the samples of other moments of the same sets, and return these moments.
+
+        Raises:
+            InputError: If the dimensions or the pairs differ.
+        """
+        other = copy.copy(other)
+        fits = not self.dims or not other.dims or self._form() == other._form()
+        if not fits or self._asked != other._asked:
+            raise InputError(
+                expected=f"moments of {self._form()}",
+                found=f"moments of {other._form()}",
+                fix="build both alike",
+            )
+        with self.lock:
+            if other.dims and not self.dims:
+                self._begin(other.dims)
+            if int(other.counts):
+                mine, theirs = self.counts, other.counts.to(self.device)
+                old, new = self.means, other.means.to(self.device)
+                self.means = old + theirs.to(torch.float64) / (mine + theirs) * (new - old)
+                self._refer(old - self.means)
+                other._refer((new - self.means).to(other.device))
+                for total, part in zip(self._sums(), other._sums(), strict=True):
+                    total += part.to(self.device)
+                self.counts += theirs
+        return self
+
+    def __add__(self, other: "CkaMoments") -> "CkaMoments":
+        """Return new moments of the samples of both."""
+        return copy.copy(self).merge(other) if isinstance(other, CkaMoments) else NotImplemented
+
+    def __radd__(self, other: int) -> "CkaMoments":
+        """Return a copy if the other summand is 0, with which `sum` begins."""
+        return copy.copy(self) if other == 0 else NotImplemented
+
+    def shares(self) -> Shares:
+        """Return the statistics for a merge with those of other processes, not copied."""
+        names = [f"products {i} {j}" for i, j in self.pairs] + ["rests", "thirds", "fourths"]
+        sums = dict(zip(names, self._sums(), strict=True))
+        form = {"moments": self._form()}
+        return Shares(form, self.counts, {"means": self.means}, sums, self._refer_rows)
+
+    def hsic(self) -> Float[Tensor, "s s"]:
+        r"""Return the unbiased HSIC of every pair, in the squared units of both; NaN if not kept.
+
+        A set's HSIC with itself is 0 if it cannot be told from rounding error.
+
+        Raises:
+            InputError: If there are fewer than 4 samples.
+        """
+        with self.lock:
+            count = int(self.counts)
+            if count < LEAST_SAMPLES:
+                fix = "pass more samples"
+                raise InputError(
+                    expected="at least 4 samples for the unbiased HSIC", found=f"{count}", fix=fix
+                )
+            result = self.means.new_full((len(self.dims),) * 2, torch.nan)
+            for i, j in self.pairs:
+                result[i, j] = result[j, i] = self._hsic(i, j, count)
+        return result
+
+    def _hsic(self, i: int, j: int, count: int) -> Float[Tensor, ""]:
+        cross, fourth, traces = self._products[i, j], self._fourths[i, j], self._traces()
+        first, second = (self._parts(self._rests[0])[index] for index in (i, j))
+        products = torch.linalg.matrix_norm(cross).square()
+        totals = (first @ first - traces[i]) * (second @ second - traces[j])
+        rows = fourth + first @ cross @ second
+        rows -= first @ self._parts(self._thirds[j])[i] + second @ self._parts(self._thirds[i])[j]
+        value = unbiased_hsic(products - fourth, totals, rows, count)
+        if i != j:
+            return value
+        least = rounding_of_hsic(products + fourth, totals, rows, count)
+        return torch.where(value > least, value, 0.0)
+
+    def cka(self) -> Float[Tensor, "s s"]:
+        r"""Return the CKA of every pair, in $[-1,1]$; NaN for pairs not kept and constant sets.
+
+        Raises:
+            InputError: If there are fewer than 4 samples.
+        """
+        hsic = self.hsic()
+        own = hsic.diagonal()
+        return alignment(hsic, own[:, None].expand_as(hsic), own.expand_as(hsic))
+
+    def _checked(self, value: Any, index: int) -> Shaped[Tensor, "n d"]:
+        rows = as_tensor(value, "features").to(self.device)
+        check_features(rows, self.dims[index] if index < len(self.dims) else None)
+        refuse_nonfinite(rows)
+        if len(rows):
+            refuse_magnitude(exponent_of(rows, UNSCALED), UNSCALED)
+        return rows
+
+    def _check_sizes(self, lengths: Sequence[int], dims: tuple[int, ...]) -> None:
+        if len(dims) < 2 or (self.dims and len(dims) != len(self.dims)):
+            expected = f"{len(self.dims) or 'at least two'} sets of features"
+            fix = "pass the features of the same samples, moments.update(first, second)"
+            raise InputError(expected=expected, found=f"{len(dims)}", fix=fix)
+        if len(set(lengths)) > 1:
+            found = f"{', '.join(map(str, lengths))} rows"
+            fix = "pass the features of the same samples, in the same order"
+            raise InputError(expected="as many rows in every set", found=found, fix=fix)
+        outside = [pair for pair in self._asked or () if not 0 <= pair[0] <= pair[1] < len(dims)]
+        if outside:
+            fix = f"number the sets from 0 to {len(dims) - 1}"
+            raise InputError(expected="pairs of these sets", found=f"{outside[0]}", fix=fix)
+
+    def _begin(self, dims: tuple[int, ...]) -> None:
+        """Make the sums of no samples of sets of these dimensions."""
+        own = {(i, i) for i in range(len(dims))}
+        every = {(i, j) for i in range(len(dims)) for j in range(i, len(dims))}
+        pairs = tuple(sorted(every if self._asked is None else own | self._asked & every))
+        needed = 8 * (sum(dims[i] * dims[j] for i, j in pairs) + (len(dims) + 2) * sum(dims))
+        if self.device.type == "cpu" and needed > _CHECKED:
+            widest = f"{len(pairs)} pairs of sets of up to {max(dims):,} features"
+            fix = "average feature maps (pool=True), or compare fewer layers"
+            check_memory(needed, f"the products of {widest}", fix)
+        self.dims, self.pairs = dims, pairs
+        self.means = self._zeros(1, sum(dims))
+        self._rests = self._zeros(1, sum(dims))
+        self._products = {(i, j): self._zeros(dims[i], dims[j]) for i, j in self.pairs}
+        self._thirds = self._zeros(len(dims), sum(dims))
+        self._fourths = self._zeros(len(dims), len(dims))
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(*shape, dtype=torch.float64, device=self.device)
+
+    def _sums(self) -> list[Tensor]:
+        return [*self._products.values(), self._rests, self._thirds, self._fourths]
+
+    def _parts(self, stacked: Float[Tensor, "... total"]) -> tuple[Tensor, ...]:
+        """Split the last axis into the sets."""
+        return stacked.split(self.dims, dim=-1)
+
+    def _traces(self) -> list[Tensor]:
+        return [self._products[i, i].diagonal().sum() for i in range(len(self.dims))]
+
+    def _add(self, sets: Sequence[Float[Tensor, "n _d"]]) -> None:
+        """Add rows about the reference means, after moving these if the mean has drifted."""
+        batch = torch.cat([rows.mean(0) for rows in sets])[None]
+        count, known = len(sets[0]), int(self.counts)
+        mean = self.means + self._rests / max(known, 1)
+        new = mean + count / (known + count) * (batch - mean)
+        if self._drifts(sets, batch, mean, new):
+            self._refer(self.means - new)
+            self.means = new
+        self.counts += count
+        both = zip(sets, self._parts(self.means[0]), strict=True)
+        stacked = torch.cat([rows - part for rows, part in both], dim=1)
+        parts = self._parts(stacked)
+        squares = torch.stack([part.square().sum(1) for part in parts])
+        for (i, j), total in self._products.items():
+            total.addmm_(parts[i].mT, parts[j])
+        self._rests += stacked.sum(0)
+        self._thirds.addmm_(squares, stacked)
+        self._fourths.addmm_(squares, squares.mT)
+
+    def _drifts(
+        self,
+        sets: Sequence[Float[Tensor, "n _d"]],
+        batch: Float[Tensor, "1 total"],
+        mean: Float[Tensor, "1 total"],
+        new: Float[Tensor, "1 total"],
+    ) -> bool:
+        """Return whether the mean of a set would be half a standard deviation from its reference.
+
+        Moving the reference reads all sums. It need not be the mean: the sums are exact about any
+        point, and a point among the rows costs no digits.
+
+        Args:
+            sets: Rows to be added.
+            batch: Means of these rows.
+            mean: Means of the rows that were added before.
+            new: Means of both.
+        """
+        count, known, traces = len(sets[0]), int(self.counts), self._traces()
+        vectors = (self.means[0], batch[0], mean[0], new[0], self._rests[0])
+        parts = zip(sets, traces, *map(self._parts, vectors), strict=True)
+        ratios = []
+        for rows, trace, reference, own, before, after, rest in parts:
+            spread = trace - rest @ rest / max(known, 1) + (rows - own).square().sum()
+            spread = spread + known * count / (known + count) * (own - before).square().sum()
+            drift = (known + count) * (after - reference).square().sum()
+            ratios.append(drift - spread / 4)
+        return not known or bool(torch.stack(ratios).max() > 0)
+
+    def _refer_rows(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
+        """Refer the sums to other means: see `Shares.refer`."""
+        self._refer(shift["means"])
+
+    def _refer(self, shift: Float[Tensor, "1 total"]) -> None:
+        """Refer the sums to other means.
+
+        Sums of higher order are referred first, because each uses the old sums of lower order.
+
+        Args:
+            shift: Old means less new means.
+        """
+        count = self.counts[0].to(torch.float64)
+        moves, rests, traces = self._parts(shift[0]), self._parts(self._rests[0]), self._traces()
+        thirds = [self._parts(row) for row in self._thirds]
+        # Change of the sum of squared lengths, but for the part that is common to all rows.
+        lengths = [move.square().sum() for move in moves]
+        drifts = [2 * move @ rest for move, rest in zip(moves, rests, strict=True)]
+        images = {}
+        for (i, j), cross in self._products.items():
+            images[i, j], images[j, i] = moves[i] @ cross, cross @ moves[j]
+            added = 2 * thirds[i][j] @ moves[j] + 2 * thirds[j][i] @ moves[i]
+            added += 4 * images[i, j] @ moves[j] + count * lengths[i] * lengths[j]
+            added += lengths[j] * (traces[i] + drifts[i]) + lengths[i] * (traces[j] + drifts[j])
+            self._fourths[i, j] += added
+            self._fourths[j, i] = self._fourths[i, j]
+        for i, j in images:
+            along = traces[i] + drifts[i] + count * lengths[i]
+            thirds[i][j].add_(along * moves[j] + 2 * images[i, j] + lengths[i] * rests[j])
+        for (i, j), cross in self._products.items():
+            cross.addr_(moves[i], rests[j] + count * moves[j]).addr_(rests[i], moves[j])
+        self._rests += count * shift
+
+    def _form(self) -> str:
+        pairs = "all pairs" if self._asked is None else f"the pairs {sorted(self._asked)}"
+        return f"sets of dimensions {list(self.dims)}, {pairs}"

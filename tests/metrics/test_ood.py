@@ -1,0 +1,296 @@
+"""OOD metrics: the slow reference, closed forms, invariances, extreme and degenerate input."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from sklearn.metrics import roc_auc_score
+
+import ncscope
+from ncscope.errors import InputError
+from ncscope.metrics.registry import METRICS
+
+from ..closeness import assert_agree
+from ..reference.instances import INSTANCES, Instance, rotation, simplex_etf
+from ..reference.ood import ood_for, reference_ood
+
+OOD = {key for key, row in METRICS.items() if row.group == "ood"}
+QUICK = ("imbalanced", "more_classes_than_dims", "near_collapse", "absent_class")
+
+
+def measured(instance: Instance, ood: object, **options: object) -> ncscope.Report:
+    return ncscope.measure(
+        instance.features,
+        instance.labels,
+        instance.weight,
+        instance.bias,
+        **({"groups": ["ood"], "ood": ood} | instance.options | options),
+    )
+
+
+def expected(instance: Instance, ood: np.ndarray, reference: Instance | None = None) -> dict:
+    fitted = None if reference is None else (reference.features, reference.labels)
+    return reference_ood(
+        instance.features,
+        instance.labels,
+        ood,
+        instance.weight,
+        instance.bias,
+        reference=fitted,
+        **instance.options,
+    )
+
+
+def halves(instance: Instance) -> tuple[Instance, Instance]:
+    """Every second sample of each class for training, the others to judge."""
+    order = np.argsort(instance.labels, kind="stable")
+    return tuple(
+        replace(instance, features=instance.features[rows], labels=instance.labels[rows])
+        for rows in (np.sort(order[::2]), np.sort(order[1::2]))
+    )
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_equals_the_reference(name: str) -> None:
+    instance = INSTANCES[name]()
+    ood = ood_for(instance.features)
+    assert_agree(dict(measured(instance, ood)), expected(instance, ood), rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(INSTANCES) - set(QUICK)))
+def test_equals_the_reference_on_every_instance(name: str) -> None:
+    test_equals_the_reference(name)
+
+
+def test_reference_gives_means_and_directions() -> None:
+    training, test = halves(INSTANCES["balanced"]())
+    ood = ood_for(test.features)
+    fitted = ncscope.measure(training.features, training.labels)
+    report = measured(test, ood, reference=fitted)
+    assert_agree(dict(report), expected(test, ood, training), rel=1e-9)
+    assert not any("fitted on the samples" in note for note in report.notes)
+    assert any("fitted on the samples" in note for note in measured(test, ood).notes)
+
+
+def test_orthogonal_samples_at_collapse() -> None:
+    """K=4 means in the first four of six axes; the OOD samples lie in the last two."""
+    ood = np.zeros((5, 6))
+    ood[:, 4:] = np.random.default_rng(0).normal(size=(5, 2))
+    report = measured(simplex_etf(), ood)
+    assert report["nc5"] == report["nc5_centred"] == 0.0
+    assert (report["neco_auroc"], report["neco_fpr95"]) == (1.0, 0.0)
+    # logits are 3/4, -1/4 (three times) inside, and 0 outside
+    assert [report[f"{name}_auroc"] for name in ("msp", "max_logit", "energy")] == [1.0, 1.0, 1.0]
+
+
+def test_mean_of_a_class_as_ood() -> None:
+    """Cosines of a simplex ETF: 1 once and 1/3 three times."""
+    instance = simplex_etf()
+    report = measured(instance, instance.weight[:1])
+    assert report["nc5"] == report["nc5_centred"] == pytest.approx(0.5, abs=1e-15)
+    assert (report["neco_auroc"], report["neco_fpr95"]) == (0.5, 1.0)
+
+
+def test_equal_features_score_equally_whatever_their_row() -> None:
+    instance = INSTANCES["balanced"]()
+    shuffled = np.random.default_rng(0).permutation(instance.features)
+    report = measured(instance, shuffled)
+    assert {report[key] for key in OOD if key.endswith("auroc")} == {0.5}
+
+
+def test_reduced_scores_against_scikit_learn() -> None:
+    """On scores that no rounding saturates, in plain NumPy."""
+    instance = INSTANCES["imbalanced"]()
+    ood = ood_for(instance.features, seed=3, size=80)
+    both = np.r_[instance.features, ood]
+    truth = np.r_[np.ones(len(instance.features)), np.zeros(len(ood))]
+    logits = both @ instance.weight.T + instance.bias
+    apart = both - instance.features.mean(0)
+    vectors = np.linalg.eigh(np.cov(instance.features.T, bias=True))[1][:, -4:]
+    length = np.linalg.norm(apart, axis=1)
+    along = (apart * instance.weight[logits.argmax(1)]).sum(1) / length
+    scores = {
+        "neco": np.linalg.norm(apart @ vectors, axis=1) / length,
+        "nci": along + 1e-4 * np.abs(both).sum(1),
+        "msp": np.exp(logits.max(1) - logsumexp(logits, 1)),
+        "max_logit": logits.max(1),
+        "energy": logsumexp(logits, 1),
+    }
+    wanted = {f"{name}_auroc": roc_auc_score(truth, score) for name, score in scores.items()}
+    report = measured(instance, ood)
+    assert_agree({key: report[key] for key in wanted}, wanted, rel=1e-12)
+
+
+def test_rotation_changes_nothing_but_nci() -> None:
+    instance = INSTANCES["balanced"]()
+    ood = ood_for(instance.features)
+    turn = rotation(np.random.default_rng(1), instance.features.shape[1])
+    weight = instance.weight @ turn
+    turned = replace(instance, features=instance.features @ turn, weight=weight)
+    before, after = measured(instance, ood), measured(turned, ood @ turn)
+    keys = OOD - {"nci_auroc", "nci_fpr95"}  # has a 1-norm
+    assert_agree({k: after[k] for k in keys}, {k: before[k] for k in keys}, rel=1e-11)
+
+
+@pytest.mark.parametrize("factor", [2.0**-600, 1e-3, 1e150, 2.0**900])
+def test_units_of_the_features(factor: float) -> None:
+    """With the weight in the opposite unit the logits are the same; NCI has a unit."""
+    instance = INSTANCES["balanced"]()
+    ood = ood_for(instance.features)
+    scaled = replace(instance, features=factor * instance.features, weight=instance.weight / factor)
+    before, after = measured(instance, ood), measured(scaled, factor * ood)
+    keys = OOD - {"nci_auroc", "nci_fpr95"}
+    assert_agree({k: after[k] for k in keys}, {k: before[k] for k in keys}, rel=1e-9)
+    assert np.isfinite([after["nci_auroc"], after["nci_fpr95"]]).all()
+
+
+def test_units_of_the_logits_without_a_bias() -> None:
+    """The largest logit has the same order in every unit; softmax tends to the margin."""
+    instance = INSTANCES["no_bias"]()
+    ood = ood_for(instance.features)
+    large = measured(replace(instance, weight=2.0**1000 * instance.weight), ood)
+    before = measured(instance, ood)
+    assert large["max_logit_auroc"] == large["energy_auroc"] == before["max_logit_auroc"]
+    sorted_logits = np.sort(np.r_[instance.features, ood] @ instance.weight.T, axis=1)
+    truth = np.r_[np.ones(len(instance.features)), np.zeros(len(ood))]
+    margins = sorted_logits[:, -1] - sorted_logits[:, -2]
+    assert large["msp_auroc"] == pytest.approx(roc_auc_score(truth, margins), rel=1e-12)
+
+
+def test_ood_of_another_magnitude() -> None:
+    instance = INSTANCES["balanced"]()
+    ood = ood_for(instance.features)
+    near, far = measured(instance, 1e6 * ood), measured(instance, 2.0**400 * ood)
+    assert far["nc5"] == pytest.approx(near["nc5"], rel=1e-12)
+    assert np.isfinite(list(far.values())).all()
+    with pytest.raises(InputError, match="OOD features of about the same magnitude"):
+        measured(replace(instance, features=2.0**-600 * instance.features), 2.0**600 * ood)
+
+
+def test_offset_of_a_million() -> None:
+    instance = INSTANCES["balanced"]()
+    ood = ood_for(instance.features)
+    moved = replace(instance, features=instance.features + 1e6)
+    moved = replace(moved, bias=instance.bias - 1e6 * instance.weight.sum(1))
+    assert_agree(dict(measured(moved, ood + 1e6)), expected(moved, ood + 1e6), rel=1e-9)
+
+
+def test_float32_features_are_scored_in_float64() -> None:
+    instance = INSTANCES["balanced"]()
+    single = replace(instance, features=instance.features.astype(np.float32))
+    ood = ood_for(instance.features).astype(np.float32)
+    wide = replace(single, features=single.features.astype(np.float64))
+    found, wanted = measured(single, torch.tensor(ood)), measured(wide, ood.astype(np.float64))
+    assert_agree(dict(found), dict(wanted), rel=1e-12)
+
+
+def test_saturated_softmax_keeps_its_order() -> None:
+    """Probabilities that float64 rounds to 1 are told apart by their odds."""
+    features = np.array([[80.0], [90.0], [-85.0], [-95.0]])
+    instance = Instance(features, np.array([0, 0, 1, 1]), np.array([[1.0], [-1.0]]))
+    report = measured(instance, np.array([[60.0], [-70.0]]))
+    assert (report["msp_auroc"], report["msp_fpr95"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("with_head", [True, False])
+def test_without_a_head_neco_and_nc5_remain(with_head: bool) -> None:
+    instance = INSTANCES["balanced"]()
+    if not with_head:
+        instance = replace(instance, weight=None, bias=None)
+    keys = OOD if with_head else {"nc5", "nc5_centred", "neco_auroc", "neco_fpr95"}
+    assert set(measured(instance, ood_for(instance.features))) == keys
+
+
+def test_more_classes_than_dimensions() -> None:
+    instance = INSTANCES["more_classes_than_dims"]()
+    report = measured(instance, ood_for(instance.features))
+    assert (report["neco_auroc"], report["neco_fpr95"]) == (0.5, 1.0)
+    assert any("K - 1 directions span all dimensions" in note for note in report.notes)
+
+
+def test_a_sample_at_the_mean_has_no_direction() -> None:
+    instance = INSTANCES["balanced"]()
+    ood = np.r_[ood_for(instance.features), instance.features.mean(0)[None]]
+    report = measured(instance, ood)
+    undefined = {key for key, value in report.items() if np.isnan(value)}
+    assert undefined == {"neco_auroc", "neco_fpr95", "nci_auroc", "nci_fpr95"}
+    assert any("equals the global mean up to rounding" in note for note in report.notes)
+
+
+def test_equal_eigenvalues_at_the_cut_choose_no_direction() -> None:
+    features = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])
+    report = measured(Instance(features, np.array([0, 0, 1, 1])), np.array([[3.0, 1], [0, 2]]))
+    assert np.isnan(report["neco_auroc"])
+
+
+def test_ood_around_the_origin_leaves_nc5_undefined() -> None:
+    instance = INSTANCES["balanced"]()
+    ood = ood_for(instance.features)
+    report = measured(instance, np.r_[ood, -ood])
+    assert np.isnan(report["nc5"])
+    assert np.isfinite(report["nc5_centred"])
+
+
+BAD = {
+    "OOD features of dimension 8, found dimension 7": np.zeros((3, 7)),
+    "expected OOD samples, found none": np.zeros((0, 8)),
+    "OOD finite features, found NaN or Inf in 1 of 2 rows": np.array([[np.nan] * 8, [1.0] * 8]),
+    r"OOD features of shape \(n, d\)": np.zeros(8),
+}
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_bad_ood_is_refused_in_one_sentence(said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        measured(INSTANCES["balanced"](), BAD[said])
+
+
+def test_groups_and_samples_must_go_together() -> None:
+    instance = INSTANCES["balanced"]()
+    with pytest.raises(InputError, match="OOD samples for the group 'ood', found none"):
+        measured(instance, None)
+    with pytest.raises(InputError, match="the group 'ood' with OOD samples, found groups nc1"):
+        measured(instance, ood_for(instance.features), groups=["nc1"])
+    assert set(measured(instance, ood_for(instance.features), groups=["nc5"])) == {"nc5"}
+
+
+def test_uncertainty_and_chance_level() -> None:
+    """DeLong's errors for AUROC; none for the others; no chance level, which is known."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) % 4
+    features = rng.normal(size=(200, 6)) + 2 * np.eye(4, 6)[labels]
+    report = ncscope.measure(
+        features,
+        labels,
+        np.eye(4, 6),
+        groups=["ood", "nc1"],
+        ood=rng.normal(size=(150, 6)),
+        uncertainty=True,
+        baseline=True,
+    )
+    errors = {key for key in report.standard_errors if key in OOD}
+    assert errors == {key for key in OOD if key.endswith("_auroc")}
+    m, n = 150, 200
+    bound = 0.5 / np.sqrt(min(m, n))  # of any AUROC
+    assert all(0 < report.standard_errors[key] < bound for key in errors)
+    assert any("nc5, nc5_centred" in note and "no standard error" in note for note in report.notes)
+    assert not OOD & set(report.baseline)
+
+
+def test_values_keep_to_their_range() -> None:
+    for name in ("balanced", "near_collapse", "one_dimension"):
+        instance = INSTANCES[name]()
+        for key, value in measured(instance, ood_for(instance.features)).items():
+            assert METRICS[key].low <= value <= METRICS[key].high
+
+
+def test_ood_is_left_out_of_other_reports() -> None:
+    instance = INSTANCES["balanced"]()
+    report = measured(instance, None, groups=None)
+    assert not OOD & set(report)
+    both = measured(instance, ood_for(instance.features), groups=None)
+    assert set(both) >= OOD
+    assert_agree({k: both[k] for k in report}, dict(report), rel=0)
