@@ -80,6 +80,7 @@ REFUSED = {
     "weight_decay": lambda: ncscope.measure(X, weight_decay=0.1),
     "reference": lambda: ncscope.measure(X, reference=ncscope.measure(X, Y)),
     "baseline": lambda: ncscope.measure(X, baseline=True),
+    "ood": lambda: ncscope.measure(X, ood=X),
     "features without labels": lambda: ncscope.measure(X, Y, reference=ncscope.measure(X)),
     "weight of moments": lambda: ncscope.measure_moments(moments_of(X), W[:1]),
     "'nc1', 'accuracy'": lambda: ncscope.measure(X, groups=["nc1", "accuracy", "spectra"]),

@@ -321,6 +321,7 @@ def test_features_that_are_their_class_means_have_defined_values():
     assert float(sfda(nothing)) == pytest.approx(-math.log(3))
     assert float(gbc(nothing)) == float(gbc_diagonal(nothing)) == pytest.approx(-6)
     assert float(transrate(nothing)) == float(regularised_h_score(nothing)) == 0
+    assert all(map(math.isnan, ncti_parts(nothing)))
     assert math.isnan(float(parc(nothing)))
     assert math.isnan(float(parc(checked_labelled(torch.arange(12.0)[:, None], labels))))
 

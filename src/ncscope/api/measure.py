@@ -49,9 +49,8 @@ def measure(
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
         groups: Groups of metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
             ``"mse"``, ``"information"``, ``"spectra"``, ``"ood"``; by default all that apply.
-            ``"mse"``, ``"information"``, ``"spectra"``; by default all that apply. ``"per_class"``
-            makes ``report.per_class`` for any number of classes; by default it is made for up to
-            1,000.
+            ``"per_class"`` makes ``report.per_class`` for any number of classes; by default it is
+            made for up to 1,000.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         reference: Moments or report of the training set; the nearest-mean rule then uses the class
             means of the training set instead of those of these features, and so do the metrics of
@@ -99,6 +98,7 @@ def measure(
             weight_decay=bool(weight_decay),
             reference=reference is not None,
             baseline=bool(baseline),
+            ood=ood is not None,
         )
         rows = checked_unlabelled(features)
         return Report(
@@ -137,8 +137,7 @@ def measure_moments(
         moments: Moments of the features. Metrics whose statistics the moments lack are absent, and
             so are metrics that need a second pass over the features (NC4, dataset MIR and HDR).
             Moments of one class (``num_classes=1``) stand for unlabelled samples, whose spectra
-            are measured.
-            Chance level and standard errors need the features too: see `measure`.
+            are measured. Chance level and standard errors need the features too: see `measure`.
         weight: Classifier weight, K x d.
         bias: Classifier bias, K.
         groups: Groups of metrics, by default all that the moments allow.

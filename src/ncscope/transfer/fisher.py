@@ -99,9 +99,9 @@ def ncti_parts(samples: LabelledSamples) -> NctiParts:
     """
     rows, factor = centred(samples.features)
     rows = principal_scores(rows, limit=AXES)
-    n = len(rows)
+    n, axes = rows.shape
     variances = rows.square().sum(0) / max(n - 1, 1)
-    within = _within(rows, samples)
+    within = _within(rows, samples) if axes else rows.new_zeros(0, 0)
     if float(within.trace()) == 0:
         return NctiParts(math.nan, math.nan, math.nan)
     shrinkage = _shrinkage(variances[:_LEADING_AXES].sum(), factor)
