@@ -186,7 +186,7 @@ def test_constant_and_equidistant_features_are_refused(width: int) -> None:
 
 
 BAD = {
-    "NaN": (lambda: ncscope.cka(normal(5, 2) / 0, normal(5, 2)), "finite features"),
+    "NaN": (lambda: ncscope.cka(normal(5, 2), normal(5, 2) / 0), "finite features in the second"),
     "lengths": (lambda: ncscope.cka(normal(5, 2), normal(6, 2)), "found 5 and 6"),
     "few": (lambda: ncscope.cka(normal(3, 2), normal(3, 2)), "at least 4 samples"),
     "shape": (lambda: ncscope.cka(normal(5), normal(5, 2)), r"shape \(n, d\)"),
@@ -194,7 +194,7 @@ BAD = {
     "rows": (lambda: ncscope.CkaMoments().update(normal(5, 2), normal(4, 2)), "as many rows"),
     "pairs": (lambda: ncscope.CkaMoments([(0, 2)]).update(*2 * [normal(5, 2)]), "these sets"),
     "no samples": (lambda: ncscope.CkaMoments().cka(), "at least 4 samples"),
-    "huge": (lambda: ncscope.CkaMoments().update(normal(5, 2) * 1e60, normal(5, 2)), "magnitude"),
+    "huge": (lambda: ncscope.CkaMoments().update(normal(5, 2) * 1e60, normal(5, 2)), "cka does so"),
 }  # fmt: skip
 
 

@@ -241,6 +241,10 @@ def test_degenerate_heads_features_and_targets_have_notes() -> None:
     flat = torch.full((1001, 6), 0.1, dtype=torch.float64)
     report = ncscope.measure_regression(flat, normal(1001, 2))
     assert any("constant" in note for note in report.notes)
+    for width in (3, 2):  # as many and fewer dimensions than targets
+        report = ncscope.measure_regression(features[:, :width], targets)
+        assert report["nrc1"] == pytest.approx(0, abs=1e-15)
+        assert any("0 for any features" in note for note in report.notes)
     even = torch.cat([torch.eye(6), -torch.eye(6)]).double()
     report = ncscope.measure_regression(even, targets[:12])
     assert any("equal variance" in note for note in report.notes)
@@ -259,7 +263,8 @@ def test_isotropic_targets_leave_gamma_open() -> None:
 
 BAD = {
     "NaN": (lambda h, y, w: (h.fill_(math.nan), y, w), "finite features"),
-    "infinite target": (lambda h, y, w: (h, y.fill_(math.inf), w), "finite"),
+    "infinite target": (lambda h, y, w: (h, y.fill_(math.inf), w), "finite targets"),
+    "huge target": (lambda h, y, w: (h, y.double() * 1e200, w), "batch of targets of magnitude"),
     "constant": (lambda h, y, w: (h, torch.full_like(y, 0.3), w), "targets that vary"),
     "rows": (lambda h, y, w: (h, y[:3], w), r"targets of shape \(9, t\)"),
     "transposed": (lambda h, y, w: (h, y, w.mT), r"weight of shape \(2, 4\)"),
@@ -274,7 +279,7 @@ def test_bad_input(name: str) -> None:
     change, message = BAD[name]
     with pytest.raises(InputError, match=message):
         ncscope.measure_regression(*change(normal(9, 4), normal(9, 2), normal(2, 4)))
-    with pytest.raises(InputError, match="weight along"):
+    with pytest.raises(InputError, match=r"weight along .*; pass the weight too"):
         ncscope.measure_regression(normal(9, 4), normal(9, 2), bias=[0, 0])
 
 

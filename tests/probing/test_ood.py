@@ -110,7 +110,7 @@ def test_a_data_loader_of_inputs_alone() -> None:
 
 def test_mode_is_restored_after_an_error_in_the_ood_pass() -> None:
     model = network().train()
-    with pytest.raises(InputError, match=r"OOD finite features, found NaN or Inf .*in batch 2"):
+    with pytest.raises(InputError, match=r"finite OOD features, found NaN or Inf .*in batch 2"):
         ncscope.measure_model(
             model, batches(), ood=[OUTSIDE[:5], OUTSIDE[:5] * torch.nan], progress=False
         )
@@ -185,7 +185,10 @@ def test_tokens_are_those_that_the_mask_keeps() -> None:
 
 BAD = {
     "expected OOD samples, found none": [],
-    "OOD finite features": [OUTSIDE * torch.inf],
+    "finite OOD features": [OUTSIDE * torch.inf],
+    "iterable of OOD batches, found Tensor; pass a DataLoader": OUTSIDE,
+    "batches of OOD samples, found a sample with a single label": [(OUTSIDE[0], 3)],
+    "samples, found a sample with a single label": [(OUTSIDE[0], torch.tensor(3))],
 }
 
 
@@ -229,7 +232,7 @@ def test_processes_end_together(tmp_path: Path) -> None:
         return "none"
 
     first, second = joined_ranks(2, tmp_path, program)
-    assert "OOD finite features" in first
+    assert "finite OOD features" in first
     assert "on rank 0" in second
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.probing.classifier import check_head, checked_bias, checked_weight
-from ncscope.probing.ood import naming_ood
+from ncscope.probing.ood import check_ood_features
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 
 _MOST_CLASSES_UNSAID = 100_000
@@ -97,9 +97,8 @@ def checked_ood(ood: Any, features: Tensor) -> Tensor:
     Raises:
         InputError: If the OOD features are no m x d matrix of real numbers.
     """
-    with naming_ood():
-        rows = as_tensor(ood, "ood")
-        check_features(rows, features.shape[1])
+    rows = as_tensor(ood, "ood")
+    check_ood_features(rows, features.shape[1])
     return rows.to(features.device)
 
 

@@ -14,12 +14,11 @@ from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import check_file
 from ncscope.errors import InputError
 from ncscope.files import write_text
-from ncscope.math.powers import GATHERED, exponent_of
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
 from ncscope.probing.classifier import check_head
-from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
-from ncscope.stats.regression_moments import RegressionMoments, checked_targets
+from ncscope.stats.batch import as_tensor, check_features
+from ncscope.stats.regression_moments import RegressionMoments, check_numbers, checked_targets
 
 if TYPE_CHECKING:
     import pandas
@@ -146,8 +145,8 @@ def measure_regression(
         Mapping from key to value, with notes, ``to_json``, ``to_dataframe`` and ``save``.
 
     Raises:
-        InputError: If shapes do not fit, a number is NaN or infinite, there are fewer than two
-            samples, or the targets are constant.
+        InputError: If shapes do not fit, a number is NaN or infinite, the largest magnitude is
+            beyond $2^{\pm470}$, there are fewer than two samples, or the targets are constant.
 
     Cost: four reads of the features and one triangular factorisation, about
     $\frac52n(d+t)^2$ operations in float64.
@@ -163,9 +162,7 @@ def measure_regression(
     rows = as_tensor(features, "features")
     check_features(rows)
     values = checked_targets(targets, len(rows)).to(rows.device)
-    for each in (rows, values):
-        refuse_nonfinite(each)
-        refuse_magnitude(exponent_of(each, GATHERED) if len(each) else 0, GATHERED)
+    check_numbers(rows, values)
     return _report(RegressionArrays(rows, values.to(torch.float64)), weight, bias, rows.device)
 
 

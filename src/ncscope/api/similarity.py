@@ -61,9 +61,9 @@ def cka(first: Any, second: Any) -> float:
         1.0
     """
     sets = [as_tensor(value, name) for value, name in ((first, "first"), (second, "second"))]
-    for rows in sets:
+    for name, rows in zip(("first", "second"), sets, strict=True):
         check_features(rows)
-        refuse_nonfinite(rows)
+        refuse_nonfinite(rows, f"features in the {name} set")
     lengths = [len(rows) for rows in sets]
     if lengths[0] != lengths[1]:
         fix = "pass the features of the same samples, in the same order"

@@ -142,15 +142,15 @@ def _add_principal(values: RegressionValues, source: RegressionSource) -> None:
     values.metrics["nrc1_unexplained"] = share
     if rank == 0:
         values.notes.append("the features are constant and have no principal components")
+    elif t >= rank == source.dim:
+        values.notes.append(
+            f"the targets have {t} dimensions and the features {source.dim}: every feature lies in "
+            "the span of the components, so nrc1 is 0 for any features"
+        )
     elif rank < t:
         values.notes.append(
             f"the features span {rank} dimensions, fewer than the {t} of the targets: nrc1 uses "
             f"{rank} components"
-        )
-    elif t >= source.dim:
-        values.notes.append(
-            f"the targets have {t} dimensions and the features {source.dim}: every feature lies in "
-            "the span of the components, so nrc1 is 0 for any features"
         )
     elif rank > t and float(spread[t - 1] - spread[t]) <= _TIE * float(spread[0]):
         values.notes.append(

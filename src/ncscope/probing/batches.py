@@ -122,10 +122,12 @@ def unlabelled(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[An
         device: Device of the model.
 
     Raises:
-        InputError: If the loader is not iterable.
+        InputError: If the loader is not iterable, or yields samples instead of batches.
     """
-    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
-        found, fix = type(loader).__name__, "pass a DataLoader or a list of batches"
+    fix = "pass a DataLoader, or [inputs] for one batch"
+    iterable = isinstance(loader, Iterable) or hasattr(loader, "__getitem__")
+    if not iterable or isinstance(loader, Tensor | np.ndarray):  # an array yields its samples
+        found = type(loader).__name__
         raise InputError(expected="an iterable of OOD batches", found=found, fix=fix)
     for batch in iter(loader):
         inputs, labels = batch, None
@@ -134,6 +136,9 @@ def unlabelled(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[An
             labels = batch.get("labels")
         elif isinstance(batch, tuple | list) and len(batch) in (1, 2):
             inputs, labels = batch[0], batch[1] if len(batch) == 2 else None
+        if isinstance(labels, int) or (isinstance(labels, Tensor) and labels.ndim == 0):
+            found = "a sample with a single label"
+            raise InputError(expected="batches of OOD samples", found=found, fix=fix)
         first = first_tensor(inputs)
         if first is None or first.shape[:1] != (0,):
             yield _moved(inputs, device), labels

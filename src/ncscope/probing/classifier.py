@@ -17,7 +17,7 @@ def check_head(weight: Any, bias: Any) -> None:
         InputError: If a bias is given and no weight.
     """
     if bias is not None and weight is None:
-        fix = "pass the classifier's weight too"
+        fix = "pass the weight too"
         raise InputError(expected="a weight along with the bias", found="no weight", fix=fix)
 
 

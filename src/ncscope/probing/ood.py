@@ -24,6 +24,7 @@ from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics
 
 _FARTHEST = 1000
+_NAMED = "OOD features"
 
 OodSource = Callable[[], Iterator[Tensor]]
 """Function that yields the features of OOD samples, batch by batch, in one pass."""
@@ -111,6 +112,26 @@ def check_unit(change: int, what: str) -> None:
         )
 
 
+def check_ood_features(features: Shaped[Tensor, "..."], dim: int) -> None:
+    """Check that the features of OOD samples are a real matrix of the measured dimension.
+
+    Args:
+        features: Features of OOD samples.
+        dim: Dimension of the measured features.
+
+    Raises:
+        InputError: If the shape or the dtype is another; the message names it.
+    """
+    with naming_ood():
+        check_features(features)
+        if features.shape[1] != dim:
+            raise InputError(
+                expected=f"OOD features of dimension {dim}, as the samples have",
+                found=f"dimension {features.shape[1]}",
+                fix="take both from the same layer of the same model",
+            )
+
+
 class OodPass:
     """One pass over OOD samples of a model, after the statistics of all samples are finished.
 
@@ -144,7 +165,7 @@ class OodPass:
         """Read the OOD samples of this process once."""
         for number, features in enumerate(source(), 1):
             with naming_ood(number):
-                check_features(features, self._fitted.dim)
+                check_ood_features(features, self._fitted.dim)
                 rows = moved(features, self._device)
                 classes = _one_class(len(rows))
                 refuse_magnitude(self._moments.take_checked(rows, classes, GATHERED), GATHERED)
@@ -220,8 +241,9 @@ def naming_ood(batch: int = 0) -> Iterator[None]:
         yield
     except InputError as error:
         where = f" in batch {batch}" if batch else ""
+        known = "OOD" in error.expected
         raise InputError(
-            expected=error.expected if "OOD" in error.expected else f"OOD {error.expected}",
+            expected=error.expected if known else error.expected.replace("features", _NAMED, 1),
             found=f"{error.found}{where}",
             fix=error.fix,
         ) from error

@@ -109,8 +109,12 @@ def check_range(
         raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
 
 
-def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
+def refuse_nonfinite(features: Shaped[Tensor, "n d"], what: str = "features") -> None:
     """Refuse features that hold NaN or infinities.
+
+    Args:
+        features: Numbers to check, one sample a row.
+        what: Name of the numbers, for the message.
 
     Raises:
         InputError: If a row does; the message names the number of such rows and the first one.
@@ -119,25 +123,30 @@ def refuse_nonfinite(features: Shaped[Tensor, "n d"]) -> None:
     if len(broken):
         found = f"NaN or Inf in {len(broken)} of {len(features)} rows, the first is row {broken[0]}"
         fix = "drop those rows, or look for the overflow that made them"
-        raise InputError(expected="finite features", found=found, fix=fix)
+        raise InputError(expected=f"finite {what}", found=found, fix=fix)
 
 
-def refuse_magnitude(exponent: int, limit: int) -> None:
+def refuse_magnitude(
+    exponent: int, limit: int, what: str = "features", *, scaled_by: str = "measure"
+) -> None:
     """Refuse features whose squares could overflow or underflow when a stream sums them.
 
     Args:
         exponent: Exponent of 2 of the features' largest magnitude; 0 if it is within the limit.
         limit: Largest allowed exponent, of either sign.
+        what: Name of the numbers, for the message.
+        scaled_by: Name of a function that takes such numbers; empty if there is none.
 
     Raises:
         InputError: If the exponent is not 0.
     """
     if exponent:
         least, most = (f"{2.0**bound:.0e}" for bound in (-limit, limit))
+        aside = f" ({scaled_by} does so by itself)" if scaled_by else ""
         raise InputError(
-            expected=f"a batch of features of magnitude {least} to {most}",
+            expected=f"a batch of {what} of magnitude {least} to {most}",
             found=f"magnitude {2.0**exponent:.0e}",
-            fix="scale them by a power of two (measure does so by itself)",
+            fix=f"scale them by a power of two{aside}",
         )
 
 

@@ -190,7 +190,7 @@ class CkaMoments(Locked):
         check_features(rows, self.dims[index] if index < len(self.dims) else None)
         refuse_nonfinite(rows)
         if len(rows):
-            refuse_magnitude(exponent_of(rows, UNSCALED), UNSCALED)
+            refuse_magnitude(exponent_of(rows, UNSCALED), UNSCALED, scaled_by="cka")
         return rows
 
     def _check_sizes(self, lengths: Sequence[int], dims: tuple[int, ...]) -> None:

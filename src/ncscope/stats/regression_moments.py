@@ -84,10 +84,7 @@ class RegressionMoments(Locked):
         rows = as_tensor(features, "features").to(self.device)
         check_features(rows, self.dim or None)
         values = checked_targets(targets, len(rows), self.target_dim or None).to(self.device)
-        for each in (rows, values):
-            refuse_nonfinite(each)
-            if len(each):
-                refuse_magnitude(exponent_of(each, GATHERED), GATHERED)
+        check_numbers(rows, values)
         if len(rows):
             batch = _of_batch(rows.to(torch.float64), values.to(torch.float64))
             batch.device = self.device
@@ -174,6 +171,18 @@ class RegressionMoments(Locked):
 
     def _form(self) -> str:
         return f"features of dimension {self.dim} and targets of dimension {self.target_dim}"
+
+
+def check_numbers(features: Shaped[Tensor, "n d"], targets: Shaped[Tensor, "n t"]) -> None:
+    """Refuse features or targets that are not finite, or whose squares leave the range of float64.
+
+    Raises:
+        InputError: If one of the two does; the message says which.
+    """
+    for what, numbers in (("features", features), ("targets", targets)):
+        refuse_nonfinite(numbers, what)
+        if len(numbers):
+            refuse_magnitude(exponent_of(numbers, GATHERED), GATHERED, what, scaled_by="")
 
 
 def checked_targets(targets: Any, samples: int, dim: int | None = None) -> Shaped[Tensor, "n t"]:
