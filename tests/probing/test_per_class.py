@@ -56,6 +56,13 @@ def test_of_a_random_sample_only_the_logits_are_counted_by_class() -> None:
     assert [note for note in record.notes if "random sample" in note]
 
 
+def test_a_random_sample_of_all_samples_counts_as_all() -> None:
+    options = ProbeOptions(groups=["per_class"], second_pass=60)
+    record = probe_model(network(), batches(slice(60)), options).record.layers[-1]
+    assert record.per_class == tables(slice(60), ProbeOptions(groups=["per_class"]))[-1]
+    assert not [note for note in record.notes if "random sample" in note]
+
+
 def test_a_classifier_is_followed_by_its_logits_and_by_its_weights() -> None:
     model, accuracies = network().eval(), []
     with torch.no_grad(), ncscope.watch(model, groups=["per_class"]) as seen:

@@ -177,7 +177,7 @@ class LayerGatherer:
                 if ends is not None and positions is not None:
                     hits += self._hits_on_line(features, labels, ends, positions)
         line = self._accuracies(hits)
-        if isinstance(self.store, Reservoir):
+        if isinstance(self.store, Reservoir) and self._leaves_out(self.store):
             estimated = self._estimated(self.store, tallies, line)
             return replace(estimated, scores=InsideScores(scores, self.store.seen))
         totals = {
@@ -210,6 +210,11 @@ class LayerGatherer:
         accuracies: list[float] = (total / self.pair.counts.sum()).tolist()
         return accuracies
 
+    def _leaves_out(self, store: Reservoir) -> bool:
+        """Return whether any process has more samples than it keeps."""
+        everywhere = self.processes.values([store.seen, store.kept])
+        return any(kept < seen for seen, kept in everywhere)
+
     def _estimated(
         self, store: Reservoir, tallies: Mapping[str, DecisionTally], line: list[float]
     ) -> Looked:
@@ -226,15 +231,13 @@ class LayerGatherer:
                 for key in each
             }
             numbers = {key: share.value * whole for key, share in shares.items()}
-            if drawn == whole:
-                numbers = {key: sum(own[name][key] for *_, own in everywhere) for key in each}
             decisions[name] = DecisionCounts(
                 samples=whole,
                 nearest_hits=numbers["nearest_hits"],
                 head_hits=numbers.get("head_hits"),
                 disagreements=numbers.get("disagreements"),
             )
-            errors[name] = shares if drawn < whole else {}
+            errors[name] = shares
         return Looked(decisions, errors, line, drawn)
 
 
