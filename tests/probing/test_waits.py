@@ -127,3 +127,48 @@ def test_the_logits_of_a_measured_pass_are_let_go() -> None:
         assert seen._taps is not None
         with pytest.raises(InputError, match="a forward pass to read from"):
             _ = seen._taps.logits
+
+
+def by_ood_pass(model: nn.Sequential, data: Batches) -> ncscope.ModelReport:
+    outside = [inputs for inputs, _ in data]
+    return ncscope.measure_model(
+        model, batches(2), layers=[], groups=["ood"], ood=outside, progress=False
+    )
+
+
+def by_compare_layers(model: nn.Sequential, data: Batches) -> ncscope.LayerSimilarity:
+    layers = [str(index) for index in range(len(model) - 1)]
+    return ncscope.compare_layers(model, data, layers=layers, progress=False)
+
+
+@pytest.mark.parametrize("measured", [by_ood_pass, by_compare_layers])
+@pytest.mark.parametrize("blocks", [2, 8])
+def test_a_batch_waits_less_than_three_times(measured: Callable[..., Any], blocks: int) -> None:
+    seen = []
+    for count in (2, 7):
+        with counted() as reads:
+            measured(network(blocks), batches(count))
+        seen.append(reads.total())
+    assert 0 < seen[1] - seen[0] < 3 * 5
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("value", "said"), [(torch.nan, "finite"), (2.0**600, "of magnitude")])
+def test_a_fault_of_ood_samples_names_its_batch(late: bool, value: float, said: str) -> None:
+    model, data = network(1).double(), [(x.double(), y) for x, y in batches(3)]
+    data[1] = (data[1][0][:0], data[1][1][:0])
+    data[2][0][5] = value
+    outside = [x for x, _ in data]
+    inside = [(x.double(), y) for x, y in batches(2)]
+    with (
+        as_accelerator() if late else nullcontext(),
+        pytest.raises(InputError, match=r"OOD features.*in batch 2") as caught,
+    ):
+        ncscope.measure_model(model, inside, groups=["ood"], ood=outside, progress=False)
+    assert said in str(caught.value)
+
+
+def test_ood_values_read_late_are_those_read_at_once() -> None:
+    at_once = by_ood_pass(network(2), batches(3))
+    with as_accelerator():
+        assert dict(by_ood_pass(network(2), batches(3))) == dict(at_once)

@@ -58,10 +58,15 @@ def in_unit(value: float, exponent: int) -> float:
     return scaled if exact else math.nan
 
 
+def magnitude_of(values: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
+    """Return the largest absolute value, NaN if there is a NaN, on the device. Cost: one read."""
+    wide = values if values.is_floating_point() else values.to(torch.float64)
+    return torch.linalg.vector_norm(wide, ord=math.inf)
+
+
 def largest_magnitude(values: Shaped[Tensor, "..."]) -> float:
     """Return the largest absolute value, NaN if there is a NaN. Cost: one read."""
-    wide = values if values.is_floating_point() else values.to(torch.float64)
-    return float(torch.linalg.vector_norm(wide, ord=math.inf))
+    return float(magnitude_of(values))
 
 
 def exponent_beyond(magnitude: float, limit: int) -> int:

@@ -18,7 +18,7 @@ from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import (
     EVALUATED,
     exponent_of,
-    largest_magnitude,
+    magnitude_of,
     moderated,
     times_power,
 )
@@ -129,6 +129,7 @@ class OodScorer:
         fitted = fitted.in_range()
         self._dim = fitted.dim
         self._mean = times_power(fitted.global_mean, fitted.exponent - unit)
+        self._mean_size = magnitude_of(self._mean)
         self._directions = None if fitted.within is None else principal_directions(fitted)
         self._head = None if weight is None else _Head.of(weight, bias, unit)
         of_directions = () if self._directions is None else ("neco",)
@@ -153,7 +154,7 @@ class OodScorer:
         apart = rows - self._mean.to(rows.device)
         largest = torch.linalg.vector_norm(apart, ord=math.inf, dim=1)
         # Largest rounding error of the direction from the mean.
-        error = torch.linalg.vector_norm(rows, ord=math.inf, dim=1) + largest_magnitude(self._mean)
+        error = torch.linalg.vector_norm(rows, ord=math.inf, dim=1) + self._mean_size.to(largest)
         error = _ROUNDING * (1 + error / largest)
         apart, length = moderated(apart)
         unit = (apart / length[:, None]).masked_fill_((error >= 1)[:, None], math.nan)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ncscope.devices import moved
+from ncscope.devices import moved, reading_waits
 from ncscope.errors import InputError
 from ncscope.math.detection import detection
 from ncscope.math.powers import GATHERED, UNSCALED
@@ -18,6 +18,7 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.resampling import LayerSamples, in_unit
 from ncscope.stats.batch import check_features, refuse_magnitude
 from ncscope.stats.classes import BatchClasses
+from ncscope.stats.faults import BatchFaults, refuse_faults
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.processes import Processes
@@ -160,6 +161,7 @@ class OodPass:
             self.scorer = OodScorer(fitted, plan.weight, plan.bias)
             self._notes = fitting_notes(self.scorer, on_own=on_own)
         self._scores: list[Tensor] = []
+        self._faults, self._layer = BatchFaults(device), plan.name
 
     def run(self, source: OodSource) -> None:
         """Read the OOD samples of this process once."""
@@ -167,10 +169,21 @@ class OodPass:
             with naming_ood(number):
                 check_ood_features(features, self._fitted.dim)
                 rows = moved(features, self._device)
-                classes = _one_class(len(rows))
-                refuse_magnitude(self._moments.take_checked(rows, classes, GATHERED), GATHERED)
+                self._take(rows)
             if self.scorer is not None:
                 self._scores.append(self.scorer(rows))
+        with naming_ood():
+            refuse_faults({self._layer: self._faults}, GATHERED)
+
+    def _take(self, rows: Shaped[Tensor, "n d"]) -> None:
+        """Add a batch; its faults are refused at once on the CPU, after the pass elsewhere."""
+        classes = _one_class(len(rows))
+        if not reading_waits(self._device):
+            refuse_magnitude(self._moments.take_checked(rows, classes, GATHERED), GATHERED)
+        elif len(rows):
+            self._faults.note(self._moments.take_unread(rows, classes, GATHERED), GATHERED)
+        else:
+            self._faults.note(self._moments.means.new_zeros(()), GATHERED)
 
     def result(self, inside: InsideScores | None) -> OodResult:
         """Return the comparison of the samples of all processes.

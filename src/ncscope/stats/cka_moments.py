@@ -1,6 +1,7 @@
 """Moments of several sets of features of the same samples, from which CKA is computed exactly."""
 
 import copy
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES, alignment, rounding_of_hsic, unbiased_hsic
-from ncscope.math.powers import UNSCALED, exponent_of
+from ncscope.math.powers import UNSCALED, exponent_beyond, magnitude_of
 from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.stats.locking import Locked
@@ -94,10 +95,12 @@ class CkaMoments(Locked):
         self._check_sizes([len(rows) for rows in sets], dims)
         step = max(256, chunk_bytes(self.device) // (8 * sum(dims)))
         with self.lock:
+            known = self._count_if_in_range(sets)
             if not self.dims:
                 self._begin(dims)
             for start in range(0, len(sets[0]), step):
-                self._add([rows[start : start + step].to(torch.float64) for rows in sets])
+                chunk = [rows[start : start + step].to(torch.float64) for rows in sets]
+                self._add(chunk, known + start)
 
     def merge(self, other: "CkaMoments") -> "CkaMoments":
         """Add the samples of other moments of the same sets, and return these moments.
@@ -188,10 +191,22 @@ class CkaMoments(Locked):
     def _checked(self, value: Any, index: int) -> Shaped[Tensor, "n d"]:
         rows = as_tensor(value, "features").to(self.device)
         check_features(rows, self.dims[index] if index < len(self.dims) else None)
-        refuse_nonfinite(rows)
-        if len(rows):
-            refuse_magnitude(exponent_of(rows, UNSCALED), UNSCALED, scaled_by="cka")
         return rows
+
+    def _count_if_in_range(self, sets: Sequence[Shaped[Tensor, "n _d"]]) -> int:
+        """Return the number of samples added before; refuse sets that are not finite or in range.
+
+        Cost: one wait for an accelerator, whatever the number of sets.
+        """
+        numbers = [self.counts.to(torch.float64)]
+        if len(sets[0]):
+            numbers += [magnitude_of(rows).to(torch.float64)[None] for rows in sets]
+        known, *magnitudes = torch.cat(numbers).tolist()
+        for rows, magnitude in zip(sets, magnitudes, strict=False):
+            if not math.isfinite(magnitude):
+                refuse_nonfinite(rows)
+            refuse_magnitude(exponent_beyond(magnitude, UNSCALED), UNSCALED, scaled_by="cka")
+        return int(known)
 
     def _check_sizes(self, lengths: Sequence[int], dims: tuple[int, ...]) -> None:
         if len(dims) < 2 or (self.dims and len(dims) != len(self.dims)):
@@ -237,13 +252,18 @@ class CkaMoments(Locked):
     def _traces(self) -> list[Tensor]:
         return [self._products[i, i].diagonal().sum() for i in range(len(self.dims))]
 
-    def _add(self, sets: Sequence[Float[Tensor, "n _d"]]) -> None:
-        """Add rows about the reference means, after moving these if the mean has drifted."""
+    def _add(self, sets: Sequence[Float[Tensor, "n _d"]], known: int) -> None:
+        """Add rows about the reference means, after moving these if the mean has drifted.
+
+        Args:
+            sets: Rows to be added.
+            known: Number of samples that were added before.
+        """
         batch = torch.cat([rows.mean(0) for rows in sets])[None]
-        count, known = len(sets[0]), int(self.counts)
+        count = len(sets[0])
         mean = self.means + self._rests / max(known, 1)
         new = mean + count / (known + count) * (batch - mean)
-        if self._drifts(sets, batch, mean, new):
+        if not known or self._drifts(sets, known, batch, mean, new):
             self._refer(self.means - new)
             self.means = new
         self.counts += count
@@ -260,6 +280,7 @@ class CkaMoments(Locked):
     def _drifts(
         self,
         sets: Sequence[Float[Tensor, "n _d"]],
+        known: int,
         batch: Float[Tensor, "1 total"],
         mean: Float[Tensor, "1 total"],
         new: Float[Tensor, "1 total"],
@@ -271,20 +292,21 @@ class CkaMoments(Locked):
 
         Args:
             sets: Rows to be added.
+            known: Number of samples that were added before, at least 1.
             batch: Means of these rows.
             mean: Means of the rows that were added before.
             new: Means of both.
         """
-        count, known, traces = len(sets[0]), int(self.counts), self._traces()
+        count, traces = len(sets[0]), self._traces()
         vectors = (self.means[0], batch[0], mean[0], new[0], self._rests[0])
         parts = zip(sets, traces, *map(self._parts, vectors), strict=True)
         ratios = []
         for rows, trace, reference, own, before, after, rest in parts:
-            spread = trace - rest @ rest / max(known, 1) + (rows - own).square().sum()
+            spread = trace - rest @ rest / known + (rows - own).square().sum()
             spread = spread + known * count / (known + count) * (own - before).square().sum()
             drift = (known + count) * (after - reference).square().sum()
             ratios.append(drift - spread / 4)
-        return not known or bool(torch.stack(ratios).max() > 0)
+        return bool(torch.stack(ratios).max() > 0)
 
     def _refer_rows(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
         """Refer the sums to other means: see `Shares.refer`."""
