@@ -93,6 +93,18 @@ def test_many_classes_fit_the_page(show: Open, width: int) -> None:
 
 
 @pytest.mark.slow
+def test_the_camera_is_above_the_dots(show: Open) -> None:
+    page = show(report(12))
+    for chart in CHARTS:
+        page.locator(f"#{chart}").hover(position={"x": 120, "y": 90})
+        icon = page.locator(f"#{chart} .modebar-btn").bounding_box()
+        dots = page.locator(f"#{chart} .point")
+        first = min(dots.nth(index).bounding_box()["y"] for index in range(dots.count()))
+        assert icon["height"] > 0
+        assert icon["y"] + icon["height"] <= first
+
+
+@pytest.mark.slow
 def test_colours_follow_the_scheme_and_the_slider_the_steps(show: Open) -> None:
     history = ncscope.History()
     for step, spread in enumerate((2.0, 0.5)):

@@ -1,8 +1,10 @@
 "use strict";
 // Classes as dots, the least separated on top: overlap with the nearest class, variability, accuracy.
 
-// Height of a chart: a row for each class, and the axis below.
+// Height of a chart: room for the camera, so that it hides no dot, a row for each class, and the axis below.
+const CAMERA = 32;
 const ROW = 19;
+const MARGIN = { l: 8, r: 10, t: CAMERA, b: 8 };
 
 function classRows(names) {
   const short = (name) => (name.length > 14 ? `${name.slice(0, 13)}…` : name);
@@ -51,14 +53,14 @@ function classesFigure(figure) {
     figure.querySelector(".panels").classList.add("two", "alike");
   }
   const most = Math.max(...all.map((frame) => frame.names.length));
-  figure.querySelectorAll(".chart").forEach((chart) => (chart.style.height = `${56 + ROW * most}px`));
+  figure.querySelectorAll(".chart").forEach((chart) => (chart.style.height = `${48 + CAMERA + ROW * most}px`));
   const redraw = () => {
     const frame = current();
     const yaxis = classRows(frame.names);
     for (const [key, name] of [["overlap", "CDNV"], ["spread", "NC1"]]) {
       const values = drawn(key);
       const trace = classDots(frame[key], onLogAxis(frame[key], values), frame, "accent", "circle", name);
-      const layout = { xaxis: logAxis(values, {}), yaxis, hovermode: "closest" };
+      const layout = { xaxis: logAxis(values, {}), yaxis, hovermode: "closest", margin: MARGIN };
       if (key === "overlap") layout.annotations = frame.coincide.map(infinityMark);
       draw(figure.querySelector(`#classes-${key}`), [trace], layout);
     }
@@ -68,7 +70,7 @@ function classesFigure(figure) {
         classDots(frame[key], frame[key], frame, colour, symbol, name)
       );
       const values = counted.flatMap(([key]) => drawn(key));
-      const layout = { xaxis: linearAxis(values, {}), yaxis, hovermode: "closest" };
+      const layout = { xaxis: linearAxis(values, {}), yaxis, hovermode: "closest", margin: MARGIN };
       draw(figure.querySelector("#classes-accuracy"), traces, layout);
     }
     const keys = shown.map(([, name, colour]) => legendKey("dot", token(colour), `accuracy ${name}`));
