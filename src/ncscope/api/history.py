@@ -1,6 +1,5 @@
 """A history: the measurements of a run, or of several, that plots and saves itself."""
 
-import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -15,8 +14,9 @@ from ncscope.api.per_class import PerClass
 from ncscope.api.result import Report, writable_file
 from ncscope.api.tables import csv_text, data_frame, parsed_content
 from ncscope.api.tensorboard_log import check_tensorboard, write_events
+from ncscope.api.writable import write_figure
 from ncscope.errors import InputError
-from ncscope.files import write_bytes, write_text
+from ncscope.files import write_text
 from ncscope.probing.history_file import history_json, parsed_history
 from ncscope.probing.naming import Logged, logged
 from ncscope.probing.provenance import Provenance, provenance
@@ -368,9 +368,7 @@ class History:
             return write_text(path, history_latex(self.measurements, self.unit))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
-        content = io.BytesIO()
-        self.plot().savefig(content, format=path.suffix[1:])
-        return write_bytes(path, content.getvalue())
+        return write_figure(path, self.plot())
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""

@@ -1,14 +1,12 @@
 """Table of the classes of a report: a mapping of columns that can print, plot and save itself."""
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import check_file
-from ncscope.errors import InputError
-from ncscope.files import write_bytes, write_text
+from ncscope.api.writable import checked_file, write_figure
+from ncscope.files import write_text
 from ncscope.probing.records import ClassTable
 
 if TYPE_CHECKING:
@@ -123,17 +121,11 @@ class PerClass(Mapping[str, list[float]]):
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
         """
-        path = Path(path)
-        if path.suffix not in SUFFIXES:
-            expected = f"a file name ending in {', '.join(SUFFIXES)}"
-            raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-        check_file(path)
+        path = checked_file(path, SUFFIXES)
         if path.suffix == ".csv":
             return write_text(path, csv_text(self.rows()))
         if path.suffix == ".tex":
             from ncscope.report.latex import classes_latex
 
             return write_text(path, classes_latex(self.table, self.class_names))
-        content = io.BytesIO()
-        self.plot().savefig(content, format=path.suffix[1:])
-        return write_bytes(path, content.getvalue())
+        return write_figure(path, self.plot())

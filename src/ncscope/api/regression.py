@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import check_file
+from ncscope.api.writable import checked_file
 from ncscope.errors import InputError
 from ncscope.files import write_text
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
@@ -98,14 +98,9 @@ class RegressionReport(Mapping[str, float]):
         Raises:
             InputError: If the suffix is another, or the folder cannot be written.
         """
-        path = Path(path)
-        if path.suffix not in (".json", ".csv"):
-            fix = "choose one of these suffixes"
-            raise InputError(expected="a file name ending in .json, .csv", found=str(path), fix=fix)
-        check_file(path)
-        return write_text(
-            path, self.to_json() + "\n" if path.suffix == ".json" else csv_text(self.rows())
-        )
+        path = checked_file(path, (".json", ".csv"))
+        text = self.to_json() + "\n" if path.suffix == ".json" else csv_text(self.rows())
+        return write_text(path, text)
 
 
 def measure_regression(

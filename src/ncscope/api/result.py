@@ -1,6 +1,5 @@
 """Result of a measurement: a mapping from metric to value that can plot and save itself."""
 
-import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -12,9 +11,9 @@ import numpy as np
 
 from ncscope.api.per_class import PerClass
 from ncscope.api.tables import csv_text, data_frame, parsed_content
-from ncscope.api.writable import check_file
+from ncscope.api.writable import checked_file, write_figure
 from ncscope.errors import InputError
-from ncscope.files import write_bytes, write_text
+from ncscope.files import write_text
 from ncscope.probing.history_file import parsed_report, report_json
 from ncscope.probing.provenance import Provenance, provenance
 from ncscope.probing.records import LayerRecord, ProbeRecord
@@ -288,9 +287,7 @@ class Report(Mapping[str, float]):
             return write_text(path, probe_latex(self.probe))
         if path.suffix == ".html":
             return write_text(path, self.page(title or path.stem))
-        content = io.BytesIO()
-        self.plot().savefig(content, format=path.suffix[1:])
-        return write_bytes(path, content.getvalue())
+        return write_figure(path, self.plot())
 
     def page(self, title: str) -> str:
         """Return the HTML page with a heading."""
@@ -354,9 +351,4 @@ def writable_file(path: str | Path) -> Path:
     Raises:
         InputError: If the suffix is none of `REPORTS`, or the path cannot be written.
     """
-    path = Path(path)
-    if path.suffix not in REPORTS:
-        expected = f"a file name ending in {', '.join(REPORTS)}"
-        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-    check_file(path)
-    return path
+    return checked_file(path, REPORTS)

@@ -1,6 +1,5 @@
 """Similarity of two sets of features, and of the layers of models: centred kernel alignment."""
 
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +10,9 @@ import numpy as np
 from torch import nn
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import check_file
+from ncscope.api.writable import checked_file, write_figure
 from ncscope.errors import InputError
-from ncscope.files import write_bytes, write_text
+from ncscope.files import write_text
 from ncscope.math.hsic import LEAST_SAMPLES
 from ncscope.metrics.cka import linear_cka
 from ncscope.probing.similarity import Compared, SimilarityRecord, layer_similarity
@@ -157,18 +156,12 @@ class LayerSimilarity:
         Raises:
             InputError: If the suffix is none of these, or the folder cannot be written.
         """
-        path = Path(path)
-        if path.suffix not in _SUFFIXES:
-            expected = f"a file name ending in {', '.join(_SUFFIXES)}"
-            raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
-        check_file(path)
+        path = checked_file(path, _SUFFIXES)
         if path.suffix == ".json":
             return write_text(path, self.to_json() + "\n")
         if path.suffix == ".csv":
             return write_text(path, csv_text(self._table()))
-        content = io.BytesIO()
-        self.plot().savefig(content, format=path.suffix[1:])
-        return write_bytes(path, content.getvalue())
+        return write_figure(path, self.plot())
 
     def _table(self) -> list[dict[str, object]]:
         return [

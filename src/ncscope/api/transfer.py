@@ -1,6 +1,5 @@
 """Ranking of checkpoints for transfer, by name or from their features in files."""
 
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +11,9 @@ import torch
 
 from ncscope.api.files import load_samples
 from ncscope.api.result import REPORTS
-from ncscope.api.writable import check_file, check_folder
+from ncscope.api.writable import check_file, check_folder, write_figure
 from ncscope.errors import InputError
-from ncscope.files import write_bytes, write_text
+from ncscope.files import write_text
 from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor
 from ncscope.transfer.correlations import Correlation
@@ -118,9 +117,7 @@ class TransferReport:
 
             write_text(path, ranking_page(self.ranking, self.facts, self.static))
         else:
-            content = io.BytesIO()
-            self.plot().savefig(content, format=path.suffix[1:], dpi=160)
-            write_bytes(path, content.getvalue())
+            write_figure(path, self.plot(), dpi=160)
         return path
 
 

@@ -1,9 +1,47 @@
-"""Checks that a file can be written, before hours of work."""
+"""Checks that a file can be written, before hours of work, and files of figures."""
 
+import io
 import os
+from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ncscope.errors import InputError
+from ncscope.files import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def checked_file(path: str | Path, suffixes: Collection[str]) -> Path:
+    """Return a path at which a file of a known kind can be written.
+
+    Args:
+        path: Path of the file.
+        suffixes: Suffixes of the kinds that can be written.
+
+    Raises:
+        InputError: If the suffix is another, or the path cannot be written.
+    """
+    path = Path(path)
+    if path.suffix not in suffixes:
+        expected = f"a file name ending in {', '.join(suffixes)}"
+        raise InputError(expected=expected, found=str(path), fix="choose one of these suffixes")
+    check_file(path)
+    return path
+
+
+def write_figure(path: Path, figure: "Figure", **options: Any) -> Path:
+    """Write a figure in the format of the path's suffix, whole or not at all.
+
+    Args:
+        path: Path of the file.
+        figure: Figure to write.
+        options: Options of ``Figure.savefig``.
+    """
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix[1:], **options)
+    return write_bytes(path, content.getvalue())
 
 
 def check_file(path: Path) -> None:
