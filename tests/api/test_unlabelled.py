@@ -65,6 +65,19 @@ def test_one_class_of_several_is_still_refused() -> None:
         ncscope.measure(X, 0 * Y)
 
 
+def test_the_note_on_the_fit_is_there_if_there_is_a_fit() -> None:
+    """Neither if alpha_req is not asked for, nor if it is undefined."""
+    fits = [ncscope.measure(X), ncscope.measure(X, Y, groups=["alpha_req"])]
+    none = [
+        ncscope.measure(X, groups=["rankme"]),
+        ncscope.measure(X[:, :2]),
+        ncscope.measure(X[:1]),
+    ]
+    for report, fitted in [(each, True) for each in fits] + [(each, False) for each in none]:
+        (note,) = (note for note in report.notes if note.startswith("covariance: "))
+        assert note.endswith("alpha_req is fitted to these") is fitted
+
+
 def test_groups_and_single_keys() -> None:
     report = ncscope.measure(X, groups=["rankme"])
     assert set(report) == {"rankme"}

@@ -126,7 +126,8 @@ def evaluate(
     if any("scatter" in row.needs and row.needs_classes for row in rows):
         notes += _rank_notes(sources)
     if any(row.group == "spectra" for row in rows):
-        notes.append(_spectrum_note(sources))
+        fitted = not math.isnan(values.get("alpha_req", math.nan))
+        notes.append(_spectrum_note(sources, fitted=fitted))
     if any("information" in row.needs for row in rows):
         notes += _information_notes(sources)
     elif groups is None and {"head", "decisions"} <= sources.gathered:
@@ -233,12 +234,17 @@ def _rank_notes(sources: Sources) -> list[str]:
     ]
 
 
-def _spectrum_note(sources: Sources) -> str:
-    """Return a note on the eigenvalues that count as positive, to which alpha_req is fitted."""
+def _spectrum_note(sources: Sources, *, fitted: bool) -> str:
+    """Return a note on the eigenvalues that count as positive, to which alpha_req is fitted.
+
+    Args:
+        sources: Statistics of the layer.
+        fitted: True if alpha_req was computed and is defined.
+    """
     found, unit = sources.covariance, 2 * sources.stats.exponent
     return (
         f"covariance: {found.rank} of {sources.stats.dim} eigenvalues are above "
-        f"{_cut(found.cut, unit)}; alpha_req is fitted to these"
+        f"{_cut(found.cut, unit)}" + ("; alpha_req is fitted to these" if fitted else "")
     )
 
 

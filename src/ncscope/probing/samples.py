@@ -74,11 +74,8 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     check_groups(needs, groups, given=ood is not None)
-    counts = None
     num_classes = checked_size("num_classes", num_classes)
     classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
-    if prior == "uniform":
-        counts = torch.bincount(labels, minlength=num_classes)
     dim = features.shape[1]
     if "scatter" in needs.statistics and features.device.type == "cpu":
         fix = "ask for groups that need none: pfc"
@@ -88,15 +85,12 @@ def measure_samples(
         dim,
         statistics=needs.statistics,
         prior=prior,
-        class_counts=counts,
+        class_counts=_counts_for(prior, labels, num_classes),
         precision=precision,
         device=features.device,
     )
-    exponent = moments.take_checked(features, classes, UNSCALED)
-    if exponent:
-        features = in_unit(features, exponent)
-        moments.take_checked(features, classes, UNSCALED)
-    stats = replace(finish(moments), exponent=exponent)
+    features, stats = _taken(moments, features, classes)
+    exponent = stats.exponent
     if (needs.decisions or ood is not None) and reference is not None:
         check_unit(reference.exponent - exponent, "a reference of features")
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
@@ -122,6 +116,28 @@ def measure_samples(
         record, samples, stats, baseline=baseline, uncertainty=uncertainty, ood=compared
     )
     return trusted, stats
+
+
+def _counts_for(prior: Prior, labels: Int[Tensor, " n"], k: int) -> Int[Tensor, " k"] | None:
+    """Return the number of samples of each class if the prior needs it, else None."""
+    return torch.bincount(labels, minlength=k) if prior == "uniform" else None
+
+
+def _taken(
+    moments: ClassMoments, features: Shaped[Tensor, "n d"], classes: BatchClasses
+) -> tuple[Shaped[Tensor, "n d"], ClassStatistics]:
+    """Add all samples to empty moments; return the features in their unit, and the statistics.
+
+    Args:
+        moments: Moments without samples.
+        features: One sample a row, of any magnitude.
+        classes: Classes of the samples.
+    """
+    exponent = moments.take_checked(features, classes, UNSCALED)
+    if exponent:
+        features = in_unit(features, exponent)
+        moments.take_checked(features, classes, UNSCALED)
+    return features, replace(finish(moments), exponent=exponent)
 
 
 _LARGEST_PICTURE = 256
