@@ -235,8 +235,9 @@ def test_ood_around_the_origin_leaves_nc5_undefined() -> None:
 
 
 BAD = {
-    "OOD features of dimension 8, as the samples have, found dimension 7; take both from the same "
-    "layer": np.zeros((3, 7)),
+    "OOD features of dimension 8, found dimension 7; take both from the same layer": np.zeros(
+        (3, 7)
+    ),
     "expected ood as a numeric array": "data.npy",
     "expected OOD samples, found none": np.zeros((0, 8)),
     "finite OOD features, found NaN or Inf in 1 of 2 rows": np.array([[np.nan] * 8, [1.0] * 8]),

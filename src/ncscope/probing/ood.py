@@ -127,7 +127,7 @@ def check_ood_features(features: Shaped[Tensor, "..."], dim: int) -> None:
         check_features(features)
         if features.shape[1] != dim:
             raise InputError(
-                expected=f"OOD features of dimension {dim}, as the samples have",
+                expected=f"OOD features of dimension {dim}",
                 found=f"dimension {features.shape[1]}",
                 fix="take both from the same layer of the same model",
             )
