@@ -99,6 +99,8 @@ def ncti_parts(samples: LabelledSamples) -> NctiParts:
     """
     rows, factor = centred(samples.features)
     rows = principal_scores(rows, limit=AXES)
+    if rows.shape[1] == 0:  # constant features have no axis
+        return NctiParts(math.nan, math.nan, math.nan)
     n = len(rows)
     variances = rows.square().sum(0) / max(n - 1, 1)
     within = _within(rows, samples)
