@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import pandas
 
 
+_HEADLESS = ("nrc1", "nrc1_unexplained", "mse_least_squares", "r2_least_squares")
+_KEYS = (*_HEADLESS, "nrc2", "nrc3", "nrc3_gamma", "mse", "r2")
+
+
 class RegressionReport(Mapping[str, float]):
     """Values of neural regression collapse, by key.
 
@@ -45,7 +49,21 @@ class RegressionReport(Mapping[str, float]):
         self.num_samples, self.dim, self.target_dim = num_samples, dim, target_dim
 
     def __getitem__(self, key: str) -> float:
-        return self._metrics[key]
+        try:
+            return self._metrics[key]
+        except KeyError:
+            raise self._missing(key) from None
+
+    def _missing(self, key: object) -> KeyError:
+        """Return the error for a value that is absent, with the reason."""
+        if key not in _KEYS:
+            return KeyError(f"{key!r}; the keys are {', '.join(self)}")
+        if "mse" not in self._metrics:
+            return KeyError(f"{key!r} was not measured; it needs the last layer's weight")
+        return KeyError(f"{key!r} was not measured: {' '.join(self.notes)}")
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._metrics
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._metrics)
@@ -163,10 +181,23 @@ def measure_regression(
     rows = as_tensor(features, "features")
     check_features(rows)
     values = checked_targets(targets, len(rows)).to(rows.device)
-    for each in (rows, values):
-        refuse_nonfinite(each)
+    for name, each in (("features", rows), ("targets", values)):
+        _refuse_nonfinite(name, each)
         refuse_magnitude(exponent_of(each, GATHERED) if len(each) else 0, GATHERED)
     return _report(RegressionArrays(rows, values.to(torch.float64)), weight, bias, rows.device)
+
+
+def _refuse_nonfinite(name: str, values: Tensor) -> None:
+    """Refuse NaN and infinities in features or targets.
+
+    Raises:
+        InputError: If there are some; the message says in which of the two.
+    """
+    try:
+        refuse_nonfinite(values)
+    except InputError as error:
+        fix = error.fix if name == "features" else "drop these samples, of the features too"
+        raise InputError(expected=f"finite {name}", found=error.found, fix=fix) from None
 
 
 def measure_regression_moments(
@@ -226,6 +257,10 @@ def _checked(
     tensor = as_tensor(value, name)
     if tuple(tensor.shape) != shape:
         fix = "pass the linear layer that reads the features, one row a target"
+        if tensor.shape == shape[::-1]:
+            fix = "transpose it (shape is (targets, features))"
+        elif shape[0] == 1 and tuple(tensor.shape) in (shape[1:], ()):
+            fix = f"reshape it to {shape}: one row a target"
         found = f"shape {tuple(tensor.shape)}"
         raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
     if tensor.is_complex() or not torch.isfinite(tensor).all():
