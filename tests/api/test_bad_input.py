@@ -64,6 +64,49 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "label 2 at row 2",
     ),
     "negative label": (lambda: ncscope.measure(X, relabelled(-1)), "label -1 at row 11"),
+    "ignored sample": (
+        lambda: ncscope.measure(X, relabelled(-100), W),
+        r"labels in 0\.\.2, found label -100 at row 11; leave out samples without a class",
+    ),
+    "numbers to predict": (
+        lambda: ncscope.measure(X, X[:, 0]),
+        "integer labels.*numbers to predict are for measure_regression$",
+    ),
+    "features on their side": (
+        lambda: ncscope.measure(X.T, Y),
+        "found labels of shape .* for 3 rows of features; transpose the features",
+    ),
+    "path of features": (lambda: ncscope.measure("x.npz", Y), r"found str; pass the array, .*load"),
+    "OOD without labels": (lambda: ncscope.measure(X, ood=X), "labels with ood, found none"),
+    "OOD of another layer": (
+        lambda: ncscope.measure(X, Y, ood=X[:, :2]),
+        "OOD features of dimension 3, found dimension 2; take them from the layer",
+    ),
+    "OOD by name": (lambda: ncscope.measure(X, Y, ood="x.npy"), "OOD features as a numeric array"),
+    "OOD metric without OOD": (
+        lambda: ncscope.measure(X, Y, groups=["nc1", "neco_auroc"]),
+        "OOD samples for neco_auroc, found none",
+    ),
+    "NaN in targets": (
+        lambda: ncscope.measure_regression(X, spoiled(np.nan)),
+        f"finite targets, .*{ROWS}; drop these samples, of the features too",
+    ),
+    "NaN in features of targets": (
+        lambda: ncscope.measure_regression(spoiled(np.nan), X),
+        f"finite features, .*{ROWS}",
+    ),
+    "head of a regression on its side": (
+        lambda: ncscope.measure_regression(X, X[:, :2], W[:, :2]),
+        r"a weight of shape \(2, 3\), found shape \(3, 2\); transpose it",
+    ),
+    "flat head of one target": (
+        lambda: ncscope.measure_regression(X, X[:, 0], W[0]),
+        r"found shape \(3,\); reshape it to \(1, 3\)",
+    ),
+    "layers of no other model": (
+        lambda: ncscope.compare_layers(torch.nn.Linear(3, 3), [(X, Y)], other_layers=["0"]),
+        "another model with other_layers or other_head, found none",
+    ),
     "negative labels only": (lambda: ncscope.measure(X, -1 - Y), "label -1 at row 0"),
     "broken label": (lambda: ncscope.measure(X, relabelled(0.5)), "label 0.5 at row 11"),
     "NaN label": (lambda: ncscope.measure(X, relabelled(np.nan)), "label nan at row 11"),
@@ -112,7 +155,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "empty lists": (lambda: ncscope.measure([], []), r"shape \(0,\)"),
     "no features": (lambda: ncscope.measure(X[:, :0], Y), r"shape \(12, 0\)"),
-    "one number a sample": (lambda: ncscope.measure(X[:, 0], Y), r"shape \(12,\); flatten"),
+    "one number a sample": (
+        lambda: ncscope.measure(X[:, 0], Y),
+        r"shape \(12,\); pass features\[:, None\] if",
+    ),
     "maps": (lambda: ncscope.measure(X[:, :, None], Y), r"shape \(12, 3, 1\); flatten"),
     "complex features": (lambda: ncscope.measure(X * 1j, Y), "complex128"),
     "boolean features": (lambda: ncscope.measure(X > 0, Y), "torch.bool"),

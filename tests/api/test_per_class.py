@@ -44,8 +44,9 @@ def test_a_mapping_of_columns_and_rows_with_the_worst_first(report: ncscope.Repo
     assert [row["nearest_name"] for row in rows if row["class"] == 0] == ["co_w"]
     overlaps = [row["nearest_cdnv"] for row in rows]
     assert overlaps == sorted(overlaps, reverse=True)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="'weather'; the columns are class, samples, within_share"):
         table["weather"]
+    assert "nc1_quotient" in table
 
 
 def test_columns_that_were_not_measured_are_absent() -> None:

@@ -276,3 +276,33 @@ def test_a_text_is_written_whole_or_not_at_all(
     monkeypatch.undo()
     write_text(path, "new")
     assert path.read_text() == "new"
+
+
+def test_a_metric_that_was_not_measured_is_said_to_need_something() -> None:
+    features, labels = torch.randn(30, 4), torch.arange(30) % 3
+    labelled, unlabelled = ncscope.measure(features, labels), ncscope.measure(features)
+    said = {
+        "neco_auroc": "group 'ood' and needs samples from outside the distribution",
+        "nc3_self_duality": "it is in the group 'nc3' and needs the classifier's weight",
+        "seli_logits": "it is in the group 'nc3' and needs the classifier's weight",
+    }
+    for key, reason in said.items():
+        with pytest.raises(KeyError, match=f"'{key}' was not measured; .*{reason}"):
+            labelled[key]
+    with pytest.raises(KeyError, match="it is in the group 'nc1' and needs labels"):
+        unlabelled["cdnv"]
+    chosen = ncscope.measure(features, labels, groups=["nc2"])
+    with pytest.raises(KeyError, match=r"it is in the group 'nc1'\"$"):
+        chosen["vci"]
+
+
+def test_groups_that_need_a_weight_are_not_left_out_in_silence() -> None:
+    features, labels = torch.randn(30, 4), torch.arange(30) % 3
+    report = ncscope.measure(features, labels, groups=["nc1", "nc3", "mir"])
+    assert report.notes[-1] == "left out, because no weight was given: nc3, mir"
+    assert '"left out, because no weight was given: nc3, mir"' in report.to_json()
+    for groups in (None, ["nc1", "nc2"], "nc4"):
+        notes = ncscope.measure(features, labels, groups=groups).notes
+        assert not any("no weight" in note for note in notes)
+    weighted = ncscope.measure(features, labels, torch.randn(3, 4), groups=["nc3"])
+    assert not any("no weight" in note for note in weighted.notes)

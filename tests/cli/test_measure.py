@@ -358,3 +358,23 @@ def test_samples_enough_have_no_warning_and_errors_on_request(run):
     assert err == "Standard errors: 20 more measurements, in 4 to 13 times the time of one.\n"
     assert layer["standard_errors"]["vci"] > 0
     assert layer["baseline"]["vci"] > 0.9
+
+
+def test_the_sizes_follow_the_table_and_the_table_of_classes_on_request(run, samples):
+    np.savez("it.npz", **samples)
+    _, out, _ = run("measure", "it.npz", "--groups", "nc1")
+    assert "\n60 samples, 3 classes, dimension 5\n" in out
+    assert "PerClass" not in out
+    _, out, _ = run("measure", "it.npz", "--groups", "per_class")
+    assert "PerClass: 3 classes, the least separated first" in out
+    assert "collapsed" not in out  # no table of metrics without a metric
+    np.save("it.npy", samples["features"])
+    _, out, _ = run("measure", "it.npy")
+    assert "\n60 samples, no labels, dimension 5\n" in out
+
+
+def test_a_file_without_labels_is_told_how_to_have_its_spectra(run, samples):
+    np.savez("it.npz", features=samples["features"])
+    code, _, err = run("measure", "it.npz")
+    assert code == 2
+    assert "save the labels too, or the features alone as .npy for spectra without labels" in err

@@ -300,3 +300,20 @@ def test_report_is_a_data_frame() -> None:
     features, targets, weight, _ = data(40, 6, 2)
     report = ncscope.measure_regression(features, targets, weight)
     assert list(report.to_dataframe()["metric"]) == list(report)
+
+
+def test_a_value_that_is_absent_is_said_to_be_so() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 4, generator=generator)
+    report = ncscope.measure_regression(features, features[:, 0])
+    for key, reason in {
+        "nrc2": "needs the last layer's weight",
+        "nrc": "the keys are nrc1, ",
+    }.items():
+        with pytest.raises(KeyError, match=f"'{key}'.*{reason}"):
+            report[key]
+    headed = ncscope.measure_regression(features, features[:, 0], torch.eye(1, 4))
+    with pytest.raises(KeyError, match="'nrc3' was not measured: the targets have one dimension"):
+        headed["nrc3"]
+    assert "nrc2" in headed
+    assert "nrc2" not in report

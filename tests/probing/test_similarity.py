@@ -1,6 +1,7 @@
 """CKA between layers is CKA of the features that plain hooks capture, and leaves no trace."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -140,8 +141,26 @@ def test_files_table_and_picture(tmp_path) -> None:
     assert texts_drawn[1] == f"{found['blocks.0', 'blocks.1']:.2f}"
     with pytest.raises(InputError, match=r"\.pdf"):
         found.save(tmp_path / "a.html")
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match=r"'blocks\.9'; the layers are 'blocks\.0', 'blocks\.1'"):
         found["blocks.0", "blocks.9"]
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_one_name_alone_is_refused() -> None:
+    with pytest.raises(KeyError, match=r"'blocks\.0'; pass two layers, .*'blocks\.0', 'blocks\.2'"):
+        compared(residual_net(), loader())["blocks.0"]
+
+
+def test_a_matrix_prints_where_it_fits_into_a_line() -> None:
+    found = compared(residual_net(), loader())
+    lines = repr(found).splitlines()
+    assert lines[1].split() == found.columns
+    assert lines[2].split() == ["blocks.0", *(f"{value:.3f}" for value in found.values[0])]
+    assert len(lines) == 2 + len(found.rows)
+    names = tuple(f"block.{index}" for index in range(40))
+    row = (1.0,) * len(names)
+    record = replace(found.record, rows=names, columns=names, values=(row,) * len(names))
+    assert repr(ncscope.LayerSimilarity(record)) == "LayerSimilarity: 40 x 40 layers, 48 samples"
 
 
 def test_a_constant_layer_has_a_note() -> None:

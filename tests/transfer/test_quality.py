@@ -134,6 +134,10 @@ def test_results_are_read_from_a_file(tmp_path):
     [
         ("", "found an empty file; name the columns so"),
         ("model,set\n", "a header with model, set, accuracy in .*, found model, set"),
+        (
+            "model;set;accuracy\na;one;1\n",
+            "found model;set;accuracy; separate the columns",
+        ),
         ("model,set,accuracy\na,,1\n", "a model and a set in .*, line 2, found an empty one"),
         ("model,set,accuracy\na,one,high\n", "a number as accuracy in .*, line 2, found 'high'"),
         ("model,set,accuracy\na,one,inf\n", "a number as accuracy in .*, found 'inf'"),
@@ -148,5 +152,22 @@ def test_results_that_cannot_be_read_are_refused(tmp_path, text, said):
     path.write_text(text)
     with pytest.raises(InputError, match=said):
         read_results(path)
-    with pytest.raises(InputError, match=r"results in .*nowhere\.csv, found .*No such file"):
+    with pytest.raises(InputError, match=r"CSV file of results, found nothing at .*nowhere"):
         read_results(tmp_path / "nowhere.csv")
+
+
+def test_spaces_after_the_commas_of_a_file_say_nothing(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text("model, set, accuracy, parameters\na, one, 0.9, 100\nb, one, 0.7,\n")
+    table = read_results(path)
+    assert (table.models, table.sets) == (("a", "b"), ("one",))
+    np.testing.assert_equal(table.parameters, [100, math.nan])
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_results_in_another_form_are_refused():
+    for results in ([[0.5, 0.6], [0.7, 0.8]], {"a": [0.5, 0.6]}):
+        with pytest.raises(InputError, match="a mapping of accuracies, found list; pass"):
+            static_ranking(results)
+    with pytest.raises(InputError, match="scores and accuracies as arrays of numbers"):
+        ranking_quality({"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.6})

@@ -394,3 +394,54 @@ def test_moments_without_a_statistic_or_of_another_prior_are_refused(checkpoints
         moments.update(rows, labels)
         with pytest.raises(InputError, match=f"under the empirical prior of it, found {found}"):
             rank_checkpoints({"it": rows}, labels, pretraining={"it": moments})
+
+
+def test_constant_features_have_no_ncti_and_stop_no_ranking(checkpoints):
+    features, labels = checkpoints
+    constant = torch.ones(len(labels), 3, dtype=torch.float64)
+    ranking = rank_checkpoints(features | {"constant": constant}, labels, expensive=False)
+    assert ranking.order[-1] == "constant"
+    assert all(math.isnan(each.scores["ncti"]) for each in ranking.checkpoints)
+    lacking = "noise 0, noise 3, noise 8 and 1 more"
+    assert f"NCTI is not finite for {lacking}: it has no correlation." in ranking.notes
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_checkpoints_and_baselines_in_another_form_are_refused(checkpoints):
+    features, labels = checkpoints
+    with pytest.raises(InputError, match="by the name of the checkpoint, found list; pass a map"):
+        rank_checkpoints(list(features.values()), labels)
+    for baselines in ({"parameters": {"noise 0": 3.0}}, {"noise 0": 3.0}, {"stranger": {}}):
+        with pytest.raises(
+            InputError, match=r"baselines by checkpoint.*\{checkpoint: \{key: number"
+        ):
+            rank_checkpoints(features, labels, baselines=baselines)
+
+
+def test_unknown_baselines_are_said_to_come_last(checkpoints):
+    features, labels = checkpoints
+    known = {"noise 0": {"parameters": 64.0}, "noise 3": {"parameters": 65.0}}
+    ranking = rank_checkpoints(features, labels, baselines=known, expensive=False)
+    note = next(note for note in ranking.notes if note.startswith("parameters"))
+    assert note == (
+        "parameters is unknown for noise 8: it has no correlation, and in the weighted tau these "
+        "checkpoints come last."
+    )
+    page = ranking_page(ranking, {})
+    assert "unknown" in page
+    panel = ranking_figure(ranking).axes[list(ranking.scores).index("parameters")]
+    assert all(float(tick).is_integer() for tick in panel.get_xticks())
+
+
+def test_a_ranking_prints_as_a_table_with_its_notes(ranking):
+    lines = repr(ranking).splitlines()
+    assert lines[0] == "Ranking: 3 checkpoints by top-1 accuracy"
+    assert lines[1].split() == ["noise", "0", f"{ranking.checkpoints[0].accuracy:.4g}"]
+    assert lines[4:] == [f"  note: {note}" for note in ranking.notes]
+
+
+def test_the_page_names_all_that_share_the_best_accuracy(ranking):
+    best, *others = ranking.checkpoints
+    shared = replace(ranking, checkpoints=[replace(each, accuracy=0.5) for each in [best, *others]])
+    assert "noise 0, noise 3 and noise 8 are best: 0.5" in ranking_page(shared, {})
+    assert "noise 0 is best:" in ranking_page(ranking, {})

@@ -98,6 +98,8 @@ def _load_entries(
     entries = _read_npz(file, names) if kind == "npz" else _READERS[kind](file)
     if any(name not in entries for name in required):
         fix = "save the arrays under these names"
+        if "features" in entries:
+            fix = "save the labels too, or the features alone as .npy for spectra without labels"
         quoted = " and ".join(map(repr, required))
         expected = f"{'entries' if len(required) > 1 else 'the entry'} {quoted} in {file.name}"
         raise InputError(expected=expected, found=f"entries {_names(entries)}", fix=fix)

@@ -1,6 +1,8 @@
 """Checks of what the user passes, made once at the public boundary: arrays, numbers, texts."""
 
+from collections.abc import Mapping
 from numbers import Real
+from os import PathLike
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -33,7 +35,7 @@ def checked_samples(
         InputError: If an input does not fit; the message names it.
     """
     rows = _checked_rows(features, "pass at least one sample of two classes")
-    classes = check_labels(as_tensor(labels, "labels"), len(rows)).to(rows.device)
+    classes = _checked_classes(labels, rows).to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)
     count = _rows_of(head, rows.shape[1], largest) if num_classes is None else num_classes
@@ -42,10 +44,38 @@ def checked_samples(
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
     count = largest if count is None else count
+    _refuse_negative(classes, count)
     check_head(weight, bias)
     checked = None if head is None else checked_weight(head, count, rows.shape[1], rows.device)
     offset = None if bias is None else checked_bias(bias, count, rows.device)
     return Samples(rows, classes, count, checked, offset)
+
+
+def _checked_classes(labels: Any, rows: Tensor) -> Tensor:
+    """Return labels as int64, one for each row; a likely mistake is named in the message."""
+    given = as_tensor(labels, "labels")
+    try:
+        return check_labels(given, len(rows))
+    except InputError as error:
+        fix = error.fix
+        if given.ndim == 1 and len(given) == rows.shape[1] != len(rows):
+            fix = "transpose the features: one row a sample"
+        elif given.is_floating_point() and given.ndim == 1 and bool(given.isfinite().all()):
+            fix += "; numbers to predict are for measure_regression"
+        raise InputError(expected=error.expected, found=error.found, fix=fix) from None
+
+
+def _refuse_negative(classes: Tensor, count: int) -> None:
+    """Refuse the labels -1 and -100, which mark samples without a class."""
+    negative = (classes < 0).nonzero()
+    if len(negative):
+        row = int(negative[0])
+        raise InputError(
+            expected=f"labels in 0..{count - 1}",
+            found=f"label {int(classes[row])} at row {row}",
+            fix="leave out samples without a class (keep = labels >= 0), or number the classes "
+            "from 0",
+        )
 
 
 def checked_unlabelled(features: Any) -> Tensor:
@@ -79,7 +109,15 @@ def _checked_rows(features: Any, if_empty: str) -> Tensor:
         features: Features to check.
         if_empty: Likely remedy if there are no rows, for the message.
     """
+    if isinstance(features, str | PathLike | Mapping):
+        fix = "pass the array, for example np.load(path)['features']"
+        found = type(features).__name__
+        raise InputError(expected="features as a numeric array", found=found, fix=fix)
     rows = as_tensor(features, "features")
+    if rows.ndim == 1:
+        fix = "pass features[:, None] if a sample has one feature, features[None] for one sample"
+        found = f"shape {tuple(rows.shape)}"
+        raise InputError(expected="features of shape (n, d)", found=found, fix=fix)
     check_features(rows)
     if len(rows) == 0:
         found = f"features of shape {tuple(rows.shape)}"

@@ -1,6 +1,7 @@
 """Measurement of collapse in features, or in class moments accumulated before."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from ncscope.api.inputs import (
@@ -9,6 +10,7 @@ from ncscope.api.inputs import (
     checked_unlabelled,
     refuse_without_labels,
 )
+from ncscope.api.missing import left_out_note
 from ncscope.api.result import Report
 from ncscope.errors import InputError
 from ncscope.metrics.sources import Sources
@@ -48,9 +50,9 @@ def measure(
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
         groups: Groups of metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
-            ``"mse"``, ``"information"``, ``"spectra"``, ``"ood"``; by default all that apply.
-            ``"per_class"`` makes ``report.per_class`` for any number of classes; by default it is
-            made for up to 1,000.
+            ``"mse"``, ``"information"``, ``"spectra"``, ``"ood"``, or keys of single metrics; by
+            default all that apply. ``"per_class"`` makes ``report.per_class`` for any number of
+            classes. By default the table is made for up to 1,000; other groups leave it out.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         reference: Moments or report of the training set; the nearest-mean rule then uses the class
             means of the training set instead of those of these features, and so do the metrics of
@@ -120,7 +122,8 @@ def measure(
         ood=None if ood is None else checked_ood(ood, samples.features),
         by_class=True,
     )
-    return Report(record, stats)
+    lacking = left_out_note(groups, record.metrics)
+    return Report(replace(record, notes=(*record.notes, *lacking)), stats)
 
 
 def measure_moments(

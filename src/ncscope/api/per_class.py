@@ -60,7 +60,14 @@ class PerClass(Mapping[str, list[float]]):
         self._columns: dict[str, list[float]] = {"class": known.pop("classes"), **known}
 
     def __getitem__(self, key: str) -> list[float]:
-        return self._columns[key]
+        try:
+            return self._columns[key]
+        except KeyError:
+            msg = f"{key!r}; the columns are {', '.join(self._columns)}"
+            raise KeyError(msg) from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._columns
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     import pandas
 
 
+_HEADLESS = ("nrc1", "nrc1_unexplained", "mse_least_squares", "r2_least_squares")
+_KEYS = (*_HEADLESS, "nrc2", "nrc3", "nrc3_gamma", "mse", "r2")
+
+
 class RegressionReport(Mapping[str, float]):
     """Values of neural regression collapse, by key.
 
@@ -44,7 +48,21 @@ class RegressionReport(Mapping[str, float]):
         self.num_samples, self.dim, self.target_dim = num_samples, dim, target_dim
 
     def __getitem__(self, key: str) -> float:
-        return self._metrics[key]
+        try:
+            return self._metrics[key]
+        except KeyError:
+            raise self._missing(key) from None
+
+    def _missing(self, key: object) -> KeyError:
+        """Return the error for a value that is absent, with the reason."""
+        if key not in _KEYS:
+            return KeyError(f"{key!r}; the keys are {', '.join(self)}")
+        if "mse" not in self._metrics:
+            return KeyError(f"{key!r} was not measured; it needs the last layer's weight")
+        return KeyError(f"{key!r} was not measured: {' '.join(self.notes)}")
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._metrics
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._metrics)
@@ -218,6 +236,10 @@ def _checked(
     tensor = as_tensor(value, name)
     if tuple(tensor.shape) != shape:
         fix = "pass the linear layer that reads the features, one row a target"
+        if tensor.shape == shape[::-1]:
+            fix = "transpose it (shape is (targets, features))"
+        elif shape[0] == 1 and tuple(tensor.shape) in (shape[1:], ()):
+            fix = f"reshape it to {shape}: one row a target"
         found = f"shape {tuple(tensor.shape)}"
         raise InputError(expected=f"a {name} of shape {shape}", found=found, fix=fix)
     if tensor.is_complex() or not torch.isfinite(tensor).all():

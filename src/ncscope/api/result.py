@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ncscope.api.missing import missing_key
 from ncscope.api.per_class import PerClass
 from ncscope.api.tables import csv_text, data_frame, parsed_content
 from ncscope.api.writable import checked_file, write_figure
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
 """Suffixes of the files that a report or a history can be saved as."""
-
-
-def _unknown(key: object, known: Iterable[str]) -> KeyError:
-    """Return a KeyError that names the nearest of the known keys, if one is near."""
-    nearest = get_close_matches(str(key).lower(), list(known), n=1)
-    return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 
 
 class Report(Mapping[str, float]):
@@ -84,7 +78,7 @@ class Report(Mapping[str, float]):
         try:
             return self.record.metrics[key]
         except KeyError:
-            raise _unknown(key, self.record.metrics) from None
+            raise missing_key(key, self, labelled=self.num_classes > 0) from None
 
     def __contains__(self, key: object) -> bool:
         return key in self.record.metrics
@@ -155,7 +149,7 @@ class Report(Mapping[str, float]):
         from ncscope.report.numbers import interval_of
 
         if key not in self:
-            raise _unknown(key, self.record.metrics)
+            raise missing_key(key, self, labelled=self.num_classes > 0)
         return interval_of(self.record, key)
 
     def known_statistics(self) -> ClassStatistics:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+_LINE, _MOST_PRINTED = 100, 30
+"""Longest line, and largest number of rows, of a matrix that is printed."""
+
 _SUFFIXES = (".json", ".csv", ".png", ".svg", ".pdf")
 
 
@@ -108,16 +111,38 @@ class LayerSimilarity:
         """Return the CKA of a layer of the model and a layer of the other.
 
         Raises:
-            KeyError: If there is no such layer.
+            KeyError: If there is no such layer, or one name alone is given.
         """
+        if isinstance(pair, str) or len(pair) != 2:
+            fix = f"similarity[{self.rows[0]!r}, {self.columns[-1]!r}]"
+            msg = f"{pair!r}; pass two layers, for example {fix}"
+            raise KeyError(msg)
         row, column = pair
-        if row not in self.rows or column not in self.columns:
-            raise KeyError(pair)
+        for name, known in ((row, self.rows), (column, self.columns)):
+            if name not in known:
+                msg = f"{name!r}; the layers are {', '.join(map(repr, known))}"
+                raise KeyError(msg)
         return float(self.values[self.rows.index(row), self.columns.index(column)])
 
     def __repr__(self) -> str:
         size = f"{len(self.rows)} x {len(self.columns)} layers, {self.num_samples} samples"
-        return "\n".join([f"LayerSimilarity: {size}", *(f"  note: {note}" for note in self.notes)])
+        lines = [f"LayerSimilarity: {size}", *self._printed()]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    def _printed(self) -> list[str]:
+        """Return the matrix as lines; none if its columns do not fit beside each other."""
+        cells = [["", *self.columns]]
+        cells += [
+            [name, *(f"{value:.3f}" for value in row)]
+            for name, row in zip(self.rows, self.record.values, strict=True)
+        ]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        if len(self.rows) > _MOST_PRINTED or sum(widths) + 2 * len(widths) > _LINE:
+            return []
+        first, *others = widths
+        return [
+            "  ".join(["", name.ljust(first), *map(str.rjust, row, others)]) for name, *row in cells
+        ]
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return a pandas data frame with a row for each layer and a column for each other layer.
@@ -206,8 +231,10 @@ def compare_layers(
         loader: Iterable of ``(inputs, labels)``, or of mappings with ``labels``. Labels are not
             used, but -100 leaves out a token.
         layers: Names or glob patterns of layers; by default the repeated blocks. The features that
-            the head reads are always compared too.
-        head: Name of the classifier head; by default the head is detected.
+            the head reads are always compared too: under the name of the last layer if that layer
+            gives just these features, else as ``"head input"``.
+        head: Name of the classifier head; by default the head is detected. For an encoder without
+            a classifier, the name of its last linear layer.
         other: Second model, whose layers are the columns. It runs on the same inputs.
         other_layers: Layers of the second model; by default its repeated blocks.
         other_head: Name of the head of the second model.
@@ -238,6 +265,9 @@ def compare_layers(
         (['blocks.0', 'blocks.1'], 1.0)
     """
     sides = [Compared(model, layers, head)]
+    if other is None and (other_layers is not None or other_head is not None):
+        expected = "another model with other_layers or other_head"
+        raise InputError(expected=expected, found="none", fix="pass other, or leave these out")
     if other is not None:
         sides.append(Compared(other, other_layers, other_head))
     record = layer_similarity(sides, loader, pool=pool, progress=progress, group=group)

@@ -164,7 +164,8 @@ def measure(
         str | None,
         typer.Option(
             help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
-            "information, spectra, ood; or keys of single metrics; default all."
+            "information, spectra, ood; or keys of single metrics; default all. per_class prints "
+            "a table of the classes."
         ),
     ] = None,
     weight_decay: Annotated[
@@ -289,7 +290,7 @@ def measure(
         raise _unclear(asked, saved)
     if save is not None:
         report.save(save, title)
-    _print(report, save, json)
+    _print(report, save, json, by_class="per_class" in (common["groups"] or ()))
     at_end.close()
 
 
@@ -368,14 +369,20 @@ def _of_model(name: str, image_options: dict[str, Any], options: dict[str, Any])
     return measured.report
 
 
-def _print(report: "Report", save: Path | None, json: bool) -> None:
+def _print(report: "Report", save: Path | None, json: bool, by_class: bool) -> None:
     if json:
         print(report.to_json())
         return
+    from ncscope.report.numbers import classes_text
     from ncscope.report.tables import probe_table
 
     console = Terminal()
     console.print(probe_table(report.probe))
+    if by_class and report.per_class is not None:
+        print(printable(f"{report.per_class}\n", keep="\n"))
+    classes = classes_text(report.num_classes)
+    size = f"{report.num_samples:,} samples, {classes}, dimension {report.dim}"
+    console.print(size, style="dim", highlight=False)
     for note in report.notes:
         console.print(f"note: {printable(note)}", style="dim", highlight=False)
     if save is not None:

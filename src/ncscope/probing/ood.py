@@ -11,7 +11,7 @@ from ncscope.devices import moved, reading_waits
 from ncscope.errors import InputError
 from ncscope.math.detection import detection
 from ncscope.math.powers import GATHERED, UNSCALED
-from ncscope.metrics.evaluate import Needs
+from ncscope.metrics.evaluate import Needs, select
 from ncscope.metrics.ood import OodResult, OodScorer, fitting_notes, mean_cosines
 from ncscope.probing.gather import InsideScores
 from ncscope.probing.plans import LayerPlan
@@ -47,9 +47,11 @@ def check_groups(needs: Needs, groups: Collection[str] | None, *, given: bool) -
         found = f"groups {', '.join(groups or ())}"
         raise InputError(expected="the group 'ood' with OOD samples", found=found, fix=fix)
     asked = {groups} if isinstance(groups, str) else set(groups or ())
-    if "ood" in asked and not given:
+    lacking = sorted(asked & {"ood", *(row.key for row in select(["ood"]))})
+    if lacking and not given:
+        what = "the group 'ood'" if "ood" in lacking else lacking[0]
         fix = "pass ood, features or a loader from outside the distribution"
-        raise InputError(expected="OOD samples for the group 'ood'", found="none", fix=fix)
+        raise InputError(expected=f"OOD samples for {what}", found="none", fix=fix)
 
 
 def compared_features(

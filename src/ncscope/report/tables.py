@@ -38,7 +38,8 @@ def probe_table(probe: ProbeRecord) -> Group:
     """
     probe = printable_probe(probe)
     said = [Text(f"warning: {each}", style="yellow") for each in warnings({"": probe})]
-    return Group(*said, _probe_table(probe))
+    nothing = len(probe.layers) == 1 and not probe.layers[0].metrics  # a table of classes alone
+    return Group(*said) if nothing else Group(*said, _probe_table(probe))
 
 
 def _probe_table(probe: ProbeRecord) -> Table:

@@ -153,11 +153,10 @@ def ranking_page(
     figure = ranking_figure(ranking)
     image = io.BytesIO()
     figure.savefig(image, format="svg")
-    best = ranking.checkpoints[0]
     return rendered(
         "transfer.html.j2",
         title="Which checkpoint transfers",
-        lead=f"{best.name} is best: {plain(best.accuracy)} {ranking.measure} accuracy.",
+        lead=_lead(ranking),
         facts=[_FACTS.get(name, name + " {}").format(value) for name, value in facts.items()],
         figure=f"data:image/svg+xml;base64,{b64encode(image.getvalue()).decode()}",
         inches=figure.get_figwidth(),
@@ -165,6 +164,14 @@ def ranking_page(
         summaries=_ranking_summaries(ranking, static),
         notes=ranking.notes,
     )
+
+
+def _lead(ranking: Ranking) -> str:
+    """Name the best checkpoint, or those that share the best accuracy."""
+    top = ranking.checkpoints[0].accuracy
+    best = [each.name for each in ranking.checkpoints if each.accuracy == top]
+    names = f"{', '.join(best[:-1])} and {best[-1]} are" if best[1:] else f"{best[0]} is"
+    return f"{names} best: {plain(top)} {ranking.measure} accuracy."
 
 
 _CAPTION = (
@@ -207,6 +214,8 @@ def _lines(
 def _cell(key: str, value: float) -> str:
     if key == "parameters" and math.isfinite(value):
         return f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,.0f}"
+    if key in BASELINES and math.isnan(value):
+        return "unknown"
     return plain(value, _DIGITS)
 
 
@@ -300,6 +309,7 @@ _NARROW = {
     "source accuracy": "source\naccuracy",
     "other sets": "other\nsets",
     "undefined": "unde-\nfined",
+    "unknown": "un-\nknown",
 }
 """Headings and cells broken into lines, so that ten columns fit into 80 characters."""
 
@@ -344,7 +354,7 @@ def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
     axes.set_title(score.name[:1].upper() + score.name[1:])
     axes.set_xlabel(_caption(ranking, key), fontsize=8)
     axes.margins(0.14)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=key == "parameters"))
     if key == "parameters":  # otherwise matplotlib writes a power of ten beside the axis
         axes.xaxis.set_major_formatter(lambda value, _: _cell(key, value))
     for at, each in enumerate(ranking.checkpoints, start=1):

@@ -31,7 +31,13 @@ from ncscope.transfer.records import Ranked, Ranking
 from ncscope.transfer.scores import h_score, log_me
 from ncscope.transfer.separability import gbc, gbc_diagonal, transrate
 from ncscope.transfer.similarity import parc
-from ncscope.transfer.static import AccuracyTable, StaticRanking, read_results, static_ranking
+from ncscope.transfer.static import (
+    AccuracyTable,
+    StaticRanking,
+    baselines_of,
+    read_results,
+    static_ranking,
+)
 
 __all__ = [
     "STRENGTHS",
@@ -46,6 +52,7 @@ __all__ = [
     "Ranking",
     "RankingQuality",
     "StaticRanking",
+    "baselines_of",
     "checked_labelled",
     "choose_probe",
     "correlations",

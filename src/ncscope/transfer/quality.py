@@ -151,7 +151,11 @@ def _compare(values: Values) -> Values:
 
 
 def _checked_table(scores: Any, accuracies: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    given, truth = (np.asarray(each, dtype=np.float64) for each in (scores, accuracies))
+    try:
+        given, truth = (np.asarray(each, dtype=np.float64) for each in (scores, accuracies))
+    except (TypeError, ValueError) as error:
+        expected, fix = "scores and accuracies as arrays of numbers", "pass one for each model"
+        raise InputError(expected=expected, found=str(error), fix=fix) from error
     if given.shape != truth.shape or given.ndim not in (1, 2) or len(given) < 2 or not given.size:
         raise InputError(
             expected="a score and an accuracy of each of two models or more",

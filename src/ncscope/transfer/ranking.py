@@ -66,7 +66,10 @@ def rank_checkpoints(
         pretraining: Features and labels of the pretraining set, or their moments, by checkpoint.
         source_probabilities: Probabilities of each checkpoint's own classes for the samples, n x Z,
             or its predicted classes, for LEEP and NCE; checkpoints without a head are left out.
-        baselines: Facts of the checkpoints by key of `BASELINES`, to judge the scores by.
+        baselines: Facts by checkpoint, to judge the scores by: ``{"resnet18": {"parameters": 11e6,
+            "source_accuracy": 0.7}}``. The keys are those of `BASELINES`: ``"parameters"``,
+            ``"source_accuracy"`` and ``"other_sets"``. `baselines_of` makes them from the table of
+            `read_results`. A fact that is unknown is left out.
         expensive: True to compute NLEEP and PARC whatever they cost, False to leave them out; by
             default they are computed for small sets.
         measure: Kind of accuracy, ``"top-1"`` or ``"mean per class"``.
@@ -87,7 +90,7 @@ def rank_checkpoints(
     """
     accuracy = checked_measure(measure)
     _check_names(features, test_features, test_labels, pretraining)
-    _check_baselines(baselines or {})
+    _check_baselines(baselines or {}, features)
     results = []
     for name, rows in features.items():
         on_checkpoint(name)
@@ -251,6 +254,10 @@ def _check_names(
     test_labels: Any,
     pretraining: Mapping[str, Any] | None,
 ) -> None:
+    if not isinstance(features, Mapping):
+        expected, found = "features by the name of the checkpoint", type(features).__name__
+        fix = "pass a mapping, for example {'resnet18': features, 'resnet50': others}"
+        raise InputError(expected=expected, found=found, fix=fix)
     if not features:
         fix = "pass the features of each by its name"
         raise InputError(expected="at least one checkpoint", found="none", fix=fix)
@@ -265,11 +272,20 @@ def _check_names(
             raise InputError(expected=expected, found=found, fix=fix)
 
 
-def _check_baselines(baselines: Mapping[str, Mapping[str, float]]) -> None:
+def _check_baselines(
+    baselines: Mapping[str, Mapping[str, float]], features: Mapping[str, Any]
+) -> None:
+    fix = f"pass {{checkpoint: {{key: number}}}} with the keys {', '.join(BASELINES)}"
+    nested = isinstance(baselines, Mapping) and all(
+        isinstance(facts, Mapping) for facts in baselines.values()
+    )
+    if not nested or (baselines and not any(name in features for name in baselines)):
+        found = repr(next(iter(baselines))) if nested else "another form"
+        raise InputError(expected="baselines by checkpoint", found=found, fix=fix)
     unknown = [key for facts in baselines.values() for key in facts if key not in BASELINES]
     if unknown:
         expected = f"baselines named {', '.join(BASELINES)}"
-        raise InputError(expected=expected, found=repr(unknown[0]), fix="use one of these names")
+        raise InputError(expected=expected, found=repr(unknown[0]), fix=fix)
 
 
 def _check_dim(what: str, dim: int, expected_dim: int) -> None:

@@ -112,6 +112,13 @@ class Ranking:
     measure: Measure
     qualities: Mapping[str, RankingQuality] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        widest = max(len(name) for name in self.order)
+        lines = [f"  {each.name:<{widest}} {each.accuracy:.4g}" for each in self.checkpoints]
+        lines += [f"  note: {note}" for note in self.notes]
+        head = f"Ranking: {len(self.checkpoints)} checkpoints by {self.measure} accuracy"
+        return "\n".join([head, *lines])
+
     @property
     def order(self) -> list[str]:
         """Names of the checkpoints, the best probe first."""
@@ -217,8 +224,12 @@ def _undefined(ranking: Ranking) -> list[str]:
             if not math.isfinite(each.scores[key])
             and not any(score.name in name.split() for name in each.left_out)
         ]
-        if lacking:
-            notes.append(f"{score.name} is not finite for {lacking[0]}: it has no correlation.")
+        if lacking and key in BASELINES:
+            last = "it has no correlation, and in the weighted tau these checkpoints come last"
+            notes.append(f"{score.name} is unknown for {_listed(lacking)}: {last}.")
+        elif lacking:
+            names = _listed(lacking)
+            notes.append(f"{score.name} is not finite for {names}: it has no correlation.")
     return notes
 
 

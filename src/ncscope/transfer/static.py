@@ -86,7 +86,7 @@ def static_ranking(
         seed: Seed of the bootstrap over models and sets.
 
     Raises:
-        InputError: If there are fewer than two models or two sets.
+        InputError: If there are fewer than two models or two sets, or the results are neither.
 
     Example:
         >>> table = {"small": {"a": 0.5, "b": 0.6}, "large": {"a": 0.7, "b": 0.9}}
@@ -157,7 +157,15 @@ def table_of(results: Mapping[str, Mapping[str, float]]) -> AccuracyTable:
 
     Args:
         results: Accuracies by model, then by set; a missing cell is unknown.
+
+    Raises:
+        InputError: If the results are no mapping of mappings.
     """
+    rows = list(results.values()) if isinstance(results, Mapping) else [results]
+    if not all(isinstance(row, Mapping) for row in rows):
+        found = type(next(row for row in rows if not isinstance(row, Mapping))).__name__
+        fix = "pass {model: {set: accuracy}}, or what read_results returns"
+        raise InputError(expected="a mapping of accuracies", found=found, fix=fix)
     cells = ((model, name, value) for model, row in results.items() for name, value in row.items())
     return _table({(model, name): float(value) for model, name, value in cells}, {})
 
@@ -176,14 +184,14 @@ def read_results(path: str | Path) -> AccuracyTable:
             has two different values.
     """
     path = Path(path)
+    if not path.exists():
+        found, fix = f"nothing at {path}", "check the path"
+        raise InputError(expected="a CSV file of results", found=found, fix=fix)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-            if missing:
-                found = ", ".join(reader.fieldnames or ()) or "an empty file"
-                expected = f"a header with {', '.join(_COLUMNS)} in {path}"
-                raise InputError(expected=expected, found=found, fix="name the columns so")
+            reader = csv.DictReader(file, skipinitialspace=True)
+            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+            _check_columns(path, reader.fieldnames)
             return _table(*_gathered(path, reader))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         fix = "pass a CSV file in UTF-8"
@@ -191,6 +199,16 @@ def read_results(path: str | Path) -> AccuracyTable:
 
 
 _Cells = dict[tuple[str, str], float]
+
+
+def _check_columns(path: Path, header: Sequence[str]) -> None:
+    if all(name in header for name in _COLUMNS):
+        return
+    fix = "name the columns so, one row for each model and set"
+    if any(mark in name for name in header for mark in ";\t"):
+        fix = "separate the columns by commas"
+    expected, found = f"a header with {', '.join(_COLUMNS)} in {path}", ", ".join(header)
+    raise InputError(expected=expected, found=found or "an empty file", fix=fix)
 
 
 def _gathered(path: Path, reader: "csv.DictReader[str]") -> tuple[_Cells, _Cells]:

@@ -1,0 +1,51 @@
+"""Reasons why a report lacks a metric, for messages and notes."""
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+
+from ncscope.metrics.evaluate import select
+from ncscope.metrics.metric import Metric
+
+_NEEDED = {
+    "head": "the classifier's weight",
+    "decisions": "a second pass over the features",
+    "hits": "a second pass over the features",
+    "information": "a second pass over the features",
+    "ood": "samples from outside the distribution (ood)",
+    "scores": "samples from outside the distribution (ood)",
+}
+"""What a metric needs beside features and labels, by its entry of `Metric.needs`."""
+
+
+def missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyError:
+    """Return the error for a metric that a report lacks: the reason, or the nearest key.
+
+    Args:
+        key: Key that was asked for.
+        present: Keys of the report.
+        labelled: True if the report is of samples with labels.
+    """
+    for row in select(None):
+        if key in (row.key, *row.aliases):
+            needed = ["labels"] if row.needs_classes and not labelled else []
+            needed += dict.fromkeys(text for name, text in _NEEDED.items() if name in row.needs)
+            needs = f" and needs {', '.join(needed)}" if needed else ""
+            return KeyError(f"{key!r} was not measured; it is in the group {row.group!r}{needs}")
+    nearest = get_close_matches(str(key).lower(), list(present), n=1)
+    return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
+
+
+def left_out_note(groups: Collection[str] | None, present: Collection[str]) -> list[str]:
+    """Return a note on groups and keys that were asked for, and that need a weight.
+
+    Args:
+        groups: Groups and keys of metrics that were asked for; None for all.
+        present: Keys of the report of `measure`.
+    """
+    asked = [groups] if isinstance(groups, str) else list(groups or ())
+    lacking = [name for name in asked if _all_need_head(select([name]), present)]
+    return [f"left out, because no weight was given: {', '.join(lacking)}"] if lacking else []
+
+
+def _all_need_head(rows: Collection[Metric], present: Collection[str]) -> bool:
+    return bool(rows) and all("head" in row.needs and row.key not in present for row in rows)
