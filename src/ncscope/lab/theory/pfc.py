@@ -329,9 +329,9 @@ STATEMENTS = (
         id="pfc/theorem-2",
         statement=(
             "If ||H~(1) - H~(0)||_F^2 is sufficiently small, PFC2 decreases to 0 along the line "
-            "to a simplex; corrected: PFC2 decreases on some [t0, 1], t0 < 1, and on [0, 1] if sigma (a - e) >= 6 a e, with a = ||H~(1)||_F^2, P = H~(0) - H~(1), e = "
-            "||P||_F^2 and sigma the norm of the part of H~(1)^T P + P^T H~(1) orthogonal to the "
-            "simplex."
+            "to a simplex; corrected: PFC2 decreases on some [t0, 1], t0 < 1, and on [0, 1] if "
+            "sigma (a - e) >= 6 a e, with a = ||H~(1)||_F^2, P = H~(0) - H~(1), e = ||P||_F^2 and "
+            "sigma the norm of the part of H~(1)^T P + P^T H~(1) orthogonal to the simplex."
         ),
         source="PFC theorem 2",
         tolerance=TOLERANCE,

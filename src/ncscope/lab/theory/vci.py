@@ -194,7 +194,8 @@ STATEMENTS = (
     Statement(
         id="vci/figure-1",
         statement=(
-            "Tr Sigma_W is the sum of its parts along V_B and off it, 1/(KN) sum ||Proj(h - mu)||^2."
+            "Tr Sigma_W is the sum of its parts along V_B and off it, "
+            "1/(KN) sum ||Proj(h - mu)||^2."
         ),
         source="VCI 4.1, fig. 1",
         tolerance=TOLERANCE,
@@ -207,7 +208,7 @@ STATEMENTS = (
             "For class means in general position the part of Tr Sigma_W off V_B is 0 if p < K, and "
             "is positive if p >= K and the features are in general position too."
         ),
-        source="VCI 6.2, table 2",
+        source="VCI 6.2",
         tolerance=TOLERANCE,
         printed=off_signal,
     ),

@@ -15,7 +15,7 @@ from ncscope.lab.surrogates.extended import (
     nonzero_limit,
 )
 from ncscope.lab.surrogates.problem import Point
-from ncscope.lab.theory.search import climb, integer, magnitude, normal
+from ncscope.lab.theory.search import climb, integer, magnitude
 from ncscope.lab.theory.statement import Statement
 from ncscope.math.frames import orthogonal_frame
 
@@ -44,7 +44,10 @@ def frames_below_limit(generator: torch.Generator) -> Iterator[float]:
         for low, high in _SHARES:
             model = free_model(k, _share(low, high, generator), "linear", generator)
             runs = descended(model, generator)
-            yield _off_minimum(model, runs)
+            missed = _off_minimum(model, runs)
+            yield missed
+            if missed > TOLERANCE:
+                return  # decided; every further model would take all of its starts
             for run in _lowest(runs):
                 yield from _off_both_frames(model, run.point)
             yield from _none_lower(model, generator)
@@ -73,7 +76,10 @@ def relu_frames_below_limit(generator: torch.Generator) -> Iterator[float]:
         for low, high in _SHARES:
             model = free_model(k, _share(low, high, generator), "relu", generator)
             runs = [run for run in descended(model, generator) if norms_agree(run.point)]
-            yield _off_minimum(model, runs)
+            missed = _off_minimum(model, runs)
+            yield missed
+            if missed > TOLERANCE:
+                return  # decided; every further model would take all of its starts
             for run in _lowest(runs):
                 yield _off_relu_frame(model, run.point)
         yield from _zero_above_limit(k, "relu", generator)
@@ -198,7 +204,7 @@ def _lowest(runs: list[SolverResult]) -> list[SolverResult]:
 def _zero_above_limit(
     k: int, activation: Activation, generator: torch.Generator
 ) -> Iterator[float]:
-    """Yield the size of the lowest points at a load above the limit, where only 0 is a minimiser."""
+    """Yield the size of the lowest points at a load above the limit, where they must be zero."""
     model = free_model(k, _share(1.1, 1.5, generator), activation, generator, size=0.5)
     runs = descended(model, generator, eased=False)
     yield _off_minimum(model, runs)
