@@ -135,6 +135,9 @@ def off_path_is_definite(generator: torch.Generator) -> Iterator[float]:
 
         difference = normal(classes.k, len(inputs), generator=generator) / decay**0.5
         yield from climb(violation, (difference,), generator, steps=10)
+        # Small steps both ways: they show a slope, which a classifier other than the best has.
+        for size in (-1e-2, 1e-2):
+            yield max(violation((size * difference,)), 0.0)
         unseen = difference - difference @ inputs @ torch.linalg.pinv(inputs)
         if unseen.norm() > 1e-3 * difference.norm():
             yield max(violation((unseen,)), 0.0)

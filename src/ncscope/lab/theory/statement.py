@@ -22,7 +22,7 @@ counted among the statements.
 """
 
 Grade = Literal["false", "gap", "slip"]
-"""How wrong a printed form is.
+"""Severity of the error in a printed form.
 
 ``"false"``: a counterexample refutes the conclusion; another conclusion takes its place.
 ``"gap"``: the conclusion holds under a condition that is not printed.
@@ -45,7 +45,7 @@ class Result:
         tolerance: Largest deviation that counts as rounding.
         verdict: ``"holds"``, ``"holds-as-corrected"`` or ``"fails"``.
         seed: Seed of the instances.
-        grade: How wrong the printed form is; None if it holds.
+        grade: Severity of the error in the printed form; None if it holds.
         printed_deviation: Largest deviation of the printed form; None unless the printed form
             failed and the statement has a corrected form.
     """
@@ -91,7 +91,7 @@ class Statement:
         tolerance: Largest deviation that counts as rounding.
         printed: Check of the printed form, under the printed assumptions.
         corrected: Check of the corrected form, if the printed form does not hold.
-        grade: How wrong the printed form is; None if and only if there is no corrected form.
+        grade: Severity of the error in the printed form; None if there is no corrected form.
         kind: ``"definition"`` for an identity that no input can violate.
 
     Raises:
