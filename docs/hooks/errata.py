@@ -33,7 +33,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def written(markdown: str) -> str:
-    """Write the source of each corrected statement, with a link, at the mark of its entry.
+    """Write each corrected statement's source, with a link, and its grade at the mark of its entry.
 
     Raises:
         PluginError: If the entries are not the corrected statements, or one has no section.
@@ -71,4 +71,4 @@ def _head(statement: Statement, where: dict[str, str]) -> str:
     if anchor not in where:
         msg = f"docs/theory: add a section with {{ #{anchor} }} for {statement.id}"
         raise PluginError(msg)
-    return f"**[{statement.source}]({where[anchor]}#{anchor}).**"
+    return f"**[{statement.source}]({where[anchor]}#{anchor}).** Grade: *{statement.grade}*."

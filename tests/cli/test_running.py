@@ -181,7 +181,7 @@ def test_a_run_that_is_interrupted_goes_on_as_it_says(tmp_path) -> None:
 def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so(
     monkeypatch, capsys
 ) -> None:
-    failing = Result("a/b", "it holds", "A 1", 3, 1.0, 1e-9, "fails", seed=7)
+    failing = Result("a/b", "it holds", "A 1", "statement", 3, 1.0, 1e-9, "fails", seed=7)
     monkeypatch.setattr("ncscope.lab.theory.table.check_theory", lambda seed, only: [failing])
     assert run("theory", "--json") == 1
     out, err = capsys.readouterr()

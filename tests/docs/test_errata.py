@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+from collections import Counter
 
 import pytest
 from mkdocs.exceptions import PluginError
@@ -35,6 +36,8 @@ def test_every_correction_stands_among_the_errata() -> None:
         head = f"**[{statement.source}]("
         assert (f"#{errata.anchor_of(statement)}).**" in page) == (statement.corrected is not None)
         assert head in page or statement.corrected is None
+        anchor = errata.anchor_of(statement)
+        assert statement.grade is None or f"#{anchor}).** Grade: *{statement.grade}*." in page
 
 
 def test_every_entry_says_what_is_printed_and_what_is_right() -> None:
@@ -62,3 +65,31 @@ def test_entries_that_are_not_the_corrections_are_refused(
 ) -> None:
     with pytest.raises(PluginError, match=message):
         errata.written(SOURCE.replace(*change))
+
+
+INDEX = (ROOT / "docs" / "theory" / "index.md").read_text()
+
+
+def test_the_index_grades_every_correction_and_says_why_in_one_sentence() -> None:
+    rows = re.findall(r"^\| \[(\S+)\]\((\S+)\) \| (\w+) \| (.+) \|$", INDEX, re.M)
+    corrected = [statement for statement in STATEMENTS if statement.grade is not None]
+    assert [(row[0], row[2]) for row in rows] == [(one.id, one.grade) for one in corrected]
+    for (_, link, _, why), statement in zip(rows, corrected, strict=True):
+        anchor = errata.anchor_of(statement)
+        assert link == f"{errata.anchors()[anchor]}#{anchor}"
+        assert re.fullmatch(r"[A-Z$].*[^.]\.", why)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/theory/index.md"])
+def test_the_counts_are_those_of_the_table(page: str) -> None:
+    text = " ".join((ROOT / page).read_text().split())
+    counted = [statement for statement in STATEMENTS if statement.kind == "statement"]
+    field = sum(statement.id.startswith("field/") for statement in counted)
+    assert f"{len(counted)} statements" in text
+    assert f"{len(counted) - field} of the five papers and {field} of the" in text
+    grades = Counter(statement.grade for statement in counted)
+    assert f"{grades[None]} hold as printed" in text
+    assert re.search(rf"{grades['false']} are \[?false", text)
+    assert re.search(rf"{grades['gap']} have a gap and {grades['slip']} a slip", text)
+    if page != "README.md":
+        assert f"{len(STATEMENTS) - len(counted)} further rows" in text

@@ -5,14 +5,22 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from ncscope.lab.report.theory import theory_table
+from ncscope.lab.report.theory import headline, theory_table
 from ncscope.lab.theory.statement import Result
 
-HELD = Result("made/up-1", "1 <= 2 for all x.", "nowhere 1.1", 1234, 2e-16, 1e-9, "holds", 7)
-CORRECTED = replace(
-    HELD, id="made/up-2", verdict="holds-as-corrected", printed_deviation=0.25, tolerance=1e-6
+HELD = Result(
+    "made/up-1", "1 <= 2 for all x.", "nowhere 1.1", "statement", 1234, 2e-16, 1e-9, "holds", 7
 )
-FAILED = replace(HELD, id="made/up-3", verdict="fails", deviation=float("inf"))
+CORRECTED = replace(
+    HELD,
+    id="made/up-2",
+    verdict="holds-as-corrected",
+    grade="gap",
+    printed_deviation=0.25,
+    tolerance=1e-6,
+)
+FAILED = replace(HELD, id="made/up-3", verdict="fails", grade="false", deviation=float("inf"))
+DEFINED = replace(HELD, id="made/up-4", kind="definition")
 
 
 def shown(*results: Result, color: bool = False) -> str:
@@ -50,3 +58,24 @@ def test_eighty_columns_hold_it() -> None:
     lines = shown(long, FAILED).splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in "".join(lines)
+
+
+def test_a_corrected_row_shows_its_grade_and_a_definition_says_so() -> None:
+    lines = shown(HELD, CORRECTED, FAILED).splitlines()
+    graded = {
+        name: next(line for line in lines if name in line) for name in ("up-1", "up-2", "up-3")
+    }
+    assert [line.split()[-1] for line in graded.values()] == ["holds", "gap", "false"]
+    assert "definition" in shown(DEFINED).partition("Deviation:")[0]
+    assert "definition" not in shown(HELD).partition("Deviation:")[0]
+
+
+def test_the_headline_counts_grades_and_leaves_out_definitions() -> None:
+    slip = replace(CORRECTED, grade="slip")
+    line = headline([HELD, HELD, CORRECTED, slip, DEFINED])
+    assert line == (
+        "4 statements: 2 hold as printed, 0 false, 1 with a gap, 1 with a slip. "
+        "Definitions, checked but not counted: 1."
+    )
+    assert headline([FAILED]).endswith("Failed, also as corrected: 1.")
+    assert "Definitions" not in headline([HELD])

@@ -20,10 +20,11 @@ def test_json_is_a_list_of_the_contract() -> None:
     results = check_theory(seed=0, only="info/corollary-4.3-relu")
     (record,) = json.loads(theory_json(results))
     assert set(record) == {
-        *("id", "statement", "source", "instances", "deviation", "tolerance", "verdict"),
-        "printed_deviation",
+        *("id", "statement", "source", "kind", "instances", "deviation", "tolerance", "verdict"),
+        *("grade", "printed_deviation"),
     }
     assert record["verdict"] == "holds-as-corrected"
+    assert (record["kind"], record["grade"]) == ("statement", "gap")
     assert record["deviation"] <= record["tolerance"] < record["printed_deviation"]
 
 

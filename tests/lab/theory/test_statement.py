@@ -2,12 +2,22 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf, nan
 
 import pytest
 import torch
 
-from ncscope.lab.theory.statement import Check, Statement
+from ncscope.lab.theory.statement import (
+    Check,
+    Grade,
+    Kind,
+    Result,
+    Statement,
+    Tally,
+    Verdict,
+    tally,
+)
 
 
 def deviating(*values: float) -> Check:
@@ -15,7 +25,8 @@ def deviating(*values: float) -> Check:
 
 
 def made_up(printed: Check, corrected: Check | None = None) -> Statement:
-    return Statement("made/up", "0 = 0.", "nowhere", 1e-3, printed, corrected)
+    grade: Grade | None = None if corrected is None else "gap"
+    return Statement("made/up", "0 = 0.", "nowhere", 1e-3, printed, corrected, grade)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +60,53 @@ def test_a_check_without_instances_is_no_evidence() -> None:
         made_up(deviating()).check(seed=0)
 
 
-KEYS = ["id", "statement", "source", "instances", "deviation", "tolerance", "verdict"]
+@pytest.mark.parametrize(
+    ("printed", "corrected", "verdict", "grade"),
+    [
+        (0.0, None, "holds", None),
+        (0.0, 0.0, "holds", None),
+        (1.0, 0.0, "holds-as-corrected", "gap"),
+        (1.0, 1.0, "fails", "gap"),
+        (1.0, None, "fails", "false"),
+    ],
+)
+def test_a_form_that_does_not_hold_is_graded(
+    printed: float, corrected: float | None, verdict: str, grade: str | None
+) -> None:
+    other = None if corrected is None else deviating(corrected)
+    result = made_up(deviating(printed), other).check(0)
+    assert (result.verdict, result.grade) == (verdict, grade)
+    assert result.record()["grade"] == grade
+
+
+def test_a_correction_needs_a_grade_and_a_grade_a_correction() -> None:
+    with pytest.raises(ValueError, match="made/up needs both"):
+        Statement("made/up", "", "", 1.0, deviating(0.0), deviating(0.0))
+    with pytest.raises(ValueError, match="made/up needs both"):
+        Statement("made/up", "", "", 1.0, deviating(0.0), grade="slip")
+
+
+def test_definitions_are_tallied_apart() -> None:
+    def earned(verdict: Verdict, grade: Grade | None = None, kind: Kind = "statement") -> Result:
+        held = made_up(deviating(0.0)).check(0)
+        return replace(held, verdict=verdict, grade=grade, kind=kind)
+
+    seen = tally(
+        [
+            earned("holds"),
+            earned("holds", kind="definition"),
+            earned("holds-as-corrected", "slip"),
+            earned("fails", "false"),
+            earned("fails", "false", "definition"),
+        ]
+    )
+    assert seen == Tally(statements=3, definitions=2, holds=1, false=1, gap=0, slip=1, fails=2)
+
+
+KEYS = [
+    *("id", "statement", "source", "kind", "instances", "deviation", "tolerance", "verdict"),
+    "grade",
+]
 
 
 def test_record_has_the_keys_of_the_contract() -> None:

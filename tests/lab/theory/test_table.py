@@ -20,6 +20,7 @@ from tests.lab.theory.expected import (
     xufm_extended,
 )
 from tests.lab.theory.expected.broken import Break
+from tests.lab.theory.expected.grades import DEFINITIONS, FALSE, GAP, SLIP
 
 PAPERS = (info, vci, mse_decomposition, mse_central_path, pfc, xufm, xufm_extended, field)
 VERDICTS = {name: verdict for paper in PAPERS for name, verdict in paper.VERDICTS.items()}
@@ -61,6 +62,18 @@ def test_ids_are_unique_and_sentences_complete() -> None:
         assert statement.statement.endswith(".")
         assert statement.source
         assert (statement.corrected is not None) == ("; corrected: " in statement.statement)
+
+
+def test_grades_and_definitions() -> None:
+    graded = {statement.id: statement.grade for statement in STATEMENTS if statement.grade}
+    expected = {
+        **dict.fromkeys(FALSE, "false"),
+        **dict.fromkeys(GAP, "gap"),
+        **dict.fromkeys(SLIP, "slip"),
+    }
+    assert graded == expected
+    assert {one.id for one in STATEMENTS if one.kind == "definition"} == DEFINITIONS
+    assert set(expected) == {name for name, verdict in VERDICTS.items() if verdict != "holds"}
 
 
 @pytest.mark.slow

@@ -20,13 +20,14 @@ def theory(
     """Check the papers' statements; exit 1 if one fails.
 
     Each statement is checked on new random instances. An error, unlike a statement that fails,
-    prints a line on standard error.
+    prints a line on standard error. The last line counts the statements that hold and those that
+    do not, by how wrong they are; definitions, which no input can violate, are counted apart.
 
     Example: ncscope theory
 
     Example: ncscope theory --only info/theorem-4.2 --seed 1 --json
     """
-    from ncscope.lab.report.theory import theory_table
+    from ncscope.lab.report.theory import headline, theory_table
     from ncscope.lab.theory.table import check_theory, theory_json
 
     with Terminal(stderr=True).status("Checking the theory"):
@@ -36,5 +37,6 @@ def theory(
         print(f"seed {results[0].seed}", file=sys.stderr)
     else:
         Terminal().print(theory_table(results, results[0].seed))
+        Terminal().print(headline(results))
     if any(result.verdict == "fails" for result in results):
         raise typer.Exit(1)

@@ -1,19 +1,39 @@
 """Verdicts on the papers' statements, for the terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ncscope.lab.theory.statement import Result, Verdict
+from ncscope.lab.theory.statement import Grade, Result, Verdict, tally
 
 _STYLES: dict[Verdict, str] = {"holds": "green", "holds-as-corrected": "yellow", "fails": "red"}
+_GRADE_STYLES: dict[Grade, str] = {"false": "red", "gap": "yellow", "slip": "dim"}
 _CAPTION = (
     "Deviation: largest error of the statement over the instances. The statement holds if the "
     "deviation is rounding, {tolerance}. For a corrected statement, the deviation of the printed "
-    "form is in brackets."
+    "form is in brackets. Grade of the printed form: false, a counterexample refutes it; gap, it "
+    "needs a condition that is not printed; slip, a typing error or a constant. A definition is an "
+    "identity that no input can violate."
 )
+
+
+def headline(results: Iterable[Result]) -> str:
+    """Count the verdicts in one line: those that hold, and grades of those that do not."""
+    counts = tally(results)
+    parts = [
+        f"{counts.statements} statements: {counts.holds} hold as printed",
+        f"{counts.false} false",
+        f"{counts.gap} with a gap",
+        f"{counts.slip} with a slip",
+    ]
+    line = ", ".join(parts) + "."
+    if counts.definitions:
+        line += f" Definitions, checked but not counted: {counts.definitions}."
+    if counts.fails:
+        line += f" Failed, also as corrected: {counts.fails}."
+    return line
 
 
 def theory_table(results: Sequence[Result], seed: int) -> Table:
@@ -38,13 +58,15 @@ def theory_table(results: Sequence[Result], seed: int) -> Table:
     table.add_column("statement, source", overflow="fold", ratio=1)
     table.add_column("instances", justify="right", no_wrap=True)
     table.add_column("deviation", justify="right", no_wrap=True)
-    table.add_column("verdict", width=9)
+    table.add_column("verdict", width=10)
+    table.add_column("grade", width=5)
     for result in results:
         table.add_row(
             _sentence(result),
             f"{result.instances:,}",
             _deviations(result),
-            Text(result.verdict.replace("-", " "), style=_STYLES[result.verdict]),
+            _verdict(result),
+            Text(result.grade, style=_GRADE_STYLES[result.grade]) if result.grade else Text(),
         )
     return table
 
@@ -53,6 +75,13 @@ def _sentence(result: Result) -> Text:
     text = Text(result.id, style="bold")
     text.append(f"\n{result.statement}", style="not bold")
     return text.append(f"\n{result.source}", style="not bold dim")
+
+
+def _verdict(result: Result) -> Text:
+    text = Text(result.verdict.replace("-", " "), style=_STYLES[result.verdict])
+    if result.kind == "definition":
+        text.append("\ndefinition", style="dim")
+    return text
 
 
 def _deviations(result: Result) -> Text:

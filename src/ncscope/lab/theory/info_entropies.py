@@ -199,6 +199,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=relu_samples,
         corrected=centred_relu_samples,
+        grade="gap",
     ),
     Statement(
         id="info/remark-4.3",
@@ -217,5 +218,6 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=below_collapse_value,
         corrected=below_one,
+        grade="false",
     ),
 )

@@ -241,5 +241,6 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=tail_by_entropy,
         corrected=error_by_entropy,
+        grade="false",
     ),
 )

@@ -198,6 +198,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=printed_rows,
         corrected=corrected_rows,
+        grade="false",
     ),
     Statement(
         id="mse/lemma-5",
@@ -210,6 +211,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=printed_rates,
         corrected=corrected_rates,
+        grade="gap",
     ),
     Statement(
         id="mse/proposition-2",
@@ -222,6 +224,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=printed_form,
         corrected=corrected_form,
+        grade="gap",
     ),
     Statement(
         id="mse/corollary-1",
@@ -243,6 +246,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=printed_algorithm,
         corrected=corrected_algorithm,
+        grade="false",
     ),
     Statement(
         id="mse/lemma-6",

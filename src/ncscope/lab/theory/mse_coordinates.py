@@ -252,6 +252,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=gram_form,
         corrected=gram_form_corrected,
+        grade="slip",
     ),
     Statement(
         id="mse/invariance",
@@ -272,6 +273,7 @@ STATEMENTS = (
         source="MSE 3.1-3.2, (8)",
         tolerance=TOLERANCE,
         printed=renormalised,
+        kind="definition",
     ),
     Statement(
         id="mse/appendix-d.1",
@@ -280,6 +282,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=printed_fibre,
         corrected=corrected_fibre,
+        grade="slip",
     ),
     Statement(
         id="mse/definition-5",
@@ -292,6 +295,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=aligned_predictions,
         corrected=rotated_predictions,
+        grade="false",
     ),
     Statement(
         id="mse/observation-2",
@@ -299,6 +303,7 @@ STATEMENTS = (
         source="MSE observation 2",
         tolerance=TOLERANCE,
         printed=sphericity,
+        kind="definition",
     ),
     Statement(
         id="mse/observation-3",
@@ -306,5 +311,6 @@ STATEMENTS = (
         source="MSE observations 1 and 3",
         tolerance=TOLERANCE,
         printed=aligned_snr,
+        kind="definition",
     ),
 )

@@ -41,6 +41,11 @@ def off_path(
     return ((difference @ normal_matrix(extended, decay)) * difference).sum() / 2
 
 
+def convexity_bound(difference: Float[Tensor, "k e"], decay: float) -> Float[Tensor, ""]:
+    r"""$\frac\lambda2\lVert\tilde W-\tilde W_{LS}\rVert_F^2$, least loss off the central path."""
+    return decay / 2 * difference.square().sum()
+
+
 def variability_part(
     extended: Classes, best: Float[Tensor, "k e"], decay: float
 ) -> Float[Tensor, ""]:
@@ -108,21 +113,31 @@ def off_path_is_definite(generator: torch.Generator) -> Iterator[float]:
     r"""MSE footnote 7 with $\lambda>0$.
 
     $\mathcal L_{LS}^\perp\ge\frac\lambda2\lVert\tilde W-\tilde W_{LS}\rVert_F^2$, relative to the
-    right side, with a search over $\tilde W$. Equality holds if the difference is orthogonal to all
-    features, which is possible if the features do not span the space.
+    right side, with a search over $\tilde W$. The left side is a difference of losses, sample by
+    sample. Equality holds if the difference of classifiers is orthogonal to all features, which is
+    possible if the features do not span the space.
     """
     for classes, _ in any_classes(generator):
-        extended, inputs = classes.extended, classes.extended.features
+        inputs = classes.extended.features
         decay = magnitude(-1, 1, generator) * float(inputs.square().mean())
+        best = best_classifier(classes, decay)
+        reached = loss(classes, best, decay)
 
         def violation(
-            instance: Instance, extended: Classes = extended, decay: float = decay
+            instance: Instance,
+            classes: Classes = classes,
+            best: Tensor = best,
+            decay: float = decay,
+            reached: Tensor = reached,
         ) -> float:
-            least = float(decay / 2 * instance[0].square().sum())
-            return (least - float(off_path(extended, instance[0], decay))) / least
+            least = convexity_bound(instance[0], decay)
+            return float(1 - (loss(classes, best + instance[0], decay) - reached) / least)
 
-        difference = normal(classes.k, len(inputs), generator=generator)
+        difference = normal(classes.k, len(inputs), generator=generator) / decay**0.5
         yield from climb(violation, (difference,), generator, steps=10)
+        # Small steps both ways: they show a slope, which a classifier other than the best has.
+        for size in (-1e-2, 1e-2):
+            yield max(violation((size * difference,)), 0.0)
         unseen = difference - difference @ inputs @ torch.linalg.pinv(inputs)
         if unseen.norm() > 1e-3 * difference.norm():
             yield max(violation((unseen,)), 0.0)

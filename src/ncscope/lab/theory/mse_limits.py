@@ -22,16 +22,12 @@ from ncscope.lab.theory.mse_manifold import (
     points,
     raw_features,
 )
-from ncscope.lab.theory.search import Instance, climb, magnitude
+from ncscope.lab.theory.search import Instance, climb, magnitude, normal
 from ncscope.lab.theory.statement import Statement
 from ncscope.math.frames import simplex_etf
 from ncscope.probing.samples import measure_samples
 
-
-def frame_distance(values: Float[Tensor, " m"]) -> Float[Tensor, ""]:
-    r"""$\sum_j(s_j^2-\overline{s^2})^2$, zero iff all singular values are equal."""
-    square = values.square()
-    return (square - square.mean()).square().sum()
+_SEEN = 1e-6  # least distance that counts as one, where a matrix must not be a frame
 
 
 def trace_bound(values: Float[Tensor, " m"], num_classes: int) -> Float[Tensor, ""]:
@@ -40,25 +36,41 @@ def trace_bound(values: Float[Tensor, " m"], num_classes: int) -> Float[Tensor, 
 
 
 def frames_by_spectrum(generator: torch.Generator) -> Iterator[float]:
-    r"""MSE lemma 7: the distance between the Gram matrices of E and a frame, by singular values.
+    r"""MSE lemma 7: angles and lengths of the columns of E against its singular values.
 
-    $\lVert E^\top E-\overline{s^2}(I-\frac1K\mathbf{11}^\top)\rVert_F^2$ is computed for matrices
-    whose columns sum to zero, near a frame and far from it. The spectrum of frames is also checked.
+    A matrix with C-1 equal singular values and null vector $\mathbf 1$ must have the columns of a
+    frame. With unequal values, or with another null vector, it must not. A frame built from its
+    vertices must have the singular values and the null vector.
     """
     for point in points(generator):
-        k = point.k
-        centring = torch.eye(k, dtype=torch.float64) - 1 / k
-        for share in (1.0, 1e-3, 0.0):
-            values = magnitude(-4, 4, generator) * (1 + share * (point.snr.values - 1))
-            matrix = point.snr.left * values @ point.snr.right.mT
-            gap = (matrix.mT @ matrix - values.square().mean() * centring).norm().square()
-            yield abs(float((gap - frame_distance(values)) / values.pow(4).sum()))
-        frame = simplex_etf(k, len(point.features), generator).mT
-        singular_values = torch.linalg.svdvals(frame)
-        yield float(singular_values[-1]) if k <= len(frame) else 0.0
-        yield float(frame_distance(singular_values[: k - 1]))
-        yield float(frame.sum(1).norm())
-        yield abs(float(singular_values[0].square() * (k - 1) / k) - 1)
+        k, left, right = point.k, point.snr.left, point.snr.right
+        scale = magnitude(-4, 4, generator)
+        equal = torch.full((k - 1,), scale, dtype=torch.float64)
+        yield off_vertices(left * equal @ right.mT)
+        turn, _ = torch.linalg.qr(normal(k, k - 1, generator=generator))
+        yield float(off_vertices(left * equal @ turn.mT) < _SEEN)
+        if k > 2:
+            values = equal.clone()
+            values[0] *= 1 + magnitude(-3, 0, generator)
+            yield float(off_vertices(left * values @ right.mT) < _SEEN)
+        yield off_spectrum(scale * simplex_etf(k, len(point.features), generator).mT)
+
+
+def off_vertices(matrix: Float[Tensor, "d k"]) -> float:
+    """Return the distance of the columns from equal lengths and the cosines of a simplex."""
+    k, lengths = matrix.shape[1], matrix.norm(dim=0)
+    cosines = (matrix / lengths).mT @ (matrix / lengths)
+    simplex = (k * torch.eye(k, dtype=torch.float64) - 1) / (k - 1)
+    return float(
+        torch.maximum((cosines - simplex).abs().max(), (lengths / lengths[0] - 1).abs().max())
+    )
+
+
+def off_spectrum(matrix: Float[Tensor, "d k"]) -> float:
+    """Return the distance from C-1 equal singular values and the null vector of ones."""
+    values = torch.linalg.svdvals(matrix)
+    ones = matrix.sum(1).norm() / values[0]
+    return float(torch.maximum((values[: matrix.shape[1] - 1] / values[0] - 1).abs().max(), ones))
 
 
 def printed_trace(generator: torch.Generator) -> Iterator[float]:
@@ -170,6 +182,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=printed_trace,
         corrected=corrected_trace,
+        grade="gap",
     ),
     Statement(
         id="mse/corollary-2",
@@ -192,5 +205,6 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=collapse_of_any,
         corrected=collapse,
+        grade="gap",
     ),
 )

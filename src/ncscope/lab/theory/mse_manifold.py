@@ -201,6 +201,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=self_adjoint,
         corrected=adjoint,
+        grade="false",
     ),
     Statement(
         id="mse/lemma-2",

@@ -273,6 +273,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=less_noise,
         corrected=less_noise_when_separated,
+        grade="gap",
     ),
     Statement(
         id="mse/appendix-c.2-nc1",
@@ -285,6 +286,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=vanishing_variability,
         corrected=variability_within_bound,
+        grade="false",
     ),
     Statement(
         id="mse/appendix-c.2-nc23",
@@ -297,6 +299,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=semimetric,
         corrected=means_part_by_smallest_ratio,
+        grade="false",
     ),
     Statement(
         id="mse/definition-2",
@@ -308,6 +311,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=full_rank_means,
         corrected=rank_of_means,
+        grade="gap",
     ),
     Statement(
         id="mse/appendix-d.6",
@@ -320,5 +324,6 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=small_eigenvalues,
         corrected=matrix_by_trace,
+        grade="gap",
     ),
 )

@@ -27,6 +27,7 @@ from ncscope.metrics.variability import within_in_signal, within_off_signal
 from ncscope.stats.options import Prior
 
 TOLERANCE = 1e-9
+_SEEN = 1e-6  # least share of a direction that counts as seen
 _PRIORS: tuple[Prior, ...] = ("empirical", "uniform")
 
 
@@ -81,7 +82,7 @@ def decomposed_with_prior(generator: torch.Generator) -> Iterator[float]:
 
 
 def split(generator: torch.Generator) -> Iterator[float]:
-    r"""Check VCI fig. 1, relative to $Tr\Sigma_T$, and $V_B^\perp=0$ where p < K."""
+    r"""Check VCI fig. 1 by projected samples, relative to $Tr\Sigma_T$."""
     for labelled in balanced(generator, 20):
         means = class_means(labelled)
         basis = torch.linalg.svd(means - means.mean(0))[2][: labelled.rank]
@@ -93,10 +94,23 @@ def split(generator: torch.Generator) -> Iterator[float]:
         parts = within_in_signal(stats, discriminants), within_off_signal(stats, discriminants)
         yield float((parts[0] - along).abs() / size)
         yield float((parts[1] - (whole - along)).abs() / size)
-    for labelled in unstructured(generator, 20):
-        stats, discriminants = measured(labelled)
-        if stats.dim < stats.k:
-            yield float(within_off_signal(stats, discriminants) / stats.within_trace)
+
+
+def off_span(labelled: LabelledFeatures) -> float:
+    r"""Return the share of the squared deviations within classes that is off $V_B$."""
+    means = class_means(labelled)
+    along = torch.linalg.pinv(means - means.mean(0), rtol=1e-10) @ (means - means.mean(0))
+    spread = labelled.features - means[labelled.labels]
+    return float((spread - spread @ along).square().sum() / spread.square().sum())
+
+
+def off_signal(generator: torch.Generator) -> Iterator[float]:
+    """VCI 6.2: the part off the span of the means, by projected samples, with p from 1 to 2K."""
+    for k in (2, 3, 5):
+        for d in range(1, 2 * k + 1):
+            labelled = unstructured_of(k, integer(2, 5, generator), d, generator)
+            share = off_span(labelled)
+            yield share if d < k else float(share < _SEEN)
 
 
 def unbounded_within(generator: torch.Generator) -> Iterator[float]:
@@ -153,6 +167,7 @@ STATEMENTS = (
         source="VCI (1), (2), (3), (7)",
         tolerance=TOLERANCE,
         printed=decomposed,
+        kind="definition",
     ),
     Statement(
         id="vci/equation-7-imbalanced",
@@ -164,6 +179,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=decomposed_as_printed,
         corrected=decomposed_with_prior,
+        grade="gap",
     ),
     Statement(
         id="vci/proposition-4.1",
@@ -178,12 +194,23 @@ STATEMENTS = (
     Statement(
         id="vci/figure-1",
         statement=(
-            "Tr Sigma_W is the sum of its parts along V_B and off it, 1/(KN) sum ||Proj(h - mu)||^2"
-            "; the part off V_B is 0 for p < K class means in general position."
+            "Tr Sigma_W is the sum of its parts along V_B and off it, "
+            "1/(KN) sum ||Proj(h - mu)||^2."
         ),
-        source="VCI 4.1, fig. 1 and 6.2",
+        source="VCI 4.1, fig. 1",
         tolerance=TOLERANCE,
         printed=split,
+        kind="definition",
+    ),
+    Statement(
+        id="vci/remark-6.2",
+        statement=(
+            "For class means in general position the part of Tr Sigma_W off V_B is 0 if p < K, and "
+            "is positive if p >= K and the features are in general position too."
+        ),
+        source="VCI 6.2",
+        tolerance=TOLERANCE,
+        printed=off_signal,
     ),
     Statement(
         id="vci/remark-4.3",

@@ -124,6 +124,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=trace_as_printed,
         corrected=trace_as_meant,
+        grade="slip",
     ),
     Statement(
         id="vci/lemma-A.1",

@@ -20,7 +20,7 @@ from ncscope.lab.theory.vci_features import (
     unstructured,
     unstructured_of,
 )
-from ncscope.metrics.variability import linear_probe_mse, vci
+from ncscope.metrics.variability import vci
 from ncscope.stats.options import Prior
 
 TOLERANCE = 1e-9
@@ -95,7 +95,8 @@ def more_collapsed(generator: torch.Generator) -> Iterator[float]:
         means, noise, change = instance
         spread = _centred(noise, len(means))
         both = spread, contraction(change) @ spread
-        losses = [float(linear_probe_mse(*measured(_with_means(means, one)))) for one in both]
+        weights = torch.full((len(means),), 1 / len(means), dtype=torch.float64)
+        losses = [probe_minimum(_with_means(means, one), weights) for one in both]
         return 2 * (losses[1] - losses[0])
 
     for start in range(8):
@@ -219,6 +220,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=rank_as_printed,
         corrected=rank_diluted,
+        grade="gap",
     ),
     Statement(
         id="vci/corollary-5.4",

@@ -221,6 +221,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=cosine_invariance_any_sign,
         corrected=cosine_invariance,
+        grade="gap",
     ),
     Statement(
         id="vci/observation-4.5",
@@ -232,5 +233,6 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=minimum_invariance,
         corrected=minimum_invariance_without_decay,
+        grade="gap",
     ),
 )

@@ -160,6 +160,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=probing_loss_as_printed,
         corrected=probing_loss_of_prior,
+        grade="gap",
     ),
     Statement(
         id="vci/theorem-5.1-minimiser",
@@ -181,6 +182,7 @@ STATEMENTS = (
         tolerance=TOLERANCE,
         printed=eigenvectors_past_classes,
         corrected=eigenvectors_past_rank,
+        grade="slip",
     ),
     Statement(
         id="vci/remark-5.1",

@@ -111,5 +111,6 @@ STATEMENTS: tuple[Statement, ...] = (
         tolerance=TOLERANCE,
         printed=simplex_under_cross_entropy,
         corrected=pairs_under_cross_entropy,
+        grade="false",
     ),
 )

@@ -54,7 +54,7 @@ def extended_attenuated(generator: torch.Generator) -> Iterator[float]:
     for _ in range(_STARTS):
         model = loaded_model(generator, 1 - magnitude(-3, -0.01, generator), "linear")
         k, n = model.num_classes, 3 * model.dim
-        last, first, features = linear_minimiser(model, k, generator)
+        last, first, features = linear_minimiser(model, generator)
         means = features[:, :: model.per_class]
         length = float(means[:, 0].norm())
         noise = magnitude(-1, 0.5, generator) * length
@@ -169,5 +169,6 @@ STATEMENTS: tuple[Statement, ...] = (
         tolerance=TOLERANCE,
         printed=nc1_through_a_layer,
         corrected=shares_through_a_layer,
+        grade="false",
     ),
 )

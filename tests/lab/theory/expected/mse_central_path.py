@@ -68,6 +68,7 @@ def stunted(law: Law) -> Law:
 
 oblique, orthogonal = manifold.oblique_projection, manifold.orthogonal_projection
 adjoint = manifold.oblique_adjoint
+vertices, simplex = limits.off_vertices, limits.simplex_etf
 projected, renormalised = motion.projected_law, motion.renormalised_law
 
 BREAKS: list[Break] = [
@@ -100,7 +101,9 @@ BREAKS: list[Break] = [
     Break("mse/algorithm", motion, "renormalised_law", last_coefficient_off(renormalised)),
     Break("mse/algorithm", motion, "least_squares_gradient", scaled(motion.least_squares_gradient)),
     Break("mse/lemma-6", motion, "least_squares_gradient", lambda x, k: x**3),
-    Break("mse/lemma-7", limits, "frame_distance", scaled(limits.frame_distance)),
+    Break("mse/lemma-7", limits, "off_vertices", lambda e: vertices(e[:, 1:])),
+    Break("mse/lemma-7", limits, "off_vertices", lambda e: 0.0),
+    Break("mse/lemma-7", limits, "simplex_etf", lambda k, d, g: 1e-6 + simplex(k, d, g)),
     Break("mse/trace", limits, "trace_bound", scaled(limits.trace_bound)),
     Break("mse/corollary-2", limits, "projected_law", lambda k, n: stunted(projected(k, n))),
     Break("mse/theorem-3", limits, "renormalised_law", lambda k, n: stunted(renormalised(k, n))),

@@ -46,6 +46,7 @@ def without_rotations(line: Geodesic) -> float:
 BREAKS: list[Break] = [
     Break("pfc/theorem-1", pfc, "alignment", nearly_aligned),
     Break("pfc/theorem-2", pfc, "pfc2_falls_from", too_wide),
+    Break("pfc/theorem-2", pfc, "pfc2_falls_from", lambda line: 1.0),
     Break("pfc/theorem-2", pfc, "first_order_gap", without_rotations),
     Break(
         "pfc/theorem-3", pfc, "equivalent_transport", lambda x, depth: 1.001 * strength(x, depth)

@@ -21,6 +21,7 @@ VERDICTS: dict[str, str] = {
     "vci/equation-7-imbalanced": "holds-as-corrected",
     "vci/proposition-4.1": "holds",
     "vci/figure-1": "holds",
+    "vci/remark-6.2": "holds",
     "vci/remark-4.3": "holds",
     "vci/observation-4.2": "holds",
     "vci/observation-4.3": "holds",
@@ -44,6 +45,7 @@ VERDICTS: dict[str, str] = {
 
 
 shifted, head = covariances.shifted_within, probing.optimal_head
+off_span = covariances.off_span
 least_squares, least_entropy = invariance.ridge_minimum, invariance.softmax_minimum
 
 
@@ -123,6 +125,8 @@ BREAKS: list[Break] = [
         "within_off_signal",
         lambda stats, found: stats.within_trace,
     ),
+    Break("vci/remark-6.2", covariances, "off_span", lambda labelled: 0.0),
+    Break("vci/remark-6.2", covariances, "off_span", lambda labelled: off_span(labelled) + 1e-6),
     Break("vci/remark-4.3", covariances, "between_covariance", uncentred_between),
     Break("vci/observation-4.2", invariance, "fuzziness", scaled(invariance.fuzziness)),
     Break("vci/observation-4.2", invariance, "fuzziness", euclidean_fuzziness),
