@@ -58,7 +58,7 @@ class Claim:
 
     @property
     def held(self) -> bool:
-        """Whether the verdict is ``"held"``."""
+        """True if the verdict is ``"held"``."""
         return self.verdict == "held"
 
     def record(self) -> dict[str, Any]:

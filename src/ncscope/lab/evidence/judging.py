@@ -55,7 +55,7 @@ def decided(text: str, *, source: str, held: bool | None, evidence: str) -> Clai
     Args:
         text: Text of the claim.
         source: Owner of the claim, see `Claim`.
-        held: Whether the claim is true; None if a measurement that it needs is missing.
+        held: Truth of the claim; None if a measurement that it needs is missing.
         evidence: Numbers on which the verdict rests.
     """
     verdict: ClaimVerdict = "undecided" if held is None else "held" if held else "not held"
