@@ -12,7 +12,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.report.claims import Claim
 from ncscope.report.summary import Summary
 
-Scale = Literal["paper", "small"]
+Scale = Literal["paper", "medium", "small"]
 Config = TypeVar("Config", bound=BaseModel)
 
 
