@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
-from ncscope.lab.runs.recipe import Claim, Part
+from ncscope.lab.runs.recipe import Part
 from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.report.claims import Claim
 from tests.lab.papers import halving
 from tests.lab.papers.halving import Halving
 
@@ -43,7 +45,9 @@ def claims(config: Halving, results: Results) -> list[Claim]:
     """A claim whose evidence is of observations and of measurements."""
     last = float(results[-1]["value"])
     total = sum(each.values["loss"] for each in results.measurements)
-    return [Claim(claim="It ends below zero.", held=last < 0, evidence=f"{last}, {total}")]
+    return [
+        decided("It ends below zero.", source="ours", held=last < 0, evidence=f"{last}, {total}")
+    ]
 
 
 RECIPE = replace(

@@ -41,7 +41,7 @@ def test_a_simulation_without_a_folder_writes_nothing_and_knows_its_rows(tmp_pat
     assert {row.part for row in run.rows} == {"upper", "lower"}
     assert seen[0] == ("upper", 1, 6)
     assert seen[-1] == ("lower", 6, 6)
-    assert [claim["held"] for claim in run.claims] == [True, False]
+    assert [claim.held for claim in run.claims] == [True, False]
     assert run.page is None
     assert list(tmp_path.iterdir()) == []
 
@@ -50,7 +50,7 @@ def test_json_holds_settings_claims_and_rows_and_says_null_for_nan():
     whole = json.loads(simulate("halving", steps=1).to_json())
     assert whole["model"] == "test/halving"
     assert whole["settings"] == {"start": 8.0, "steps": 1}
-    assert [claim["held"] for claim in whole["claims"]] == [True, False]
+    assert [claim["verdict"] for claim in whole["claims"]] == ["held", "not held"]
     assert [row["log"] for row in whole["rows"]] == [math.log(8), math.log(4), None, None]
 
 
@@ -126,7 +126,7 @@ def test_bad_settings_are_one_sentence():
 
 
 def test_an_unknown_scale_is_refused(tmp_path, unchecked_signatures):
-    with pytest.raises(InputError, match="scale paper or small, found 'tiny'"):
+    with pytest.raises(InputError, match=r"a scale of halving: .*, found 'tiny'"):
         reproduce("halving", out=tmp_path, scale="tiny")
 
 

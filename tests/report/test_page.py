@@ -17,12 +17,12 @@ from playwright.sync_api import Browser, Page, Request
 from ncscope.metrics.registry import METRICS
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.report.claims import Claim
 from ncscope.report.comparison import Compared, comparison_page
 from ncscope.report.formulas import formula
 from ncscope.report.layer_order import reading
 from ncscope.report.overview import (
     changes_by_run,
-    claims_of,
     details_by_run,
     flat_config,
     history_facts,
@@ -30,8 +30,18 @@ from ncscope.report.overview import (
 from ncscope.report.page import history_page, history_view, probe_page, rendered_page
 
 CLAIMS = [
-    {"claim": "PFC1 falls at every layer.", "held": True, "evidence": "5 of 5 <pairs> fall"},
-    {"claim": "Test features collapse as far.", "held": False, "evidence": "0.4 against 0.1"},
+    Claim(
+        text="PFC1 falls at every layer.",
+        source="PFC, figure 2",
+        verdict="held",
+        evidence="5 of 5 <pairs> fall",
+    ),
+    Claim(
+        text="Test features collapse as far.",
+        source="ours",
+        verdict="not held",
+        evidence="0.4 against 0.1",
+    ),
 ]
 CONFIG = {"seed": 0, "optimizer": {"lr": 0.1}, "measure_at": [0, 1]}
 GRAM_CHARTS = tuple(f"gram-{panel}" for panel in ("measured", "simplex", "difference"))
@@ -132,7 +142,7 @@ def foreign(request: Request) -> list[str]:
 
 @pytest.fixture(scope="module")
 def run_html(measurements: list[Measurement]) -> str:
-    run = {"name": "", "claims": claims_of(CLAIMS), "tables": (), "images": (), "config": {}}
+    run = {"name": "", "claims": CLAIMS, "tables": (), "images": (), "config": {}}
     run |= {"ended": True, "columns": (), "table": {}}
     return rendered_page(
         title="A run",

@@ -74,7 +74,8 @@ def reproduce(
     Args:
         name: Name of the experiment, for example ``"xufm/ufm"``.
         out: Folder for config.yaml, metrics.jsonl, claims.json, figures and report.html.
-        scale: ``"paper"`` for the paper's settings, ``"small"`` for settings for two CPU cores.
+        scale: ``"paper"`` for the paper's settings, ``"medium"`` for settings for one GPU and
+            ``"small"`` for settings for two CPU cores.
         resume: Resume the run in the folder from the point at which it was stopped.
         overrides: Values by dotted field, for example ``{"runs.digits.seed": 1}``.
         resources: Resources of experiments that train: data folder and accelerator.
@@ -109,8 +110,9 @@ def configured(
     """
     recipe = experiment(name)
     if scale not in recipe.scales:
+        expected = f"a scale of {name}: {' or '.join(recipe.scales)}"
         fix = "pass small unless you have the time"
-        raise InputError(expected="scale paper or small", found=repr(scale), fix=fix)
+        raise InputError(expected=expected, found=repr(scale), fix=fix)
     return recipe, overridden(recipe.scales[scale], overrides)
 
 
@@ -157,6 +159,18 @@ def load_run(folder: str | Path) -> StudyRun:
         return StudyRun(known, labels, own, kept.whole, [], ended=False)
     results = together(kept.parts[name] for name in parts)
     return StudyRun(known, labels, own, results, known.claims(own, results))
+
+
+def has_ended(folder: Path) -> bool:
+    """Return whether a run has written its report, which it writes last, and is undamaged.
+
+    Args:
+        folder: Folder of the run, which need not exist.
+    """
+    try:
+        return (folder / "report.html").exists() and load_run(folder).ended
+    except InputError:
+        return False  # run it again, which repairs the damage or reports it
 
 
 def _refuse_damaged(path: Path, kept: KeptResults) -> None:

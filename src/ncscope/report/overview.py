@@ -1,4 +1,4 @@
-"""Texts and tables of a page: claims, first and last values, all values, notes."""
+"""Texts and tables of a page: first and last values, all values, notes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,6 @@ from ncscope.report.labels import (
 from ncscope.report.names import quoted
 from ncscope.report.numbers import classes_text, interval_of, listed, typeset
 from ncscope.report.timeline import by_run, by_split, moment, step_text
-
-
-@dataclass(frozen=True)
-class TestedClaim:
-    """A statement that was tested, with its result."""
-
-    text: str
-    held: bool
-    evidence: str
 
 
 @dataclass(frozen=True)
@@ -88,14 +79,6 @@ class Details:
         """Return whether a cell has a part: ``interval`` or ``chance``."""
         cells = (cell for rows in self.groups.values() for row in rows for cell in row.cells)
         return any(getattr(cell, part) for cell in cells)
-
-
-def claims_of(claims: Sequence[Mapping[str, Any]]) -> list[TestedClaim]:
-    """Read the claims of a ``claims.json``."""
-    return [
-        TestedClaim(str(claim["claim"]), bool(claim["held"]), str(claim.get("evidence", "")))
-        for claim in claims
-    ]
 
 
 def changes_by_run(measurements: Sequence[Measurement]) -> list[RunChanges]:

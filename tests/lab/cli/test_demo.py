@@ -28,7 +28,9 @@ def test_the_run_folder_is_complete(folder):
     assert set(history.splits) == {"train", "test"}
     assert set(history.steps.tolist()) >= {0, 2}
     claims = json.loads((folder / "claims.json").read_text())
-    assert all(set(claim) == {"claim", "held", "evidence"} for claim in claims)
+    assert all(
+        set(claim) == {"claim", "source", "verdict", "evidence", "interval"} for claim in claims
+    )
 
 
 def test_the_report_draws_every_chart_and_asks_the_network_for_nothing(folder, browser):

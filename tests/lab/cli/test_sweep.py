@@ -30,7 +30,7 @@ def test_a_grid_runs_into_its_default_folder(with_halving, capsys, tmp_path, mon
     words = ["sweep", "xufm/ufm", "--over", "start=2,4", "--over", "steps=[1, 2]"]
     assert ran(*words) == 0
     out, err = capsys.readouterr()
-    assert (err, out.count("1/2 held")) == ("", 4)
+    assert (err, out.count("held 1/2")) == ("", 4)
     folder = tmp_path / "runs" / "xufm-ufm-small-sweep"
     assert f"Report: {(folder / 'report.html').as_uri()}" in out
     assert (folder / "start=4.0,steps=2" / "report.html").exists()

@@ -198,12 +198,12 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 def test_claims_of_any_numbers(name: str) -> None:
     recipe, pairs = RECIPES[name], list(recordings(name))
     config = recipe.scales["small"]
-    texts = [claim["claim"] for claim in recipe.claims(config, results_of(pairs))]
+    texts = [claim.text for claim in recipe.claims(config, results_of(pairs))]
     assert texts
     for label, change in CHANGES.items():
         found = recipe.claims(config, results_of(change(pairs)))
-        assert all(claim["evidence"] for claim in found), label
-        assert label == "the last layer alone" or [one["claim"] for one in found] == texts, label
+        assert all(claim.evidence for claim in found), label
+        assert label == "the last layer alone" or [one.text for one in found] == texts, label
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -211,12 +211,12 @@ def test_claims_of_what_was_not_measured_do_not_hold(name: str) -> None:
     recipe, pairs = RECIPES[name], list(recordings(name))
     config = recipe.scales["small"]
     unknown = results_of(at(math.nan)(pairs))
-    assert not any(claim["held"] for claim in recipe.claims(config, unknown))
+    assert not any(claim.held for claim in recipe.claims(config, unknown))
     for key in set().union(*(numbers(event) for _, event in pairs)):
         for change in (at(0.0, key), at(math.nan, key), without(key)):
             for own in (change, past_zero_error(change)):
                 told = recipe.claims(config, results_of(own(pairs)))
-                assert not [c for c in told if c["held"] and "nan" in c["evidence"]], key
+                assert not [c for c in told if c.held and "nan" in c.evidence], key
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -9,14 +9,16 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Observation, Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 
 class Linear(BaseModel):
@@ -64,8 +66,8 @@ def claims(config: Linear, results: Results) -> list[Claim]:
     total = sum(index * float(row["norm"]) for index, row in enumerate(results))
     ends = [float(row["norm"]) for row in results if row.epoch == config.epochs]
     return [
-        Claim(claim="The results have a sum.", held=total > 0, evidence=f"{total!r}"),
-        Claim(claim="The weights end small.", held=max(ends) < 1, evidence=f"{ends}"),
+        decided("The results have a sum.", source="ours", held=total > 0, evidence=f"{total!r}"),
+        decided("The weights end small.", source="ours", held=max(ends) < 1, evidence=f"{ends}"),
     ]
 
 

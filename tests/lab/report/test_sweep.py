@@ -5,12 +5,16 @@ import io
 
 from rich.console import Console
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_csv, sweep_table
 
 COLUMNS = ("nc1", "accuracy")
-CLAIMS = [{"held": True}, {"held": False}, {"held": True}]
+CLAIMS = [
+    decided(f"Claim {index}.", source="ours", held=held, evidence="")
+    for index, held in enumerate([True, None, True, False])
+]
 ROWS = [
     Observation(0, 0, layer="stem", part="a", values={"nc1": 9.0, "accuracy": 0.1}),
     Observation(0, 0, layer="last", part="a", values={"nc1": 0.5, "accuracy": 0.9}),
@@ -28,13 +32,17 @@ FAILED = SweptRun("seed=3", {"seed": 3}, error="expected data, found <none>")
 
 def test_a_line_is_the_last_place_where_all_was_measured() -> None:
     (line,) = sweep_table([ONE], COLUMNS).lines
-    assert (line.name, line.held, line.cells) == ("seed=1,rate=0.1", "2/3", ["0.5", "0.9"])
+    assert (line.name, line.held, line.cells) == (
+        "seed=1,rate=0.1",
+        "2/4, 1 undecided",
+        ["0.5", "0.9"],
+    )
 
 
 def test_a_run_of_several_parts_has_a_line_for_each() -> None:
     lines = sweep_table([TWO_PARTS], COLUMNS).lines
     assert [(line.name, line.held) for line in lines] == [
-        ("seed=2", "2/3"),
+        ("seed=2", "2/4, 1 undecided"),
         ("a", None),
         ("b", None),
     ]
@@ -45,14 +53,14 @@ def test_the_terminal_names_runs_whole_and_says_which_failed() -> None:
     out = io.StringIO()
     Console(file=out, width=60).print(printed_sweep(sweep_table([ONE, TWO_PARTS, FAILED], COLUMNS)))
     text = " ".join(out.getvalue().split())
-    assert "2/3 held" in text
+    assert "held 2/4, 1 undecided" in text
     assert "seed=1, rate=0.1" in text
     assert "failed" in text
 
 
 def test_the_page_begins_with_the_table_and_says_why_a_run_failed() -> None:
     page = study_page("Title", "Lead.", [], [], sweep_table([ONE, FAILED], COLUMNS))
-    assert '<td class="number">2/3</td><td class="number">0.5</td>' in page
+    assert '<td class="number">2/4, 1 undecided</td><td class="number">0.5</td>' in page
     assert "expected data, found &lt;none&gt;" in page
     assert "Findings" not in page  # of no run
     assert "✕ failed" not in study_page("Title", "Lead.", [], [], sweep_table([ONE], COLUMNS))
@@ -80,7 +88,7 @@ def test_runs_that_differ_in_the_seed_have_a_mean_and_a_spread() -> None:
 def test_claims_of_several_runs_are_one_matrix() -> None:
     def view(name: str, *held: bool, ended: bool = True) -> RunView:
         claims = [
-            {"claim": f"Claim {index}.", "held": verdict, "evidence": f"of {name} <{index}>"}
+            decided(f"Claim {index}.", source="ours", held=verdict, evidence=f"of {name} <{index}>")
             for index, verdict in enumerate(held)
         ]
         return RunView(name, claims, [], Results([], []), (), {}, ended=ended)
@@ -104,5 +112,6 @@ def test_csv_has_settings_in_columns_and_every_digit() -> None:
         ("3", "", ""),
     ]
     assert (lines[0]["layer"], lines[0]["split"], lines[0]["nc1"]) == ("last", "train", "0.5")
-    assert (lines[0]["claims_held"], lines[0]["claims"]) == ("2", "3")
+    counts = [lines[0][key] for key in ("claims_held", "claims_undecided", "claims")]
+    assert counts == ["2", "1", "4"]
     assert (lines[3]["claims_held"], lines[3]["error"]) == ("", "expected data, found <none>")

@@ -17,6 +17,7 @@ from ncscope.lab.runs import run_folder
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.report.claims import Claim
 
 NAN, INF = float("nan"), float("inf")
 
@@ -84,13 +85,13 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
 def test_config_claims_and_page(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     config = {"width": 8, "learning_rate": 0.1}
-    claims = [{"claim": "PFC1 falls", "held": False, "evidence": "it rose"}]
+    claims = [Claim(text="PFC1 falls", source="ours", verdict="not held", evidence="it rose")]
     folder.save_config(config)
     folder.save_claims(claims)
     page = folder.save_page("<p>π</p>")
     assert yaml.safe_load((tmp_path / "config.yaml").read_text()) == config
     assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == list(config)
-    assert json.loads((tmp_path / "claims.json").read_text()) == claims
+    assert json.loads((tmp_path / "claims.json").read_text()) == [claims[0].record()]
     assert page == tmp_path / "report.html"
     assert page.read_text(encoding="utf-8") == "<p>π</p>"
 

@@ -21,7 +21,7 @@ def rows() -> Results:
 
 def test_all_claims_hold(rows: Results) -> None:
     found = STUDY.claims(TINY, rows)
-    assert [claim["claim"] for claim in found if not claim["held"]] == []
+    assert [claim.text for claim in found if not claim.held] == []
     assert len(found) == 15
 
 
@@ -83,8 +83,8 @@ CASES: list[tuple[str, str, str, Callable[[float], float]]] = [
 @pytest.mark.parametrize(("claim", "part", "key", "change"), CASES)
 def test_each_claim_can_fail(rows: Results, claim: str, part: str, key: str, change: Any) -> None:
     found = STUDY.claims(TINY, spoilt(rows, part, key, change))
-    (failed,) = [each for each in found if not each["held"]]
-    assert failed["claim"].startswith(claim)
+    (failed,) = [each for each in found if not each.held]
+    assert failed.text.startswith(claim)
 
 
 def test_figures_draw_every_part(rows: Results) -> None:
@@ -106,13 +106,13 @@ def test_two_classes_have_one_singular_value() -> None:
     two = study_results(STUDY, config)
     claims = STUDY.claims(config, two)
     assert len(claims) == 13
-    assert [claim["claim"] for claim in claims if "ratio" in claim["claim"]] == []
-    emerged = [claim["held"] for claim in claims if "NC1 to NC4" in claim["claim"]]
+    assert [claim.text for claim in claims if "ratio" in claim.text] == []
+    emerged = [claim.held for claim in claims if "NC1 to NC4" in claim.text]
     assert emerged == [True, True]
     for drawing in STUDY.drawings(config, two):
         drawing.figure.canvas.draw()
     wrong = spoilt(two, "projected", "nc2_etf", lambda x: 1e-9)
-    failed = [claim["claim"] for claim in STUDY.claims(config, wrong) if not claim["held"]]
+    failed = [claim.text for claim in STUDY.claims(config, wrong) if not claim.held]
     assert "Projected flow: NC1 to NC4 emerge" in failed
 
 

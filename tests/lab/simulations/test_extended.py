@@ -35,7 +35,7 @@ def whole() -> tuple[ExtendedConfig, Results]:
 
 
 def held(config: ExtendedConfig, rows: Results) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in STUDY.claims(config, rows)}
+    return {claim.text: claim.held for claim in STUDY.claims(config, rows)}
 
 
 def test_theorems_hold_of_a_small_run(whole: tuple[ExtendedConfig, Results]):

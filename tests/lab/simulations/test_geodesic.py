@@ -24,8 +24,8 @@ def run(**settings: object) -> tuple[GeodesicConfig, Results]:
 def test_theorems_hold_on_the_line(orientation: str):
     config, rows = run(orientation=orientation)
     first, second, _ = STUDY.claims(config, rows)
-    assert first["held"]
-    assert second["held"]
+    assert first.held
+    assert second.held
     assert rows[-1]["pfc1"] < 1e-20
     assert rows[-1]["pfc3"] == 1
     (drawing,) = STUDY.drawings(config, rows)
@@ -52,7 +52,7 @@ def test_metrics_rise_before_and_fall_after_the_stated_place():
 def test_spread_is_left_in_the_last_layer():
     config, rows = run(spread=0.5)
     assert rows[-1]["pfc1"] > 0.01
-    assert [claim["claim"] for claim in STUDY.claims(config, rows)] == [
+    assert [claim.text for claim in STUDY.claims(config, rows)] == [
         "PFC3 does not fall along the line"
     ]
 
@@ -61,7 +61,7 @@ def test_claims_fail_where_the_rows_say_otherwise():
     config, rows = run()
     other = {"alignment": -1.0, "pfc1_falls_from": 0.0, "pfc2_falls_from": 1.0}
     wrong = Results(changed(row, **other, pfc3=-index) for index, row in enumerate(rows))
-    assert [claim["held"] for claim in STUDY.claims(config, wrong)] == [False] * 3
+    assert [claim.held for claim in STUDY.claims(config, wrong)] == [False] * 3
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def rows() -> Results:
 
 
 def held(rows: Results) -> list[bool]:
-    return [claim["held"] for claim in STUDY.claims(CONFIG, rows)]
+    return [claim.held for claim in STUDY.claims(CONFIG, rows)]
 
 
 def test_the_law_holds(rows: Results):
@@ -91,7 +91,7 @@ def test_no_noise_leaves_no_deviation():
     config = CONFIG.model_copy(update={"noise": 0.0})
     rows = study_results(STUDY, config)
     assert {row.part for row in rows} == {PART}
-    assert [claim["held"] for claim in STUDY.claims(config, rows)] == [True, True]
+    assert [claim.held for claim in STUDY.claims(config, rows)] == [True, True]
     (drawing,) = STUDY.drawings(config, rows)
     drawing.figure.canvas.draw()
 

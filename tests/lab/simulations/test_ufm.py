@@ -31,7 +31,7 @@ def run(study: Study[Any], **given: Any) -> tuple[Any, Results]:
 
 
 def held(study: Study[Any], config: Any, rows: Results) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in study.claims(config, rows)}
+    return {claim.text: claim.held for claim in study.claims(config, rows)}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_what_is_zero_at_the_start_is_not_claimed(
     config, rows = run(study, **given)
     found = study.claims(config, rows)
     assert len(found) == claims
-    assert [claim["evidence"] for claim in found if claim["evidence"].startswith(left_out)] == []
+    assert [claim.evidence for claim in found if claim.evidence.startswith(left_out)] == []
     (drawing,) = study.drawings(config, rows)
     drawing.figure.canvas.draw()
 

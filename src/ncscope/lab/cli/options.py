@@ -22,12 +22,23 @@ def _experiments(incomplete: str) -> list[tuple[str, str]]:
     return [(name, shows) for name, shows in EXPERIMENTS.items() if name.startswith(incomplete)]
 
 
+def experiments_and_all(incomplete: str) -> list[tuple[str, str]]:
+    """Return the experiments, and ``all``, whose names begin with the input.
+
+    Args:
+        incomplete: Beginning of a name.
+    """
+    every = [("all", "All experiments, and one page of verdicts.")]
+    return [each for each in every if each[0].startswith(incomplete)] + _experiments(incomplete)
+
+
 Experiment = Annotated[
     str,
     typer.Argument(help="For example pfc/training; see ncscope list.", autocompletion=_experiments),
 ]
 Scale = Annotated[
-    Literal["paper", "small"], typer.Option(help="The paper's settings, or smaller ones.")
+    Literal["paper", "medium", "small"],
+    typer.Option(help="The paper's settings, those for one GPU, or those for two CPU cores."),
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -38,6 +49,14 @@ Download = Annotated[
     bool, typer.Option("--download", help="Fetch data sets that are missing there.")
 ]
 Accelerator = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Run on a Ray cluster: local starts one here, auto, HOST:PORT or ray://HOST:PORT "
+        "join one; without it, one run after another.",
+    ),
+]
 Devices = Annotated[int, typer.Option(min=1, help="Devices per machine, one process each.")]
 Nodes = Annotated[int, typer.Option(min=1, help="Number of machines.")]
 

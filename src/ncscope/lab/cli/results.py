@@ -1,14 +1,28 @@
 """Messages that end a run of a study: tables, or how to resume."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
 from ncscope.cli.terminal import Terminal
+from ncscope.errors import printable
 
 if TYPE_CHECKING:
     from ncscope.lab.runs.running import StudyRun
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+    from ncscope.lab.sweeps import OnChange, RunProgress
+
+_MOST_SHOWN = 12
+"""Number of running runs shown at a time, so that the progress bars fit a terminal."""
 
 
 def show(run: "StudyRun") -> None:
@@ -44,3 +58,49 @@ def resumable(folder: Path | None) -> Iterator[None]:
             raise
         message = f"run the same command with --resume to go on with {folder}"
         raise KeyboardInterrupt(message) from stop
+
+
+def print_failures(failures: Mapping[str, str], verb: str = "failed") -> None:
+    """Print a line for each failed run.
+
+    Args:
+        failures: Reason of each failure, by name of the run.
+        verb: Verb of the line.
+    """
+    console = Terminal()
+    for name, failure in failures.items():
+        message = f"{printable(name)} {verb}: {printable(failure)}"
+        console.print(message, style="red", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def run_bars() -> Iterator["OnChange"]:
+    """Show a progress bar of all runs, and one of each run in progress."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[part]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    console = Terminal(stderr=True)
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        runs = progress.add_task("Runs", total=None, part="")
+        bars: dict[str, TaskID] = {}
+
+        def on_change(positions: Mapping[str, "RunProgress"]) -> None:
+            over = [name for name, at in positions.items() if at.state in ("ended", "failed")]
+            progress.update(runs, completed=len(over), total=len(positions))
+            for name in over:
+                if name in bars:
+                    progress.remove_task(bars.pop(name))
+            for name, at in positions.items():
+                if at.state != "running" or (name not in bars and len(bars) >= _MOST_SHOWN):
+                    continue
+                if name not in bars:
+                    bars[name] = progress.add_task(f"  {printable(name)}", total=None, part="")
+                total = at.total or None
+                progress.update(bars[name], completed=at.done, total=total, part=printable(at.part))
+
+        yield on_change

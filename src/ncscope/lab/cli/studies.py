@@ -1,48 +1,113 @@
 """The commands that run and list experiments: `reproduce`, `train`, `list`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ncscope.cli.app import app
 from ncscope.cli.report import sections_of_runs
 from ncscope.cli.terminal import Terminal, row_bar
+from ncscope.errors import InputError
 from ncscope.lab.cli.options import (
     Assignments,
+    Cluster,
     Experiment,
     Scale,
     as_yaml,
     assignments,
+    experiments_and_all,
     on_devices,
     with_resources,
 )
-from ncscope.lab.cli.results import resumable, show
+from ncscope.lab.cli.results import print_failures, resumable, run_bars, show
 from ncscope.lab.runs.resources import first_process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ncscope.lab.runs.recipe import Scale as RecipeScale
     from ncscope.lab.runs.resources import Resources
 
 Out = Annotated[Path | None, typer.Option(help="Folder of the run; default runs/EXPERIMENT-SCALE.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in the folder --out.")]
 
 
+ALL = "all"
+"""Argument of ``ncscope reproduce`` that stands for all experiments."""
+
+
 @app.command()
 @with_resources(on_devices)
 def reproduce(
-    experiment: Experiment,
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="For example pfc/training, see ncscope list; or all.",
+            autocompletion=experiments_and_all,
+        ),
+    ],
     resources: "Resources",
     out: Out = None,
     scale: Scale = "small",
     resume: Resume = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="With all: an experiment to run; can be repeated. Default every one."),
+    ] = None,
+    cluster: Cluster = None,
 ) -> None:
-    """Repeat a paper's experiment and test its claims.
+    """Repeat a paper's experiment, or all of them, and test the claims.
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
+
+    Example: ncscope reproduce all --scale medium --resume
     """
+    if experiment == ALL:
+        _all_experiments(out, scale, only or [], resume, cluster, resources)
+        return
+    for option, given in (("--only", only), ("--cluster", cluster)):
+        if given:
+            fix = f"leave {option} out, or pass all; ncscope sweep has --cluster too"
+            raise InputError(expected=f"{option} with all", found=repr(experiment), fix=fix)
     _experiment(experiment, out, scale, resume, {}, resources)
+
+
+def _all_experiments(
+    out: Path | None,
+    scale: "RecipeScale",
+    only: "Sequence[str]",
+    resume: bool,
+    cluster: str | None,
+    resources: "Resources",
+) -> None:
+    """Run all experiments; print the number of claims of each verdict by paper."""
+    from ncscope.lab.report.verdicts import by_owner
+    from ncscope.lab.sweeps import reproduce_all
+    from ncscope.report.summary import Summary, summary_table
+
+    folder = out or Path("runs") / f"all-{scale}"
+    with resumable(folder), run_bars() as on_change:
+        found = reproduce_all(
+            out=folder,
+            scale=scale,
+            only=only,
+            resume=resume,
+            cluster=cluster,
+            resources=resources,
+            on_change=on_change,
+        )
+    lines = {
+        each.owner: [str(n) for n in (each.tally.held, each.tally.not_held, each.tally.undecided)]
+        for each in by_owner(found.experiments)
+    }
+    console = Terminal()
+    caption = "Number of claims of each verdict, by owner of the claim."
+    console.print(summary_table(Summary(caption, ["held", "not held", "undecided"], lines)))
+    print_failures(found.failures, "has not ended")
+    console.print(f"Report: {found.page.resolve().as_uri()}", soft_wrap=True)
+    if found.failures:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -79,7 +144,7 @@ sections_of_runs.append(_sections_of_runs)
 def _experiment(
     name: str,
     out: Path | None,
-    scale: Literal["paper", "small"],
+    scale: "RecipeScale",
     resume: bool,
     overrides: dict[str, Any],
     resources: "Resources",

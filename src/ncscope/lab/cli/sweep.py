@@ -1,25 +1,16 @@
 """The command `ncscope sweep`."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from ncscope.cli.app import app
 from ncscope.cli.terminal import Terminal
-from ncscope.errors import InputError, printable
+from ncscope.errors import InputError
 from ncscope.lab.cli.options import (
     Assignments,
+    Cluster,
     Experiment,
     Scale,
     as_yaml,
@@ -27,14 +18,10 @@ from ncscope.lab.cli.options import (
     on_one_device,
     with_resources,
 )
-from ncscope.lab.cli.results import resumable
+from ncscope.lab.cli.results import print_failures, resumable, run_bars
 
 if TYPE_CHECKING:
     from ncscope.lab.runs.resources import Resources
-    from ncscope.lab.sweeps import OnChange, RunProgress
-
-_MOST_SHOWN = 12
-"""Number of running runs shown at a time, so that the progress bars fit a terminal."""
 
 
 @app.command()
@@ -59,14 +46,7 @@ def sweep(
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the sweep in the folder --out.")
     ] = False,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Run on a Ray cluster: local starts one here, auto, HOST:PORT or ray://HOST:PORT "
-            "join one; without it, one run after another.",
-        ),
-    ] = None,
+    cluster: Cluster = None,
 ) -> None:
     """Run an experiment over a grid or a list of settings.
 
@@ -78,7 +58,7 @@ def sweep(
 
     fixed = assignments(override, "--set", "seed=1")
     folder = out or Path("runs") / f"{experiment.replace('/', '-')}-{scale}-sweep"
-    with resumable(folder), _sweep_bars() as on_change:
+    with resumable(folder), run_bars() as on_change:
         found = run_sweep(
             experiment,
             _points(over, listed),
@@ -97,13 +77,7 @@ def sweep(
     console.print(printed_sweep(found.table))
     if found.table.spread is not None:
         console.print(summary_table(found.table.spread))
-    for name, failure in found.failures.items():
-        console.print(
-            f"{printable(name)} failed: {printable(failure)}",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
+    print_failures(found.failures)
     console.print(f"Report: {found.page.resolve().as_uri()}", soft_wrap=True)
     if found.failures:
         raise typer.Exit(1)
@@ -152,36 +126,3 @@ def _entries(file: Path | None) -> list[dict[str, Any]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InputError(expected=expected, found="something else", fix=fix)
     return [{str(name): value for name, value in entry.items()} for entry in entries]
-
-
-@contextmanager
-def _sweep_bars() -> Iterator["OnChange"]:
-    """Show a progress bar of all runs, and one of each run in progress."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[part]}", markup=False),
-        TimeElapsedColumn(),
-    )
-    console = Terminal(stderr=True)
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        runs = progress.add_task("Runs", total=None, part="")
-        bars: dict[str, TaskID] = {}
-
-        def on_change(positions: Mapping[str, "RunProgress"]) -> None:
-            over = [name for name, at in positions.items() if at.state in ("ended", "failed")]
-            progress.update(runs, completed=len(over), total=len(positions))
-            for name in over:
-                if name in bars:
-                    progress.remove_task(bars.pop(name))
-            for name, at in positions.items():
-                if at.state != "running" or (name not in bars and len(bars) >= _MOST_SHOWN):
-                    continue
-                if name not in bars:
-                    bars[name] = progress.add_task(f"  {printable(name)}", total=None, part="")
-                total = at.total or None
-                progress.update(bars[name], completed=at.done, total=total, part=printable(at.part))
-
-        yield on_change

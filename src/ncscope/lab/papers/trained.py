@@ -6,12 +6,14 @@ from functools import partial
 
 import numpy as np
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.runs.recipe import Claim, Part
+from ncscope.lab.runs.recipe import Part
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Extra, training_events
 from ncscope.metrics.layerwise import order_breaks
 from ncscope.probing.records import GeodesicRecord
+from ncscope.report.claims import Claim
 
 
 def training_parts(runs: Mapping[str, Training], extra: Extra | None = None) -> list[Part]:
@@ -131,22 +133,26 @@ def on_runs(
     text: str,
     verdicts: Mapping[str, tuple[bool, str]],
     numbers: str = "",
+    *,
+    source: str,
     enough: int | None = None,
     of: str = "runs",
 ) -> Claim:
-    """Test a claim on every run, or on enough runs.
+    """Test a deterministic claim on every run, or on enough runs.
 
     Args:
         text: Text of the claim.
         verdicts: Verdict and numbers of each run, by name of the run.
         numbers: Description of the numbers.
+        source: Owner of the claim, see `Claim`.
         enough: Number of runs on which the claim must be true; default all, and at least one.
         of: Plural noun for the counted items, if they are not runs.
     """
     good = sum(held for held, _ in verdicts.values())
     by_run = "; ".join(f"{name}: {told}" for name, (_, told) in verdicts.items())
-    return {
-        "claim": text,
-        "held": good >= (max(1, len(verdicts)) if enough is None else enough),
-        "evidence": f"in {good} of {len(verdicts)} {of}; {numbers}{by_run or 'none to judge'}",
-    }
+    return decided(
+        text,
+        source=source,
+        held=good >= (max(1, len(verdicts)) if enough is None else enough),
+        evidence=f"in {good} of {len(verdicts)} {of}; {numbers}{by_run or 'none to judge'}",
+    )

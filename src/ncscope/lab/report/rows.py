@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ncscope.errors import printable
 from ncscope.lab.observations import Observation
+from ncscope.report.claims import Claim, ClaimVerdict
 from ncscope.report.numbers import plain
 
 
@@ -98,16 +99,24 @@ def shown(row: Observation, key: str) -> str:
     return "" if value is None else str(value)
 
 
-def claims_table(claims: Sequence[Mapping[str, Any]]) -> Table:
-    """Build a table of claims: verdict, claim, and the evidence under it.
+_VERDICT_STYLES: Mapping[ClaimVerdict, str] = {
+    "held": "green",
+    "not held": "red",
+    "undecided": "yellow",
+}
+
+
+def claims_table(claims: Sequence[Claim]) -> Table:
+    """Build a table of claims: verdict, claim with its owner, and the evidence under it.
 
     Args:
-        claims: Claims, each with ``claim``, ``held`` and ``evidence``.
+        claims: Claims, in order.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Claims", title_justify="left")
     table.add_column("")
     table.add_column("claim and evidence")
     for claim in claims:
-        held = Text("held", style="green") if claim["held"] else Text("not held", style="red")
-        table.add_row(held, Text(f"{claim['claim']}\n").append(claim["evidence"], style="dim"))
+        verdict = Text(claim.verdict, style=_VERDICT_STYLES[claim.verdict])
+        text = Text(f"{claim.text} ({claim.source})\n").append(claim.evidence, style="dim")
+        table.add_row(verdict, text)
     return table

@@ -10,7 +10,8 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import last_rows, place_of, shown
 from ncscope.lab.report.sweep import SweepTable
 from ncscope.probing.records import Measurement
-from ncscope.report.overview import TestedClaim, claims_of, shared_config
+from ncscope.report.claims import Claim, tally
+from ncscope.report.overview import shared_config
 from ncscope.report.page import history_view, rendered_page
 from ncscope.report.summary import Summary
 
@@ -21,7 +22,7 @@ class RunView:
 
     Attributes:
         name: Name of the run, for a page with several runs.
-        claims: Claims, each with ``claim``, ``held`` and ``evidence``.
+        claims: Claims, in order.
         images: Drawings, each with the content of its SVG file.
         rows: Observations and measurements. The page shows the last observation of each part and
             layer; the interactive part of the page shows the measurements.
@@ -33,7 +34,7 @@ class RunView:
     """
 
     name: str
-    claims: Sequence[Mapping[str, Any]]
+    claims: Sequence[Claim]
     images: Sequence[tuple[Drawing, bytes]]
     rows: Results
     columns: Sequence[str]
@@ -86,13 +87,12 @@ class ClaimRow:
     """A claim with its verdict in each run, None where a run does not test it."""
 
     text: str
-    cells: Sequence[TestedClaim | None]
+    cells: Sequence[Claim | None]
 
     @property
     def held(self) -> str:
         """Number of runs in which the claim held, out of those that test it."""
-        tested = [cell for cell in self.cells if cell is not None]
-        return f"{sum(cell.held for cell in tested)}/{len(tested)}"
+        return str(tally(cell for cell in self.cells if cell is not None))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ClaimMatrix:
 
 
 def _claim_matrix(runs: Sequence[RunView]) -> ClaimMatrix:
-    tested = [{claim.text: claim for claim in claims_of(run.claims)} for run in runs]
+    tested = [{claim.text: claim for claim in run.claims} for run in runs]
     texts = dict.fromkeys(text for claims in tested for text in claims)
     return ClaimMatrix(
         runs=[run.name for run in runs],
@@ -136,7 +136,7 @@ def _shown(run: RunView, config: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": run.name,
         "ended": run.ended,
-        "claims": claims_of(run.claims),
+        "claims": run.claims,
         "tables": run.tables,
         "images": [(drawing, _inline(svg)) for drawing, svg in run.images],
         "columns": run.columns,

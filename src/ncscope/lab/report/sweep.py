@@ -15,6 +15,7 @@ from rich.text import Text
 from ncscope.errors import printable
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import last_rows, shown
+from ncscope.report.claims import Claim, tally
 from ncscope.report.numbers import plain
 from ncscope.report.summary import Summary
 
@@ -28,14 +29,14 @@ class SweptRun:
     Attributes:
         name: Name of the run and of its folder.
         settings: Settings in which the runs of the sweep differ.
-        claims: Claims, each with ``held``; empty if the run has not ended.
+        claims: Claims; empty if the run has not ended.
         rows: All observations of the run.
         error: Reason of the failure; empty if the run did not fail.
     """
 
     name: str
     settings: Mapping[str, Any]
-    claims: Sequence[Mapping[str, Any]] = ()
+    claims: Sequence[Claim] = ()
     rows: Sequence[Observation] = ()
     error: str = ""
 
@@ -44,7 +45,7 @@ class SweptRun:
         """Return the number of claims that held out of all claims, or the failure."""
         if self.error:
             return FAILED
-        return f"{sum(claim['held'] for claim in self.claims)}/{len(self.claims)}"
+        return str(tally(self.claims))
 
     def ends(self, columns: Sequence[str]) -> dict[str, Observation]:
         """Return each part's last measurement, at the layer and split with most of the columns.
@@ -178,7 +179,7 @@ def _printed_name(line: Line) -> Text:
         return Text(f"  {printable(line.name)}")
     # The space after each comma lets the terminal break a long name into lines.
     name = Text(printable(line.name).replace(",", ", "), style="bold")
-    said = line.held if line.held == FAILED else f"{line.held} held"
+    said = line.held if line.held == FAILED else f"held {line.held}"
     return name.append(f"\n{said}", style="not bold dim")
 
 
@@ -193,11 +194,14 @@ def sweep_csv(runs: Sequence[SweptRun], columns: Sequence[str]) -> str:
     places = [key for key in ("part", "layer", "split") if key not in columns]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["run", *fields, "claims_held", "claims", "error", *places, *columns])
+    writer.writerow(
+        ["run", *fields, "claims_held", "claims_undecided", "claims", "error", *places, *columns]
+    )
     for run in runs:
-        held = "" if run.error else sum(claim["held"] for claim in run.claims)
+        counted = tally(run.claims)
+        counts = (counted.held, counted.undecided, counted.total)
         own = [run.name, *(run.settings.get(name, "") for name in fields)]
-        own += [held, "" if run.error else len(run.claims), run.error]
+        own += [*(("", "", "") if run.error else counts), run.error]
         ends: list[Observation | None] = [*run.ends(columns).values()] or [None]
         for row in ends:
             cells = [row.get(key, "") if row else "" for key in (*places, *columns)]

@@ -2,25 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from ncscope.lab.observations import Event, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.resources import Resources
+from ncscope.report.claims import Claim
 from ncscope.report.summary import Summary
 
-Scale = Literal["paper", "small"]
+Scale = Literal["paper", "medium", "small"]
 Config = TypeVar("Config", bound=BaseModel)
-
-
-class Claim(TypedDict):
-    """A statement of a paper and the result of its test: an entry of ``claims.json``."""
-
-    claim: str
-    held: bool
-    evidence: str
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ncscope.lab.runs.lock import only_writer, writing
 from ncscope.probing.history_file import history_json, parsed_history
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import Measurement
+from ncscope.report.claims import Claim
 
 _SCALARS = (str, int, float)
 _MADE_AGAIN = ("metrics.jsonl", "history.json", "finished.json")
@@ -172,9 +173,10 @@ class RunFolder:
             file.parent.mkdir(exist_ok=True)
             return write_bytes(file, content)
 
-    def save_claims(self, claims: Sequence[Mapping[str, Any]]) -> None:
+    def save_claims(self, claims: Sequence[Claim]) -> None:
         """Write claims.json."""
-        self._save("claims.json", json.dumps(list(claims), indent=2) + "\n")
+        records = [claim.record() for claim in claims]
+        self._save("claims.json", json.dumps(records, indent=2, allow_nan=False) + "\n")
 
     def save_page(self, page: str) -> Path:
         """Write report.html."""

@@ -22,11 +22,12 @@ from ncscope.lab.observations import Event, Heartbeat, Results, together
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.runs.finished import PartMark, mark_of, observation_line
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.probing.provenance import Provenance, provenance
+from ncscope.report.claims import Claim
 from ncscope.report.summary import Summary
 
 OnRow = Callable[[str, int, int], None]
@@ -104,7 +105,7 @@ class StudyRun:
         whole = {
             "model": self.study.id,
             "settings": self.settings,
-            "claims": list(self.claims),
+            "claims": [claim.record() for claim in self.claims],
             "rows": [json.loads(observation_line(row)) for row in self.rows],
         }
         return json.dumps(whole, indent=2, allow_nan=False)

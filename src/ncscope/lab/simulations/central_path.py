@@ -8,9 +8,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.simulations.bounds import Seed
 from ncscope.lab.simulations.central_path_figures import drawings
 from ncscope.lab.surrogates.dynamics.central_path import least_squares
@@ -32,6 +33,7 @@ from ncscope.lab.surrogates.dynamics.snr import (
 )
 from ncscope.lab.surrogates.dynamics.unrestricted import State, distance, unrestricted_flow
 from ncscope.probing.samples import measure_samples
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
 COLLAPSE = ("nc1", "nc2_etf", "nc3_self_duality", "nc4_disagreement")
@@ -240,12 +242,13 @@ def _follows(law: Law, path: list[Observation]) -> Claim:
     worst = max(number(row, "law_deviation") for row in path)
     times = [number(row, "time") for row in path[1:]]
     decades = math.log10(times[-1] / times[0])
-    return {
-        "claim": f"{law.name.capitalize()} flow: simulated features follow the closed form",
-        "held": worst < 1e-6,
-        "evidence": f"singular values within {worst:.1e} of the closed form over {decades:.1f} "
+    return decided(
+        f"{law.name.capitalize()} flow: simulated features follow the closed form",
+        source="MSE",
+        held=worst < 1e-6,
+        evidence=f"singular values within {worst:.1e} of the closed form over {decades:.1f} "
         "decades of time",
-    }
+    )
 
 
 def _exponent(law: Law, path: list[Observation]) -> Claim:
@@ -255,54 +258,56 @@ def _exponent(law: Law, path: list[Observation]) -> Claim:
     span = math.log(number(last, "time") / number(before, "time"))
     grown = [math.log(number(last, key) / number(before, key)) / span for key in _omegas(last)]
     worst = max(abs(value / law.exponent - 1) for value in grown)
-    return {
-        "claim": f"{law.name.capitalize()} flow: singular values grow like "
-        f"t^(1/{1 / law.exponent:.0f})",
-        "held": worst < 0.01,
-        "evidence": f"exponents {min(grown):.5f} to {max(grown):.5f} over the last decade",
-    }
+    return decided(
+        f"{law.name.capitalize()} flow: singular values grow like t^(1/{1 / law.exponent:.0f})",
+        source="MSE",
+        held=worst < 0.01,
+        evidence=f"exponents {min(grown):.5f} to {max(grown):.5f} over the last decade",
+    )
 
 
 def _equalised(law: Law, path: list[Observation]) -> Claim:
     ratios = [number(row, "ratio") for row in path]
-    return {
-        "claim": f"{law.name.capitalize()} flow: the ratio of largest to least singular value "
-        "falls to 1",
-        "held": _falling([ratio - 1 for ratio in ratios]) and ratios[-1] < 1.01,
-        "evidence": f"{ratios[0]:.3f} at the start, 1 + {ratios[-1] - 1:.1e} in the end",
-    }
+    return decided(
+        f"{law.name.capitalize()} flow: the ratio of largest to least singular value falls to 1",
+        source="MSE",
+        held=_falling([ratio - 1 for ratio in ratios]) and ratios[-1] < 1.01,
+        evidence=f"{ratios[0]:.3f} at the start, 1 + {ratios[-1] - 1:.1e} in the end",
+    )
 
 
 def _unturned(law: Law, path: list[Observation]) -> Claim:
     turned = max(number(row, "turned") for row in path)
     moved = max(number(row, "within_moved") for row in path)
-    return {
-        "claim": f"{law.name.capitalize()} flow: singular vectors and deviations of samples "
+    return decided(
+        f"{law.name.capitalize()} flow: singular vectors and deviations of samples "
         "from their class means do not change",
-        "held": max(turned, moved) < 1e-6,
-        "evidence": f"class means turned by {turned:.1e}, samples moved in their class by "
-        f"{moved:.1e}",
-    }
+        source="MSE",
+        held=max(turned, moved) < 1e-6,
+        evidence=f"class means turned by {turned:.1e}, samples moved in their class by {moved:.1e}",
+    )
 
 
 def _limit(law: Law, path: list[Observation]) -> Claim:
     gaps = [number(row, "limit_distance") for row in path]
-    return {
-        "claim": f"{law.name.capitalize()} flow: features divided by the largest singular value "
+    return decided(
+        f"{law.name.capitalize()} flow: features divided by the largest singular value "
         "converge to U V^T for every sample",
-        "held": _falling(gaps) and gaps[-1] < gaps[0] / 10,
-        "evidence": f"distance {gaps[0]:.3g} at the start, {gaps[-1]:.2g} in the end",
-    }
+        source="MSE",
+        held=_falling(gaps) and gaps[-1] < gaps[0] / 10,
+        evidence=f"distance {gaps[0]:.3g} at the start, {gaps[-1]:.2g} in the end",
+    )
 
 
 def _collapsed(law: Law, path: list[Observation]) -> Claim:
     ends = [(key, number(path[0], key), number(path[-1], key)) for key in COLLAPSE]
     said = "; ".join(f"{key} {first:.3g} to {last:.2g}" for key, first, last in ends)
-    return {
-        "claim": f"{law.name.capitalize()} flow: NC1 to NC4 emerge",
-        "held": all(last < max(first / 100, ROUNDING) for _, first, last in ends),
-        "evidence": said,
-    }
+    return decided(
+        f"{law.name.capitalize()} flow: NC1 to NC4 emerge",
+        source="MSE",
+        held=all(last < max(first / 100, ROUNDING) for _, first, last in ends),
+        evidence=said,
+    )
 
 
 def _descent(config: CentralPathConfig, rows: Sequence[Observation]) -> Claim:
@@ -312,16 +317,15 @@ def _descent(config: CentralPathConfig, rows: Sequence[Observation]) -> Claim:
     order = math.log(renormalised[-2] / renormalised[-1]) / math.log(
         number(last[-2], "rate") / number(last[-1], "rate")
     )
-    return {
-        "claim": "As the step size shrinks, renormalised gradient steps converge to the "
+    return decided(
+        "As the step size shrinks, renormalised gradient steps converge to the "
         "renormalised law, not to the projected law",
-        "held": _falling(renormalised)
-        and 0.8 < order < 1.2
-        and projected[-1] > 10 * renormalised[-1],
-        "evidence": f"{config.descent_steps[-1]} steps: {renormalised[-1]:.1e} from the "
+        source="MSE",
+        held=_falling(renormalised) and 0.8 < order < 1.2 and projected[-1] > 10 * renormalised[-1],
+        evidence=f"{config.descent_steps[-1]} steps: {renormalised[-1]:.1e} from the "
         f"renormalised law (of order {order:.2f} in the step), {projected[-1]:.2g} from the "
         "projected law",
-    }
+    )
 
 
 def _near_path(name: str, path: list[Observation]) -> Claim:
@@ -333,12 +337,13 @@ def _near_path(name: str, path: list[Observation]) -> Claim:
     late = [row for row in path if number(row, "time") >= end / 10]
     worst = max(number(row, "mse_off_path") / number(row, "mse_loss") for row in late)
     first = number(path[0], "mse_off_path") / number(path[0], "mse_loss")
-    return {
-        "claim": f"{name.capitalize()}: the loss off the central path is negligible",
-        "held": worst < 0.01,
-        "evidence": f"{first:.2g} of the loss at the start, at most {worst:.1e} in the last decade "
+    return decided(
+        f"{name.capitalize()}: the loss off the central path is negligible",
+        source="MSE",
+        held=worst < 0.01,
+        evidence=f"{first:.2g} of the loss at the start, at most {worst:.1e} in the last decade "
         f"of time, in which the loss falls to {number(path[-1], 'mse_loss'):.1e}",
-    }
+    )
 
 
 def _omegas(row: Observation) -> list[str]:

@@ -15,11 +15,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.simulations.bounds import Positive, Positives, Seed
 from ncscope.lab.simulations.ufm import VANISHED, recorded_steps, vanishing
@@ -29,6 +30,7 @@ from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.probing.records import Measurement
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc1", "nc2", "nc3")
 COLUMNS = (
@@ -145,12 +147,13 @@ def arrives(name: Activation, path: Sequence[Observation]) -> Claim:
     """Test that the last objective equals that of the collapsed point."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     form = "closed form's minimum" if name == "linear" else "value of the collapsed point"
-    return {
-        "claim": f"{LABELS[name]}: gradient descent arrives at the {form}, to 1e-6",
-        "held": abs(last - minimum) < 1e-6,
-        "evidence": f"objective {last:.9f} after {path[-1].step:,} steps, "
+    return decided(
+        f"{LABELS[name]}: gradient descent arrives at the {form}, to 1e-6",
+        source="XUFM",
+        held=abs(last - minimum) < 1e-6,
+        evidence=f"objective {last:.9f} after {path[-1].step:,} steps, "
         f"{last - minimum:+.1e} from {minimum:.9f}",
-    }
+    )
 
 
 def separation(path: Sequence[Observation]) -> float:
@@ -175,41 +178,43 @@ def _at_level(path: Sequence[Observation], level: str) -> list[Observation]:
 
 def _norms_agree(path: Sequence[Observation]) -> Claim:
     ratio, cost = (number(path[-1], key) for key in ("nuclear_ratio", "nuclear_cost"))
-    return {
-        "claim": "ReLU: the nuclear norms before and after the last ReLU agree, to 1e-6 in the "
-        "objective",
-        "held": abs(cost) < 1e-6,
-        "evidence": f"their ratio is 1 {ratio - 1:+.1e}, which costs {cost:.1e}",
-    }
+    return decided(
+        "ReLU: the nuclear norms before and after the last ReLU agree, to 1e-6 in the objective",
+        source="XUFM",
+        held=abs(cost) < 1e-6,
+        evidence=f"their ratio is 1 {ratio - 1:+.1e}, which costs {cost:.1e}",
+    )
 
 
 def _none_lost(path: Sequence[Observation]) -> Claim:
     lost = path[-1]["lost_samples"]
-    return {
-        "claim": "ReLU: no sample has all of its deep features at zero",
-        "held": lost == 0,
-        "evidence": f"{lost} such samples; descent no longer moves them, and each costs 1/(2N)",
-    }
+    return decided(
+        "ReLU: no sample has all of its deep features at zero",
+        source="XUFM",
+        held=lost == 0,
+        evidence=f"{lost} such samples; descent no longer moves them, and each costs 1/(2N)",
+    )
 
 
 def _rates_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
     apart = {name: separation(path) for name, path in paths.items()}
-    return {
-        "claim": "The levels differ more in the rate of collapse with ReLU than without",
-        "held": apart["relu"] > apart["linear"],
-        "evidence": f"NC1 at H1 and at the last level differ by {apart['relu']:.2f} decades "
+    return decided(
+        "The levels differ more in the rate of collapse with ReLU than without",
+        source="XUFM",
+        held=apart["relu"] > apart["linear"],
+        evidence=f"NC1 at H1 and at the last level differ by {apart['relu']:.2f} decades "
         f"with ReLU, {apart['linear']:.2f} without (medians over the descent)",
-    }
+    )
 
 
 def _structures_separate(paths: Mapping[Activation, Sequence[Observation]]) -> Claim:
     ends = {name: number(_at_level(path, "H1")[-1], "nc2_of") for name, path in paths.items()}
-    return {
-        "claim": "H1 becomes an orthogonal frame without ReLU, but not with ReLU",
-        "held": ends["relu"] > VANISHED > ends["linear"],
-        "evidence": f"nc2_of of H1 ends at {ends['relu']:.2g} with ReLU, "
-        f"{ends['linear']:.2g} without",
-    }
+    return decided(
+        "H1 becomes an orthogonal frame without ReLU, but not with ReLU",
+        source="XUFM",
+        held=ends["relu"] > VANISHED > ends["linear"],
+        evidence=f"nc2_of of H1 ends at {ends['relu']:.2g} with ReLU, {ends['linear']:.2g} without",
+    )
 
 
 LABELS: Mapping[Activation, str] = {"linear": "Linear", "relu": "ReLU"}

@@ -16,16 +16,18 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.simulations.bounds import NotNegative, Positive, Seed
 from ncscope.lab.simulations.mufm import PFC_TITLES
 from ncscope.lab.surrogates.geodesic import line_between, pfc1_falls_from, pfc2_falls_from
 from ncscope.lab.surrogates.problem import gaussian_classes
 from ncscope.math.frames import simplex_etf
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 from ncscope.stats.paths import CrossMoments, nearest_hits_on_line
 
 
@@ -106,33 +108,36 @@ def _claims(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Claim]:
 
 def _first_theorem(rows: Sequence[Observation]) -> Claim:
     alignment, start = (number(rows[0], key) for key in ("alignment", "pfc1_falls_from"))
-    return {
-        "claim": "Theorem 1: PFC1 falls on the whole line if, and only if, the class means of both "
+    return decided(
+        "Theorem 1: PFC1 falls on the whole line if, and only if, the class means of both "
         "ends are aligned",
-        "held": (alignment >= 0) == (start <= 0),
-        "evidence": f"inner product {alignment:.4g}; PFC1 falls from t = {start:.4g} on",
-    }
+        source="PFC",
+        held=(alignment >= 0) == (start <= 0),
+        evidence=f"inner product {alignment:.4g}; PFC1 falls from t = {start:.4g} on",
+    )
 
 
 def _second_theorem(rows: Sequence[Observation]) -> Claim:
     cost, start = (number(rows[0], key) for key in ("transport_cost", "pfc2_falls_from"))
-    return {
-        "claim": "Theorem 2: PFC2 falls to 0 on a neighbourhood of t = 1",
-        "held": start < 1 and number(rows[-1], "pfc2") < 1e-9,
-        "evidence": f"from t = {start:.4g} on; transport cost {cost:.4g}",
-    }
+    return decided(
+        "Theorem 2: PFC2 falls to 0 on a neighbourhood of t = 1",
+        source="PFC",
+        held=start < 1 and number(rows[-1], "pfc2") < 1e-9,
+        evidence=f"from t = {start:.4g} on; transport cost {cost:.4g}",
+    )
 
 
 def _ordered(rows: Sequence[Observation]) -> Claim:
     values = [number(row, "pfc3") for row in rows]
     losses = [earlier - later for earlier, later in pairwise(values)]
     worst = max(0.0, *losses)
-    return {
-        "claim": "PFC3 does not fall along the line",
-        "held": worst == 0,
-        "evidence": f"from {values[0]:.4g} to {values[-1]:.4g}"
+    return decided(
+        "PFC3 does not fall along the line",
+        source="PFC",
+        held=worst == 0,
+        evidence=f"from {values[0]:.4g} to {values[-1]:.4g}"
         + (f"; falls by {worst:.2g} at most between two points" if worst else ""),
-    }
+    )
 
 
 def _drawings(config: GeodesicConfig, rows: Sequence[Observation]) -> list[Drawing]:

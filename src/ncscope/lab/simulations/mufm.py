@@ -16,10 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.simulations.bounds import Positive, Seed
 from ncscope.lab.simulations.ufm import recorded_steps
 from ncscope.lab.surrogates.descent import SolverResult, gradient_descent, quasi_newton
@@ -33,6 +34,7 @@ from ncscope.lab.surrogates.problem import Point, gaussian_classes
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 GROUPS = ("pfc",)
 COLUMNS = ("objective", "gradient_norm", "pfc1", "pfc2", "pfc3", "data_distance")
@@ -149,50 +151,55 @@ def _claims(config: MUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
 def _more_concentrated(data: Observation, features: Observation) -> Claim:
     """Test the second half of theorem 4 at one point."""
     before, after = number(data, "pfc1"), number(features, "pfc1")
-    return {
-        "claim": "The minimum is more concentrated than the data: PFC1(H) < PFC1(X)",
-        "held": after < before,
-        "evidence": f"PFC1 {after:.4g} of the features, {before:.4g} of the data",
-    }
+    return decided(
+        "The minimum is more concentrated than the data: PFC1(H) < PFC1(X)",
+        source="PFC",
+        held=after < before,
+        evidence=f"PFC1 {after:.4g} of the features, {before:.4g} of the data",
+    )
 
 
 def _not_collapsed(last: Observation) -> Claim:
-    return {
-        "claim": f"The minimum is not collapsed: PFC1 above {COLLAPSED}",
-        "held": number(last, "pfc1") > COLLAPSED,
-        "evidence": f"PFC1 {number(last, 'pfc1'):.4g}, PFC2 {number(last, 'pfc2'):.4g}",
-    }
+    return decided(
+        f"The minimum is not collapsed: PFC1 above {COLLAPSED}",
+        source="PFC",
+        held=number(last, "pfc1") > COLLAPSED,
+        evidence=f"PFC1 {number(last, 'pfc1'):.4g}, PFC2 {number(last, 'pfc2'):.4g}",
+    )
 
 
 def _one_minimum(solved: Sequence[Observation]) -> Claim:
     objectives = [number(row, "objective") for row in solved if row.layer == "X"]
     spread = max(objectives) / min(objectives) - 1
     worst = max(number(row, "gradient_norm") for row in solved)
-    return {
-        "claim": f"The solver finds the same minimum from {len(objectives)} random starts",
-        "held": spread < 1e-9,
-        "evidence": f"objectives {min(objectives):.9g} to {max(objectives):.9g}; "
+    return decided(
+        f"The solver finds the same minimum from {len(objectives)} random starts",
+        source="PFC",
+        held=spread < 1e-9,
+        evidence=f"objectives {min(objectives):.9g} to {max(objectives):.9g}; "
         f"gradient norms up to {worst:.1e}",
-    }
+    )
 
 
 def _falls_by_layer(best: Sequence[Observation]) -> Claim:
     values = [number(row, "pfc1") for row in best]
-    return {
-        "claim": "PFC1 falls from layer to layer at the minimum",
-        "held": all(later < value for value, later in pairwise(values)),
-        "evidence": ", ".join(f"{value:.4g}" for value in values),
-    }
+    return decided(
+        "PFC1 falls from layer to layer at the minimum",
+        source="PFC",
+        held=all(later < value for value, later in pairwise(values)),
+        evidence=", ".join(f"{value:.4g}" for value in values),
+    )
 
 
 def _descended(reached: Observation, best: Observation) -> Claim:
     objective, least = number(reached, "objective"), number(best, "objective")
-    return {
-        "claim": "Gradient descent arrives at the minimum, to 1 %",
-        "held": objective < 1.01 * least,
-        "evidence": f"objective {objective:.6g} after {reached.step:,} steps, least "
+    return decided(
+        "Gradient descent arrives at the minimum, to 1 %",
+        source="PFC",
+        held=objective < 1.01 * least,
+        evidence=f"objective {objective:.6g} after {reached.step:,} steps, least "
         f"{least:.6g}; PFC1 {number(reached, 'pfc1'):.4g} and {number(best, 'pfc1'):.4g}",
-    }
+    )
 
 
 def _lowest(solved: Sequence[Observation]) -> list[Observation]:

@@ -12,10 +12,11 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.simulations.bounds import (
     DifferentSizes,
     NotNegative,
@@ -24,6 +25,7 @@ from ncscope.lab.simulations.bounds import (
 from ncscope.lab.surrogates.perturbed import PerturbedUFM
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 PART = "growing n"
 COLUMNS = ("per_class", "seed", "kept", "predicted", "deviation", "nc1", "nc3_alignment")
@@ -91,12 +93,13 @@ def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Observation]]
     # Assume that the next order, 1/n^2, is smaller than this one by the same factor as this one is
     # smaller than the limit.
     slack = 4 * error + off**2 / predicted + 1e-9
-    return {
-        "claim": "The share of W* in the best classifier is the share that theorem 5.1 predicts",
-        "held": abs(kept - predicted - off) < slack,
-        "evidence": f"{kept:.5f} of W* at n = {n:,}, with a standard error of {error:.1g} over "
+    return decided(
+        "The share of W* in the best classifier is the share that theorem 5.1 predicts",
+        source="XUFM",
+        held=abs(kept - predicted - off) < slack,
+        evidence=f"{kept:.5f} of W* at n = {n:,}, with a standard error of {error:.1g} over "
         f"{len(by_size[n])} seeds; predicted {predicted:.5f}, and {off:+.1g} at this n",
-    }
+    )
 
 
 def first_correction(config: PerturbedConfig) -> float:
@@ -124,12 +127,13 @@ def _rate(by_size: Mapping[int, Sequence[Observation]]) -> Claim:
     means = [_mean_and_error([number(row, "deviation") for row in by_size[n]])[0] for n in sizes]
     exact = max(means) < 1e-12
     slope = math.nan if exact else math.log(means[-1] / means[0]) / math.log(sizes[-1] / sizes[0])
-    return {
-        "claim": "The distance from the limit falls like 1 / sqrt(n)",
-        "held": exact or abs(slope + 0.5) < 0.1,
-        "evidence": f"{means[0]:.2g} at n = {sizes[0]:,}, {means[-1]:.2g} at n = {sizes[-1]:,}: "
+    return decided(
+        "The distance from the limit falls like 1 / sqrt(n)",
+        source="XUFM",
+        held=exact or abs(slope + 0.5) < 0.1,
+        evidence=f"{means[0]:.2g} at n = {sizes[0]:,}, {means[-1]:.2g} at n = {sizes[-1]:,}: "
         f"the power {slope:.3f}",
-    }
+    )
 
 
 def grouped(rows: Sequence[Observation]) -> dict[int, list[Observation]]:

@@ -14,11 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.simulations.bounds import Positive, Seed
 from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.problem import Minimiser, Point, Problem
@@ -26,6 +27,7 @@ from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.probing.records import Measurement
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc1", "nc2", "nc3")
 COLUMNS = ("objective", "nc1", "nc2_of", "nc2_etf", "nc3_alignment", "mean_share")
@@ -132,23 +134,25 @@ def predicted(problem: UFM) -> dict[str, str]:
 def descent_arrives(path: Sequence[Observation]) -> Claim:
     """Test that the descent's last objective equals the closed form's minimum."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
-    return {
-        "claim": "Gradient descent arrives at the closed form's minimum, to 1e-6",
-        "held": abs(last - minimum) < 1e-6,
-        "evidence": f"objective {last:.9f} after {path[-1].step:,} steps, "
+    return decided(
+        "Gradient descent arrives at the closed form's minimum, to 1e-6",
+        source="XUFM",
+        held=abs(last - minimum) < 1e-6,
+        evidence=f"objective {last:.9f} after {path[-1].step:,} steps, "
         f"{last - minimum:.1e} above {minimum:.9f}",
-    }
+    )
 
 
 def solver_agrees(row: Observation) -> Claim:
     """Test that the fast solver's objective equals the closed form's minimum."""
     gap, slope = number(row, "objective") - number(row, "minimum"), number(row, "gradient_norm")
-    return {
-        "claim": "The fast solver ends at the closed form's minimum, to 1e-9",
-        "held": abs(gap) < 1e-9,
-        "evidence": f"{gap:.1e} above the minimum with a gradient of {slope:.1e}, "
+    return decided(
+        "The fast solver ends at the closed form's minimum, to 1e-9",
+        source="XUFM",
+        held=abs(gap) < 1e-9,
+        evidence=f"{gap:.1e} above the minimum with a gradient of {slope:.1e}, "
         f"after {row.step:,} evaluations",
-    }
+    )
 
 
 def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Claim]:
@@ -164,17 +168,25 @@ def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Clai
         after = f"after {path[-1].step:,} steps"
         if not first < ROUNDING:
             evidence = f"{key} {first:.2g} at the start, {last:.2g} {after}"
-            claims.append({"claim": claim, "held": last < VANISHED, "evidence": evidence})
+            claims.append(
+                decided(
+                    claim,
+                    source="XUFM",
+                    held=last < VANISHED,
+                    evidence=evidence,
+                )
+            )
     return claims
 
 
 def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:
     seen, expected = number(last, "mean_share"), number(stated, "mean_share")
-    return {
-        "claim": "The global mean's share of the class means' energy equals the closed form's",
-        "held": abs(seen - expected) < VANISHED,
-        "evidence": f"{seen:.6f} of the energy, {expected:.6f} in closed form",
-    }
+    return decided(
+        "The global mean's share of the class means' energy equals the closed form's",
+        source="XUFM",
+        held=abs(seen - expected) < VANISHED,
+        evidence=f"{seen:.6f} of the energy, {expected:.6f} in closed form",
+    )
 
 
 def _drawings(config: UFMConfig, rows: Sequence[Observation]) -> list[Drawing]:

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Study
+from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.simulations import ufm
 from ncscope.lab.simulations.bounds import Positive, Seed
 from ncscope.lab.surrogates.problem import Minimiser
 from ncscope.lab.surrogates.ufm_cross_entropy import CrossEntropyUFM
+from ncscope.report.claims import Claim
 
 
 class CrossEntropyConfig(BaseModel):
@@ -74,11 +76,12 @@ _COLLAPSE = {
 
 def _both_agree(last: Observation, fast: Observation) -> Claim:
     descended, solved = number(last, "objective"), number(fast, "objective")
-    return {
-        "claim": "Gradient descent and the fast solver end at the same objective, to 1e-6",
-        "held": abs(descended - solved) < 1e-6,
-        "evidence": f"{descended:.9f} and {solved:.9f}",
-    }
+    return decided(
+        "Gradient descent and the fast solver end at the same objective, to 1e-6",
+        source="XUFM",
+        held=abs(descended - solved) < 1e-6,
+        evidence=f"{descended:.9f} and {solved:.9f}",
+    )
 
 
 def _drawings(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Drawing]:

@@ -15,7 +15,7 @@ from ncscope.lab.runs.recipe import Scale
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.run_folder import RunFolder, read_yaml
 from ncscope.lab.runs.running import StudyRun
-from ncscope.lab.studies import configured, load_run
+from ncscope.lab.studies import configured, has_ended, load_run
 from ncscope.lab.sweeps.cluster import run_on_cluster
 from ncscope.lab.sweeps.plan import Run, SweepPlan, planned
 from ncscope.lab.sweeps.run_request import (
@@ -88,11 +88,11 @@ def sweep(
             another sweep, or there is no such cluster. The failure of a run is recorded in
             ``failures``, and the other runs continue.
     """
-    resources = _absolute(resources or Resources())
+    resources = on_one_device(resources or Resources())
     plan = planned(name, scale, overrides, runs, Path(out).absolute())
     with RunFolder(plan.folder).writing_alone():
         _prepare(plan, resume)
-        ended = {run.name for run in plan.runs if _ended(plan, run)}
+        ended = {run.name for run in plan.runs if has_ended(plan.run_folder(run))}
         progress = SweepProgress([run.name for run in plan.runs], on_change)
         progress.update({run: RunProgress("ended") for run in ended})
         requests = [
@@ -107,8 +107,15 @@ def sweep(
         return _written(plan, failures)
 
 
-def _absolute(resources: Resources) -> Resources:
-    """Return the resources with an absolute data folder, the same for every process."""
+def on_one_device(resources: Resources) -> Resources:
+    """Return the resources with an absolute data folder, the same for every process.
+
+    Args:
+        resources: Resources of a run.
+
+    Raises:
+        InputError: If a run would have several devices.
+    """
     if resources.devices * resources.nodes > 1:
         found = f"devices {resources.devices}, nodes {resources.nodes}"
         fix = "pass a cluster, which runs several runs at a time"
@@ -145,15 +152,6 @@ def _prepare(plan: SweepPlan, resume: bool) -> None:
             )
             raise InputError(expected=f"the run {run.name}", found=found, fix=fix)
     write_text(file, asked)
-
-
-def _ended(plan: SweepPlan, run: Run) -> bool:
-    """Return whether a run has written its report, which it writes last, and is undamaged."""
-    folder = plan.run_folder(run)
-    try:
-        return (folder / "report.html").exists() and load_run(folder).ended
-    except InputError:
-        return False  # run it again, which repairs the damage or reports it
 
 
 def _written(plan: SweepPlan, failures: Mapping[str, str]) -> Sweep:

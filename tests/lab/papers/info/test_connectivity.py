@@ -64,7 +64,7 @@ def test_stopped_in_the_second_run_it_goes_on_to_the_same_results(tmp_path: Path
 def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results) -> None:
     for found in (results, Results()):
         claims = RECIPE.claims(short(), found)
-        assert all(claim["evidence"] for claim in claims)
+        assert all(claim.evidence for claim in claims)
         (drawing,) = RECIPE.drawings(short(), found)
         assert len(drawing.figure.axes) == 3
 
@@ -95,7 +95,7 @@ def made_up(depths: dict[float, float], lift: float = 0.3) -> Results:
 
 
 def held(results: Results) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, results)}
+    return {claim.text: claim.held for claim in RECIPE.claims(SMALL, results)}
 
 
 def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail() -> None:

@@ -49,7 +49,7 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
 
 def failing(results: Results) -> set[str]:
     """The claims that do not hold, those on information without what it is of."""
-    lost = {claim["claim"] for claim in RECIPE.claims(CONFIG, results) if not claim["held"]}
+    lost = {claim.text for claim in RECIPE.claims(CONFIG, results) if not claim.held}
     return {text.split(": ", 1)[-1] for text in lost}
 
 
@@ -57,7 +57,7 @@ def test_all_claims_hold_of_runs_as_the_paper_tells_them() -> None:
     claims = RECIPE.claims(CONFIG, made())
     assert len(claims) == 3 + 4 * 3
     assert failing(made()) == set()
-    evidence = {claim["claim"]: claim["evidence"] for claim in claims}
+    evidence = {claim.text: claim.evidence for claim in claims}
     assert "0.060 at step 100, 0.050 without" in evidence[BY_HEART]
     assert "5,000 steps against 100, 50.0 times as many" in evidence[LATE]
     assert "MIR 0.500 to 0.800, HDR 0.800 to 0.200" in evidence[f"all training pairs: {FIRST}"]
@@ -103,8 +103,8 @@ def test_whatever_the_results_claims_and_figures_come_out(
 ) -> None:
     results = those(made(), kept)
     claims = RECIPE.claims(CONFIG, results)
-    assert all(claim["evidence"] for claim in claims)
-    assert not any(claim["held"] for claim in claims)
+    assert all(claim.evidence for claim in claims)
+    assert not any(claim.held for claim in claims)
     assert len(RECIPE.drawings(CONFIG, results)) == 2
 
 
@@ -114,8 +114,8 @@ def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     results = results_of(part)
     config = TINY.model_copy(update={"seeds": (3,)})
     by_heart = RECIPE.claims(config, results)[3]
-    assert by_heart["claim"] == f"all training pairs: {FIRST}"
-    assert "MIR" in by_heart["evidence"]
+    assert by_heart.text == f"all training pairs: {FIRST}"
+    assert "MIR" in by_heart.evidence
     for drawing in RECIPE.drawings(config, results):
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4, 4, 3]
 

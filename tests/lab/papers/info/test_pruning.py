@@ -91,7 +91,7 @@ def test_stopped_while_fine_tuning_it_goes_on_to_the_same_results(tmp_path: Path
 
 def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results) -> None:
     for found in (results, Results()):
-        assert all(claim["evidence"] for claim in RECIPE.claims(short(), found))
+        assert all(claim.evidence for claim in RECIPE.claims(short(), found))
         (drawing,) = RECIPE.drawings(short(), found)
         assert len(drawing.figure.axes) == 3
 
@@ -123,14 +123,14 @@ def made_up(tuned_fall: float = 0.02, raw_fall: float = 0.5, hdr: float = 0.02) 
 def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(given: Any, lost: Any) -> None:
     claims = RECIPE.claims(SMALL, made_up(**given))
     assert len(claims) == 2 + 5 + 2
-    failed = [claim["claim"].split(": ")[1].split()[0] for claim in claims if not claim["held"]]
+    failed = [claim.text.split(": ")[1].split()[0] for claim in claims if not claim.held]
     assert failed == lost
 
 
 def test_nothing_holds_of_what_was_not_measured() -> None:
-    assert not any(claim["held"] for claim in RECIPE.claims(SMALL, unmeasured(made_up())))
+    assert not any(claim.held for claim in RECIPE.claims(SMALL, unmeasured(made_up())))
     half = Results([*made_up()[:12], *unmeasured(made_up()[12:])])
-    assert not any(claim["held"] for claim in RECIPE.claims(SMALL, half))
+    assert not any(claim.held for claim in RECIPE.claims(SMALL, half))
 
 
 def test_fine_tuning_averages_no_weights_and_sparsities_go_to_nine_tenths() -> None:

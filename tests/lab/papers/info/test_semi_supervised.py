@@ -47,7 +47,7 @@ def made(changed: dict[str, float] | None = None, labels: int = 20) -> Results:
 
 
 def failing(results: Results) -> list[str]:
-    return [claim["claim"] for claim in RECIPE.claims(SMALL, results) if not claim["held"]]
+    return [claim.text for claim in RECIPE.claims(SMALL, results) if not claim.held]
 
 
 def test_all_claims_hold_in_the_papers_order() -> None:
@@ -106,8 +106,8 @@ def test_a_short_run_has_the_numbers_that_figures_and_claims_read() -> None:
     results = together([gathered(events, "a"), gathered(events, "b")])
     assert 0 < errors(results, ["a"])[0] < 100
     (claim,) = RECIPE.claims(config, results)
-    assert not claim["held"]  # the same error is no lower one
-    assert "in the mean over seeds, and less in 0 of 1 seeds" in claim["evidence"]
+    assert not claim.held  # the same error is no lower one
+    assert "in the mean over seeds, and less in 0 of 1 seeds" in claim.evidence
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def test_claims_and_figures_come_out_of_a_short_run_and_of_none(module: Any) -> 
     results = results_of(part)
     assert {row["num_classes"] for row in results} == {10}
     for found in (results, Results()):
-        assert all(claim["evidence"] for claim in module.RECIPE.claims(short, found))
+        assert all(claim.evidence for claim in module.RECIPE.claims(short, found))
         assert all(drawing.figure.axes for drawing in module.RECIPE.drawings(short, found))
 
 
@@ -64,7 +64,7 @@ def test_over_training_each_claim_can_fail(change: Any, lost: list[str]) -> None
     )
     claims = training.RECIPE.claims(SMALL[training], results)
     assert len(claims) == 12
-    failed = [claim["claim"] for claim in claims if not claim["held"]]
+    failed = [claim.text for claim in claims if not claim.held]
     assert len(failed) == 2 * len(lost)  # exactly and by batch
     assert all(text.startswith(start) for text, start in zip(failed[::2], lost, strict=True))
 
@@ -84,7 +84,7 @@ def test_a_variation_with_the_smoothness_is_found(slope: float, failing: int) ->
     """A batch's ratios vary by a tenth more than the exact ones."""
     claims = label_smoothing.RECIPE.claims(SMALL[label_smoothing], smoothed(slope))
     assert len(claims) == 5
-    assert sum(not claim["held"] for claim in claims) == failing
+    assert sum(not claim.held for claim in claims) == failing
 
 
 def with_losses(gain: float, mir: float, hdr: float) -> Results:
@@ -110,7 +110,7 @@ def with_losses(gain: float, mir: float, hdr: float) -> Results:
 )
 def test_what_a_loss_gains_is_found(given: tuple[float, ...], held: list[bool]) -> None:
     claims = supervised.RECIPE.claims(SMALL[supervised], with_losses(*given))
-    assert [claim["held"] for claim in claims] == held
+    assert [claim.held for claim in claims] == held
 
 
 def test_nothing_holds_of_what_was_not_measured() -> None:
@@ -121,11 +121,11 @@ def test_nothing_holds_of_what_was_not_measured() -> None:
     }
     for module, results in found.items():
         assert not any(
-            claim["held"] for claim in module.RECIPE.claims(SMALL[module], unmeasured(results))
+            claim.held for claim in module.RECIPE.claims(SMALL[module], unmeasured(results))
         )
         some = Results([*unmeasured(results[:1]), *results[1:-1], *unmeasured(results[-1:])])
         claims = module.RECIPE.claims(SMALL[module], some)
-        assert not [claim for claim in claims if claim["held"] and "nan" in claim["evidence"]]
+        assert not [claim for claim in claims if claim.held and "nan" in claim.evidence]
 
 
 def test_the_value_at_collapse_is_in_every_mir_panel() -> None:

@@ -19,4 +19,4 @@ def test_every_claim_holds(scale: str) -> None:
     config = RECIPE.scales[scale]
     found = RECIPE.claims(config, results_of(*RECIPE.parts(config)))
     assert len(found) == 15
-    assert [claim["claim"] for claim in found if not claim["held"]] == []
+    assert [claim.text for claim in found if not claim.held] == []

@@ -22,7 +22,7 @@ def results(**changed: tuple[float, ...]) -> Results:
 
 
 def by_text(found: list[Claim]) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in found}
+    return {claim.text: claim.held for claim in found}
 
 
 def test_all_claims_hold_for_networks_that_collapse() -> None:
@@ -49,8 +49,8 @@ def test_most_networks_must_gain(ends: tuple[float, float], good: bool) -> None:
         for row in history_of(name, COLLAPSING, {"accuracy": (0, 0, *pair)})
     ]
     *_, claim = RECIPE.claims(CONFIG, Results(found))
-    assert claim["held"] is good
-    assert f"median {100 * (ends[1] - ends[0]):+.2f} points" in claim["evidence"]
+    assert claim.held is good
+    assert f"median {100 * (ends[1] - ends[0]):+.2f} points" in claim.evidence
 
 
 def test_figures_3_to_8_and_table_1() -> None:

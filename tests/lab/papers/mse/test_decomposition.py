@@ -27,7 +27,7 @@ def results(**changed: tuple[float, ...]) -> Results:
 
 
 def held(found: Results) -> list[bool]:
-    return [claim["held"] for claim in RECIPE.claims(CONFIG, found)]
+    return [claim.held for claim in RECIPE.claims(CONFIG, found)]
 
 
 ALL = [True] * 5
@@ -53,7 +53,7 @@ def test_each_claim_can_fail(changed: dict[str, tuple[float, ...]], failing: set
 
 def test_the_epoch_from_which_the_part_off_the_path_is_negligible() -> None:
     _, _, claim, *_ = RECIPE.claims(CONFIG, results())
-    assert "from epoch 4 on, zero error from epoch 8 on" in claim["evidence"]
+    assert "from epoch 4 on, zero error from epoch 8 on" in claim.evidence
 
 
 def test_figure_2() -> None:

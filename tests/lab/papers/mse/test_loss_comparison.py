@@ -43,7 +43,7 @@ def results(
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one["held"]}
+    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one.held}
 
 
 def test_all_claims_hold_as_in_the_paper() -> None:

@@ -29,7 +29,7 @@ def results(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FO
 
 
 def failing(found: Results) -> set[int]:
-    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one["held"]}
+    return {index for index, one in enumerate(RECIPE.claims(CONFIG, found)) if not one.held}
 
 
 LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED

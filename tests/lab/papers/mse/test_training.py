@@ -87,9 +87,9 @@ def test_losses_are_compared_over_networks_and_each_over_its_seeds(lower: bool, 
     found |= {n: 1.0 if r.loss == "mse" else 2.0 for n, r in vgg.items()}
     config = mse_training.MSETraining(runs=vgg | resnet)
     claim = compare("", config, found, lower=lower)
-    assert claim["held"] is held
-    assert claim["evidence"].startswith("ratio 1.41, " + ("below" if lower else "above"))
-    assert claim["evidence"].count("1 against 2") == 3
+    assert claim.held is held
+    assert claim.evidence.startswith("ratio 1.41, " + ("below" if lower else "above"))
+    assert claim.evidence.count("1 against 2") == 3
 
 
 def test_the_terminal_phase_runs_from_the_first_epoch_of_zero_training_error() -> None:
@@ -119,8 +119,8 @@ def test_a_metric_falls_in_every_network_or_the_claim_does(
 ) -> None:
     results = history_of("a", FALLING) + history_of("b", columns)
     claim = falls("it falls", changes(results, ["a", "b"], "nc1"))
-    assert claim["held"] is held
-    assert "a: 2 to 1" in claim["evidence"]
+    assert claim.held is held
+    assert "a: 2 to 1" in claim.evidence
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_metric_falls_in_every_network_or_the_claim_does(
 )
 def test_zero_error_must_come_before_the_end(accuracy: tuple[float, ...], held: bool) -> None:
     results = history_of("a", FALLING) + history_of("b", {"accuracy": accuracy})
-    assert zero_error(results, ["a", "b"])["held"] is held
+    assert zero_error(results, ["a", "b"]).held is held
 
 
 def test_the_grid_has_a_column_a_data_set_and_a_row_a_kind_of_network() -> None:

@@ -173,7 +173,7 @@ def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> Results:
 
 
 def failing(results: Results) -> list[str]:
-    return [found["claim"] for found in RECIPE.claims(TINY, results) if not found["held"]]
+    return [found.text for found in RECIPE.claims(TINY, results) if not found.held]
 
 
 def deep_with(layer: int, **metrics: float) -> list[Metrics]:
@@ -185,13 +185,13 @@ def test_all_claims_hold_of_a_collapsing_run() -> None:
     assert failing(collapsed()) == []
     assert len(found) == 8
     for claim in found:
-        assert set(claim) == {"claim", "held", "evidence"}
-        assert type(claim["held"]) is bool
+        assert claim.source
+        assert claim.evidence
 
 
 def test_claims_of_a_real_run_have_the_same_shape(tiny: list[Measurement]) -> None:
-    assert [c["claim"] for c in RECIPE.claims(TINY, measured(tiny))] == [
-        c["claim"] for c in RECIPE.claims(TINY, collapsed())
+    assert [c.text for c in RECIPE.claims(TINY, measured(tiny))] == [
+        c.text for c in RECIPE.claims(TINY, collapsed())
     ]
 
 
@@ -230,10 +230,10 @@ def test_collapse_is_counted_from_zero_error_on() -> None:
 def test_without_zero_error_nothing_after_it_is_held() -> None:
     run = [at(0, EARLY | {"accuracy": 0.5}), at(9, LATE | {"accuracy": 0.9})]
     first, *falling = RECIPE.claims(TINY, measured(run))[:5]
-    assert not first["held"]
-    assert "never" in first["evidence"]
+    assert not first.held
+    assert "never" in first.evidence
     for claim in falling:
-        assert (claim["held"], claim["evidence"]) == (False, "zero training error was not reached")
+        assert (claim.held, claim.evidence) == (False, "zero training error was not reached")
 
 
 def test_nothing_left_to_fall_holds() -> None:
@@ -251,7 +251,6 @@ def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
 
 def test_evidence_counts_the_breaks() -> None:
     found = {
-        c["claim"][:4]: c["evidence"]
-        for c in RECIPE.claims(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
+        c.text[:4]: c.evidence for c in RECIPE.claims(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
     }
     assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.1; 1 steps the wrong way, by 0.1 at most"

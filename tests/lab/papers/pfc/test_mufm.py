@@ -22,7 +22,7 @@ def results() -> Results:
 
 
 def claims(results: Results) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(TINY, results)}
+    return {claim.text: claim.held for claim in RECIPE.claims(TINY, results)}
 
 
 @pytest.mark.slow

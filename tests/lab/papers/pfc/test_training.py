@@ -40,7 +40,7 @@ def results() -> Results:
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
     claims = RECIPE.claims(brief(), results)
     assert len(claims) == 1 + 3 + 3
-    assert all(claim["evidence"] for claim in claims)
+    assert all(claim.evidence for claim in claims)
     at_end = [row for row in results if row.split == "train" and row.epoch == 2]
     assert [row.layer for row in at_end] == ["stem", *(f"blocks.{i}" for i in range(8))]
     assert [row["relative_position"] for row in at_end][:: len(at_end) - 1] == [0, 1]
@@ -88,7 +88,7 @@ def line_of(paths: Mapping[str, Sequence[float]]) -> GeodesicRecord:
 
 
 def failing(found: Results) -> list[str]:
-    return [claim["claim"] for claim in RECIPE.claims(SMALL, found) if not claim["held"]]
+    return [claim.text for claim in RECIPE.claims(SMALL, found) if not claim.held]
 
 
 def test_all_claims_hold_where_every_layer_collapses_further() -> None:

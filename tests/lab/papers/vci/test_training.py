@@ -30,7 +30,7 @@ def results() -> Results:
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
     claims = RECIPE.claims(brief(), results)
     assert len(claims) == 3 + 2 + 2 + 2
-    assert all(claim["evidence"] for claim in claims)
+    assert all(claim.evidence for claim in claims)
     measured = [(row.epoch, row.split) for row in results]
     assert measured == [(epoch, split) for epoch in (0, 1, 2) for split in ("train", "test")]
 
@@ -48,7 +48,7 @@ def test_spectra_are_those_of_the_last_measurement(results: Results) -> None:
 
 
 def held(results: Results) -> dict[str, bool]:
-    return {claim["claim"]: claim["held"] for claim in RECIPE.claims(SMALL, results)}
+    return {claim.text: claim.held for claim in RECIPE.claims(SMALL, results)}
 
 
 def test_where_all_fall_only_the_paper_s_exceptions_are_missing() -> None:

@@ -62,10 +62,10 @@ def from_tables() -> Results:
 
 def test_the_paper_s_tables_bear_out_every_claim() -> None:
     claims = RECIPE.claims(PAPER, from_tables())
-    assert all(claim["held"] for claim in claims)
+    assert all(claim.held for claim in claims)
     assert len(claims) == 11
-    assert [claim["evidence"] for claim in claims] == [
-        claim["evidence"] for claim in claims_on(printed())
+    assert [claim.evidence for claim in claims] == [
+        claim.evidence for claim in claims_on(printed())
     ]
 
 
@@ -79,7 +79,7 @@ def changed(part: str, split: str, change: Callable[[Observation], Values]) -> l
             else row
         ),
     )
-    return [claim["claim"] for claim in RECIPE.claims(PAPER, results) if not claim["held"]]
+    return [claim.text for claim in RECIPE.claims(PAPER, results) if not claim.held]
 
 
 @pytest.mark.parametrize(
@@ -172,15 +172,15 @@ def test_what_is_missing_or_infinite_claims_nothing_and_is_shown() -> None:
     for results in (Results(), Results(whole[:1]), unknown, ones):
         told = RECIPE.claims(PAPER, results)
         assert len(told) == 11
-        assert all(claim["evidence"] for claim in told)
+        assert all(claim.evidence for claim in told)
         if results is not ones:
-            assert not any(claim["held"] for claim in told)
+            assert not any(claim.held for claim in told)
         assert len(RECIPE.tables(PAPER, results)) == 3
     for results in (Results(), ones):
         for drawing in RECIPE.drawings(PAPER, results):
             drawing.figure.canvas.draw()
     lost = those(whole, lambda row: row.split != "pets" or "temperature" not in row.part)
-    moved = {c["claim"] for c in RECIPE.claims(PAPER, lost) if not c["held"]}
+    moved = {c.text for c in RECIPE.claims(PAPER, lost) if not c.held}
     assert "MLOG falls at every higher temperature" in moved
     assert "MLOG falls at every higher cosine penalty" not in moved
 

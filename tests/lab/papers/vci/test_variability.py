@@ -38,9 +38,9 @@ def test_a_trend_is_claimed_of_every_run_or_denied_of_one(course, one_falls: boo
     results = made(["a", "b"], {("b", "test", "vci"): course})
     every = trend_claim("", results, ["a", "b"], "vci", "test", all_fall=True)
     some = trend_claim("", results, ["a", "b"], "vci", "test", all_fall=False)
-    assert every["held"] == one_falls == (not some["held"])
-    assert trend_claim("", results, ["a", "b"], "vci", "train", all_fall=True)["held"]
-    assert every["evidence"].startswith("a: 3 to 1 (least 1); b: 3 to ")
+    assert every.held == one_falls == (not some.held)
+    assert trend_claim("", results, ["a", "b"], "vci", "train", all_fall=True).held
+    assert every.evidence.startswith("a: 3 to 1 (least 1); b: 3 to ")
 
 
 def test_the_two_parts_add_up_to_the_squared_distance() -> None:
@@ -62,7 +62,7 @@ def test_the_two_parts_add_up_to_the_squared_distance() -> None:
 )
 def test_projections_are_judged_apart(key: str, course, held: list[bool]) -> None:
     results = made(["a"], {("a", "train", key): course})
-    assert [claim["held"] for claim in projection_claims(results, "a")] == held
+    assert [claim.held for claim in projection_claims(results, "a")] == held
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_projections_are_judged_apart(key: str, course, held: list[bool]) -> Non
 def test_spectra_are_compared_where_that_of_the_means_ends(between, total, held) -> None:
     results = made(["a"], between=between, total=total)
     assert spectra(results, "a") == (list(between), list(total))
-    assert [claim["held"] for claim in spectrum_claims(results, "a")] == held
+    assert [claim.held for claim in spectrum_claims(results, "a")] == held
 
 
 def test_evidence_of_the_spectra() -> None:
-    first, second = (claim["evidence"] for claim in spectrum_claims(made(["a"]), "a"))
+    first, second = (claim.evidence for claim in spectrum_claims(made(["a"]), "a"))
     share = "later eigenvalues have 5.88% of Sigma_T's trace"
     assert first == f"eigenvalue 2: 1 of Sigma_B, 3 of Sigma_T; {share}"
     assert second == "first eigenvalue over eigenvalue 2: 4 for Sigma_B, 1.67 for Sigma_T"

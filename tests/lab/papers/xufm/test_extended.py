@@ -32,9 +32,9 @@ def test_every_setting_has_a_part(results: Results):
 def test_claims_are_of_both_settings_and_see_that_nothing_converged(results: Results):
     claims = RECIPE.claims(CONFIG, results)
     assert len(claims) == 30
-    arrived = [claim["held"] for claim in claims if "arrives" in claim["claim"]]
+    arrived = [claim.held for claim in claims if "arrives" in claim.text]
     assert arrived == [False] * 4
-    assert len({claim["claim"] for claim in claims}) == len(claims)
+    assert len({claim.text for claim in claims}) == len(claims)
 
 
 def test_starts_are_the_papers(results: Results):
@@ -66,4 +66,4 @@ def test_all_claims_hold(scale: str, count: int):
     config = RECIPE.scales[scale]
     claims = RECIPE.claims(config, results_of(*RECIPE.parts(config)))
     assert len(claims) == count
-    assert [claim["claim"] for claim in claims if not claim["held"]] == []
+    assert [claim.text for claim in claims if not claim.held] == []

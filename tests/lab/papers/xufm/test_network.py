@@ -50,7 +50,7 @@ def test_a_short_run_yields_what_claims_and_figures_need(
     assert [[row.epoch for row in path] for path in by_level.values()] == [[0, 1]] * 4
     claims = RECIPE.claims(brief, results)
     assert len(claims) == 2 * 7 + 1
-    assert all(claim["evidence"] for claim in claims)
+    assert all(claim.evidence for claim in claims)
     assert [d.name for d in RECIPE.drawings(brief, results)] == ["fig-5", "models"]
 
 
@@ -114,7 +114,7 @@ def model_results(
 
 
 def failing(found: Results) -> list[str]:
-    return [claim["claim"] for claim in RECIPE.claims(SMALL, found) if not claim["held"]]
+    return [claim.text for claim in RECIPE.claims(SMALL, found) if not claim.held]
 
 
 def test_all_claims_hold_where_a_network_does_as_the_paper_says() -> None:

@@ -29,13 +29,13 @@ def short() -> Results:
 
 
 def failed(config: XUFMConfig, results: Results) -> list[str]:
-    return [claim["claim"] for claim in RECIPE.claims(config, results) if not claim["held"]]
+    return [claim.text for claim in RECIPE.claims(config, results) if not claim.held]
 
 
 @pytest.mark.slow
 def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> None:
     claims = RECIPE.claims(SHORT, short)
-    assert [claim["claim"] for claim in claims if claim["held"]] == [
+    assert [claim.text for claim in claims if claim.held] == [
         "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
         "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
         "Regularised bias: the solver's objective and mean equal those of the closed form",

@@ -35,6 +35,7 @@ from torch import nn
 from ncscope.data.draws import stream_seed
 from ncscope.data.loaders import measuring_loader
 from ncscope.data.order import epoch_order
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.info.interpolation import interpolated, reestimated
 from ncscope.lab.papers.info.runs import (
@@ -55,11 +56,12 @@ from ncscope.lab.papers.info.runs import (
 )
 from ncscope.lab.papers.trained import average, ends, on_runs, ordered, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared, probed
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 AS_THEY_ARE, REESTIMATED = "as they are", "re-estimated"
 COLOURS = {AS_THEY_ARE: panels.ACCENT, REESTIMATED: panels.SECOND}
@@ -220,6 +222,7 @@ def _apart(paths: Paths, where: str) -> list[Claim]:
         on_runs(
             f"{where}: accuracy falls to random guessing for omega from 0.4 to 0.6, in every pair",
             {name: _guessing(path) for name, path in paths.items()},
+            source="INFO",
         )
     ]
     for key, name in _RATIOS.items():
@@ -231,7 +234,7 @@ def _apart(paths: Paths, where: str) -> list[Claim]:
             else "falls from either run to the nearest network between the runs"
         )
         held = {pair: test(values(path, key)) for pair, path in paths.items()}
-        claims.append(on_runs(f"{where}: {name} {text}, in every pair", held))
+        claims.append(on_runs(f"{where}: {name} {text}, in every pair", held, source="INFO"))
     return claims
 
 
@@ -274,12 +277,13 @@ def _calming(
         rate: average([_variation(path, key) for path in _paths(rows, names).values()])
         for rate, names in rates.items()
     }
-    return {
-        "claim": f"{data}: {name} varies less between the runs at every lower rate",
-        "held": ordered(list(variations.values()), falling=True),
-        "evidence": "mean range: "
+    return decided(
+        f"{data}: {name} varies less between the runs at every lower rate",
+        source="INFO",
+        held=ordered(list(variations.values()), falling=True),
+        evidence="mean range: "
         + ", ".join(f"{value:.4f} at {rate:g}" for rate, value in variations.items()),
-    }
+    )
 
 
 def _connected(paths: Paths, where: str) -> list[Claim]:
@@ -287,12 +291,12 @@ def _connected(paths: Paths, where: str) -> list[Claim]:
     barriers = {name: _barrier(path) for name, path in paths.items()}
     connected = {name: (fall <= CONNECTED, f"{fall:.4f}") for name, fall in barriers.items()}
     text = f"accuracy falls by no more than {CONNECTED} between the runs"
-    claims = [on_runs(f"{where}: {text}, in every pair", connected)]
+    claims = [on_runs(f"{where}: {text}, in every pair", connected, source="INFO")]
     for key, name in _RATIOS.items():
         varied = {pair: _variation(path, key) for pair, path in paths.items()}
         held = {pair: (value <= UNCHANGED, f"{value:.4f}") for pair, value in varied.items()}
         text = f"{name} remains almost unchanged, within {UNCHANGED}"
-        claims.append(on_runs(f"{where}: {text}, in every pair", held))
+        claims.append(on_runs(f"{where}: {text}, in every pair", held, source="INFO"))
     return claims
 
 
@@ -306,11 +310,12 @@ def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], d
         )
         held.append(anew < plain)
         told.append(f"{plain:.4f} and {anew:.4f} at {rate:g}")
-    return {
-        "claim": f"{data}: accuracy falls less if the statistics are re-estimated, at every rate",
-        "held": all(held),
-        "evidence": f"mean fall without and with re-estimation: {', '.join(told)}",
-    }
+    return decided(
+        f"{data}: accuracy falls less if the statistics are re-estimated, at every rate",
+        source="INFO",
+        held=all(held),
+        evidence=f"mean fall without and with re-estimation: {', '.join(told)}",
+    )
 
 
 def _barrier(path: Sequence[Observation]) -> float:

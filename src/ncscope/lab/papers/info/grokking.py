@@ -44,9 +44,10 @@ from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.grokking_training import Grokking, grokking_events
 from ncscope.lab.papers.trained import ends, history, interpolation_epoch, on_runs, ratio, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 NEAR_CHANCE = 0.05
 """Largest excess over 1/p of an accuracy that counts as chance; the paper only says "nearly"."""
@@ -157,7 +158,8 @@ def _claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
         "with the rule MIR reaches its minimum, and HDR ends at half its maximum": _with_the_rule,
     }
     claims = [
-        on_runs(text, {run: of(rows, run) for run in runs}) for text, of in accuracies.items()
+        on_runs(text, {run: of(rows, run) for run in runs}, source="INFO")
+        for text, of in accuracies.items()
     ]
     for estimate, pairs in ESTIMATES.items():
         for split, of_split in SPLITS.items():
@@ -166,6 +168,7 @@ def _claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
                 on_runs(
                     f"{pairs.format(of_split)}: {text}",
                     {run: judge(measured) for run, measured in courses.items()},
+                    source="INFO",
                 )
                 for text, judge in phases.items()
             ]

@@ -24,6 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
@@ -45,9 +46,10 @@ from ncscope.lab.papers.info.runs import (
 )
 from ncscope.lab.papers.trained import history
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 LEVELS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8)
 
@@ -114,14 +116,15 @@ def _minimal(rows: Sequence[Observation], data: str, key: str, name: str) -> Cla
     means = averages(points)
     varied = extent(list(means.values()))
     spread = max(map(extent, points.values()), default=math.nan)
-    return {
-        "claim": f"{data}: {name} varies with the smoothness by no more than {MINIMAL}, in the "
+    return decided(
+        f"{data}: {name} varies with the smoothness by no more than {MINIMAL}, in the "
         "mean over seeds",
-        "held": len(means) > 1 and varied <= MINIMAL,
-        "evidence": f"varies by {varied:.4f}: "
+        source="INFO",
+        held=len(means) > 1 and varied <= MINIMAL,
+        evidence=f"varies by {varied:.4f}: "
         + ", ".join(f"{value:.4f} at {level:g}" for level, value in means.items())
         + f"; seeds of one level differ by up to {spread:.4f}",
-    }
+    )
 
 
 def _drawings(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Drawing]:

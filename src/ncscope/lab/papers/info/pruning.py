@@ -38,6 +38,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from ncscope.data.loaders import measuring_loader
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
@@ -63,7 +64,7 @@ from ncscope.lab.papers.info.runs import (
 from ncscope.lab.papers.info.unstructured_pruning import pruned, sparsity_of
 from ncscope.lab.papers.trained import average
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.settings import Training
@@ -79,6 +80,7 @@ from ncscope.models.forward import features_and_logits
 from ncscope.models.measuring import measuring
 from ncscope.probing.by_batch import estimated_by_batch
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 PRUNED, TUNED = "pruned", "fine-tuned"
 COLOURS = {PRUNED: panels.SECOND, TUNED: panels.ACCENT}
@@ -263,23 +265,25 @@ def _high(
         averages(by_axis(tuned, "sparsity", key)),
     )
     itself, kept = pruned_means.get(0.0, float("nan")), tuned_means.get(most, float("nan"))
-    return {
-        "claim": f"{data}: at sparsity {most:g} the MIR of fine-tuned and dense features is at "
+    return decided(
+        f"{data}: at sparsity {most:g} the MIR of fine-tuned and dense features is at "
         f"least {HIGH} of the MIR of the dense features with themselves ({estimate})",
-        "held": kept >= HIGH * itself,
-        "evidence": f"{kept:.4f} of {itself:.4f}",
-    }
+        source="INFO",
+        held=kept >= HIGH * itself,
+        evidence=f"{kept:.4f} of {itself:.4f}",
+    )
 
 
 def _little(rows: Sequence[Observation], data: str, key: str, name: str) -> Claim:
     means = averages(by_axis(rows, "sparsity", key))
     varied = extent(list(means.values()))
-    return {
-        "claim": f"{data}: {name} varies by no more than {LITTLE} over the sparsities",
-        "held": len(means) > 1 and varied <= LITTLE,
-        "evidence": f"varies by {varied:.4f}: "
+    return decided(
+        f"{data}: {name} varies by no more than {LITTLE} over the sparsities",
+        source="INFO",
+        held=len(means) > 1 and varied <= LITTLE,
+        evidence=f"varies by {varied:.4f}: "
         + ", ".join(f"{value:.4f} at {sparsity:g}" for sparsity, value in means.items()),
-    }
+    )
 
 
 def _restored(
@@ -295,12 +299,13 @@ def _restored(
     lost, back = (
         average(by_axis(rows, "sparsity", "accuracy").get(most, [])) for rows in (raw, tuned)
     )
-    return {
-        "claim": f"{data}: at sparsity {most:g} fine-tuning raises accuracy and the MIR with the "
+    return decided(
+        f"{data}: at sparsity {most:g} fine-tuning raises accuracy and the MIR with the "
         f"dense features ({estimate})",
-        "held": after > before and back > lost,
-        "evidence": f"MIR {before:.4f} to {after:.4f}, accuracy {lost:.4f} to {back:.4f}",
-    }
+        source="INFO",
+        held=after > before and back > lost,
+        evidence=f"MIR {before:.4f} to {after:.4f}, accuracy {lost:.4f} to {back:.4f}",
+    )
 
 
 def _drawings(config: InfoPruning, rows: Sequence[Observation]) -> list[Drawing]:

@@ -32,6 +32,7 @@ of MI with 10 labels, 1.28 ± 0.34.
 from collections.abc import Sequence
 from functools import partial
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.few_labels import (
     METHODS,
@@ -43,10 +44,11 @@ from ncscope.lab.papers.info.few_labels import (
     shown,
     summary,
 )
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.semi_supervised.run import few_labels_events
 from ncscope.lab.training.semi_supervised.settings import FewLabels
+from ncscope.report.claims import Claim
 from ncscope.report.summary import Summary
 
 
@@ -148,7 +150,12 @@ def _lower(
         f"{sum(d > 0 for d in apart)} of {len(apart)} seeds"
     )
     held = summary(ours)[0] < summary(against)[0]
-    return {"claim": f"{setting}: {claim}", "held": held, "evidence": evidence}
+    return decided(
+        f"{setting}: {claim}",
+        source="INFO",
+        held=held,
+        evidence=evidence,
+    )
 
 
 def _tables(config: SemiSupervised, rows: Sequence[Observation]) -> list[Summary]:

@@ -26,6 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
@@ -40,9 +41,10 @@ from ncscope.lab.papers.info.runs import (
 )
 from ncscope.lab.papers.trained import average, ends, history
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 WEIGHT = 0.1
 
@@ -142,22 +144,24 @@ def _told(numbers: Sequence[float]) -> str:
 def _better(accuracy: Mapping[str, Sequence[float]], data: str, loss: str) -> Claim:
     plain, improved = accuracy["CE"], accuracy[loss]
     gains = [other - one for one, other in zip(plain, improved, strict=False)]
-    return {
-        "claim": f"{data}: {loss} errs less on held-out images than CE, in the mean over seeds",
-        "held": average(improved) > average(plain),
-        "evidence": f"accuracy {_told(improved)} and {_told(plain)}; by seed "
+    return decided(
+        f"{data}: {loss} errs less on held-out images than CE, in the mean over seeds",
+        source="INFO",
+        held=average(improved) > average(plain),
+        evidence=f"accuracy {_told(improved)} and {_told(plain)}; by seed "
         + ", ".join(f"{gain:+.4f}" for gain in gains),
-    }
+    )
 
 
 def _slight(accuracy: Mapping[str, Sequence[float]], data: str) -> Claim:
     averages = {loss: average(by_seed) for loss, by_seed in accuracy.items()}
     gains = {loss: mean - averages["CE"] for loss, mean in averages.items() if loss != "CE"}
-    return {
-        "claim": f"{data}: each term raises the accuracy by little, less than {MODEST}",
-        "held": all(gain < MODEST for gain in gains.values()),
-        "evidence": ", ".join(f"{loss} by {gain:+.4f}" for loss, gain in gains.items()),
-    }
+    return decided(
+        f"{data}: each term raises the accuracy by little, less than {MODEST}",
+        source="INFO",
+        held=all(gain < MODEST for gain in gains.values()),
+        evidence=", ".join(f"{loss} by {gain:+.4f}" for loss, gain in gains.items()),
+    )
 
 
 def _moves(
@@ -165,11 +169,12 @@ def _moves(
 ) -> Claim:
     """Test whether a term changes its ratio on held-out images in the mean; not in the paper."""
     plain, changed = ratio["CE"], ratio[loss]
-    return {
-        "claim": f"{data}: {loss} ends at a {'higher' if sign > 0 else 'lower'} {name} than CE",
-        "held": sign * average(changed) > sign * average(plain),
-        "evidence": f"{_told(changed)} and {_told(plain)}",
-    }
+    return decided(
+        f"{data}: {loss} ends at a {'higher' if sign > 0 else 'lower'} {name} than CE",
+        source="INFO",
+        held=sign * average(changed) > sign * average(plain),
+        evidence=f"{_told(changed)} and {_told(plain)}",
+    )
 
 
 def _drawings(config: InfoSupervised, rows: Sequence[Observation]) -> list[Drawing]:

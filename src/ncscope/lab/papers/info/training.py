@@ -43,10 +43,11 @@ from ncscope.lab.papers.info.runs import (
 )
 from ncscope.lab.papers.trained import ends, history, on_runs, values
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 TREND = 0.5
 """Least absolute rank correlation with the epoch that counts as a trend."""
@@ -97,6 +98,7 @@ def _claims(config: InfoTraining, rows: Sequence[Observation]) -> list[Claim]:
         on_runs(
             f"{text}, in every run ({estimate})",
             {name: test(path, key + ending) for name, path in paths.items()},
+            source="INFO",
         )
         for text, key, test in tests
         for estimate, ending in ESTIMATES.items()

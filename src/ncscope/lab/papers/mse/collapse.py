@@ -19,6 +19,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.training import (
     MSETraining,
@@ -33,8 +34,9 @@ from ncscope.lab.papers.mse.training import (
 )
 from ncscope.lab.papers.trained import average, middle, training_parts
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 from ncscope.report.labels import label_of
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
@@ -122,12 +124,13 @@ def _generalises(config: MSETraining, rows: Sequence[Observation]) -> Claim:
     accuracies = changes(rows, list(config.runs), "accuracy", "test")
     gains = [100 * (end - start) for start, end in filter(None, accuracies.values())]
     by_run = "; ".join(f"{name}: {in_words(one, '.2%')}" for name, one in accuracies.items())
-    return {
-        "claim": "The accuracy on held-out images rises from zero training error to the end, in "
+    return decided(
+        "The accuracy on held-out images rises from zero training error to the end, in "
         "the median of the networks (table 1)",
-        "held": middle(gains) > 0,
-        "evidence": f"median {middle(gains):+.2f} points, mean {average(gains):+.2f}; {by_run}",
-    }
+        source="MSE",
+        held=middle(gains) > 0,
+        evidence=f"median {middle(gains):+.2f} points, mean {average(gains):+.2f}; {by_run}",
+    )
 
 
 def _drawings(config: MSETraining, rows: Sequence[Observation]) -> list[Drawing]:

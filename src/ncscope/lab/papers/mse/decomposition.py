@@ -37,8 +37,9 @@ from ncscope.lab.papers.trained import (
     values,
 )
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc4", "mse")
 NEGLIGIBLE = 0.1
@@ -84,7 +85,9 @@ def _negligible(paths: Mapping[str, Sequence[Observation]]) -> Claim:
         f"At the end the part off the central path is below {NEGLIGIBLE:.0%} of the least-squares "
         "part, in every network"
     )
-    return on_runs(text, {name: (one < NEGLIGIBLE, f"{one:.1%}") for name, one in shares.items()})
+    return on_runs(
+        text, {name: (one < NEGLIGIBLE, f"{one:.1%}") for name, one in shares.items()}, source="MSE"
+    )
 
 
 def _early(paths: Mapping[str, Sequence[Observation]]) -> Claim:
@@ -99,7 +102,7 @@ def _early(paths: Mapping[str, Sequence[Observation]]) -> Claim:
         f"The part off the central path is below {NEGLIGIBLE:.0%} of the least-squares part at "
         "every epoch from zero training error on, if not before, in every network"
     )
-    return on_runs(text, verdicts)
+    return on_runs(text, verdicts, source="MSE")
 
 
 def _negligible_since(path: Sequence[Observation]) -> int | None:
@@ -115,7 +118,7 @@ def _dominant(paths: Mapping[str, Sequence[Observation]]) -> Claim:
         nc1, *others = (ends(path, key)[1] for key in CURVES)
         verdicts[name] = all(nc1 > part for part in others), _listed(nc1, *others)
     text = "At the end the NC1 part of the loss is the largest, in every network"
-    return on_runs(text, verdicts, "parts NC1, NC2/3 and off the path; ")
+    return on_runs(text, verdicts, "parts NC1, NC2/3 and off the path; ", source="MSE")
 
 
 def _fastest(paths: Mapping[str, Sequence[Observation]]) -> Claim:
@@ -133,7 +136,9 @@ def _fastest(paths: Mapping[str, Sequence[Observation]]) -> Claim:
         "From its largest value to zero training error the NC2/3 part falls by the largest factor, "
         "in every network"
     )
-    return on_runs(text, verdicts, "factors of the parts NC1, NC2/3 and off the path; ")
+    return on_runs(
+        text, verdicts, "factors of the parts NC1, NC2/3 and off the path; ", source="MSE"
+    )
 
 
 def _listed(nc1: float, nc23: float, off: float) -> str:

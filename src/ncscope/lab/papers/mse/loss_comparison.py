@@ -19,6 +19,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.training import (
     BOTH,
@@ -40,7 +41,8 @@ from ncscope.lab.papers.mse.training import (
 )
 from ncscope.lab.papers.trained import average, on_runs, ratio, training_parts
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc1", "nc4")
 ROUGHLY = 0.5
@@ -76,7 +78,9 @@ def _less_than_train(rows: Sequence[Observation], names: Sequence[str]) -> Claim
         "(figure 12)"
     )
     return on_runs(
-        text, {n: (train[n] < test[n], f"{train[n]:.3g} and {test[n]:.3g}") for n in names}
+        text,
+        {n: (train[n] < test[n], f"{train[n]:.3g} and {test[n]:.3g}") for n in names},
+        source="MSE",
     )
 
 
@@ -90,7 +94,7 @@ def _visible(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> Cl
         f"Under {LOSSES[loss]} NC1 falls on held-out images too from zero training error to the "
         "end, in several networks (figure 12)"
     )
-    return on_runs(text, verdicts, enough=2, of="networks")
+    return on_runs(text, verdicts, enough=2, of="networks", source="MSE")
 
 
 def _slower(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
@@ -108,7 +112,7 @@ def _slower(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
         "From zero training error to the end NC1 falls by a smaller factor on held-out images than "
         "on the training set, in every network (figure 12)"
     )
-    return on_runs(text, verdicts, "factors on the training set and held out; ")
+    return on_runs(text, verdicts, "factors on the training set and held out; ", source="MSE")
 
 
 def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> Claim:
@@ -121,13 +125,14 @@ def _difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) ->
     per_network = [
         f"{network}: {nc1[network]:.3g} at an error of {errors[network]:.2%}" for network in nc1
     ]
-    return {
-        "claim": f"Under {LOSSES[loss]} NC1 on held-out images at the end is roughly monotonic in "
+    return decided(
+        f"Under {LOSSES[loss]} NC1 on held-out images at the end is roughly monotonic in "
         "the difficulty of the data: its rank correlation with the held-out error is above "
         f"{ROUGHLY} (figure 12)",
-        "held": rank > ROUGHLY,
-        "evidence": "; ".join([f"rank correlation {rank:.2f}", *per_network]),
-    }
+        source="MSE",
+        held=rank > ROUGHLY,
+        evidence="; ".join([f"rank correlation {rank:.2f}", *per_network]),
+    )
 
 
 def _rank_correlation(firsts: Sequence[float], seconds: Sequence[float]) -> float:

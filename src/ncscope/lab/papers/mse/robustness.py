@@ -19,6 +19,7 @@ import torch
 from matplotlib.axes import Axes
 from pydantic import Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.margins import deepfool_robustness
 from ncscope.lab.papers.mse.training import (
@@ -38,9 +39,10 @@ from ncscope.lab.papers.mse.training import (
 )
 from ncscope.lab.papers.trained import average, middle, on_runs, training_parts
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc4",)
 ATTACKED = "attacked"
@@ -90,7 +92,9 @@ def _fooled(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
         "At zero training error and at the end every perturbation of DeepFool changes the decision"
     )
     verdicts = {name: (one == (1, 1), in_words(one)) for name, one in shares.items()}
-    return on_runs(text, verdicts, "share of perturbations that change the decision; ")
+    return on_runs(
+        text, verdicts, "share of perturbations that change the decision; ", source="MSE"
+    )
 
 
 def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
@@ -100,14 +104,15 @@ def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
     per_network = [
         f"{network}: {', '.join(map(in_words, seeds))}" for network, seeds in networks.items()
     ]
-    return {
-        "claim": "Under MSE robustness grows from zero training error to the end, in the median "
+    return decided(
+        "Under MSE robustness grows from zero training error to the end, in the median "
         "and in the mean of the networks (figure 9)",
-        "held": middle(gains) > 0 and average(gains) > 0,
-        "evidence": f"median {middle(gains):+.3g}, mean {average(gains):+.3g}, above 0 in "
+        source="MSE",
+        held=middle(gains) > 0 and average(gains) > 0,
+        evidence=f"median {middle(gains):+.3g}, mean {average(gains):+.3g}, above 0 in "
         f"{sum(gain > 0 for gain in gains)} of {len(gains)} networks that reach zero error; "
         f"{'; '.join(per_network)}",
-    }
+    )
 
 
 def _better(config: MSERobustness, rows: Sequence[Observation]) -> Claim:

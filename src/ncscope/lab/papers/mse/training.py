@@ -25,6 +25,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.trained import (
     ends,
@@ -35,10 +36,10 @@ from ncscope.lab.papers.trained import (
     ratio,
 )
 from ncscope.lab.report.histories import epochs_panel
-from ncscope.lab.runs.recipe import Claim
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 Loss = Literal["mse", "cross-entropy"]
 Draw = Callable[[Axes, Sequence[str]], None]
@@ -210,12 +211,13 @@ def compare(text: str, config: MSETraining, by_run: Mapping[str, float], *, lowe
         f"{name}: {', '.join(f'{mse:.3g} against {ce:.3g}' for mse, ce in seeds)}"
         for name, seeds in pairs.items()
     ]
-    return {
-        "claim": text,
-        "held": sign * whole < sign,
-        "evidence": f"ratio {whole:.3g}, {'below' if lower else 'above'} 1 in {good} of "
+    return decided(
+        text,
+        source="MSE",
+        held=sign * whole < sign,
+        evidence=f"ratio {whole:.3g}, {'below' if lower else 'above'} 1 in {good} of "
         f"{len(ratios)} networks; {'; '.join(per_network) or 'none was trained under both'}",
-    }
+    )
 
 
 def last(
@@ -271,7 +273,9 @@ def falls(text: str, by_run: Mapping[str, Change]) -> Claim:
         text: Text of the claim.
         by_run: `changes` of the metric.
     """
-    return on_runs(text, {name: (fell(one), in_words(one)) for name, one in by_run.items()})
+    return on_runs(
+        text, {name: (fell(one), in_words(one)) for name, one in by_run.items()}, source="MSE"
+    )
 
 
 def zero_error(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
@@ -282,7 +286,7 @@ def zero_error(rows: Sequence[Observation], names: Sequence[str]) -> Claim:
         for name, path in paths.items()
     }
     text = "Every network has zero training error before the last epoch"
-    return on_runs(text, verdicts, "first measured; ")
+    return on_runs(text, verdicts, "first measured; ", source="MSE")
 
 
 def curves(

@@ -58,9 +58,10 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from ncscope.data.digits import DigitsSplit, digits
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Results
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
@@ -72,6 +73,7 @@ from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.report.claims import Claim
 from ncscope.report.figures import run_figure
 
 PART = "digits"
@@ -204,25 +206,32 @@ def _last(measurement: Measurement) -> Mapping[str, float]:
 def _zero_error(reached: Measurement | None, final: Measurement) -> Claim:
     accuracy = _last(final)["accuracy"]
     when = "never at a measured epoch" if reached is None else f"by epoch {reached.step}"
-    return {
-        "claim": "Training goes past zero training error",
-        "held": reached is not None and accuracy == 1.0,
-        "evidence": f"zero error {when}; training accuracy {accuracy:.4f} at epoch {final.step}",
-    }
+    return decided(
+        "Training goes past zero training error",
+        source="PFC",
+        held=reached is not None and accuracy == 1.0,
+        evidence=f"zero error {when}; training accuracy {accuracy:.4f} at epoch {final.step}",
+    )
 
 
 def _fell(start: Measurement | None, final: Measurement, key: str, claim: str) -> Claim:
     """Test that a metric fell between the first measurement at zero error and the last."""
     if start is None:
-        return {"claim": claim, "held": False, "evidence": "zero training error was not reached"}
+        return decided(
+            claim,
+            source="PFC",
+            held=False,
+            evidence="zero training error was not reached",
+        )
     before, after = _last(start)[key], _last(final)[key]
     factor = f", {before / after:.2g} times less" if 0 < after < before else ""
-    return {
-        "claim": claim,
-        "held": after < before or after == 0,
-        "evidence": f"{key} {before:.3g} at epoch {start.step}, "
+    return decided(
+        claim,
+        source="PFC",
+        held=after < before or after == 0,
+        evidence=f"{key} {before:.3g} at epoch {start.step}, "
         f"{after:.3g} at epoch {final.step}{factor}",
-    }
+    )
 
 
 def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
@@ -234,12 +243,13 @@ def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
     worst = max((step for _, step in breaks), default=0.0)
     broken = f"; {len(breaks)} steps the wrong way, by {worst:.2g} at most" if breaks else ""
     ends = f"{values[0]:.3g} at {layers[0].layer}, {values[-1]:.3g} at {layers[-1].layer}"
-    return {
-        "claim": f"{key.upper()} {'falls' if falling else 'rises'} from layer to layer "
+    return decided(
+        f"{key.upper()} {'falls' if falling else 'rises'} from layer to layer "
         "up to the first layer without NCC error",
-        "held": len(values) > 1 and not breaks and all(map(math.isfinite, values)),
-        "evidence": ends + broken,
-    }
+        source="PFC",
+        held=len(values) > 1 and not breaks and all(map(math.isfinite, values)),
+        evidence=ends + broken,
+    )
 
 
 def _drawings(config: DemoConfig, results: Results) -> list[Drawing]:

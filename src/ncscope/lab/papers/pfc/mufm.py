@@ -18,6 +18,7 @@ steps of the sweep but one. With the printed regularisers neither descent has co
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import mean
 
@@ -27,10 +28,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.simulations.bounds import Positives, Seed
 from ncscope.lab.simulations.mufm import COLLAPSED, PFC_TITLES, measured, minimum
 from ncscope.lab.simulations.ufm import recorded_steps
@@ -41,6 +43,7 @@ from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.probing.records import Measurement
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 K, D, N = 5, 20, 100
 WEIGHT_DECAY, TRANSPORT, RATE = 0.005, 0.001, 0.1
@@ -156,8 +159,7 @@ def _claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
             _arrived(rows, scaling),
         ]
         claims += [
-            {**claim, "claim": f"{scaling.capitalize()}: {claim['claim']}"}
-            for claim in scaling_claims
+            replace(claim, text=f"{scaling.capitalize()}: {claim.text}") for claim in scaling_claims
         ]
     return claims
 
@@ -169,33 +171,36 @@ def _last(rows: Sequence[Observation], part: str) -> Observation:
 def _descended_to_collapse(rows: Sequence[Observation], scaling: str) -> Claim:
     last = _last(rows, f"UFM, {scaling}")
     pfc1, pfc2 = number(last, "pfc1"), number(last, "pfc2")
-    return {
-        "claim": f"gradient descent takes UFM to collapse (PFC1 and PFC2 below {COLLAPSED})",
-        "held": max(pfc1, pfc2) < COLLAPSED,
-        "evidence": f"PFC1 {pfc1:.2g}, PFC2 {pfc2:.2g} after {last.step:,} steps",
-    }
+    return decided(
+        f"gradient descent takes UFM to collapse (PFC1 and PFC2 below {COLLAPSED})",
+        source="PFC",
+        held=max(pfc1, pfc2) < COLLAPSED,
+        evidence=f"PFC1 {pfc1:.2g}, PFC2 {pfc2:.2g} after {last.step:,} steps",
+    )
 
 
 def _stays_apart(rows: Sequence[Observation], scaling: str) -> Claim:
     data, tied, free = part_of(rows, f"minima, {scaling}")
     reached = _last(rows, f"MUFM, {scaling}")
     least = min(number(tied, "pfc1"), number(reached, "pfc1"))
-    return {
-        "claim": "MUFM collapses neither at the end of gradient descent nor at the minimum",
-        "held": least > COLLAPSED and number(free, "pfc1") < 1e-9,
-        "evidence": f"PFC1 {number(reached, 'pfc1'):.4g} and {number(tied, 'pfc1'):.4g}, "
+    return decided(
+        "MUFM collapses neither at the end of gradient descent nor at the minimum",
+        source="PFC",
+        held=least > COLLAPSED and number(free, "pfc1") < 1e-9,
+        evidence=f"PFC1 {number(reached, 'pfc1'):.4g} and {number(tied, 'pfc1'):.4g}, "
         f"data {number(data, 'pfc1'):.4g}; at UFM's minimum {number(free, 'pfc1'):.1g}",
-    }
+    )
 
 
 def _more_concentrated(sweep: Sequence[Observation]) -> Claim:
     shares = [number(row, "pfc1") / number(row, "data_pfc1") for row in sweep]
-    return {
-        "claim": "the minimum is more concentrated than the data at every lambda",
-        "held": max(shares) < 1,
-        "evidence": f"PFC1 is {min(shares):.3g} to {max(shares):.3g} of the data's, "
+    return decided(
+        "the minimum is more concentrated than the data at every lambda",
+        source="PFC",
+        held=max(shares) < 1,
+        evidence=f"PFC1 is {min(shares):.3g} to {max(shares):.3g} of the data's, "
         f"{len(sweep)} minima",
-    }
+    )
 
 
 def _near_the_simplex(sweep: Sequence[Observation]) -> Claim:
@@ -203,12 +208,13 @@ def _near_the_simplex(sweep: Sequence[Observation]) -> Claim:
     first = [row for row in sweep if row["transport"] == sweep[0]["transport"]]
     reached = mean(number(row, "pfc2") for row in first)
     data = mean(number(row, "data_pfc2") for row in first)
-    return {
-        "claim": "with a small lambda the class means are close to the simplex (PFC2 below 0.05)",
-        "held": reached < 0.05,
-        "evidence": f"PFC2 {reached:.3g} at lambda {sweep[0]['transport']}, data {data:.3g}; "
+    return decided(
+        "with a small lambda the class means are close to the simplex (PFC2 below 0.05)",
+        source="PFC",
+        held=reached < 0.05,
+        evidence=f"PFC2 {reached:.3g} at lambda {sweep[0]['transport']}, data {data:.3g}; "
         f"PFC1 {mean(number(row, 'pfc1') for row in first):.3g}",
-    }
+    )
 
 
 def _leaves_the_simplex(sweep: Sequence[Observation]) -> Claim:
@@ -233,7 +239,12 @@ def _ordered(sweep: Sequence[Observation], keys: Sequence[str], sign: int, claim
     wrong = sum(step <= 0 for step in steps)
     ends = ", ".join(f"{key} {means[0]:.3g} to {means[-1]:.3g}" for key, means in values.items())
     told = f"; not at {wrong} of {len(steps)} steps" if wrong else ""
-    return {"claim": claim, "held": not wrong, "evidence": ends + told}
+    return decided(
+        claim,
+        source="PFC",
+        held=not wrong,
+        evidence=ends + told,
+    )
 
 
 def _averages(sweep: Sequence[Observation], key: str) -> list[float]:
@@ -246,11 +257,12 @@ def _arrived(rows: Sequence[Observation], scaling: str) -> Claim:
     reached = number(_last(rows, f"MUFM, {scaling}"), "objective")
     least = number(part_of(rows, f"minima, {scaling}")[1], "objective")
     steps = _last(rows, f"MUFM, {scaling}").step
-    return {
-        "claim": "gradient descent on MUFM arrives at the minimum, to 1 %",
-        "held": reached < 1.01 * least,
-        "evidence": f"objective {reached:.5g} after {steps:,} steps, least {least:.5g}",
-    }
+    return decided(
+        "gradient descent on MUFM arrives at the minimum, to 1 %",
+        source="PFC",
+        held=reached < 1.01 * least,
+        evidence=f"objective {reached:.5g} after {steps:,} steps, least {least:.5g}",
+    )
 
 
 def _drawings(config: PFCConfig, rows: Sequence[Observation]) -> list[Drawing]:

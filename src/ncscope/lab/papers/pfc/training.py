@@ -27,6 +27,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.trained import (
     ends,
@@ -41,11 +42,12 @@ from ncscope.lab.papers.trained import (
 )
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import depth_colours, epochs_panel, logarithmic_values
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 from ncscope.report.labels import label_of
 from ncscope.report.layer_order import geodesic_curves
 
@@ -136,12 +138,13 @@ def _zero_error(rows: Sequence[Observation], name: str) -> Claim:
     else:
         (then,) = values([reached], "pfc1")
         held, when = end < then < start, f"first at epoch {reached.epoch}, with PFC1 {then:.3g}"
-    return {
-        "claim": f"{name}: the last layer collapses while training goes past zero error",
-        "held": held,
-        "evidence": f"zero training error {when}; PFC1 {start:.3g} at the start, {end:.3g} at the "
+    return decided(
+        f"{name}: the last layer collapses while training goes past zero error",
+        source="PFC",
+        held=held,
+        evidence=f"zero training error {when}; PFC1 {start:.3g} at the start, {end:.3g} at the "
         f"end, training accuracy {ends(path, 'accuracy')[1]:.4f}",
-    }
+    )
 
 
 def comparable(rows: Sequence[Observation], name: str) -> list[Observation]:
@@ -176,7 +179,12 @@ def _ordered(
         sides = f"{course[0]:.3g} at {names[0]}, {course[-1]:.3g} at {names[-1]}"
         evidence = "; ".join([sides, *wrong[:3]])
     what = f"{key.upper()} {'falls' if falls else 'rises'}"
-    return {"claim": text.format(what), "held": ordered(course, falls), "evidence": evidence}
+    return decided(
+        text.format(what),
+        source="PFC",
+        held=ordered(course, falls),
+        evidence=evidence,
+    )
 
 
 def _drawings(config: PFCTraining, rows: Results) -> list[Drawing]:

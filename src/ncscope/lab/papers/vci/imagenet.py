@@ -33,6 +33,7 @@ to 1.5). The ninth eigenvalue of Sigma_T exceeds that of Sigma_B by 5 %.
 from collections.abc import Sequence
 from typing import Literal
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.trained import ends, training_parts
 from ncscope.lab.papers.vci.figures import drawings as variability_drawings
@@ -50,10 +51,11 @@ from ncscope.lab.papers.vci.variability import (
     trend_claim,
 )
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.models.networks.catalogue import FAMILIES
+from ncscope.report.claims import Claim
 
 
 class VCIImageNet(VCIRuns):
@@ -154,11 +156,12 @@ def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) 
         [last[name] for name in config.under(loss)] for loss in ("mse", "cross-entropy")
     )
     lower = [one < other for one in squared for other in entropy]
-    return {
-        "claim": f"squared error ends at a lower {METRICS[key]} than cross-entropy",
-        "held": bool(lower) and all(lower),
-        "evidence": "; ".join(f"{name}: {end:.3g}" for name, end in last.items()),
-    }
+    return decided(
+        f"squared error ends at a lower {METRICS[key]} than cross-entropy",
+        source="VCI",
+        held=bool(lower) and all(lower),
+        evidence="; ".join(f"{name}: {end:.3g}" for name, end in last.items()),
+    )
 
 
 def _drawings(config: VCIImageNet, rows: Results) -> list[Drawing]:

@@ -40,8 +40,9 @@ from ncscope.lab.papers.vci.variability import (
     trend_claim,
 )
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
+from ncscope.report.claims import Claim
 
 
 def _runs(base: Training) -> VCIRuns:

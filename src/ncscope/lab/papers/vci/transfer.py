@@ -37,6 +37,7 @@ from functools import partial
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.trained import ordered
 from ncscope.lab.papers.vci.checkpoints import (
@@ -62,8 +63,9 @@ from ncscope.lab.papers.vci.published import DOWNSTREAM, REGULARISED, TEMPERATUR
 from ncscope.lab.papers.vci.transfer_figures import odds_figure, scatter_figure
 from ncscope.lab.papers.vci.variability import COLUMNS, METRICS, SMALL_DESCENT
 from ncscope.lab.report.drawing import Drawing
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
+from ncscope.report.claims import Claim
 from ncscope.report.summary import Summary
 from ncscope.transfer import Correlation
 
@@ -170,26 +172,33 @@ def _signs(groups: Groups, key: str) -> Claim:
         text = f"rises with MLOG over the {TEMPERATURE}s and falls with MLOG over the penalties"
         held = first > 0 > second
     title = METRICS[key]
-    return {
-        "claim": f"{title[:1].upper()}{title[1:]} {text}",
-        "held": held,
-        "evidence": "; ".join(_told(name, groups[name], key) for name in GROUPS),
-    }
+    return decided(
+        f"{title[:1].upper()}{title[1:]} {text}",
+        source="VCI",
+        held=held,
+        evidence="; ".join(_told(name, groups[name], key) for name in GROUPS),
+    )
 
 
 def _strong(groups: Groups) -> Claim:
     coefficients = {name: pearson(group, "vci").value for name, group in groups.items()}
-    return {
-        "claim": f"VCI's correlation with MLOG is at least {STRONG} in both groups",
-        "held": all(value >= STRONG for value in coefficients.values()),
-        "evidence": ", ".join(f"{name} {value:.3f}" for name, value in coefficients.items()),
-    }
+    return decided(
+        f"VCI's correlation with MLOG is at least {STRONG} in both groups",
+        source="VCI",
+        held=all(value >= STRONG for value in coefficients.values()),
+        evidence=", ".join(f"{name} {value:.3f}" for name, value in coefficients.items()),
+    )
 
 
 def _in_order(text: str, by_value: dict[float, float], falling: bool) -> Claim:
     told = ", ".join(f"{value:.4g} at {at:g}" for at, value in by_value.items())
     held = ordered(list(by_value.values()), falling)
-    return {"claim": text, "held": held, "evidence": told or "no such run"}
+    return decided(
+        text,
+        source="VCI",
+        held=held,
+        evidence=told or "no such run",
+    )
 
 
 def _without_pretraining(groups: Groups) -> Claim:
@@ -198,13 +207,12 @@ def _without_pretraining(groups: Groups) -> Claim:
     MLOG also depends on the pretraining accuracy, whose log odds it subtracts.
     """
     correlations = {name: pearson(group, "vci", log_odds) for name, group in groups.items()}
-    return {
-        "claim": "VCI rises with the mean log odds of the probes alone, in both groups",
-        "held": all(one.value > 0 for one in correlations.values()),
-        "evidence": "; ".join(
-            f"{name}: Pearson {_shown(one)}" for name, one in correlations.items()
-        ),
-    }
+    return decided(
+        "VCI rises with the mean log odds of the probes alone, in both groups",
+        source="VCI",
+        held=all(one.value > 0 for one in correlations.values()),
+        evidence="; ".join(f"{name}: Pearson {_shown(one)}" for name, one in correlations.items()),
+    )
 
 
 def _told(name: str, group: Group, key: str) -> str:

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.trained import history, ratio, values
-from ncscope.lab.runs.recipe import Claim
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
+from ncscope.report.claims import Claim
 
 METRICS = {
     "fuzziness": "fuzziness",
@@ -189,7 +190,12 @@ def trend_claim(
     evidence = "; ".join(f"{run}: {told(course, min)}" for run, course in courses.items())
     judged = len(runs) > 0 and all(map(known, courses.values()))
     held = judged and all(map(falls, courses.values())) == all_fall
-    return {"claim": text, "held": held, "evidence": evidence or "no such run"}
+    return decided(
+        text,
+        source="VCI",
+        held=held,
+        evidence=evidence or "no such run",
+    )
 
 
 def told(course: Sequence[float], extreme: Callable[[Sequence[float]], float]) -> str:
@@ -220,7 +226,12 @@ def _projection(text: str, course: Sequence[float], projected: Projections, tren
     relative = [ratio(value, whole) for value, whole in zip(course, projected.between, strict=True)]
     extreme = min if trend is falls else max
     evidence = f"{told(course, extreme)}; divided by the trace of Sigma_B {told(relative, extreme)}"
-    return {"claim": text, "held": trend(course), "evidence": evidence}
+    return decided(
+        text,
+        source="VCI",
+        held=trend(course),
+        evidence=evidence,
+    )
 
 
 def spectrum_claims(rows: Results, run: str) -> list[Claim]:
@@ -237,7 +248,10 @@ def spectrum_claims(rows: Results, run: str) -> list[Claim]:
         f"{run}: Sigma_T's eigenvalues are more uniform than Sigma_B's",
     ]
     if not 0 < last <= len(total):
-        return [Claim(claim=text, held=False, evidence="no spectra measured") for text in texts]
+        return [
+            decided(text, source="VCI", held=False, evidence="no spectra measured")
+            for text in texts
+        ]
     ends = between[-1], total[last - 1]
     decline = ratio(between[0], ends[0]), ratio(total[0], ends[1])
     beyond = ratio(sum(total[last:]), sum(total))
@@ -250,6 +264,6 @@ def spectrum_claims(rows: Results, run: str) -> list[Claim]:
         "for Sigma_T"
     )
     return [
-        Claim(claim=texts[0], held=ends[1] >= 2 * ends[0] and ends[1] > 0, evidence=size),
-        Claim(claim=texts[1], held=decline[1] < decline[0], evidence=shape),
+        decided(texts[0], source="VCI", held=ends[1] >= 2 * ends[0] and ends[1] > 0, evidence=size),
+        decided(texts[1], source="VCI", held=decline[1] < decline[0], evidence=shape),
     ]

@@ -16,6 +16,7 @@ paper tunes its descents to reach a global minimum.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,11 +24,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import part_of
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.simulations import extended, perturbed
 from ncscope.lab.simulations.bounds import DifferentSizes, Seed
 from ncscope.lab.simulations.ufm import recorded_steps
 from ncscope.lab.surrogates.extended import Activation, ExtendedUFM
+from ncscope.report.claims import Claim
 
 FIRST = extended.ExtendedConfig()
 RATE = FIRST.rate
@@ -93,7 +95,7 @@ def _claims(config: XUFMExtendedConfig, rows: Results) -> list[Claim]:
     claims: list[Claim] = []
     for k in _settings(config):
         pair_claims = extended.pair_claims(_paths(rows, k))
-        claims += [{**claim, "claim": f"K = {k}, {claim['claim']}"} for claim in pair_claims]
+        claims += [replace(claim, text=f"K = {k}, {claim.text}") for claim in pair_claims]
     return claims + perturbed.STUDY.claims(_perturbed(config), rows)
 
 

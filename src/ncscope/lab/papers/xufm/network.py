@@ -23,6 +23,7 @@ from the simplex under cross-entropy.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import matplotlib as mpl
@@ -30,6 +31,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.data.loaders import measuring_loader
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.trained import (
     decades,
@@ -46,7 +48,7 @@ from ncscope.lab.papers.xufm.between_class import between_class_metrics
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import depth_colours, epochs_panel
 from ncscope.lab.report.rows import part_of
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.simulations.extended import (
     LABELS,
     ExtendedConfig,
@@ -61,6 +63,7 @@ from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
 FRAMES: Mapping[str, str] = {"mse": "nc2_of", "cross-entropy": "nc2_etf"}
@@ -194,7 +197,7 @@ def _claims(config: XUFMNetwork, rows: Sequence[Observation]) -> list[Claim]:
             _rates_like_relu(_decades_of(first), _decades_of(deepest), rows),
             _structure_like_relu(kept(first, frame), rows),
         ]
-        claims += [{**claim, "claim": f"{run}: {claim['claim']}"} for claim in run_claims]
+        claims += [replace(claim, text=f"{run}: {claim.text}") for claim in run_claims]
     return [*claims, *(_frames(config, rows, data) for data in _data_sets(config))]
 
 
@@ -218,11 +221,12 @@ def _past_zero_error(deepest: Sequence[Observation]) -> Claim:
     else:
         (then,) = values([reached], "nc1")
         held, when = end < then, f"at epoch {reached.epoch}, with NC1 {then:.3g}"
-    return {
-        "claim": "the deepest features collapse further past zero training error",
-        "held": held,
-        "evidence": f"zero error {when}; NC1 {start:.3g} at the start, {end:.3g} at the end",
-    }
+    return decided(
+        "the deepest features collapse further past zero training error",
+        source="XUFM",
+        held=held,
+        evidence=f"zero error {when}; NC1 {start:.3g} at the start, {end:.3g} at the end",
+    )
 
 
 def _along_depth(by_level: Mapping[str, Sequence[Observation]], frame: str) -> list[Claim]:
@@ -232,33 +236,37 @@ def _along_depth(by_level: Mapping[str, Sequence[Observation]], frame: str) -> l
     shallow = list(by_level)[:-2]
     deepest = list(by_level)[-1]
     return [
-        {
-            "claim": "at the end NC1 falls from every level to the next",
-            "held": ordered(list(nc1.values()), True),
-            "evidence": _listed(nc1),
-        },
-        {
-            "claim": f"at the end the deepest features are nearer to their frame ({frame}) than "
+        decided(
+            "at the end NC1 falls from every level to the next",
+            source="XUFM",
+            held=ordered(list(nc1.values()), True),
+            evidence=_listed(nc1),
+        ),
+        decided(
+            f"at the end the deepest features are nearer to their frame ({frame}) than "
             "the features of any block before the last",
-            "held": bool(shallow) and all(near[deepest] < near[level] for level in shallow),
-            "evidence": _listed(near),
-        },
-        {
-            "claim": "training halves the distance of the deepest features to the frame, but not "
+            source="XUFM",
+            held=bool(shallow) and all(near[deepest] < near[level] for level in shallow),
+            evidence=_listed(near),
+        ),
+        decided(
+            "training halves the distance of the deepest features to the frame, but not "
             "the distance of any block before the last",
-            "held": bool(shallow) and all(shares[deepest] < HALF <= shares[n] for n in shallow),
-            "evidence": f"{frame} at the end over the start: {_listed(shares)}",
-        },
+            source="XUFM",
+            held=bool(shallow) and all(shares[deepest] < HALF <= shares[n] for n in shallow),
+            evidence=f"{frame} at the end over the start: {_listed(shares)}",
+        ),
     ]
 
 
 def _dual(deepest: Sequence[Observation], key: str) -> Claim:
     start, end = ends(deepest, key)
-    return {
-        "claim": "the classifier aligns with the class means",
-        "held": end < start,
-        "evidence": f"{key} {start:.3g} at the start, {end:.3g} at the end",
-    }
+    return decided(
+        "the classifier aligns with the class means",
+        source="XUFM",
+        held=end < start,
+        evidence=f"{key} {start:.3g} at the start, {end:.3g} at the end",
+    )
 
 
 def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) -> Claim:
@@ -268,22 +276,24 @@ def _rates_like_relu(first: float, deepest: float, rows: Sequence[Observation]) 
         activation: ratio(*(_decades_of(_level(rows, part, level)) for level in ("H1", "H2")))
         for activation, part in SURROGATES.items()
     }
-    return {
-        "claim": "the ratio of the decades by which NC1 falls at the first and at the last level "
+    return decided(
+        "the ratio of the decades by which NC1 falls at the first and at the last level "
         "is nearer to the ReLU model than to the linear model",
-        "held": _like_relu(network, models),
-        "evidence": f"from start to end, {_beside(network, models)}",
-    }
+        source="XUFM",
+        held=_like_relu(network, models),
+        evidence=f"from start to end, {_beside(network, models)}",
+    )
 
 
 def _structure_like_relu(network: float, rows: Sequence[Observation]) -> Claim:
     models = {a: kept(_level(rows, part, "H1"), "nc2_of") for a, part in SURROGATES.items()}
-    return {
-        "claim": "the first level keeps a share of its initial NC2 that is nearer to the ReLU "
+    return decided(
+        "the first level keeps a share of its initial NC2 that is nearer to the ReLU "
         "model than to the linear model",
-        "held": _like_relu(network, models),
-        "evidence": f"NC2 of the first level at the end over the start, {_beside(network, models)}",
-    }
+        source="XUFM",
+        held=_like_relu(network, models),
+        evidence=f"NC2 of the first level at the end over the start, {_beside(network, models)}",
+    )
 
 
 def _level(rows: Sequence[Observation], part: str, level: str) -> list[Observation]:
@@ -312,14 +322,15 @@ def _frames(config: XUFMNetwork, rows: Sequence[Observation], data: str) -> Clai
     }
     squared, entropy = (ends(paths.get(loss, []), "nc2_of")[1] for loss in LOSSES)
     simplex = ends(paths.get("cross-entropy", []), "nc2_etf")[1]
-    return {
-        "claim": f"{data}: the deepest class means end nearer to an orthogonal frame under MSE "
+    return decided(
+        f"{data}: the deepest class means end nearer to an orthogonal frame under MSE "
         "than under cross-entropy, and under cross-entropy nearer to a simplex than to an "
         "orthogonal frame (remark after theorem 4.1)",
-        "held": squared < entropy > simplex,
-        "evidence": f"distance to the orthogonal frame {squared:.3g} under MSE, {entropy:.3g} "
+        source="XUFM",
+        held=squared < entropy > simplex,
+        evidence=f"distance to the orthogonal frame {squared:.3g} under MSE, {entropy:.3g} "
         f"under cross-entropy; distance to the simplex {simplex:.3g} under cross-entropy",
-    }
+    )
 
 
 def _data_sets(config: XUFMNetwork) -> list[str]:

@@ -14,6 +14,7 @@ means, to 1e-10; the global mean is zero up to a decay of c / (1-c) = 0.0675, an
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import matplotlib as mpl
@@ -21,14 +22,16 @@ import torch
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
+from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
-from ncscope.lab.runs.recipe import Claim, Part, Recipe
+from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.simulations import ufm
 from ncscope.lab.simulations.bounds import Positives, Seed
 from ncscope.lab.surrogates.ufm import UFM
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 FIRST = ufm.UFMConfig()
 SIZES: tuple[tuple[int, int, int, float, float], ...] = (
@@ -116,7 +119,7 @@ def _claims(config: XUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
         if bias_decay is not None:
             said["mean_share"] = "The global mean of the features vanishes"
         descent_claims += ufm.vanishing(path, said)
-        claims += [{**claim, "claim": f"{name}: {claim['claim']}"} for claim in descent_claims]
+        claims += [replace(claim, text=f"{name}: {claim.text}") for claim in descent_claims]
     sweep = part_of(rows, SWEEP)
     return [*claims, _shape_everywhere(sweep), _simplex_up_to(sweep), _lowest_everywhere(sweep)]
 
@@ -129,12 +132,13 @@ def threshold() -> float:
 
 def _shape_everywhere(sweep: Sequence[Observation]) -> Claim:
     worst = {key: max(number(row, key) for row in sweep) for key in ("nc2_etf", "nc3_alignment")}
-    return {
-        "claim": "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
-        "held": max(worst.values()) < 1e-6,
-        "evidence": f"at most {worst['nc2_etf']:.1e} off the simplex and "
+    return decided(
+        "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
+        source="XUFM",
+        held=max(worst.values()) < 1e-6,
+        evidence=f"at most {worst['nc2_etf']:.1e} off the simplex and "
         f"{worst['nc3_alignment']:.1e} off alignment, over {len(sweep)} decays",
-    }
+    )
 
 
 def _simplex_up_to(sweep: Sequence[Observation]) -> Claim:
@@ -143,23 +147,25 @@ def _simplex_up_to(sweep: Sequence[Observation]) -> Claim:
     decays = [
         number(row, "bias_decay") for row, is_one in zip(sweep, simplex, strict=True) if is_one
     ]
-    return {
-        "claim": "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
-        "held": simplex == stated,
-        "evidence": f"mean of zero up to a decay of {max(decays, default=math.nan):g}; "
+    return decided(
+        "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
+        source="XUFM",
+        held=simplex == stated,
+        evidence=f"mean of zero up to a decay of {max(decays, default=math.nan):g}; "
         f"c / (1-c) = {threshold():.5f}",
-    }
+    )
 
 
 def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
     gaps = [abs(number(row, "objective") - number(row, "minimum")) for row in sweep]
     shares = [abs(number(row, "mean_share") - number(row, "stated_mean_share")) for row in sweep]
-    return {
-        "claim": "Regularised bias: the solver's objective and mean equal those of the closed form",
-        "held": max(gaps) < 1e-9 and max(shares) < 1e-6,
-        "evidence": f"objectives differ by {max(gaps):.1e} at most, "
+    return decided(
+        "Regularised bias: the solver's objective and mean equal those of the closed form",
+        source="XUFM",
+        held=max(gaps) < 1e-9 and max(shares) < 1e-6,
+        evidence=f"objectives differ by {max(gaps):.1e} at most, "
         f"shares of the mean by {max(shares):.1e}",
-    }
+    )
 
 
 def _drawings(config: XUFMConfig, rows: Sequence[Observation]) -> list[Drawing]:

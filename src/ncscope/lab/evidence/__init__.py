@@ -1,0 +1,1 @@
+"""Verdicts on claims: intervals, the rule that judges them, and combined verdicts."""

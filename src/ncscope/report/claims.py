@@ -1,0 +1,103 @@
+"""Claims that were tested: verdict, evidence, interval and owner of each."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any, Literal
+
+ClaimVerdict = Literal["held", "not held", "undecided"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A 95 % confidence interval of a mean.
+
+    Attributes:
+        estimate: Mean of the values, or their geometric mean if ``ratio``.
+        low: Lower end.
+        high: Upper end.
+        count: Number of values, one per seed, network or pair.
+        method: ``"t"`` (Student's t, below ten values) or ``"bootstrap"`` (studentised,
+            from ten values on).
+        ratio: The values are ratios, and the interval is symmetric in their logarithm.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    count: int
+    method: Literal["t", "bootstrap"]
+    ratio: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """Return the interval in types of JSON, with infinities and NaN as null."""
+        return {
+            key: None if isinstance(value, float) and not isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A claim that was tested on the results of a run.
+
+    Attributes:
+        text: One sentence that can be true or false.
+        source: Owner of the claim: paper with section, figure or equation, such as
+            ``"VCI, figure 2"``, or ``"ours"``.
+        verdict: ``"held"``, ``"not held"`` or ``"undecided"``.
+        evidence: Numbers on which the verdict rests, in words.
+        interval: Interval on which the verdict rests; None for a deterministic claim.
+    """
+
+    text: str
+    source: str
+    verdict: ClaimVerdict
+    evidence: str
+    interval: Interval | None = None
+
+    @property
+    def held(self) -> bool:
+        """True if the verdict is ``"held"``."""
+        return self.verdict == "held"
+
+    def record(self) -> dict[str, Any]:
+        """Return the claim in types of JSON: an entry of ``claims.json``."""
+        return {
+            "claim": self.text,
+            "source": self.source,
+            "verdict": self.verdict,
+            "evidence": self.evidence,
+            "interval": None if self.interval is None else self.interval.record(),
+        }
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Number of claims of each verdict."""
+
+    held: int
+    not_held: int
+    undecided: int
+
+    @property
+    def total(self) -> int:
+        """Number of claims."""
+        return self.held + self.not_held + self.undecided
+
+    def __str__(self) -> str:
+        """Write the number of held claims out of all, and of undecided claims if there are any."""
+        undecided = f", {self.undecided} undecided" if self.undecided else ""
+        return f"{self.held}/{self.total}{undecided}"
+
+
+def tally(claims: Iterable[Claim]) -> Tally:
+    """Count the claims of each verdict.
+
+    Example:
+        >>> held = Claim(text="a", source="ours", verdict="held", evidence="")
+        >>> str(tally([held, held])), str(tally([]))
+        ('2/2', '0/0')
+    """
+    verdicts = [claim.verdict for claim in claims]
+    return Tally(verdicts.count("held"), verdicts.count("not held"), verdicts.count("undecided"))

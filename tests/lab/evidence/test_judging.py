@@ -1,0 +1,132 @@
+"""Intervals and verdicts: closed forms, the rule at its borders, and coverage."""
+
+import json
+from math import exp, inf, isclose, log, nan
+
+import numpy as np
+import pytest
+
+from ncscope.lab.evidence.judging import (
+    Region,
+    above,
+    below,
+    combined,
+    decided,
+    judged,
+    mean_interval,
+    within,
+)
+from ncscope.report.claims import Claim, tally
+
+
+def test_the_interval_of_three_values_is_students() -> None:
+    interval = mean_interval([1.0, 2.0, 3.0])
+    assert interval is not None
+    quantile = 0.95 * (2 / (4 * 0.975 * 0.025)) ** 0.5  # closed form for two degrees of freedom
+    half = quantile / 3**0.5
+    assert isclose(interval.low, 2 - half, rel_tol=1e-12)
+    assert isclose(interval.high, 2 + half, rel_tol=1e-12)
+    assert (interval.estimate, interval.count, interval.method) == (2.0, 3, "t")
+
+
+def test_ten_values_of_which_one_differs_decide_nothing() -> None:
+    claim = judged("a rises", source="ours", values=[0.0] * 9 + [1.0], region=below(0.5))
+    assert claim.verdict == "undecided"
+
+
+def test_ratios_are_judged_on_logarithms() -> None:
+    plain = mean_interval([log(2.0), log(8.0)])
+    ratios = mean_interval([2.0, 8.0], ratio=True)
+    assert plain is not None
+    assert ratios is not None
+    assert isclose(ratios.estimate, 4.0)
+    assert isclose(ratios.low, exp(plain.low))
+    assert isclose(ratios.high, exp(plain.high))
+    assert mean_interval([2.0, 0.0], ratio=True) is None
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, nan], [1.0, inf]])
+def test_no_interval_and_no_verdict_without_two_finite_values(values: list[float]) -> None:
+    assert mean_interval(values) is None
+    claim = judged("a rises", source="ours", values=values, region=above(-9.0))
+    assert claim.verdict == "undecided"
+    assert "fewer than two finite values" in claim.evidence
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.1, 0.2, "held"),
+        (-0.2, -0.1, "not held"),
+        (-0.1, 0.1, "undecided"),
+        (0.0, 0.1, "undecided"),
+        (-0.1, 0.0, "undecided"),
+    ],
+)
+def test_the_border_inside_the_interval_leaves_a_claim_undecided(
+    low: float, high: float, verdict: str
+) -> None:
+    assert above(0.0).verdict(low, high) == verdict
+    mirrored = {"held": "not held", "not held": "held"}.get(verdict, verdict)
+    assert below(0.0).verdict(low, high) == mirrored
+
+
+def test_equality_needs_the_whole_interval_within_its_margin() -> None:
+    assert within(1.0) == Region(-1.0, 1.0)
+    assert within(1.0).verdict(-0.5, 0.5) == "held"
+    assert within(1.0).verdict(2.0, 3.0) == "not held"
+    assert within(1.0).verdict(-3.0, -2.0) == "not held"
+    assert within(1.0).verdict(-2.0, 2.0) == "undecided"
+    assert within(1.0).verdict(0.5, 2.0) == "undecided"
+
+
+def test_values_all_alike_have_an_interval_of_no_length() -> None:
+    for count in (2, 10):
+        interval = mean_interval([0.5] * count)
+        assert interval is not None
+        assert (interval.low, interval.high) == (0.5, 0.5)
+    zeros = judged("a rises", source="ours", values=[0.0, 0.0], region=above(0.0))
+    assert zeros.verdict == "undecided"
+
+
+@pytest.mark.parametrize("count", [3, 10, 20])
+def test_one_interval_in_twenty_misses_the_mean(count: int) -> None:
+    draws = np.random.default_rng(0).normal(size=(1000, count))
+    intervals = [mean_interval(draw.tolist()) for draw in draws]
+    missed = np.mean([not (each and each.low < 0 < each.high) for each in intervals])
+    assert 0.03 < missed < 0.07  # three standard errors
+    assert {each.method for each in intervals if each} == {"t" if count < 10 else "bootstrap"}
+
+
+def of(verdict: bool | None) -> Claim:
+    return decided("it falls", source="ours", held=verdict, evidence="1 to 2")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "enough", "expected"),
+    [
+        ([True, True], None, "held"),
+        ([True, False], None, "not held"),
+        ([True, None], None, "undecided"),
+        ([False, None], None, "not held"),
+        ([True, True, False], 2, "held"),
+        ([True, None, False], 2, "undecided"),
+        ([True, False, False], 2, "not held"),
+        ([], None, "undecided"),
+    ],
+)
+def test_several_networks(verdicts: list[bool | None], enough: int | None, expected: str) -> None:
+    claims = {f"network {index}": of(verdict) for index, verdict in enumerate(verdicts)}
+    claim = combined("it falls", source="ours", claims=claims, enough=enough)
+    assert claim.verdict == expected
+    assert claim.evidence.startswith(f"{verdicts.count(True)} of {len(verdicts)} networks held")
+
+
+def test_a_record_is_strict_json_and_a_tally_counts() -> None:
+    claim = judged("a rises", source="VCI, figure 2", values=[1.0, 1.1], region=above(0.0))
+    record = json.loads(json.dumps(claim.record(), allow_nan=False))
+    assert record["source"] == "VCI, figure 2"
+    assert record["verdict"] == claim.verdict
+    assert record["interval"]["count"] == 2
+    assert of(True).record()["interval"] is None
+    assert str(tally([of(True), of(None), of(False)])) == "1/3, 1 undecided"
