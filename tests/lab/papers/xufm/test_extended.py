@@ -6,7 +6,7 @@ from ncscope.lab.observations import Results, together
 from ncscope.lab.papers.xufm import landscape
 from ncscope.lab.papers.xufm.extended import DEVIATIONS, RECIPE, XUFMExtendedConfig, part_name
 from ncscope.lab.runs.resources import Resources
-from tests.lab.observed import gathered, results_of
+from tests.lab.observed import gathered
 
 CONFIG = XUFMExtendedConfig(steps=40, every=20, starts=2, per_class=(20, 40, 80), seeds=3)
 

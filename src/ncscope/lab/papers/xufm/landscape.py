@@ -195,7 +195,9 @@ def _non_strict(points: Sequence[Observation]) -> Claim:
 
 
 def _local_minima(points: Sequence[Observation]) -> Claim:
-    partial = [row for row in points if row["low"] == 0 and number(row, "high") < row["most"]]
+    partial = [
+        row for row in points if row["low"] == 0 and number(row, "high") < number(row, "most")
+    ]
     others = [row for row in points if number(row, "low") > 0]
     least = min((number(row, "objective") - number(row, "minimum") for row in partial), default=0)
     held = (
