@@ -112,31 +112,49 @@ def _parts(config: UFMConfig) -> list[Part]:
 def _claims(config: UFMConfig, rows: Sequence[Observation]) -> list[Claim]:
     """Test the predictions of the closed form on the run."""
     problem, path = _problem(config), part_of(rows, "descent")
-    claims = [descent_arrives(path), solver_agrees(part_of(rows, "fast solver")[-1])]
+    owner = OWNERS[config.bias]
+    claims = [
+        descent_arrives(path, source=owner),
+        solver_agrees(part_of(rows, "fast solver")[-1]),
+    ]
     if problem.c < 1:
-        claims += vanishing(path, predicted(problem))
-        if problem.dim >= problem.num_classes or config.bias != "none":
+        claims += vanishing(path, predicted(problem), source=owner)
+        if config.bias == "regularised":
             claims.append(_mean_share_agrees(path[-1], part_of(rows, "closed form")[-1]))
     return claims
 
 
+OWNERS = {
+    "none": "XUFM, theorem 3.1",
+    "free": "XUFM, theorem 3.2",
+    "regularised": "XUFM, section 3, remark on the regularised bias",
+}
+"""Owner of the claims on the minimisers, by kind of bias."""
+
+
 def predicted(problem: UFM) -> dict[str, str]:
-    """Return the metrics that are zero at the minimiser if c < 1, with the statement of each."""
+    """Return the metrics that are zero at the minimiser if c < 1, with the statement of each.
+
+    Without a bias the centred means are a simplex because the means are an orthogonal frame (13),
+    so that is no claim.
+    """
     k, d, bias = problem.num_classes, problem.dim, problem.bias_decay
     zero = {"nc1": "NC1: features collapse to their class means"}
     if bias is None and d >= k:
         zero["nc2_of"] = "NC2: class means become an orthogonal frame"
-    if d >= (k if bias is None else k - 1):
+    if bias is not None and d >= k - 1:
         zero["nc2_etf"] = "NC2: centred class means become a simplex ETF"
+    if bias == 0:
+        zero["mean_share"] = "The global mean of the features vanishes"
     return zero | {"nc3_alignment": "NC3: the classifier aligns with the class means"}
 
 
-def descent_arrives(path: Sequence[Observation]) -> Claim:
+def descent_arrives(path: Sequence[Observation], *, source: str) -> Claim:
     """Test that the descent's last objective equals the closed form's minimum."""
     last, minimum = number(path[-1], "objective"), number(path[-1], "minimum")
     return decided(
         "Gradient descent arrives at the closed form's minimum, to 1e-6",
-        source="XUFM",
+        source=source,
         held=abs(last - minimum) < 1e-6,
         evidence=f"objective {last:.9f} after {path[-1].step:,} steps, "
         f"{last - minimum:.1e} above {minimum:.9f}",
@@ -148,19 +166,20 @@ def solver_agrees(row: Observation) -> Claim:
     gap, slope = number(row, "objective") - number(row, "minimum"), number(row, "gradient_norm")
     return decided(
         "The fast solver ends at the closed form's minimum, to 1e-9",
-        source="XUFM",
+        source="ours",
         held=abs(gap) < 1e-9,
         evidence=f"{gap:.1e} above the minimum with a gradient of {slope:.1e}, "
         f"after {row.step:,} evaluations",
     )
 
 
-def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Claim]:
+def vanishing(path: Sequence[Observation], said: Mapping[str, str], *, source: str) -> list[Claim]:
     """Test that metrics have vanished, except those that were already zero at the start.
 
     Args:
         path: Rows along a descent.
         said: Statement that holds if a metric vanishes, by metric.
+        source: Owner of the statements.
     """
     claims: list[Claim] = []
     for key, claim in said.items():
@@ -171,7 +190,7 @@ def vanishing(path: Sequence[Observation], said: Mapping[str, str]) -> list[Clai
             claims.append(
                 decided(
                     claim,
-                    source="XUFM",
+                    source=source,
                     held=last < VANISHED,
                     evidence=evidence,
                 )
@@ -183,7 +202,7 @@ def _mean_share_agrees(last: Observation, stated: Observation) -> Claim:
     seen, expected = number(last, "mean_share"), number(stated, "mean_share")
     return decided(
         "The global mean's share of the class means' energy equals the closed form's",
-        source="XUFM",
+        source="ours",
         held=abs(seen - expected) < VANISHED,
         evidence=f"{seen:.6f} of the energy, {expected:.6f} in closed form",
     )

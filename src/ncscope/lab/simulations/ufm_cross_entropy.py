@@ -60,9 +60,9 @@ def _claims(config: CrossEntropyConfig, rows: Sequence[Observation]) -> list[Cla
     path, fast = part_of(rows, "descent"), part_of(rows, "fast solver")[-1]
     if math.isnan(number(fast, "minimum")):
         return [_both_agree(path[-1], fast)]
-    claims = [ufm.descent_arrives(path), ufm.solver_agrees(fast)]
+    claims = [ufm.descent_arrives(path, source="ours"), ufm.solver_agrees(fast)]
     if _problem(config).c < 1:
-        claims += ufm.vanishing(path, _COLLAPSE)
+        claims += ufm.vanishing(path, _COLLAPSE, source="PFC, section II-B")
     return claims
 
 
@@ -78,7 +78,7 @@ def _both_agree(last: Observation, fast: Observation) -> Claim:
     descended, solved = number(last, "objective"), number(fast, "objective")
     return decided(
         "Gradient descent and the fast solver end at the same objective, to 1e-6",
-        source="XUFM",
+        source="ours",
         held=abs(descended - solved) < 1e-6,
         evidence=f"{descended:.9f} and {solved:.9f}",
     )

@@ -6,11 +6,17 @@ import pytest
 from pydantic import ValidationError
 
 from ncscope.lab.observations import Results, together
+from ncscope.lab.papers.xufm import plain_starts
 from ncscope.lab.papers.xufm.ufm import RECIPE, SIZES, XUFMConfig, threshold
 from tests.lab.observed import gathered, with_each
 
 SHORT = XUFMConfig(
-    settings="first", first_steps=100, every=50, bias_decays=(1.001 * threshold(), 0.05)
+    settings="first", first_steps=100, every=50, starts=2, bias_decays=(1.001 * threshold(), 0.05)
+)
+STARTS = (plain_starts.DECAYS, plain_starts.NO_DECAYS, plain_starts.RELU)
+DOOMED = (
+    "With a ReLU on the features of the plain model descent fails from every start: it neither "
+    "arrives at the minimum nor collapses"
 )
 
 
@@ -39,8 +45,11 @@ def test_a_short_descent_has_not_arrived_and_the_sweep_holds(short: Results) -> 
         "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
         "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
         "Regularised bias: the solver's objective and mean equal those of the closed form",
+        DOOMED,
     ]
-    assert len(claims) == 5 + 5 + 3
+    assert len(claims) == 4 + 5 + 3 + 3
+    for claim in claims:
+        assert claim.source == "ours" or claim.source.startswith("XUFM, "), claim
 
 
 @pytest.mark.slow
@@ -81,8 +90,9 @@ def test_scales() -> None:
         "K = 10, no bias",
         "K = 10, free bias",
         "bias decay",
+        *STARTS,
     }
-    assert len(RECIPE.parts(RECIPE.scales["small"])) == 3
+    assert len(RECIPE.parts(RECIPE.scales["small"])) == 3 + len(STARTS)
 
 
 def test_decays_of_the_bias_are_positive() -> None:

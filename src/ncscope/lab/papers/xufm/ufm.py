@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation, observations_of
+from ncscope.lab.papers.xufm import plain_starts
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import number, part_of
 from ncscope.lab.runs.recipe import Part, Recipe
@@ -63,18 +64,22 @@ class XUFMConfig(BaseModel):
         min_length=1,
         description="Decays of the bias to compare, with K = 4.",
     )
-    seed: Seed = Field(0, description="Seed of the starts.")
+    seed: Seed = Field(0, description="Seed of the measured descents' starts.")
+    starts: int = Field(
+        10, ge=2, description="Random starts of descent with, without decays and with a ReLU."
+    )
 
 
 def _parts(config: XUFMConfig) -> list[Part]:
-    """Return a descent for each setting, without and with a bias, then the sweep of bias decays."""
+    """Return a descent for each setting and bias, the sweep of bias decays, and many starts."""
     parts = []
     for setting, bias_decay in _runs(config):
         steps = (config.first_steps, config.second_steps)[setting]
         record = ufm.recorded_steps(steps, config.every)
         parts.append(_descent(UFM(*SIZES[setting], bias_decay), record, config.seed))
     sweep = Part(SWEEP, len(config.bias_decays), lambda _: _sweep(config))
-    return [*parts, sweep]
+    starts = plain_starts.parts(SIZES[0], FIRST.rate, config.first_steps, config.starts)
+    return [*parts, sweep, *starts]
 
 
 def _runs(config: XUFMConfig) -> list[tuple[int, float | None]]:
@@ -108,20 +113,21 @@ def _sweep(config: XUFMConfig) -> Iterator[Observation]:
 
 
 def _claims(config: XUFMConfig, rows: Sequence[Observation]) -> list[Claim]:
-    """Test theorems 3.1 and 3.2 on the descents, and the remark on the regularised bias."""
+    """Test theorems 3.1 and 3.2, the remarks on the bias and on descent, and the counterparts."""
     claims: list[Claim] = []
     for setting, bias_decay in _runs(config):
         problem = UFM(*SIZES[setting], bias_decay)
         name = part_name(problem.num_classes, bias_decay)
         path = part_of(rows, name)
-        descent_claims = [ufm.descent_arrives(path)]
-        said = ufm.predicted(problem)
-        if bias_decay is not None:
-            said["mean_share"] = "The global mean of the features vanishes"
-        descent_claims += ufm.vanishing(path, said)
+        owner = f"XUFM, {FIGURES[setting, bias_decay][1]}"
+        descent_claims = [
+            ufm.descent_arrives(path, source=owner),
+            *ufm.vanishing(path, ufm.predicted(problem), source=owner),
+        ]
         claims += [replace(claim, text=f"{name}: {claim.text}") for claim in descent_claims]
     sweep = part_of(rows, SWEEP)
-    return [*claims, _shape_everywhere(sweep), _simplex_up_to(sweep), _lowest_everywhere(sweep)]
+    claims += [_shape_everywhere(sweep), _simplex_up_to(sweep), _lowest_everywhere(sweep)]
+    return claims + plain_starts.claims(rows)
 
 
 def threshold() -> float:
@@ -134,7 +140,7 @@ def _shape_everywhere(sweep: Sequence[Observation]) -> Claim:
     worst = {key: max(number(row, key) for row in sweep) for key in ("nc2_etf", "nc3_alignment")}
     return decided(
         "Regularised bias: centred means are a simplex ETF, aligned with the classifier",
-        source="XUFM",
+        source="XUFM, section 3, remark on the regularised bias",
         held=max(worst.values()) < 1e-6,
         evidence=f"at most {worst['nc2_etf']:.1e} off the simplex and "
         f"{worst['nc3_alignment']:.1e} off alignment, over {len(sweep)} decays",
@@ -149,7 +155,7 @@ def _simplex_up_to(sweep: Sequence[Observation]) -> Claim:
     ]
     return decided(
         "Regularised bias: the minimiser is a simplex exactly for decays up to c / (1-c)",
-        source="XUFM",
+        source="ours",
         held=simplex == stated,
         evidence=f"mean of zero up to a decay of {max(decays, default=math.nan):g}; "
         f"c / (1-c) = {threshold():.5f}",
@@ -161,7 +167,7 @@ def _lowest_everywhere(sweep: Sequence[Observation]) -> Claim:
     shares = [abs(number(row, "mean_share") - number(row, "stated_mean_share")) for row in sweep]
     return decided(
         "Regularised bias: the solver's objective and mean equal those of the closed form",
-        source="XUFM",
+        source="ours",
         held=max(gaps) < 1e-9 and max(shares) < 1e-6,
         evidence=f"objectives differ by {max(gaps):.1e} at most, "
         f"shares of the mean by {max(shares):.1e}",
