@@ -212,8 +212,7 @@ ITEMS: tuple[Item, ...] = (
         content="Networks are more robust under MSE than under cross-entropy.",
         experiments=("mse/robustness",),
         coverage="partial",
-        note="cross-entropy networks have the depths of the MSE networks, not their own; "
-        f"{_SIZES}",
+        note=f"cross-entropy networks have the depths of the MSE networks, not their own; {_SIZES}",
     ),
     _item(
         label="figure 12",

@@ -51,14 +51,18 @@ def labels_of(source: str) -> list[str]:
 
 
 def items_of(source: str) -> list[Item]:
-    """Return the items that a claim's source names; none if it names a paper only, or nobody's.
+    """Return the items that a claim's source names; none if it names only a paper.
 
     Args:
-        source: Source of a claim, such as ``"VCI, figure 2"``.
+        source: Source of a claim, such as ``"VCI, figure 2"``. A remark is named by its label.
     """
     paper = source.split(",")[0].split(" ")[0]
     labels = set(labels_of(source))
-    return [item for item in ITEMS.get(paper, ()) if item.label in labels]
+    return [
+        item
+        for item in ITEMS.get(paper, ())
+        if item.label in labels or (item.label.startswith("remark") and item.label in source)
+    ]
 
 
 def _expanded(numbers: str) -> list[str]:

@@ -70,7 +70,7 @@ ITEMS: tuple[Item, ...] = (
     ),
     _item(
         label="figure 2",
-        content="The spectrum of the overall covariance is larger and flatter than between classes.",
+        content="The spectrum of the overall covariance is larger and flatter than that between.",
         code=("ncscope.metrics.spectrum.covariance_between",),
         experiments=("vci/training", "vci/imagenet"),
         note=_IMAGENET,
