@@ -218,7 +218,7 @@ def _cross_entropy(logits: Float[Tensor, "k k"]) -> float:
     return float(torch.nn.functional.cross_entropy(logits.mT, torch.arange(len(logits))))
 
 
-def _relu_logits(point: Point) -> Float[Tensor, "k k"]:
+def _relu_logits(point: Point) -> Float[Tensor, "k n"]:
     *weights, features = point
     for weight in weights[:0:-1]:
         features = (weight @ features).clamp(min=0)

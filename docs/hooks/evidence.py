@@ -1,0 +1,201 @@
+"""MkDocs hook: the evidence page, written from the inventory and from committed verdicts.
+
+``evidence.md`` marks with ``<!-- evidence summary -->`` where the counts go, and with
+``<!-- evidence: VCI -->`` where the table of a paper goes. The verdicts on statements are those of
+docs/figures/theory-verdicts.json, and the verdicts on claims those of
+docs/figures/verdicts-SCALE.json, each the ``verdicts.json`` of a ``ncscope reproduce all``; files
+and experiments may be absent.
+"""
+
+import json
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.pages import Page
+
+from ncscope.lab.inventory.item import Item
+from ncscope.lab.inventory.table import ITEMS, items_of
+from ncscope.lab.report.verdicts import PAPERS, owner_of
+from ncscope.report.claims import Claim, tally
+
+Runs = Mapping[str, Mapping[str, Sequence[Claim] | None]]
+"""Claims by scale and experiment; None for a run that has not ended."""
+Theory = Mapping[str, Mapping[str, str]]
+"""Verdict, grade and kind of each statement, by id."""
+
+_DOCS = Path(__file__).parents[1]
+_MARK = re.compile(r"<!-- evidence: (\w+) -->")
+_SUMMARY = "<!-- evidence summary -->"
+_SCALES = ("small", "medium", "paper")
+_VERDICTS = {"holds": "holds", "holds-as-corrected": "holds as corrected", "fails": "**fails**"}
+_COVERAGE = {"full": "", "partial": "**In part:** ", "missing": "**Missing:** "}
+_NEVER = "not run since the claims have intervals"
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Fill in the evidence page.
+
+    Args:
+        markdown: Source of a page.
+        page: Page that is being built.
+
+    Raises:
+        PluginError: If the page has no mark for a paper.
+    """
+    if page.file.src_uri != "evidence.md":
+        return markdown
+    return written(markdown, theory_of(_DOCS / "figures"), runs_of(_DOCS / "figures"))
+
+
+def written(markdown: str, theory: Theory, runs: Runs) -> str:
+    """Write the counts, and the table of each paper at its mark.
+
+    Raises:
+        PluginError: If a paper has no mark.
+    """
+    for paper in set(ITEMS) - set(_MARK.findall(markdown)):
+        msg = f"docs/evidence.md: add a section with <!-- evidence: {paper} -->"
+        raise PluginError(msg)
+    filled = _MARK.sub(lambda mark: _table(mark[1], theory, runs), markdown)
+    return filled.replace(_SUMMARY, _summary(theory, runs))
+
+
+def theory_of(folder: Path) -> Theory:
+    """Read the verdicts on all statements."""
+    text = (folder / "theory-verdicts.json").read_text(encoding="utf-8")
+    return json.loads(text)["statements"]
+
+
+def runs_of(folder: Path) -> Runs:
+    """Read the verdicts on all claims, at each scale that has a file."""
+    runs = {}
+    for scale in _SCALES:
+        file = folder / f"verdicts-{scale}.json"
+        if file.exists():
+            record = json.loads(file.read_text(encoding="utf-8"))
+            runs[scale] = {
+                name: None if one["failure"] else [_claim(each) for each in one["claims"]]
+                for name, one in record["experiments"].items()
+            }
+    return runs
+
+
+def _claim(record: Mapping[str, Any]) -> Claim:
+    """Return a claim without its interval, which the page does not show."""
+    rest = {key: record[key] for key in ("source", "verdict", "evidence")}
+    return Claim(text=record["claim"], **rest)
+
+
+def _summary(theory: Theory, runs: Runs) -> str:
+    heads = ["paper", "items", "in full", "in part", "missing", "drawings", "statements: hold"]
+    heads += ["as corrected", "fail", *(f"claims held, {scale} scale" for scale in runs)]
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    for paper, items in ITEMS.items():
+        covered = Counter(item.coverage for item in items)
+        checked = dict.fromkeys(name for item in items for name in item.statements)
+        cells = [f"[{paper}](#{paper.lower()})", len(items)]
+        cells += [covered[kind] for kind in ("full", "partial", "missing", "illustration")]
+        cells += _statement_counts([theory[name] for name in checked if name in theory])
+        for experiments in runs.values():
+            claims = [claim for each in experiments.values() for claim in each or ()]
+            cells.append(tally(claim for claim in claims if owner_of(claim) == paper))
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def _statement_counts(checked: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the numbers that hold, hold as corrected (by grade), and fail, without definitions."""
+    counted = [one for one in checked if one.get("kind") != "definition"]
+    verdicts = Counter(one["verdict"] for one in counted)
+    corrected = [one for one in counted if one["verdict"] == "holds-as-corrected"]
+    grades = Counter(one["grade"] for one in corrected if "grade" in one)
+    graded = ", ".join(f"{count} {grade}" for grade, count in sorted(grades.items()))
+    said = f"{len(corrected)} ({graded})" if graded else f"{len(corrected)}"
+    return [f"{verdicts['holds']}", said, f"{verdicts['fails']}"]
+
+
+def _table(paper: str, theory: Theory, runs: Runs) -> str:
+    lines = [f"*{PAPERS[paper]}.*", "", "| item | content | where | found |", "|---|---|---|---|"]
+    for item in ITEMS[paper]:
+        cells = [item.label, _content(item), _places(item), _findings(item, theory, runs)]
+        escaped = [cell.replace("|", "\\|") for cell in cells]
+        lines.append(f"| {' | '.join(escaped)} |")
+    return "\n".join(lines)
+
+
+def _content(item: Item) -> str:
+    if not item.note:
+        return item.content
+    return f"{item.content} {_COVERAGE.get(item.coverage, '')}{_capital(item.note)}."
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _places(item: Item) -> str:
+    places = [f"[`{name}`][{re.sub('[/.]', '-', name)}]" for name in item.statements]
+    places += [f"[`{key}`](metrics.md#{key})" for key in item.metrics]
+    places += [_code(name) for name in item.code]
+    places += [f"[`{name}`]({page_of_experiment(name)})" for name in item.experiments]
+    return ", ".join(places)
+
+
+def _code(name: str) -> str:
+    return f"[`{name.rpartition('.')[2]}`][{name}]" if documented(name) else f"`{name}`"
+
+
+def _findings(item: Item, theory: Theory, runs: Runs) -> str:
+    lines = [_verdict(name, theory.get(name)) for name in item.statements]
+    lines += [f"`{name}`: {_tallies(item, name, runs)}" for name in item.experiments]
+    return "<br>".join(lines)
+
+
+def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
+    if checked is None:
+        return f"`{name}`: not checked"
+    grade = f" ({checked['grade']})" if "grade" in checked else ""
+    kind = " (a definition)" if checked.get("kind") == "definition" else ""
+    return f"`{name}`: {_VERDICTS[checked['verdict']]}{grade}{kind}"
+
+
+def _tallies(item: Item, experiment: str, runs: Runs) -> str:
+    """Return the counts of an experiment's claims on an item at each scale; of all if none."""
+    told = []
+    for scale, experiments in runs.items():
+        if experiment not in experiments:
+            continue
+        claims = experiments[experiment]
+        if claims is None:
+            told.append(f"{scale} scale: its run did not end")
+            continue
+        own = [claim for claim in claims if item in items_of(claim.source)]
+        scope = "" if own else " of all its claims"
+        told.append(f"{scale} scale: {tally(own or claims)}{scope}")
+    return "; ".join(told) or _NEVER
+
+
+@cache
+def documented(name: str) -> bool:
+    """Return whether a page of the API shows a dotted name."""
+    pages = (_DOCS / "api").glob("*.md")
+    shown = {one for page in pages for one in re.findall(r"^::: (\S+)", page.read_text(), re.M)}
+    return any(name == one or name.rpartition(".")[0] == one for one in shown)
+
+
+@cache
+def page_of_experiment(name: str) -> str:
+    """Return the page that discusses an experiment, with the anchor if it has a section."""
+    for page in sorted((_DOCS / "experiments").glob("*.md")):
+        section = re.search(rf"^#+ `{name}` \{{ #(\S+) \}}", page.read_text(), re.M)
+        if section:
+            return f"experiments/{page.name}#{section[1]}"
+    overview = (_DOCS / "experiments" / "index.md").read_text()
+    row = re.search(rf"^\| `{name}` \|.*\]\((\S+?)\)", overview, re.M)
+    return posixpath.normpath(f"experiments/{row[1]}") if row else "experiments/index.md"

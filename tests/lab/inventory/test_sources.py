@@ -1,0 +1,53 @@
+"""Sources of claims: a claim of a paper names an item of the paper."""
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.inventory.table import items_of
+from ncscope.lab.observations import Results
+from ncscope.lab.report.verdicts import PAPERS
+from tests.docs.pages import ROOT
+from tests.lab.observed import results_of
+
+SIMULATED = ("xufm/ufm", "xufm/extended", "pfc/mufm", "mse/central-path")
+"""Recipes whose claims need results, and whose small scale takes seconds."""
+FILES = sorted((ROOT / "docs" / "figures").glob("verdicts-*.json"))
+
+
+def nameless(sources: Iterable[str]) -> list[str]:
+    """Sources that are neither a paper alone, nor ours, nor lead to an item."""
+    return [one for one in sources if one not in PAPERS and not items_of(one)]
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in SIMULATED])
+def test_claims_of_a_run_without_results_name_items(name: str):
+    recipe = experiment(name)
+    claims = recipe.claims(recipe.scales["small"], Results())
+    assert nameless(claim.source for claim in claims) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_claims_of_a_simulated_recipe_name_items(name: str):
+    recipe = experiment(name)
+    config = recipe.scales["small"]
+    claims = recipe.claims(config, results_of(*recipe.parts(config)))
+    assert claims
+    assert nameless(claim.source for claim in claims) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_committed_claims_name_items(file):
+    experiments = json.loads(file.read_text())["experiments"]
+    assert set(experiments) <= set(EXPERIMENTS)
+    claims = [claim for one in experiments.values() for claim in one["claims"]]
+    assert nameless(claim["source"] for claim in claims) == []
+
+
+def test_a_source_without_an_item_is_seen():
+    sources = ["VCI", "ours", "VCI, figure 2", "VCI, figure 9", "VCI 6", "Galanti, figure 2"]
+    assert nameless(sources) == ["VCI, figure 9", "VCI 6", "Galanti, figure 2"]
