@@ -39,8 +39,9 @@ def trained(
         results = gathered(few_labels_bench_events(run, resources or Resources()))
     learner = run.bench.learner
     assert learner.average is not None
-    assert learner.memory is not None
-    modules = {"model": learner.model, "average": learner.average, "memory": learner.memory}
+    modules = {"model": learner.model, "average": learner.average}
+    if learner.memory is not None:
+        modules["memory"] = learner.memory
     return {
         f"{part} {name}": value
         for part, module in modules.items()

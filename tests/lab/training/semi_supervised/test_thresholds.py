@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ncscope.lab.training.semi_supervised.thresholds import AdaptiveThresholds, trust
+from ncscope.lab.training.semi_supervised.thresholds import AdaptiveThresholds
 from ncscope.losses.pseudo_labels import fairness_loss
 from tests.lab.training.semi_supervised import restated
-from tests.lab.training.semi_supervised.runs import short
+from tests.lab.training.semi_supervised.runs import short, trust
 
 STEPS = [[[0.9, 0.1], [0.6, 0.4]], [[0.2, 0.8], [0.3, 0.7]], [[0.55, 0.45], [0.4, 0.6]]]
 """Softmax outputs of three steps on two samples."""
