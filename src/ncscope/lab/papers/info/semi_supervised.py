@@ -1,4 +1,4 @@
-r"""Few labels and the information losses: FixMatch, FreeMatch, and FreeMatch with either loss.
+r"""Few labels and the information losses: rows of INFO table 1 in one loop.
 
 Source: INFO section 6, table 1. Command: ``ncscope reproduce info/semi-supervised``.
 
@@ -7,8 +7,14 @@ The paper's scale has CIFAR-10 with 10, 40 and 250 labels (WRN-28-2), CIFAR-100 
 Nesterov momentum 0.9, weight decay 5e-4, rate $0.03\cos\frac{7\pi k}{16K}$ and $K=2^{20}$ steps of
 64 labelled images and 7 times as many unlabelled images. The moving average of the weights (0.999)
 is tested. Settings that INFO does not state are those of FreeMatch (Wang et al. 2023): see
-`ncscope.lab.training.semi_supervised.settings`. The paper does not print the weights of the
-information losses; here they are 0.1.
+`ncscope.lab.training.semi_supervised.settings`. Batches of 64 labelled images are our assumption:
+INFO prints this size for supervised training only. The paper does not print the weights of the
+information losses; here they are 0.1, and `SemiSupervised.weights` adds runs with other weights.
+
+The rows that are run are the Pi model, pseudo-label, mean teacher, UDA, FixMatch, FlexMatch,
+FreeMatch, SoftMatch, and FreeMatch with either loss; their settings are TorchSSL's, see
+`ncscope.lab.training.semi_supervised.methods`. VAT, MixMatch, ReMixMatch, Dash, MPL and OTMatch are
+not run; the table has their printed values.
 
 The small scale has handwritten digits with 10, 20 and 40 labels, a network of three convolutions,
 five seeds, and 500 steps of 16 labelled and 112 unlabelled images. Cost: 9 minutes on one core of a
@@ -179,5 +185,5 @@ RECIPE: Recipe[SemiSupervised] = Recipe(
     tables=tables,
     columns=("epoch", "error", "mask_rate", "pseudo_label_accuracy", "threshold", "mir", "hdr"),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "105 runs of a GPU-day or more", "small": "9 minutes on one core"},
+    cost={"paper": "231 runs of a GPU-day or more", "small": "9 minutes on one core"},
 )
