@@ -58,19 +58,24 @@ def kept(checkpoint: Path) -> int | None:
     return torch.load(checkpoint, weights_only=True)["learner"]["place"]["step"]
 
 
+def await_step(checkpoint: Path, step: int) -> None:
+    """Wait until the run has come to a step: by time alone a loaded machine would end it first."""
+    end = time.monotonic() + 100
+    while (kept(checkpoint) or 0) < step and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def main(folder: Path, kills: int, name: str) -> None:
     torch.set_num_threads(1)
     attempt(folder / "whole", name)  # and imports what the children will need
-    start = time.monotonic()
-    assert os.waitpid(forked(folder / "forked", name), 0)[1] == 0
-    length = time.monotonic() - start
-    moments = random.Random(0)
+    moments, checkpoint = random.Random(0), folder / "killed/checkpoint.pt"
     for _ in range(kills):
         child = forked(folder / "killed", name)
-        time.sleep(moments.uniform(0.05, 0.4) * length)
+        await_step(checkpoint, (kept(checkpoint) or 0) + moments.randint(1, 3))
+        time.sleep(moments.uniform(0, 0.02))  # to the midst of a step, or of a save
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        print(f"status {status} after step {kept(folder / 'killed/checkpoint.pt')}")
+        print(f"status {status} after step {kept(checkpoint)}")
     assert os.waitpid(forked(folder / "killed", name), 0)[1] == 0
 
 

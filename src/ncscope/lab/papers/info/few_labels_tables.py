@@ -180,6 +180,11 @@ def gain_figure(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
             _printed_panel(axes, data)
             axes.axhline(0, color=panels.SOFT, linewidth=0.7)
             axes.set(xscale="log", xlabel="labels", title=f"Gain on {data}, points")
+            counts = sorted(
+                {setting.labels for setting in same} | {n for d, n in SETTINGS if d == data}
+            )
+            axes.set_xticks(counts, map(str, counts))
+            axes.minorticks_off()
         marks: dict[str, Any] = {}
         for axes in line:
             handles, names = axes.get_legend_handles_labels()
