@@ -3,7 +3,8 @@ r"""Supervised training with the information losses: cross-entropy, plus MI, plu
 Source: INFO sections 6.2 and 6.3, table 2. Command: ``ncscope reproduce info/supervised``.
 
 The loss is cross-entropy, alone or plus $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$ or
-$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch. The paper prints neither weight; here both are 0.1.
+$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch. The paper prints neither weight; here both are 0.1,
+and `InfoSupervised.weights` adds runs with other weights.
 
 The paper's scale trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 with `paper_training`, from
 three seeds.
