@@ -30,6 +30,7 @@ from tests.lab.training.semi_supervised.runs import short
 ROOT = Path(__file__).parents[4]
 INFORMED = short(mutual_information=0.5)
 FIXED = short("fixmatch", threshold=0.12)
+COUNTED = short("flexmatch", threshold=0.13)
 
 
 def trained(
@@ -69,7 +70,9 @@ def whole() -> tuple[dict[str, Tensor], Results]:
     return trained(prepared(INFORMED))
 
 
-@pytest.mark.parametrize("settings", [INFORMED, FIXED], ids=["freematch with MI", "fixmatch"])
+@pytest.mark.parametrize(
+    "settings", [INFORMED, FIXED, COUNTED], ids=["freematch with MI", "fixmatch", "flexmatch"]
+)
 def test_true_labels_of_unlabelled_images_never_reach_training(settings, whole) -> None:
     plain, rows = whole if settings is INFORMED else trained(prepared(settings))
     other, others = trained(permuted(prepared(settings)))
