@@ -113,6 +113,40 @@ def test_what_a_loss_gains_is_found(given: tuple[float, ...], held: list[bool]) 
     assert [claim.held for claim in claims] == held
 
 
+def test_table_2_has_the_printed_accuracies_beside_ours() -> None:
+    (table,) = supervised.RECIPE.tables(SMALL[supervised], with_losses(0.005, 0.1, -0.1))
+    assert table.columns == ["warped-digits", "printed: cifar10", "printed: cifar100"]
+    assert table.lines == {
+        "CE": ["91.00 ± 1.00", "95.35", "80.77"],
+        "CE + MI": ["91.50 ± 1.00", "95.52", "80.81"],
+        "CE + ED": ["91.50 ± 1.00", "95.57", "80.96"],
+    }
+    paper = supervised.RECIPE.scales["paper"]
+    (empty,) = supervised.RECIPE.tables(paper, Results())
+    assert empty.columns == ["cifar10", "cifar100", "printed: cifar10", "printed: cifar100"]
+    assert empty.lines["CE"] == ["unknown", "unknown", "95.35", "80.77"]
+
+
+def test_weights_of_the_supervised_losses_are_swept_when_asked() -> None:
+    config = SMALL[supervised].model_copy(update={"weights": (0.1, 1.0)})
+    assert len(config.swept) == 6  # the runs have weight 0.1 already
+    assert len(supervised.RECIPE.parts(config)) == len(config.runs) + 6
+    where = {"epoch": 24, "split": "test"}
+    swept = [made(name, where, {"accuracy": 0.5 + 0.01 * run.seed, "mir": 0.5, "hdr": 0.2})
+             for name, run in config.swept.items()]  # fmt: skip
+    results = Results([*with_losses(0.005, 0.1, -0.1), *swept])
+    table = supervised.RECIPE.tables(config, results)[1]
+    assert table.lines == {
+        "CE": ["91.00 ± 1.00"],
+        "CE + ED, weight 0.1": ["91.50 ± 1.00"],
+        "CE + ED, weight 1": ["51.00 ± 1.00"],
+        "CE + MI, weight 0.1": ["91.50 ± 1.00"],
+        "CE + MI, weight 1": ["51.00 ± 1.00"],
+    }
+    plain = supervised.RECIPE.claims(SMALL[supervised], results)
+    assert supervised.RECIPE.claims(config, results) == plain
+
+
 def test_nothing_holds_of_what_was_not_measured() -> None:
     found = {
         training: over_training(lambda share, values: {}),

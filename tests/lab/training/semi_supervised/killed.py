@@ -1,4 +1,4 @@
-"""A program that trains with few labels, is killed with SIGKILL, and resumes.
+"""A program that trains by a method with few labels, is killed with SIGKILL, and resumes.
 
 Each attempt is a forked child, so that an attempt costs no start of Python.
 """
@@ -19,10 +19,16 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.semi_supervised.run import few_labels_events
 from tests.lab.training.semi_supervised.runs import short
 
+SETTINGS = {
+    "freematch": {"mutual_information": 0.5},
+    "flexmatch": {"threshold": 0.2},
+    "mean-teacher": {},
+}
 
-def attempt(folder: Path) -> None:
+
+def attempt(folder: Path, name: str) -> None:
     """Run, or go on, saving the place after every step."""
-    settings = short(mutual_information=0.5, steps_per_epoch=20)
+    settings = short(name, steps_per_epoch=20, **SETTINGS[name])
     with reproducible(0):
         resources = Resources(checkpoints=folder, checkpoint_interval=0.0)
         events = [
@@ -33,11 +39,11 @@ def attempt(folder: Path) -> None:
     (folder / "events.json").write_text(json.dumps(events))
 
 
-def forked(folder: Path) -> int:
+def forked(folder: Path, name: str) -> int:
     child = os.fork()
     if child == 0:
         try:
-            attempt(folder)
+            attempt(folder, name)
         except BaseException as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
             os._exit(1)
@@ -52,21 +58,26 @@ def kept(checkpoint: Path) -> int | None:
     return torch.load(checkpoint, weights_only=True)["learner"]["place"]["step"]
 
 
-def main(folder: Path, kills: int) -> None:
+def await_step(checkpoint: Path, step: int) -> None:
+    """Wait until the run has come to a step: by time alone a loaded machine would end it first."""
+    end = time.monotonic() + 100
+    while (kept(checkpoint) or 0) < step and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def main(folder: Path, kills: int, name: str) -> None:
     torch.set_num_threads(1)
-    attempt(folder / "whole")  # and imports what the children will need
-    start = time.monotonic()
-    assert os.waitpid(forked(folder / "forked"), 0)[1] == 0
-    length = time.monotonic() - start
-    moments = random.Random(0)
+    attempt(folder / "whole", name)  # and imports what the children will need
+    moments, checkpoint = random.Random(0), folder / "killed/checkpoint.pt"
     for _ in range(kills):
-        child = forked(folder / "killed")
-        time.sleep(moments.uniform(0.05, 0.4) * length)
+        child = forked(folder / "killed", name)
+        await_step(checkpoint, (kept(checkpoint) or 0) + moments.randint(1, 3))
+        time.sleep(moments.uniform(0, 0.02))  # to the midst of a step, or of a save
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        print(f"status {status} after step {kept(folder / 'killed/checkpoint.pt')}")
-    assert os.waitpid(forked(folder / "killed"), 0)[1] == 0
+        print(f"status {status} after step {kept(checkpoint)}")
+    assert os.waitpid(forked(folder / "killed", name), 0)[1] == 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

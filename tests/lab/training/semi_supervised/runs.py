@@ -1,7 +1,9 @@
 """Short runs with few labels."""
 
 from ncscope.lab.training.optimisation import Optimisation
+from ncscope.lab.training.semi_supervised.methods import method as method_of
 from ncscope.lab.training.semi_supervised.settings import FewLabels
+from ncscope.lab.training.semi_supervised.thresholds import Trust
 
 
 def short(method: str = "freematch", **given) -> FewLabels:
@@ -24,3 +26,10 @@ def short(method: str = "freematch", **given) -> FewLabels:
         "optimisation": optimisation,
     }
     return FewLabels(method=method, **settings | given)
+
+
+def trust(settings: FewLabels, num_classes: int) -> Trust:
+    """The rule of the method that the settings select."""
+    method = method_of(settings, num_classes, count=12)
+    assert method is not None
+    return method.trust

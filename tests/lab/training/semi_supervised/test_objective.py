@@ -6,8 +6,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from ncscope.lab.training.semi_supervised.methods import method
 from ncscope.lab.training.semi_supervised.objective import few_labels_objective
-from ncscope.lab.training.semi_supervised.thresholds import trust
 from ncscope.losses import head_entropy_difference, head_mutual_information
 from tests.lab.training.semi_supervised import restated
 from tests.lab.training.semi_supervised.runs import short
@@ -25,12 +25,12 @@ def batch() -> tuple[Tensor, ...]:
     draws = torch.Generator().manual_seed(1)
     sizes = (LABELLED, UNLABELLED, UNLABELLED)
     views = [3 * torch.randn(n, 5, generator=draws, dtype=torch.float64) for n in sizes]
-    return *views, torch.arange(LABELLED) % CLASSES
+    return *views, torch.arange(UNLABELLED), torch.arange(LABELLED) % CLASSES
 
 
 def stated(settings, net: nn.Module) -> tuple[float, Tensor, Tensor]:
     """The loss without information terms, the mask and the pseudo-labels."""
-    few, weak, strong, labels = batch()
+    few, weak, strong, _, labels = batch()
     outputs = [restated.softmax(net(x).detach().float().numpy()) for x in (few, weak, strong)]
     loss = -np.log([row[y] for row, y in zip(outputs[0], labels, strict=True)]).mean()
     state = restated.FreeMatch(CLASSES, settings.memory)
@@ -54,7 +54,7 @@ def stated(settings, net: nn.Module) -> tuple[float, Tensor, Tensor]:
 )
 def test_the_loss_is_the_papers(settings) -> None:
     net = model()
-    objective = few_labels_objective(settings, trust(settings, CLASSES), CLASSES, CPU)
+    objective = few_labels_objective(settings, method(settings, CLASSES, UNLABELLED), CLASSES, CPU)
     assert float(objective(net, batch()).detach()) == pytest.approx(
         stated(settings, net)[0], rel=1e-5
     )
@@ -65,7 +65,7 @@ def test_the_information_terms_are_of_the_trusted(view: str) -> None:
     weights = {"mutual_information": 0.4, "entropy_difference": 0.7}
     settings = short(memory=0.2, information_view=view, **weights)
     net = model()
-    objective = few_labels_objective(settings, trust(settings, CLASSES), CLASSES, CPU)
+    objective = few_labels_objective(settings, method(settings, CLASSES, UNLABELLED), CLASSES, CPU)
     plain, mask, guesses = stated(settings, net)
     inputs = batch()[1 if view == "weak" else 2]
     features = net[:2](inputs)[mask]
@@ -79,10 +79,10 @@ def test_the_information_terms_are_of_the_trusted(view: str) -> None:
 
 def test_no_gradient_comes_from_weak_views() -> None:
     settings = short(memory=0.2, mutual_information=0.4)
-    objective = few_labels_objective(settings, trust(settings, CLASSES), CLASSES, CPU)
-    few, weak, strong, labels = batch()
+    objective = few_labels_objective(settings, method(settings, CLASSES, UNLABELLED), CLASSES, CPU)
+    few, weak, strong, images, labels = batch()
     views = [view.requires_grad_() for view in (few, weak, strong)]
-    objective(model(), (*views, labels)).backward()
+    objective(model(), (*views, images, labels)).backward()
     assert [bool(view.grad.any()) for view in views] == [True, False, True]
 
 
@@ -91,9 +91,9 @@ IGNORED = {"loss": "mse", "label_smoothing": 0.1, "temperature": 2.0, "mixing": 
 
 @pytest.mark.parametrize("name", [*IGNORED, "augmentation"])
 def test_settings_that_no_step_would_follow_are_refused(name: str) -> None:
-    for method in ("fixmatch", "freematch"):
+    for kind in ("fixmatch", "freematch"):
         with pytest.raises(ValidationError, match=f"{name} as it is by default"):
-            short(method, **{name: ({"augmentation": "crop"} | IGNORED)[name]})
+            short(kind, **{name: ({"augmentation": "crop"} | IGNORED)[name]})
 
 
 def test_a_supervised_run_follows_all_but_the_augmentation() -> None:

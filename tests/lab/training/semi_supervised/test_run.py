@@ -22,6 +22,7 @@ from ncscope.lab.training.semi_supervised.run import (
     few_labels_prepared,
     measured_images,
 )
+from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from tests.lab.observed import gathered
 from tests.lab.training.semi_supervised.runs import short
@@ -29,6 +30,7 @@ from tests.lab.training.semi_supervised.runs import short
 ROOT = Path(__file__).parents[4]
 INFORMED = short(mutual_information=0.5)
 FIXED = short("fixmatch", threshold=0.12)
+COUNTED = short("flexmatch", threshold=0.13)
 
 
 def trained(
@@ -39,8 +41,9 @@ def trained(
         results = gathered(few_labels_bench_events(run, resources or Resources()))
     learner = run.bench.learner
     assert learner.average is not None
-    assert learner.memory is not None
-    modules = {"model": learner.model, "average": learner.average, "memory": learner.memory}
+    modules = {"model": learner.model, "average": learner.average}
+    if learner.memory is not None:
+        modules["memory"] = learner.memory
     return {
         f"{part} {name}": value
         for part, module in modules.items()
@@ -67,7 +70,9 @@ def whole() -> tuple[dict[str, Tensor], Results]:
     return trained(prepared(INFORMED))
 
 
-@pytest.mark.parametrize("settings", [INFORMED, FIXED], ids=["freematch with MI", "fixmatch"])
+@pytest.mark.parametrize(
+    "settings", [INFORMED, FIXED, COUNTED], ids=["freematch with MI", "fixmatch", "flexmatch"]
+)
 def test_true_labels_of_unlabelled_images_never_reach_training(settings, whole) -> None:
     plain, rows = whole if settings is INFORMED else trained(prepared(settings))
     other, others = trained(permuted(prepared(settings)))
@@ -91,13 +96,11 @@ def test_labels_and_unlabelled_images_do_reach_training(whole) -> None:
         assert not torch.equal(plain["model classifier.weight"], other["model classifier.weight"])
 
 
-@pytest.mark.parametrize("stop", [2, 3])  # in an epoch, at its end
-def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path) -> None:
-    plain, rows = whole
-    stopped = prepared(INFORMED)
-    resources = Resources(
-        checkpoints=tmp_path / "stopped", checkpoint_interval=0.0
-    )  # the place is kept after every step
+def stopped_at(stop: int, settings: FewLabels, folder: Path) -> tuple[dict[str, Tensor], Results]:
+    """A run that dies in or after a step, and goes on from its checkpoint."""
+    stopped = prepared(settings)
+    # The place is kept after every step.
+    resources = Resources(checkpoints=folder / "stopped", checkpoint_interval=0.0)
     learner = stopped.bench.learner
 
     def die(model: torch.nn.Module, inputs: object) -> None:
@@ -108,10 +111,43 @@ def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path
     with pytest.raises(KeyboardInterrupt):
         trained(stopped, resources)
     handle.remove()
-    resumed, again = trained(prepared(INFORMED), resources)
-    assert all(torch.equal(value, resumed[name]) for name, value in plain.items())
-    assert repr(list(again)) == repr(list(rows))
-    assert repr(again.measurements) == repr(rows.measurements)
+    return trained(prepared(settings), resources)
+
+
+def equal(one: tuple[dict[str, Tensor], Results], other: tuple[dict[str, Tensor], Results]) -> None:
+    assert all(torch.equal(value, other[0][name]) for name, value in one[0].items())
+    assert repr(list(one[1])) == repr(list(other[1]))
+    assert repr(one[1].measurements) == repr(other[1].measurements)
+
+
+@pytest.mark.parametrize("stop", [2, 3])  # in an epoch, at its end
+def test_a_run_stopped_anywhere_goes_on_exactly(stop: int, whole, tmp_path: Path) -> None:
+    equal(whole, stopped_at(stop, INFORMED, tmp_path))
+
+
+NEW = {
+    "pi-model": {},
+    "pseudo-label": {"threshold": 0.11},
+    "mean-teacher": {},
+    "uda": {"threshold": 0.11, "annealing": "linear"},
+    "flexmatch": {"threshold": 0.13},
+    "softmatch": {},
+}
+"""Settings under which a network that has hardly learnt trusts some pseudo-labels."""
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_each_method_trains_and_goes_on_exactly(name: str, tmp_path: Path) -> None:
+    settings = short(name, **NEW[name])
+    plain = trained(prepared(settings))
+    equal(plain, stopped_at(4, settings, tmp_path))
+    last = plain[1][-1]
+    assert last["mask_rate"] > 0
+    assert math.isfinite(last["loss"])
+    supervised, _ = trained(prepared(short("supervised")))
+    key = "model classifier.weight"
+    assert not torch.equal(plain[0][key], supervised[key])
+    assert "memory progress.seen" not in plain[0] or plain[0]["memory progress.seen"] == 6
 
 
 def test_rows_are_of_held_out_images_and_of_pseudo_labels() -> None:
@@ -166,13 +202,15 @@ def test_labels_are_equally_many_of_each_class() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_killed_again_and_again_ends_as_one_never_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["freematch", "flexmatch", "mean-teacher"])
+def test_a_run_killed_again_and_again_ends_as_one_never_killed(name: str, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
         "tests.lab.training.semi_supervised.killed",
         str(tmp_path),
         "10",
+        name,
     ]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False

@@ -5,10 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from ncscope.lab.training.semi_supervised.thresholds import AdaptiveThresholds, trust
+from ncscope.lab.training.semi_supervised.thresholds import (
+    AdaptiveThresholds,
+    CurriculumThresholds,
+)
 from ncscope.losses.pseudo_labels import fairness_loss
 from tests.lab.training.semi_supervised import restated
-from tests.lab.training.semi_supervised.runs import short
+from tests.lab.training.semi_supervised.runs import short, trust
 
 STEPS = [[[0.9, 0.1], [0.6, 0.4]], [[0.2, 0.8], [0.3, 0.7]], [[0.55, 0.45], [0.4, 0.6]]]
 """Softmax outputs of three steps on two samples."""
@@ -124,6 +127,29 @@ def test_many_steps_are_the_papers_formulas() -> None:
         np.testing.assert_allclose(deciding.histogram, state.h, rtol=1e-6)
         kinds |= set(found.trusted.tolist())
     assert kinds == {True, False}
+
+
+class TwoProcesses:
+    """This process as the first of two, of which the other gives what it is told to."""
+
+    several, count, index = True, 2, 0
+
+    def __init__(self, other: Tensor) -> None:
+        self.other = other
+
+    def sum(self, shares: Tensor, *, guarded: bool) -> Tensor:
+        assert not shares[1].any()
+        return torch.stack([shares[0], self.other])
+
+
+def test_all_processes_store_the_labels_of_the_whole_batch(monkeypatch) -> None:
+    curriculum = CurriculumThresholds(num_classes=2, count=4, threshold=0.9)
+    other = torch.tensor([[2, 0], [1, -1]])  # of its images 2 and 0 only the first is confident
+    monkeypatch.setattr(f"{CurriculumThresholds.__module__}.ALL", TwoProcesses(other))
+    found = curriculum(torch.tensor([[0.95, 0.05], [0.6, 0.4]]), torch.tensor([1, 3]))
+    assert curriculum.labels.tolist() == [-1, 0, 1, -1]
+    assert curriculum.counts.tolist() == [1, 1]
+    assert len(found.labels) == len(found.trusted) == 2  # of this process
 
 
 def test_fixmatch_trusts_one_confidence_and_remembers_nothing() -> None:

@@ -7,7 +7,14 @@ from scipy import stats
 
 from ncscope.data.catalogue import load
 from ncscope.data.draws import Draw
-from ncscope.lab.training.semi_supervised.views import LabelledViews, Views, Warp, uniforms, warp
+from ncscope.lab.training.semi_supervised.views import (
+    LabelledViews,
+    NumberedViews,
+    Views,
+    Warp,
+    uniforms,
+    warp,
+)
 
 BOTH = ("weak", "strong")
 KINDS = {"warp": "digits", "randaugment": "patterns"}
@@ -51,6 +58,16 @@ def test_labels_come_with_labelled_views_only() -> None:
     assert torch.equal(labels, images.labels[[3, 3, 4, 3]])
     assert torch.equal(*weak, Views(images, "warp", ("weak",)).__getitems__(KEYS)[0])
     assert len(views("warp").__getitems__(KEYS)) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_weak_views_differ_and_come_with_the_images_indices(kind: str) -> None:
+    images = load(KINDS[kind]).train
+    *weak, indices = NumberedViews(images, kind, ("weak", "weak")).__getitems__(KEYS)
+    assert indices.tolist() == [3, 3, 4, 3]
+    plain = Views(images, kind, ("weak", "weak")).__getitems__(KEYS)
+    assert all(torch.equal(*pair) for pair in zip(weak, plain, strict=True))
+    assert not torch.equal(*weak)
 
 
 @pytest.mark.parametrize(

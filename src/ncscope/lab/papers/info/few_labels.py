@@ -13,18 +13,25 @@ from matplotlib.ticker import MaxNLocator
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation
+from ncscope.lab.papers.info.runs import reweighted
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.report import panels
 
 METHODS: Mapping[str, Mapping[str, str | float]] = {
     "supervised": {"method": "supervised"},
+    "Pi model": {"method": "pi-model"},
+    "Pseudo Label": {"method": "pseudo-label"},
+    "MeanTeacher": {"method": "mean-teacher"},
+    "UDA": {"method": "uda"},
     "FixMatch": {"method": "fixmatch"},
+    "FlexMatch": {"method": "flexmatch"},
     "FreeMatch": {"method": "freematch"},
+    "SoftMatch": {"method": "softmatch"},
     "FreeMatch + MI": {"method": "freematch", "mutual_information": 0.1},
     "FreeMatch + ED": {"method": "freematch", "entropy_difference": 0.1},
 }
-"""Compared methods, as fields of `FewLabels`: supervised, baselines, and information losses."""
+"""Compared methods, as fields of `FewLabels`: supervised, and those of table 1 in its order."""
 
 
 class SemiSupervised(BaseModel):
@@ -33,6 +40,15 @@ class SemiSupervised(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: dict[str, FewLabels] = Field(description="Training runs by name.")
+    weights: tuple[float, ...] = Field(
+        (),
+        description="Further weights to run each information loss with; the paper prints none.",
+    )
+
+    @property
+    def swept(self) -> dict[str, FewLabels]:
+        """Return the runs with further weights: each run with an information loss, reweighted."""
+        return reweighted(self.runs, self.weights)
 
 
 class Setting(NamedTuple):
@@ -47,7 +63,7 @@ class Setting(NamedTuple):
 
 def _method_of(run: FewLabels) -> str:
     """Return the name of a run's method in the table."""
-    name = {"supervised": "supervised", "fixmatch": "FixMatch", "freematch": "FreeMatch"}
+    name = {str(fields["method"]): name for name, fields in METHODS.items() if len(fields) == 1}
     more = [" + MI"] if run.mutual_information else []
     more += [" + ED"] if run.entropy_difference else []
     return "".join([name[run.method], *more])
@@ -75,15 +91,35 @@ def summary(numbers: Sequence[float]) -> tuple[float, float]:
     return mean(numbers), stdev(numbers) / math.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
 
 
+def deviation(numbers: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and the standard deviation, which is NaN for a single value."""
+    middle, error = summary(numbers)
+    return middle, error * math.sqrt(len(numbers))
+
+
 def shown(estimate: tuple[float, float]) -> str:
-    """Write mean and standard error as text."""
+    """Write a mean and its error, or its deviation, as text."""
     middle, error = estimate
     if not math.isfinite(middle):
         return "unknown"
     return f"{middle:.2f}" + (f" ± {error:.2f}" if math.isfinite(error) else "")
 
 
-COLOURS = dict(zip(METHODS, ("#7a8288", "#a8761a", "#0b6a70", "#c2570c", "#44398a"), strict=True))
+COLOURS = {
+    "supervised": "#7a8288",
+    "Pi model": "#b59bc4",
+    "Pseudo Label": "#c9a0a0",
+    "MeanTeacher": "#9a6b8f",
+    "UDA": "#8aa86a",
+    "FixMatch": "#a8761a",
+    "FlexMatch": "#4f7a2c",
+    "FreeMatch": "#0b6a70",
+    "SoftMatch": "#5fa8d3",
+    "FreeMatch + MI": "#c2570c",
+    "FreeMatch + ED": "#44398a",
+}
+_FOLLOWED = ("supervised", "FixMatch", "FreeMatch", "FreeMatch + MI", "FreeMatch + ED")
+"""Methods that figures over training show: FreeMatch, what it came from, and what INFO adds."""
 
 
 def drawings(config: SemiSupervised, rows: Sequence[Observation]) -> list[Drawing]:
@@ -112,7 +148,7 @@ def _ends(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
     settings = by_setting(config)
     sets = list(dict.fromkeys(setting.data for setting in settings))
     with mpl.rc_context(panels.STYLE):
-        size = (1.6 + 3.6 * len(sets), 3.4)
+        size = (1.6 + 4.6 * len(sets), 3.4)
         figure = Figure(figsize=size, layout="constrained")
         for axes, data in zip(_row(figure, len(sets)), sets, strict=True):
             same_data = {setting: by for setting, by in settings.items() if setting.data == data}
@@ -128,7 +164,7 @@ def _bars(
 ) -> None:
     for at, methods in enumerate(settings.values()):
         for index, (method, names) in enumerate(methods.items()):
-            x = at + 0.15 * (index - (len(methods) - 1) / 2)
+            x = at + 0.8 / len(methods) * (index - (len(methods) - 1) / 2)
             by_seed = errors(rows, names)
             middle, error = summary(by_seed)
             label = method if at == 0 else None
@@ -151,7 +187,7 @@ _CURVES = {
     "mask_rate": "Share trusted",
     "pseudo_label_accuracy": "Accuracy of the trusted",
 }
-_WITH_UNLABELLED = [method for method in METHODS if method != "supervised"]
+_WITH_UNLABELLED = [method for method in _FOLLOWED if method != "supervised"]
 
 
 def _pseudo_labels(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
@@ -179,7 +215,7 @@ def _information(config: SemiSupervised, rows: Sequence[Observation]) -> Figure:
         grid = figure.subplots(len(settings), 2, squeeze=False).tolist()
         for line, (setting, methods) in zip(grid, settings.items(), strict=True):
             for axes, key in zip(line, ("mir", "hdr"), strict=True):
-                _curves(axes, rows, methods, "test", key, list(METHODS))
+                _curves(axes, rows, methods, "test", key, _FOLLOWED)
             line[0].set_ylabel(str(setting))
         for axes, title in zip(grid[0], ("MIR", "HDR"), strict=True):
             axes.set_title(title)

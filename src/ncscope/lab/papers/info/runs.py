@@ -1,13 +1,14 @@
 """Training settings and row selections that the experiments on matrix information share.
 
 Every row of a last layer holds each ratio twice: the exact value of the whole set, and the paper's
-estimate, the mean over batches of 64.
+estimate, the mean over batches. The paper does not print the size of the batches that it measures;
+64, the size of its training batches, is our assumption.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -124,6 +125,32 @@ def by_run_name(trainings: Iterable[Training], *fields: str) -> dict[str, Traini
         told = [f"{field.replace('_', ' ')} {fields_of_run[field]:g}" for field in fields]
         named[", ".join([training.data, *told, f"seed {training.seed}"])] = training
     return named
+
+
+Run = TypeVar("Run", bound=Training)
+
+
+def reweighted(runs: Mapping[str, Run], weights: Sequence[float]) -> dict[str, Run]:
+    """Return copies of the runs with an information loss, at other weights of that loss.
+
+    Args:
+        runs: Training runs by name.
+        weights: Weights of the copies; a run's own weight is left out.
+
+    Example:
+        >>> run = Training(data="digits", network="small-conv", mutual_information=0.1)
+        >>> list(reweighted({"plain": run.model_copy(update={"mutual_information": 0})}, [1.0]))
+        []
+        >>> list(reweighted({"MI": run}, [0.1, 1.0]))
+        ['MI, weight 1']
+    """
+    return {
+        f"{name}, weight {weight:g}": run.model_copy(update={field: weight})
+        for name, run in runs.items()
+        for field in ("mutual_information", "entropy_difference")
+        for weight in weights
+        if getattr(run, field) not in (0, weight)
+    }
 
 
 def information_parts(runs: Mapping[str, Training]) -> list[Part]:

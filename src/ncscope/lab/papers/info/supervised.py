@@ -3,7 +3,8 @@ r"""Supervised training with the information losses: cross-entropy, plus MI, plu
 Source: INFO sections 6.2 and 6.3, table 2. Command: ``ncscope reproduce info/supervised``.
 
 The loss is cross-entropy, alone or plus $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$ or
-$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch. The paper prints neither weight; here both are 0.1.
+$+\lambda_{id}|H(G(f))-H(G(V))|$ of each batch. The paper prints neither weight; here both are 0.1,
+and `InfoSupervised.weights` adds runs with other weights.
 
 The paper's scale trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 with `paper_training`, from
 three seeds.
@@ -28,6 +29,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
+from ncscope.lab.papers.info.few_labels import deviation, shown
+from ncscope.lab.papers.info.printed import ACCURACIES
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
@@ -37,6 +40,7 @@ from ncscope.lab.papers.info.runs import (
     information_parts,
     legend_beside,
     paper_training,
+    reweighted,
     small_training,
 )
 from ncscope.lab.papers.trained import average, ends, history
@@ -45,6 +49,7 @@ from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
 from ncscope.report.claims import Claim
+from ncscope.report.summary import Summary
 
 WEIGHT = 0.1
 
@@ -65,6 +70,15 @@ class InfoSupervised(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: dict[str, Training] = Field(description="Training runs by name.")
+    weights: tuple[float, ...] = Field(
+        (),
+        description="Further weights to run each information loss with; the paper prints none.",
+    )
+
+    @property
+    def swept(self) -> dict[str, Training]:
+        """Return the runs with further weights: each run with an information loss, reweighted."""
+        return reweighted(self.runs, self.weights)
 
 
 def _paper() -> InfoSupervised:
@@ -91,8 +105,8 @@ def _small() -> InfoSupervised:
 
 
 def _parts(config: InfoSupervised) -> list[Part]:
-    """Return a part for each run."""
-    return information_parts(config.runs)
+    """Return a part for each run, those with further weights last."""
+    return information_parts(config.runs | config.swept)
 
 
 def loss_of(training: Training) -> str:
@@ -119,6 +133,53 @@ def ended(
         if training.data == data and path:
             by_loss[loss_of(training)].append(ends(path, key)[1])
     return by_loss
+
+
+def _tables(config: InfoSupervised, rows: Sequence[Observation]) -> list[Summary]:
+    """Return table 2 of the paper with its printed values, and, if swept, accuracies by weight."""
+    sets = data_sets(config.runs)
+    printed = [data for data in ACCURACIES["CE"] if data in sets] or list(ACCURACIES["CE"])
+    ours = {data: ended(config, rows, data, "accuracy") for data in sets}
+    lines = {
+        loss: [
+            *(_percent(ours[data][loss]) for data in sets),
+            *(f"{ACCURACIES[loss][data]:.2f}" for data in printed),
+        ]
+        for loss in LOSSES
+    }
+    caption = (
+        "INFO table 2: accuracy on held-out images in per cent, mean over the seeds ± standard "
+        "deviation; then the values that the paper prints, without spreads"
+    )
+    heads = [*sets, *(f"printed: {data}" for data in printed)]
+    found = [Summary(caption, heads, lines, title="Table 2")]
+    return [*found, _by_weight(config, rows)] if config.weights else found
+
+
+def _by_weight(config: InfoSupervised, rows: Sequence[Observation]) -> Summary:
+    """Return the accuracies by weight of each information loss; weight 0 is CE."""
+    sets = data_sets(config.runs)
+    ended_at: dict[str, dict[str, list[float]]] = {}
+    for name, training in (config.runs | config.swept).items():
+        weight = training.mutual_information or training.entropy_difference
+        line = f"{loss_of(training)}, weight {weight:g}" if weight else "CE"
+        path = history(rows, name, "test")
+        if path:
+            cells = ended_at.setdefault(line, {})
+            cells.setdefault(training.data, []).append(ends(path, "accuracy")[1])
+    lines = {
+        line: [_percent(cells.get(data, [])) for data in sets]
+        for line, cells in sorted(ended_at.items())
+    }
+    caption = (
+        "Accuracy in per cent by weight of the information loss, which the paper does not print: "
+        "mean over the seeds ± standard deviation"
+    )
+    return Summary(caption, sets, lines, title="Weights of the losses")
+
+
+def _percent(accuracies: Sequence[float]) -> str:
+    return shown(deviation([100 * accuracy for accuracy in accuracies]))
 
 
 def _claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
@@ -241,6 +302,7 @@ RECIPE: Recipe[InfoSupervised] = Recipe(
     parts=_parts,
     claims=_claims,
     drawings=_drawings,
+    tables=_tables,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "230 GPU-hours (estimated)", "small": "5 minutes on one core"},

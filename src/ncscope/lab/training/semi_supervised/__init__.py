@@ -1,1 +1,1 @@
-"""Training with few labels: FixMatch and FreeMatch, with or without the information losses."""
+"""Training with few labels: eight methods, with or without the information losses."""

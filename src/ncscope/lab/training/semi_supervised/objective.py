@@ -3,57 +3,87 @@
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import functional_call
 
+from ncscope.errors import InputError
 from ncscope.lab.training.loop import Objective
 from ncscope.lab.training.objectives import feature_terms, objective
+from ncscope.lab.training.semi_supervised.method import Method, Outputs
 from ncscope.lab.training.semi_supervised.settings import FewLabels
-from ncscope.lab.training.semi_supervised.thresholds import AdaptiveThresholds, Trust
-from ncscope.losses.pseudo_labels import consistency_loss, fairness_loss
-from ncscope.models.forward import classifier, features_and_logits
+from ncscope.models.forward import classifier, features_and_logits, logits_of
 
 
 def few_labels_objective(
-    settings: FewLabels, trust: Trust, num_classes: int, device: torch.device
+    settings: FewLabels,
+    method: Method | None,
+    num_classes: int,
+    device: torch.device,
+    average: nn.Module | None = None,
 ) -> Objective:
-    r"""$\mathcal L_s+\lambda_u\mathcal L_u+\lambda_f\mathcal L_f$ and the information terms.
+    """Return the objective: the loss of the method, plus the information terms.
 
-    A batch holds weak views of labelled images, weak and strong views of unlabelled images, and
-    labels; for supervised training it holds weak views and labels. All views pass through the
-    network together, so the batch norms use joint statistics, as in public code. The information
+    A batch holds weak views of labelled images, the method's views of unlabelled images, the
+    indices of the unlabelled images, and labels; for supervised training it holds weak views and
+    labels. All views pass through the network together, so the batch norms use joint statistics, as
+    in public code; but those that a teacher reads pass through the teacher. The information
     terms are those of INFO 6.2, computed from the trusted unlabelled images and the classifier's
     rows of their pseudo-labels. With several processes, each process computes the fairness and
     information terms from its share of the batch.
 
     Args:
         settings: Settings of the run.
-        trust: Rule that decides which pseudo-labels to trust; it may update moving averages.
+        method: Method for unlabelled images, whose state each call updates; None if supervised.
         num_classes: Number of classes of the data.
         device: Device of the run.
+        average: Moving average of the network, for a method that takes it as teacher.
+
+    Raises:
+        InputError: If the method needs the moving average and there is none.
     """
-    if settings.method == "supervised":
+    if method is None:
         return objective(settings, num_classes, device)
+    teacher = _teacher(method, average)
     half = settings.optimisation.precision == "bf16-mixed"
     terms = feature_terms(settings)
 
     def loss(model: nn.Module, batch: Sequence[Tensor]) -> Tensor:
-        *views, labels = batch
-        sizes = [len(view) for view in views]
+        few, *views, images, labels = batch
+        read = [few, *(views if teacher is None else views[1:])]
+        sizes = [len(view) for view in read]
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
-            features, logits = features_and_logits(model, torch.cat(views))
-        labelled, weak, strong = logits.float().split(sizes)
-        found = trust(weak.detach().softmax(dim=1))
-        total = F.cross_entropy(labelled, labels)
-        total = total + settings.unlabelled_weight * consistency_loss(strong, *found)
-        if isinstance(trust, AdaptiveThresholds):
-            total = total + settings.fairness_weight * fairness_loss(
-                trust.probabilities, trust.histogram, strong.softmax(dim=1), found.trusted
-            )
-        own = features.split(sizes)[1 if settings.information_view == "weak" else 2]
+            features, logits = features_and_logits(model, torch.cat(read))
+            taught = None if teacher is None else _taught(teacher, views[0])
+        labelled, *unlabelled = logits.float().split(sizes)
+        target = unlabelled[0].detach() if taught is None else taught.float()
+        step = method(Outputs(labelled, labels, target, unlabelled[-1], images))
+        total = step.loss
+        own = features.split(sizes)[1 if settings.information_view == "weak" else -1]
         for term in terms:
-            chosen = own[found.trusted], found.labels[found.trusted]
+            chosen = own[step.trusted], step.labels[step.trusted]
             total = total + term(*chosen, classifier(model).weight)
         return total
 
     return loss
+
+
+def _teacher(method: Method, average: nn.Module | None) -> nn.Module | None:
+    if not method.averaged_teacher:
+        return None
+    if average is None:
+        raise InputError(
+            expected="a moving average of the network, to be its teacher",
+            found="none",
+            fix="set optimisation.average",
+        )
+    return average
+
+
+@torch.no_grad()
+def _taught(teacher: nn.Module, views: Tensor) -> Float[Tensor, "n k"]:
+    """Return the teacher's logits by statistics of the batch; its running statistics stay."""
+    teacher.train()
+    # Batch norms in training mode write to their buffers, which here are copies.
+    copies = {name: buffer.clone() for name, buffer in teacher.named_buffers()}
+    return logits_of(functional_call(teacher, copies, (views,)))

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from ncscope.data.images import Images
 from ncscope.data.loaders import measuring_loader
-from ncscope.lab.training.semi_supervised.thresholds import Trust
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from ncscope.lab.training.supervised import Bench
 from ncscope.losses.pseudo_labels import trusted
@@ -21,13 +20,15 @@ from ncscope.stats.processes import ALL
 _BATCH = 256
 
 
-def pseudo_label_values(bench: Bench, images: Images, trust: Trust) -> dict[str, float]:
+def pseudo_label_values(
+    bench: Bench, images: Images, thresholds: Float[Tensor, " k"]
+) -> dict[str, float]:
     """Measure the training network's pseudo-labels of unlabelled images without augmentation.
 
     Args:
         bench: The run.
         images: The unlabelled images.
-        trust: Rule whose thresholds are applied; they are not updated.
+        thresholds: Least confidence that is trusted, for each class.
 
     Returns:
         ``mask_rate``, the share of pseudo-labels that are trusted; ``pseudo_label_accuracy``, the
@@ -36,8 +37,8 @@ def pseudo_label_values(bench: Bench, images: Images, trust: Trust) -> dict[str,
         and for each class ``threshold_0``... and ``histogram_0``..., the share of the class among
         the trusted pseudo-labels.
     """
-    thresholds = trust.thresholds.to(bench.fabric.device)
     fabric = bench.fabric
+    thresholds = thresholds.to(fabric.device)
     loader = measuring_loader(images, _BATCH, fabric.global_rank, fabric.world_size, bench.workers)
     model, classes = bench.learner.model, bench.data.num_classes
     counts = torch.zeros(classes + 3, dtype=torch.float64, device=fabric.device)

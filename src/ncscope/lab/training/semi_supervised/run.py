@@ -14,13 +14,19 @@ from ncscope.lab.observations import Event, Observation, Recorded
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd, train
 from ncscope.lab.training.resumable import AfterStep, resumable_events
+from ncscope.lab.training.semi_supervised.method import Method
+from ncscope.lab.training.semi_supervised.methods import method
 from ncscope.lab.training.semi_supervised.objective import few_labels_objective
 from ncscope.lab.training.semi_supervised.pseudo_labels import pseudo_label_values
 from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.lab.training.semi_supervised.streams import StreamBatches
-from ncscope.lab.training.semi_supervised.thresholds import Trust, trust
 from ncscope.lab.training.semi_supervised.unlabelled import unlabelled
-from ncscope.lab.training.semi_supervised.views import LabelledViews, Views, view_loader
+from ncscope.lab.training.semi_supervised.views import (
+    LabelledViews,
+    NumberedViews,
+    Views,
+    view_loader,
+)
 from ncscope.lab.training.supervised import Bench, measurement_at, prepared, probed
 
 
@@ -32,13 +38,13 @@ class FewLabelsBench:
         settings: Settings of the run.
         bench: Data, with the labelled images as training images, and learner of the run.
         unlabelled: Images to train on without labels.
-        trust: Rule that decides which pseudo-labels to trust.
+        method: Method for the unlabelled images; None if they are not used.
     """
 
     settings: FewLabels
     bench: Bench
     unlabelled: Images
-    trust: Trust
+    method: Method | None
 
 
 def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsBench:
@@ -54,10 +60,10 @@ def few_labels_prepared(settings: FewLabels, resources: Resources) -> FewLabelsB
     bench = prepared(settings, resources)
     with resources.fabric.rank_zero_first(local=True):
         images = unlabelled(bench.data, resources.data, resources.download)
-    deciding = trust(settings, bench.data.num_classes).to(bench.fabric.device)
-    bench.learner.memory = deciding
+    chosen = method(settings, bench.data.num_classes, len(images))
+    bench.learner.memory = None if chosen is None else chosen.to(bench.fabric.device)
     few = bench.data.balanced(settings.labels, settings.seed)
-    return FewLabelsBench(settings, replace(bench, data=few), images, deciding)
+    return FewLabelsBench(settings, replace(bench, data=few), images, chosen)
 
 
 def few_labels_events(settings: FewLabels, resources: Resources) -> Iterator[Event]:
@@ -92,9 +98,9 @@ def _measured(run: FewLabelsBench, end: EpochEnd) -> list[Recorded]:
     accuracy = record.layers[-1].metrics.get("accuracy")
     values = {} if accuracy is None else {"error": 1 - accuracy}
     events: list[Recorded] = [measurement_at(end, record, "test", values)]
-    if settings.method != "supervised":
+    if run.method is not None:
         values = {} if end.epoch == 0 else {"loss": end.loss}
-        values |= pseudo_label_values(bench, measured_images(run), run.trust)
+        values |= pseudo_label_values(bench, measured_images(run), run.method.thresholds)
         events.append(
             Observation(end.step, end.epoch, "unlabelled", "pseudo-labels", values=values)
         )
@@ -122,11 +128,18 @@ def measured_images(run: FewLabelsBench) -> Images:
 
 def _epochs(run: FewLabelsBench, after_step: AfterStep) -> Iterator[EpochEnd]:
     settings, bench = run.settings, run.bench
+    average = bench.learner.average
     return train(
         bench.fabric,
         bench.learner,
         _Batches(run),
-        few_labels_objective(settings, run.trust, bench.data.num_classes, bench.fabric.device),
+        few_labels_objective(
+            settings,
+            run.method,
+            bench.data.num_classes,
+            bench.fabric.device,
+            None if average is None else average.module,
+        ),
         settings.optimisation.epochs,
         accumulate=settings.optimisation.accumulate,
         seed=stream_seed(settings.steps_seed, Purpose.FEW_LABELS_STEPS),
@@ -135,15 +148,20 @@ def _epochs(run: FewLabelsBench, after_step: AfterStep) -> Iterator[EpochEnd]:
 
 
 class _Batches:
-    """This process's share of an epoch's batches from a given batch on: views, then labels."""
+    """This process's share of an epoch's batches from a given batch on.
+
+    A batch holds the view of labelled images, the views of unlabelled images, the indices of the
+    unlabelled images, and labels.
+    """
 
     def __init__(self, run: FewLabelsBench) -> None:
         kind, size = run.settings.views, run.settings.optimisation.batch_size
         labelled = LabelledViews(run.bench.data.train, kind, ("weak",))
         self._streams = [self._stream(run, labelled, size, Purpose.LABELLED)]
-        if run.settings.method != "supervised":
-            many, both = size * run.settings.ratio, Views(run.unlabelled, kind, ("weak", "strong"))
-            self._streams.append(self._stream(run, both, many, Purpose.UNLABELLED))
+        if run.method is not None:
+            views = NumberedViews(run.unlabelled, kind, run.method.views)
+            many = size * run.settings.ratio
+            self._streams.append(self._stream(run, views, many, Purpose.UNLABELLED))
         self._loaders = [
             view_loader(views, order, run.bench.workers) for views, order in self._streams
         ]

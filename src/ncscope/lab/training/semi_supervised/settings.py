@@ -1,11 +1,33 @@
 """The settings of one training run with few labels."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from ncscope.lab.training.semi_supervised.views import Kind, Strength
 from ncscope.lab.training.settings import Training
+
+MethodName = Literal[
+    "supervised",
+    "pi-model",
+    "pseudo-label",
+    "mean-teacher",
+    "uda",
+    "fixmatch",
+    "flexmatch",
+    "freematch",
+    "softmatch",
+]
+Annealing = Literal["none", "linear", "log", "exp"]
+
+_OF_METHOD: Mapping[str, Mapping[str, float]] = {
+    "pi-model": {"unlabelled_weight": 10.0, "ratio": 1},
+    "pseudo-label": {"ratio": 1},
+    "mean-teacher": {"unlabelled_weight": 50.0, "ratio": 1},
+    "uda": {"threshold": 0.8},
+}
+"""Defaults of a method where they differ from the fields' own: those of TorchSSL."""
 
 
 class FewLabels(Training):
@@ -22,17 +44,42 @@ class FewLabels(Training):
     """
 
     labels: int = Field(ge=1, description="Total labelled images, equally many per class.")
-    method: Literal["supervised", "fixmatch", "freematch"] = Field(
+    method: MethodName = Field(
         "freematch", description="What to do with unlabelled images; supervised ignores them."
     )
     steps_per_epoch: int = Field(1024, ge=1, description="Steps per epoch.")
-    ratio: int = Field(7, ge=1, description="Unlabelled images in a batch per labelled image.")
+    ratio: int = Field(
+        7,
+        ge=1,
+        description="Unlabelled images in a batch per labelled image; default 1 for pi-model, "
+        "pseudo-label and mean-teacher.",
+    )
     views: Kind = Field("randaugment", description="How images are augmented, weakly and strongly.")
     threshold: float = Field(
-        0.95, ge=0, le=1, description="For fixmatch: the least confidence that is trusted."
+        0.95,
+        ge=0,
+        le=1,
+        description="For pseudo-label, fixmatch, uda (default 0.8): the least confidence that is "
+        "trusted; for flexmatch: the largest threshold.",
+    )
+    ramp: float = Field(
+        0.4,
+        gt=0,
+        le=1,
+        description="For pi-model, pseudo-label and mean-teacher: share of the steps over which "
+        "the unlabelled weight rises from 0.",
+    )
+    target_temperature: float = Field(
+        0.4, gt=0, description="For uda: divisor of the logits that give targets."
+    )
+    annealing: Annealing = Field(
+        "none", description="For uda: schedule of the largest confidence in labelled images."
     )
     memory: float = Field(
-        0.999, ge=0, lt=1, description="For freematch: decay per step of its moving averages."
+        0.999,
+        ge=0,
+        lt=1,
+        description="For freematch and softmatch: decay per step of their moving averages.",
     )
     mask_first: bool = Field(
         False, description="Apply the thresholds before their update; public code updates first."
@@ -43,7 +90,11 @@ class FewLabels(Training):
     most_threshold: float = Field(
         1.0, ge=0, le=1, description="For freematch: largest global threshold; USB's option: 0.95."
     )
-    unlabelled_weight: float = Field(1.0, ge=0, description="Weight of the unlabelled loss.")
+    unlabelled_weight: float = Field(
+        1.0,
+        ge=0,
+        description="Weight of the unlabelled loss; default 10 for pi-model, 50 for mean-teacher.",
+    )
     fairness_weight: float = Field(
         0.05, description="Weight of freematch's fairness loss; paper, fewest labels: 0.01."
     )
@@ -51,13 +102,30 @@ class FewLabels(Training):
         None, ge=2, description="Random unlabelled images to measure pseudo-labels of; default all."
     )
     information_view: Strength = Field(
-        "strong", description="Views whose features enter the information terms."
+        "strong",
+        description="Views whose features enter the information terms: the first of an image's "
+        "views (weak), or the trained one (strong).",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_method(cls, given: Any) -> Any:
+        """Fill in the method's own defaults."""
+        if not isinstance(given, Mapping):
+            return given
+        return {**_OF_METHOD.get(str(given.get("method")), {}), **given}
 
     @model_validator(mode="after")
     def _thresholds_in_order(self) -> "FewLabels":
         if self.least_threshold > self.most_threshold:
             msg = "least_threshold up to most_threshold"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _teacher_exists(self) -> "FewLabels":
+        if self.method == "mean-teacher" and not self.optimisation.average:
+            msg = "optimisation.average above 0 for mean-teacher, whose teacher it is"
             raise ValueError(msg)
         return self
 

@@ -1,4 +1,4 @@
-"""Rules that decide which pseudo-labels to trust: FixMatch's and FreeMatch's thresholds."""
+"""Rules that decide which pseudo-labels to trust, or how much: thresholds and weights."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from ncscope.lab.training.semi_supervised.settings import FewLabels
 from ncscope.losses.pseudo_labels import class_thresholds, trusted
 from ncscope.stats.processes import ALL
 
@@ -130,17 +129,139 @@ class AdaptiveThresholds(nn.Module):
         self.confidence.clamp_(*self._limits)
 
 
-Trust = FixedThreshold | AdaptiveThresholds
+class CurriculumThresholds(nn.Module):
+    r"""FlexMatch's rule: class thresholds from the numbers of confident pseudo-labels so far.
 
+    An image's label $\hat u_i$ is the class of its last prediction with confidence of at least
+    $\tau$, or $-1$ before the first. Among the $N$ unlabelled images, $\sigma(c)$ have label $c$.
+    With $\beta(c)=\sigma(c)/\max\{\max_j\sigma(j),N-\sum_j\sigma(j)\}$, the threshold of a class is
+    $\tau\beta(c)/(2-\beta(c))$. A batch is selected by the thresholds from before it, and then its
+    labels are stored. Source: FlexMatch (Zhang et al. 2021), sections 3.1 to 3.3 and algorithm 1.
 
-def trust(settings: FewLabels, num_classes: int) -> Trust:
-    """Return the rule that the settings select, in its initial state.
+    An image that occurs twice in a batch keeps one of its confident labels. With several processes
+    all of them store the labels of the whole batch; TorchSSL's processes store their own shares.
+
+    Attributes:
+        labels: $\hat u$.
 
     Args:
-        settings: Settings of the run.
         num_classes: Number of classes of the data.
+        count: $N$.
+        threshold: $\tau$.
+
+    Example:
+        >>> curriculum = CurriculumThresholds(num_classes=2, count=4, threshold=0.9)
+        >>> sure = torch.tensor([[0.95, 0.05], [0.05, 0.95], [0.92, 0.08]])
+        >>> curriculum(sure, torch.tensor([0, 1, 2])).trusted  # all thresholds are still 0
+        tensor([True, True, True])
+        >>> curriculum.thresholds  # of 2 and 1 images of 4: beta is 1 and 1/2
+        tensor([0.9000, 0.3000])
     """
-    if settings.method == "fixmatch":
-        return FixedThreshold(num_classes, settings.threshold)
-    limits = settings.least_threshold, settings.most_threshold
-    return AdaptiveThresholds(num_classes, settings.memory, limits, settings.mask_first)
+
+    labels: Tensor
+
+    def __init__(self, num_classes: int, count: int, threshold: float = 0.95) -> None:
+        super().__init__()
+        self._num_classes, self._threshold = num_classes, threshold
+        self.register_buffer("labels", torch.full((count,), -1))
+
+    @property
+    def counts(self) -> Int[Tensor, " k"]:
+        r"""Return $\sigma$, the number of images with a confident label of each class."""
+        return (self.labels + 1).bincount(minlength=self._num_classes + 1)[1:]
+
+    @property
+    def thresholds(self) -> Float[Tensor, " k"]:
+        """Return the threshold of each class."""
+        counts = self.counts
+        most = torch.maximum(counts.max(), len(self.labels) - counts.sum())
+        learnt = counts / most
+        return self._threshold * learnt / (2 - learnt)
+
+    @torch.no_grad()
+    def forward(
+        self, probabilities: Float[Tensor, "n k"], images: Int[Tensor, " n"]
+    ) -> PseudoLabels:
+        """Return pseudo-labels from softmax outputs on weak views, and store the confident ones.
+
+        Args:
+            probabilities: Softmax outputs on weak views.
+            images: Index of each view's image among the unlabelled images.
+        """
+        confidence, labels = probabilities.max(dim=1)
+        chosen = PseudoLabels(labels, trusted(probabilities, self.thresholds))
+        stored = labels.where(confidence >= self._threshold, -1)
+        at, new = _of_all_processes(torch.stack([images, stored])).unbind()
+        self.labels[at[new >= 0]] = new[new >= 0]
+        return chosen
+
+
+def _of_all_processes(columns: Int[Tensor, "2 n"]) -> Int[Tensor, "2 m"]:
+    """Join the columns of all processes, which are equally many, in order of rank."""
+    if not ALL.several:
+        return columns
+    shares = columns.new_zeros(ALL.count, *columns.shape)
+    shares[ALL.index] = columns
+    return torch.cat(list(ALL.sum(shares, guarded=False)), dim=1)
+
+
+class GaussianWeights(nn.Module):
+    r"""SoftMatch's rule: a weight that falls with the distance of the confidence below its mean.
+
+    The aligned outputs are $a_i\propto q_i/\tilde p$, with sums 1, where $\tilde p$ is the moving
+    average of the softmax outputs $q$. The confidences $\max_ca_{ic}$ have moving averages $\mu$ of
+    their mean and $\sigma^2$ of their unbiased variance, all with decay $m$. The weight is
+    $\exp\left(-\frac{\min(\max_ca_{ic}-\mu,0)^2}{2(\sigma/2)^2}\right)$. Initially $\tilde p$ and
+    $\mu$ are $1/C$, and $\sigma^2$ is 1. Averages are updated before the weights are computed, over
+    all processes. Source: SoftMatch (Chen et al. 2023), section 3; the 2 below $\sigma$ is USB's.
+
+    Attributes:
+        mean: $\mu$.
+        variance: $\sigma^2$.
+        probabilities: $\tilde p$.
+
+    Args:
+        num_classes: $C$.
+        decay: $m$.
+
+    Example:
+        >>> soft = GaussianWeights(2, decay=0.5)
+        >>> weights = soft(torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]]))
+        >>> weights
+        tensor([1.0000, 1.0000, 0.9347])
+    """
+
+    mean: Tensor
+    variance: Tensor
+    probabilities: Tensor
+
+    def __init__(self, num_classes: int, decay: float = 0.999) -> None:
+        super().__init__()
+        self._decay = decay
+        self.register_buffer("mean", torch.tensor(1 / num_classes))
+        self.register_buffer("variance", torch.tensor(1.0))
+        self.register_buffer("probabilities", torch.full((num_classes,), 1 / num_classes))
+
+    @property
+    def thresholds(self) -> Float[Tensor, " k"]:
+        """Return the confidence from which on the weight is 1, for each class."""
+        return self.mean.expand(len(self.probabilities))
+
+    @torch.no_grad()
+    def forward(self, probabilities: Float[Tensor, "n k"]) -> Float[Tensor, " n"]:
+        """Update the averages and return weights from softmax outputs on weak views."""
+        count = probabilities.new_tensor([len(probabilities)])
+        *sums, count = ALL.sum(torch.cat([probabilities.sum(dim=0), count]), guarded=False)
+        self.probabilities.lerp_(torch.stack(sums) / count, 1 - self._decay)
+        aligned = probabilities / self.probabilities
+        confidence = (aligned / aligned.sum(dim=1, keepdim=True)).amax(dim=1)
+        mean = ALL.sum(confidence.sum(), guarded=False) / count
+        squares = ALL.sum((confidence - mean).square().sum(), guarded=False)
+        self.mean.lerp_(mean, 1 - self._decay)
+        self.variance.lerp_(squares / (count - 1).clamp(min=1), 1 - self._decay)
+        below = (confidence - self.mean).clamp(max=0)
+        return (-2 * below.square() / self.variance).exp()
+
+
+Trust = FixedThreshold | AdaptiveThresholds | CurriculumThresholds | GaussianWeights
+"""Rule that decides which pseudo-labels a method trusts."""

@@ -138,6 +138,14 @@ class LabelledViews(Views):
         return (*super().__getitems__(keys), labels)
 
 
+class NumberedViews(Views):
+    """Views of unlabelled images; the last element of a batch holds the images' indices."""
+
+    def __getitems__(self, keys: Sequence[Draw]) -> tuple[Tensor, ...]:
+        """Return the views of a batch of images, a tensor for each strength, and the indices."""
+        return (*super().__getitems__(keys), torch.tensor([key.image for key in keys]))
+
+
 @dataclass(frozen=True)
 class Warp:
     """Largest warp in either direction.
