@@ -21,6 +21,7 @@ three metrics.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -28,6 +29,9 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.observations import Observation, Results
+from ncscope.lab.papers.pfc.order import KEYS, comparable
+from ncscope.lab.papers.pfc.path_figures import path_drawings, path_tables
+from ncscope.lab.papers.pfc.paths import path_observations
 from ncscope.lab.papers.trained import (
     ends,
     geodesic,
@@ -44,13 +48,14 @@ from ncscope.lab.report.histories import depth_colours, epochs_panel, logarithmi
 from ncscope.lab.runs.recipe import Claim, Part, Recipe
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.metrics.layerwise import effective_depth, order_breaks
+from ncscope.metrics.layerwise import order_breaks
 from ncscope.report import panels
 from ncscope.report.labels import label_of
 from ncscope.report.layer_order import geodesic_curves
+from ncscope.report.summary import Summary
 
-KEYS = {"pfc1": True, "pfc2": True, "pfc3": False}
-"""PFC1-3, with True for metrics that fall at collapse."""
+SEEDS = (0, 1, 2)
+"""Seeds of each network at the small scale."""
 
 
 class PFCTraining(BaseModel):
@@ -59,6 +64,24 @@ class PFCTraining(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     runs: dict[str, Training] = Field(description="Training runs by name.")
+    samples: int = Field(
+        500, ge=2, description="Training images whose paths are compared with optimal transport."
+    )
+
+    @property
+    def with_decay(self) -> list[str]:
+        """Return the runs with weight decay, which PFC's conjecture is about."""
+        decays = {name: run.optimisation.weight_decay for name, run in self.runs.items()}
+        return [name for name, decay in decays.items() if decay > 0]
+
+    @property
+    def networks(self) -> dict[str, list[str]]:
+        """Return the runs of each network; they differ in the seed. Its name is the first run's."""
+        groups: dict[str, list[str]] = {}
+        for name, run in self.runs.items():
+            same = run.model_copy(update={"seed": 0}).model_dump_json()
+            groups.setdefault(same, []).append(name)
+        return {names[0]: names for names in groups.values()}
 
 
 FULLY_CONNECTED = ("stem", "blocks.*")
@@ -113,14 +136,14 @@ def _small() -> PFCTraining:
 
 
 def _parts(config: PFCTraining) -> list[Part]:
-    """Return a part for each network."""
-    return training_parts(config.runs)
+    """Return a part for each run."""
+    return training_parts(config.runs, partial(path_observations, samples=config.samples))
 
 
 def _claims(config: PFCTraining, rows: Results) -> list[Claim]:
     """Test the PFC conjecture at the end of training, and the geodesic's prediction."""
     claims = []
-    for name in config.runs:
+    for name in config.with_decay:
         claims.append(_zero_error(rows, name))
         claims += [_progressive(rows, name, key, falls) for key, falls in KEYS.items()]
         claims += [_predicted(rows, name, key, falls) for key, falls in KEYS.items()]
@@ -142,13 +165,6 @@ def _zero_error(rows: Sequence[Observation], name: str) -> Claim:
         "evidence": f"zero training error {when}; PFC1 {start:.3g} at the start, {end:.3g} at the "
         f"end, training accuracy {ends(path, 'accuracy')[1]:.4f}",
     }
-
-
-def comparable(rows: Sequence[Observation], name: str) -> list[Observation]:
-    """Select the layers of one dimension up to the effective depth, at the last epoch."""
-    candidates = [row for row in layers(rows, name) if "relative_position" in row]
-    depth = effective_depth(values(candidates, "pfc3"))
-    return candidates if depth is None else candidates[: depth + 1]
 
 
 def _progressive(rows: Sequence[Observation], name: str, key: str, falls: bool) -> Claim:
@@ -180,7 +196,9 @@ def _ordered(
 
 
 def _drawings(config: PFCTraining, rows: Results) -> list[Drawing]:
-    """Draw figures 2 and 3 of the paper, with one row per network."""
+    """Draw figures 2 and 3 of the paper with a row per network, then orders and paths."""
+    networks = config.networks
+    firsts = [name for name in networks if name in config.with_decay] or list(networks)
     over_time = (
         "PFC figure 2: PFC1-3 of every layer over training, on the training set; light to dark "
         "from the first layer to the last. The dashed line is the first measured epoch of zero "
@@ -188,34 +206,41 @@ def _drawings(config: PFCTraining, rows: Results) -> list[Drawing]:
     )
     by_layer = (
         "PFC figure 3: PFC1-3 at the last epoch against relative position (points), and the "
-        "prediction by the straight line from the first layer's features to the last's (dashed)."
+        "prediction by the straight line from the first layer's features to the last's (dashed); "
+        "the first seed of each network."
     )
     return [
-        Drawing("fig-2", over_time, _over_time(config, rows)),
-        Drawing("fig-3", by_layer, _by_layer(config, rows)),
+        Drawing("fig-2", over_time, _over_time(firsts, rows)),
+        Drawing("fig-3", by_layer, _by_layer(firsts, rows)),
+        *path_drawings(networks, rows),
     ]
 
 
-def _over_time(config: PFCTraining, rows: Sequence[Observation]) -> Figure:
+def _tables(config: PFCTraining, rows: Results) -> list[Summary]:
+    """Return PFC1-3 of the last layer and the paths' numbers, by run."""
+    return path_tables(config.networks, rows)
+
+
+def _over_time(names: Sequence[str], rows: Sequence[Observation]) -> Figure:
     with mpl.rc_context(panels.STYLE):
-        figure = Figure(figsize=(11, 2.9 * len(config.runs)), layout="constrained")
-        for axes, name in zip(_grid(figure, config), config.runs, strict=True):
-            names = [row.layer for row in layers(rows, name)]
-            curves = {layer: history(rows, name, layer=layer) for layer in names}
+        figure = Figure(figsize=(11, 2.9 * len(names)), layout="constrained")
+        for axes, name in zip(_grid(figure, len(names)), names, strict=True):
+            shown = [row.layer for row in layers(rows, name)]
+            curves = {layer: history(rows, name, layer=layer) for layer in shown}
             epoch = interpolation_epoch(history(rows, name))
             for panel, key in zip(axes, KEYS, strict=True):
-                colours = depth_colours(len(names))
+                colours = depth_colours(len(shown))
                 epochs_panel(panel, curves, key, zero_error=epoch, colours=colours)
                 panel.set_title(f"{key.upper()}, {name}")
-            if names:
+            if shown:
                 axes[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
-def _by_layer(config: PFCTraining, rows: Results) -> Figure:
+def _by_layer(names: Sequence[str], rows: Results) -> Figure:
     with mpl.rc_context(panels.STYLE):
-        figure = Figure(figsize=(10, 2.7 * len(config.runs)), layout="constrained")
-        for axes, name in zip(_grid(figure, config), config.runs, strict=True):
+        figure = Figure(figsize=(10, 2.7 * len(names)), layout="constrained")
+        for axes, name in zip(_grid(figure, len(names)), names, strict=True):
             candidates = [row for row in layers(rows, name) if "relative_position" in row]
             predicted = geodesic(rows, name)
             for panel, key in zip(axes, KEYS, strict=True):
@@ -239,8 +264,8 @@ def _by_layer(config: PFCTraining, rows: Results) -> Figure:
     return figure
 
 
-def _grid(figure: Figure, config: PFCTraining) -> list[list[Axes]]:
-    return figure.subplots(len(config.runs), len(KEYS), squeeze=False).tolist()
+def _grid(figure: Figure, networks: int) -> list[list[Axes]]:
+    return figure.subplots(networks, len(KEYS), squeeze=False).tolist()
 
 
 RECIPE: Recipe[PFCTraining] = Recipe(
@@ -255,6 +280,7 @@ RECIPE: Recipe[PFCTraining] = Recipe(
     parts=_parts,
     claims=_claims,
     drawings=_drawings,
+    tables=_tables,
     columns=("epoch", "pfc1", "pfc2", "pfc3", "accuracy", "relative_position"),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "5 GPU-hours (estimated)", "small": "2.5 minutes on one core"},
