@@ -345,9 +345,7 @@ RECIPE: Recipe[PFCConfig] = Recipe(
     columns=("objective", "gradient_norm", *PFC, DISTANCE),
     scales={
         "paper": PFCConfig(),
-        "small": PFCConfig(
-            steps=10_000, every=1_000, transports=(0.0005, 0.002, 0.008, 0.02), seeds=1
-        ),
+        "small": PFCConfig(),
     },
     cost={
         "paper": "under 15 seconds on one core",
