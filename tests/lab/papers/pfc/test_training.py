@@ -1,6 +1,5 @@
 """The recipe of PFC figures 2 and 3: it runs, and every claim is seen held and seen not held."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -87,18 +86,18 @@ def test_decay_acts_as_long_as_at_the_paper_s_scale() -> None:
 
     def acted(run: Training, images: int) -> float:
         chosen = run.optimisation
-        steps = chosen.epochs * math.ceil(images / chosen.batch_size)
+        steps = chosen.epochs * (images // chosen.batch_size)
         first, second = chosen.milestones
         mean_rate = first + (second - first) / 10 + (1 - second) / 100
         rate = chosen.learning_rate * mean_rate
         return steps * rate * chosen.weight_decay / (1 - chosen.momentum)
 
     paper = RECIPE.scales["paper"].runs
-    assert acted(SMALL.runs["digits"], 1437) == pytest.approx(2.4, abs=0.05)
+    assert acted(SMALL.runs["digits"], 1437) == pytest.approx(2.3, abs=0.05)
     assert acted(SMALL.runs["patterns"], 2000) == pytest.approx(2.8, abs=0.05)
     assert acted(paper["cifar10"], 50_000) == pytest.approx(2.5, abs=0.05)
     assert acted(paper["mnist"], 60_000) == pytest.approx(1.5, abs=0.05)
-    assert acted(paper["stl10"], 5_000) == pytest.approx(0.26, abs=0.05)
+    assert acted(paper["stl10"], 5_000) == pytest.approx(0.25, abs=0.05)
 
 
 def made(

@@ -59,7 +59,7 @@ SEEDS = (0, 1, 2)
 
 SMALL_DECAY = 4e-3
 """Weight decay at the small scale. Decay acts through its product with rate and steps. The sum of
-rate x decay / (1 - momentum) over the steps is 2.4 on digits and 2.8 on patterns; at the paper's
+rate x decay / (1 - momentum) over the steps is 2.3 on digits and 2.8 on patterns; at the paper's
 scale it is 2.5 on CIFAR, 1.5 on MNIST and 0.3 on STL-10. With the paper's 5e-4 it would be 0.3 and
 0.4."""
 
