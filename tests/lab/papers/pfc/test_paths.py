@@ -1,7 +1,6 @@
 """Paths of a sample through networks in training: rows by step, and the row of the whole."""
 
 import math
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE, path_observations
-from ncscope.lab.papers.pfc.training import RECIPE
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.settings import Training
@@ -76,7 +74,7 @@ def test_the_whole_path_is_as_straight_as_the_measurement_says() -> None:
 def test_maps_are_flattened_and_convolutional_blocks_have_no_bound() -> None:
     found = rows("small-resnet", None, samples=20)
     assert list(found) == ["stages.2.blocks.1", WHOLE]
-    assert math.isnan(float(found["stages.2.blocks.1"]["energy_bound"]))
+    assert "energy_bound" not in found["stages.2.blocks.1"]
     assert float(found["stages.2.blocks.1"]["energy_constant"]) > 0
 
 
@@ -96,7 +94,11 @@ def test_measuring_leaves_the_network_as_it_was() -> None:
     assert all(torch.equal(after[name], value) for name, value in before.items())
 
 
-def test_the_recipe_measures_paths() -> None:
-    small = RECIPE.scales["small"]
-    assert replace(END).epoch == 3
-    assert small.samples == 500
+def test_features_are_those_of_evaluation() -> None:
+    """Batch norms use their running statistics, also where the network is in training mode."""
+    model = bench("small-resnet", None).learner.evaluated
+    found = []
+    for mode in (True, False):
+        model.train(mode)
+        found.append(rows("small-resnet", None, samples=20)[WHOLE]["displacement"])
+    assert found[0] == found[1]

@@ -26,9 +26,9 @@ Course = Sequence[tuple[float, float]]
 
 SHARES = {
     "straightness": "chord / path",
-    "pairing_efficiency": r"$W_2^2$ / chord$^2$",
-    "path_even": r"length$^2$ / energy",
-    "path_optimality": r"$W_2^2$ / energy",
+    "pairing_efficiency": "W2² / chord²",
+    "path_even": "length² / energy",
+    "path_optimality": "W2² / energy",
 }
 PREMISES = {
     "alignment_cosine": "cosine of class means (theorem 1: at least 0)",

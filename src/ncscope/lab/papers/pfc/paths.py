@@ -110,8 +110,9 @@ def _rows(model: nn.Module, sample: LayerFeatures) -> dict[str, dict[str, Value]
         rows[name] = _values(step) | {
             "weight_norm": block.weights,
             "energy_constant": block.constant,
-            "energy_bound": block.bound,
         }
+        if block.bound is not None:
+            rows[name]["energy_bound"] = block.bound
     ends = premises(features[0], features[-1], sample.labels)
     rows[WHOLE] = _values(path.ends) | {
         "samples": len(sample.labels),

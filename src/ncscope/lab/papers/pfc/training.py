@@ -301,7 +301,15 @@ RECIPE: Recipe[PFCTraining] = Recipe(
     claims=_claims,
     drawings=_drawings,
     tables=_tables,
-    columns=("epoch", "pfc1", "pfc2", "pfc3", "accuracy", "relative_position"),
+    columns=(
+        "epoch",
+        "pfc1",
+        "pfc2",
+        "pfc3",
+        "accuracy",
+        "relative_position",
+        "displacement",
+    ),
     scales={"paper": _paper(), "small": _small()},
     cost={"paper": "5 GPU-hours (estimated)", "small": "2.5 minutes on one core"},
 )

@@ -29,13 +29,13 @@ class BlockEnergy:
         energy: Mean squared displacement of the samples,
             $\frac1n\sum_i\lVert h_i^{l+1}-h_i^l\rVert^2$.
         weights: Sum of squares of all weights and biases of the block that are decayed.
-        bound: Constant $\max_i\lVert x_i\rVert^2+1$ that the argument for one layer gives; NaN for
-            other blocks, which have none.
+        bound: Constant $\max_i\lVert x_i\rVert^2+1$ that the argument for one layer gives; None for
+            other blocks, which have no constant.
     """
 
     energy: float
     weights: float
-    bound: float
+    bound: float | None
 
     @property
     def constant(self) -> float:
@@ -58,5 +58,5 @@ def block_energy(
     return BlockEnergy(
         energy=float((y - x).square().sum() / len(x)),
         weights=float(sum(each.detach().double().square().sum() for each in block.parameters())),
-        bound=float(x.square().sum(1).max()) + 1 if one_layer else float("nan"),
+        bound=float(x.square().sum(1).max()) + 1 if one_layer else None,
     )
