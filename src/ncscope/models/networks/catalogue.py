@@ -37,7 +37,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "small-residual",
         "small-conv",
         "small-resnet",
-        "small-resnet-5",
+        "small-resnet-long",
         "small-resnet-no-norm",
     ),
 }
