@@ -11,8 +11,7 @@ width 128 with 8 blocks on handwritten digits (350 epochs), and a convolutional 
 has 5 blocks on generated patterns (120 epochs); three seeds each, and three without weight decay,
 because PFC's geodesic curve assumption is about decay. Batches are of 64 and the rates are 0.02 and
 0.05, because there are only 7,700 and 3,720 steps; decay is 4e-3 for the same reason (see
-`SMALL_DECAY`). Cost: 11 minutes
-on one core of a shared EPYC.
+`SMALL_DECAY`). Cost: 11 minutes on one core of a shared EPYC.
 
 At every measured epoch the paths of 500 training images are compared with optimal transport (PFC
 proposition 1), and the energy of the blocks with their weights (III-C).
@@ -20,7 +19,7 @@ proposition 1), and the energy of the blocks with their weights (III-C).
 Expected at the small scale: 35 of 42 claims held, on seeds 0 to 2. PFC1 falls and PFC3 rises over
 the layers in all runs, to 0.22 of 0.56 and to 0.27 of 15 in PFC1. PFC2 breaks its order in 5 of 6
 runs. Straightness rises from .65 to .87 on digits and from .44 to .78 on patterns; without decay it
-stays at .67 on digits. The network's pairing of the samples is optimal on digits, in untrained
+stays at .66 on digits. The network's pairing of the samples is optimal on digits, in untrained
 networks too. On patterns the effective depth is the third or fourth of five blocks.
 """
 
