@@ -132,7 +132,7 @@ def extreme() -> Measurement:
         gram=[[1.0, math.nan], [math.nan, 1.0]],
     )
     line = GeodesicRecord([0.0, 1.0], [2.0, 1.0], [1.0, 0.5], [0.5, 1.0], -math.inf, 0.25)
-    probe = ProbeRecord((layer, layer), ("a", "b"), (0.0, 1.0), line)
+    probe = ProbeRecord((layer, layer), ("a", "b"), (0.0, 1.0), line, math.nan)
     return Measurement(probe, 2.5, "tést", ODD, {"loss": -math.inf})
 
 
@@ -147,6 +147,18 @@ def test_a_saved_history_is_read_again_to_the_last_bit(history: History, tmp_pat
     assert (again.unit, again.provenance) == (whole.unit, whole.provenance)
     assert again.save(tmp_path / "again.json").read_bytes() == path.read_bytes()
     json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
+
+
+def test_a_file_from_before_straightness_was_measured_is_read(tmp_path: Path) -> None:
+    whole = History(unit="epoch")
+    whole.append(extreme())
+    path = whole.save(tmp_path / "run.json")
+    old = path.read_text().replace(', "straightness": "nan"', "")
+    assert "straightness" not in old
+    path.write_text(old)
+    (again,) = History.load(path).measurements
+    assert again.probe.straightness is None
+    assert again.probe.geodesic is not None
 
 
 def test_provenance_keeps_base_names_only(history: History, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ PROBE = ProbeRecord(
     ("low", "last"),
     (0.0, 1.0),
     GEODESIC,
+    0.75,
 )
 MEASURED = Measurement(PROBE, 2, "train", values={ITERATION: 46, "loss": 0.5})
 
@@ -100,6 +101,8 @@ def test_a_measurement_is_an_observation_a_layer() -> None:
     assert stem.values == {"loss": 0.5, "nc1": 2.0}
     assert (low["relative_position"], last["relative_position"]) == (0.0, 1.0)
     assert last["cdnv"] == -INF
+    assert last["straightness"] == 0.75
+    assert "straightness" not in low
 
 
 def test_without_iterations_the_step_is_that_of_the_measurement() -> None:

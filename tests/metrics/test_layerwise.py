@@ -13,6 +13,7 @@ from ncscope.metrics.layerwise import (
     geodesic,
     order_breaks,
     relative_position,
+    straightness,
 )
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments
@@ -132,6 +133,23 @@ def test_relative_positions_by_hand(steps: list[float], positions: list[float]) 
 
 def test_relative_positions_are_nan_where_nothing_moves() -> None:
     assert relative_position([0.0, 0.0]) == pytest.approx([0, math.nan, math.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("turn", "ratio"), [(0.0, 1.0), (math.pi / 2, 0.5**0.5), (2 * math.pi / 3, 0.5), (math.pi, 0)]
+)
+def test_a_turn_halfway_shortens_the_chord_by_the_cosine_rule(turn: float, ratio: float) -> None:
+    chord = math.sqrt(max(2 + 2 * math.cos(turn), 0))
+    assert straightness([1.0, 1.0], chord) == pytest.approx(ratio, abs=1e-12)
+
+
+def test_straightness_counts_samples_by_the_lengths_of_their_paths() -> None:
+    """One sample goes 1 there and back, another 3 on: 3 of 5."""
+    assert straightness([1 + 1, 1 + 2], 0 + 3) == pytest.approx(3 / 5)
+
+
+def test_straightness_is_nan_where_nothing_moves() -> None:
+    assert math.isnan(straightness([0.0, 0.0], 0.0))
 
 
 def test_relative_positions_are_those_of_the_features() -> None:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -189,12 +190,27 @@ def test_relative_positions_are_those_of_the_features() -> None:
     assert report.probe.relative_position[-1] == 1
 
 
+@pytest.mark.parametrize("batch_size", [7, 48])
+def test_straightness_is_the_chord_over_the_path_of_the_features(batch_size: int) -> None:
+    layers = np.stack([h.numpy() for h in layer_features(samples())])
+    path = np.linalg.norm(np.diff(layers, axis=0), axis=2).sum()
+    chord = np.linalg.norm(layers[-1] - layers[0], axis=1).sum()
+    report = measured(residual_net(), loader(batch_size=batch_size))
+    assert report.probe.straightness == pytest.approx(chord / path, rel=1e-6)
+    assert chord / path < 0.95
+
+
+def test_one_layer_has_no_straightness() -> None:
+    assert measured(residual_net(), loader(), layers=[]).probe.straightness is None
+
+
 def test_layers_of_another_dimension_are_not_compared() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, K))
     report = measured(model, loader(), layers=["0", "1", "2", "3"])
     assert report.probe.comparable == ("2", "3")
     assert report.probe.relative_position == (0.0, 1.0)
+    assert report.probe.straightness == pytest.approx(1)
     assert len(report.probe.layers) == 4
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.layer_order import reading
@@ -47,6 +48,21 @@ def test_breaks_of_the_order_are_named() -> None:
         "PFC2 never rises from one layer to the next.",
         "PFC3 breaks the order: it falls from l0 to l1 (by 0.1).",
     ]
+
+
+def test_straightness_is_said_of_the_layers_that_have_positions() -> None:
+    found = layers((3, 0.5, 0.8), (1, 0.4, 0.995), (0.1, 0.1, 1))
+    chain = replace(
+        found, comparable=("l0", "l1", "l2"), relative_position=(0.0, 0.5, 1.0), straightness=0.8768
+    )
+    assert reading(chain)[-2:] == [
+        "Relative position and geodesic compare the 3 layers of one dimension (d = 3) from l0 to "
+        "l2.",
+        "Straightness 0.877: the distance from the first of these layers to the last over the "
+        "length of the samples’ path, 1 for a straight line.",
+    ]
+    still = replace(chain, straightness=math.nan)
+    assert "Straightness" not in " ".join(reading(still))
 
 
 def test_only_the_largest_breaks_are_spelled_out() -> None:

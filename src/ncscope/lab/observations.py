@@ -151,13 +151,15 @@ def observations_of(measurement: Measurement) -> list[Observation]:
     """Return one observation per layer, in forward order.
 
     Its values are the metrics of the layer, the further numbers of the measurement, and the
-    layer's relative position in the network if it has one.
+    layer's relative position in the network if it has one. The last layer with a position also has
+    the straightness of the path that ends there.
 
     Args:
         measurement: Measurement of a part.
     """
     probe = measurement.probe
     positions = dict(zip(probe.comparable, probe.relative_position, strict=False))
+    straight = {} if probe.straightness is None else {"straightness": probe.straightness}
     shared = {key: value for key, value in measurement.values.items() if key != ITERATION}
     step = int(measurement.values.get(ITERATION, measurement.step))
     return [
@@ -169,6 +171,7 @@ def observations_of(measurement: Measurement) -> list[Observation]:
             part=measurement.run,
             values=shared
             | ({"relative_position": positions[record.layer]} if record.layer in positions else {})
+            | (straight if (record.layer,) == probe.comparable[-1:] else {})
             | dict(record.metrics),
         )
         for record in probe.layers

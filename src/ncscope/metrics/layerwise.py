@@ -96,6 +96,28 @@ def relative_position(step_lengths: Sequence[float]) -> list[float]:
     return [0.0] + [length / total if total > 0 else float("nan") for length in travelled]
 
 
+def straightness(step_lengths: Sequence[float], chord: float) -> float:
+    r"""Return the distance between the end layers over the length of the path between them.
+
+    $\sum_i\lVert h_i^L-h_i^0\rVert/\sum_{j<L}\sum_i\lVert h_i^{j+1}-h_i^j\rVert$. Range [0, 1]: 1
+    if every sample moves along a straight line in one direction, as PFC's geodesic curve
+    assumption says; $1/\sqrt L$ for L equally long steps at right angles.
+
+    Args:
+        step_lengths: $\sum_i\lVert h_i^{j+1}-h_i^j\rVert$ for j = 0..L-1.
+        chord: $\sum_i\lVert h_i^L-h_i^0\rVert$.
+
+    Returns:
+        Ratio in [0, 1]; NaN if the path has length 0.
+
+    Example:
+        >>> straightness([3.0, 4.0], chord=5.0)  # two steps at a right angle
+        0.7142857142857143
+    """
+    total = sum(step_lengths)
+    return chord / total if total > 0 else float("nan")
+
+
 def effective_depth(ncc_accuracies: Sequence[float], epsilon: float = 0.0) -> int | None:
     r"""Return the $\epsilon$-effective depth: the first layer with NCC error at most $\epsilon$.
 

@@ -14,7 +14,7 @@ from ncscope.metrics.information import (
     dataset_information,
     takes_long,
 )
-from ncscope.metrics.layerwise import geodesic, relative_position
+from ncscope.metrics.layerwise import geodesic, relative_position, straightness
 from ncscope.metrics.ood import OodResult, OodScorer
 from ncscope.metrics.sources import Sources
 from ncscope.probing.by_batch import with_batch_estimate
@@ -104,6 +104,9 @@ def measured(
         comparable=gatherer.comparable,
         relative_position=tuple(relative_position(gatherer.step_lengths)),
         geodesic=_geodesic_record(gatherer, stats, looked),
+        straightness=(
+            None if gatherer.pair is None else straightness(gatherer.step_lengths, gatherer.chord)
+        ),
     )
     return Probed(record, stats)
 

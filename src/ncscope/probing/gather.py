@@ -76,13 +76,14 @@ class LayerGatherer:
         self.moments, self.store, self.processes = dict(moments), store, processes
         self.comparable = _comparable(moments)
         self.step_lengths: list[float] = []
+        self.chord = 0.0
         last = self.moments[self.comparable[-1]]
         self.counts: dict[str, Int[Tensor, " k"]] = {}
         self.device = last.device
         self.faults = {name: BatchFaults(each.device) for name, each in moments.items()}
         self._batches = 0
-        steps = len(self.comparable) - 1
-        self._lengths = torch.zeros(steps, dtype=torch.float64, device=self.device)
+        # One entry for each step, and one for the distance from the first layer to the last.
+        self._lengths = torch.zeros(len(self.comparable), dtype=torch.float64, device=self.device)
         several = len(self.comparable) > 1
         self.pair = CrossMoments(last.num_classes, last.dim, last.device) if several else None
 
@@ -99,10 +100,11 @@ class LayerGatherer:
         here = classes.to(self.device)  # moved once for all layers on the device
         for name, moments in self.moments.items():
             self._take(name, moments, features[name], here)
-        steps = [step_length(features[a], features[b]) for a, b in pairwise(self.comparable)]
         if self.pair is not None:
-            self._lengths += torch.stack(steps).to(self.device)
-            self.pair.take(features[self.comparable[0]], features[self.comparable[-1]], here)
+            ends = features[self.comparable[0]], features[self.comparable[-1]]
+            steps = [step_length(features[a], features[b]) for a, b in pairwise(self.comparable)]
+            self._lengths += torch.stack([*steps, step_length(*ends)]).to(self.device)
+            self.pair.take(*ends, here)
         if self.store is not None:
             self.store.append({name: features[name] for name in self.moments}, classes.labels)
 
@@ -131,7 +133,7 @@ class LayerGatherer:
             merge_in_place(moments, self.processes)
             # The moments are not used again, so that the statistics may share their memory.
             stats[name], self.counts[name] = finish(moments, copy=False), moments.counts
-        self.step_lengths = self.processes.sum(self._lengths).tolist()
+        *self.step_lengths, self.chord = self.processes.sum(self._lengths).tolist()
         if self.pair is not None:
             merge_in_place(self.pair, self.processes)
         return stats

@@ -159,6 +159,7 @@ def measurement_of(given: Mapping[str, Any]) -> Measurement:
 
 def _probe(given: Mapping[str, Any]) -> ProbeRecord:
     geodesic, layers = given["geodesic"], _list(given["layers"])
+    straightness = given.get("straightness")  # absent from the files of earlier versions
     if not layers:
         msg = "a measurement without a layer"
         raise ValueError(msg)
@@ -167,6 +168,7 @@ def _probe(given: Mapping[str, Any]) -> ProbeRecord:
         tuple(map(str, given["comparable"])),
         _numbers(given["relative_position"]),
         None if geodesic is None else _geodesic(_mapping(geodesic)),
+        None if straightness is None else _number(straightness),
     )
 
 

@@ -135,12 +135,15 @@ class ProbeRecord:
             order; path length and geodesic are defined on these layers.
         geodesic: Prediction on the line from the first to the last comparable layer; None if there
             is one such layer only.
+        straightness: Distance between the first and the last of ``comparable`` over the length of
+            the path between them, 1 for a straight line; None if there is one such layer only.
     """
 
     layers: tuple[LayerRecord, ...]
     comparable: tuple[str, ...] = ()
     relative_position: tuple[float, ...] = ()
     geodesic: GeodesicRecord | None = None
+    straightness: float | None = None
 
 
 @dataclass(frozen=True)

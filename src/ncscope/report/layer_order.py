@@ -52,7 +52,7 @@ def reading(probe: ProbeRecord) -> list[str]:
     sentences = [_depth_sentence(probe)]
     sentences += [_order_sentence(probe, key) for key in PFC_METRICS]
     if positions(probe):
-        sentences.append(_chain_sentence(probe))
+        sentences += [_chain_sentence(probe), _straightness_sentence(probe)]
         if probe.geodesic is not None:
             sentences.append(_premise_sentence(probe, probe.geodesic))
     return [sentence for sentence in sentences if sentence]
@@ -95,6 +95,15 @@ def _premise_sentence(probe: ProbeRecord, geodesic: GeodesicRecord) -> str:
         f"The geodesic theorem’s premise, class means of {quoted(probe.comparable[0])} and "
         f"{quoted(probe.comparable[-1])} that do not oppose each other, {holds} (inner products "
         f"sum to {typeset(geodesic.alignment)}); transport cost {typeset(geodesic.transport_cost)}."
+    )
+
+
+def _straightness_sentence(probe: ProbeRecord) -> str:
+    if probe.straightness is None or math.isnan(probe.straightness):
+        return ""
+    return (
+        f"Straightness {typeset(probe.straightness, 3)}: the distance from the first of these "
+        "layers to the last over the length of the samples’ path, 1 for a straight line."
     )
 
 

@@ -51,6 +51,7 @@ TAPS = {
     "small-residual": 8,
     "small-conv": 3,
     "small-resnet": 6,
+    "small-resnet-long": 5,
     "small-resnet-no-norm": 6,
 }
 

@@ -37,6 +37,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "small-residual",
         "small-conv",
         "small-resnet",
+        "small-resnet-long",
         "small-resnet-no-norm",
     ),
 }

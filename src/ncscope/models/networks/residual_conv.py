@@ -140,6 +140,7 @@ BUILDERS = {
     "small-residual": partial(_fully_connected, width=128, depth=8),
     "small-conv": partial(_conv, stages=((8, 0), (16, 0), (32, 0))),
     "small-resnet": partial(_conv, stages=SMALL_STAGES),
+    "small-resnet-long": partial(_conv, stages=((8, 0), (8, 0), (12, 5))),
     "small-resnet-no-norm": partial(_conv, stages=SMALL_STAGES, norm=False),
 }
 """Networks by name."""
