@@ -55,7 +55,7 @@ class XUFMExtendedConfig(BaseModel):
     every: int = Field(5_000, ge=1, description="Steps from one measurement to the next.")
     starts: int = Field(10, ge=2, description="Random starts of every model, with seeds from 0.")
     per_class: DifferentSizes = Field(
-        (10, 30, 100, 300, 1000, 3000), description="Samples n of perturbed features."
+        (10, 30, 100, 300, 1000, 3000, 10000), description="Samples n of perturbed features."
     )
     seeds: int = Field(10, ge=2, description="Perturbations drawn for each n.")
 

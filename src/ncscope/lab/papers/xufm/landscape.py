@@ -111,7 +111,8 @@ def _at_critical_point(model: ExtendedUFM, products: Sequence[float]) -> dict[st
     curvature = hessian(model, point)
     slope = torch.cat([part.flatten() for part in model.gradient(point)])
     sizes = [part.numel() for part in point]
-    decays = torch.repeat_interleave(torch.tensor(model.decays).double(), torch.tensor(sizes))
+    decays = torch.tensor(model.decays, dtype=torch.float64)
+    decays = decays.repeat_interleave(torch.tensor(sizes))
     return {
         "objective": float(model.objective(point)),
         "minimum": model.collapsed_objective(),

@@ -63,18 +63,18 @@ def of_losses(squared: Sequence[Levels], entropy: Sequence[Levels]) -> list[Clai
         entropy: Levels of each seed under cross-entropy.
     """
     pairs = zip(squared, entropy, strict=False)
-    near = [ratio(*(ends(_deepest(run), "nc2_of")[1] for run in pair)) for pair in pairs]
+    near = [ratio(*(kept(_deepest(run), "nc2_of") for run in pair)) for pair in pairs]
     both = [[kept(_deepest(run), key) for key in ("nc2_etf", "nc2_of")] for run in entropy]
     owner = "XUFM, section 4.1, remark on the choice of loss function"
     return [
         judged(
-            "the deepest class means end nearer to an orthogonal frame under MSE than under "
-            "cross-entropy",
+            "training brings the deepest class means nearer to an orthogonal frame under MSE than "
+            "under cross-entropy, as a share of the distance at the start",
             source=owner,
             values=near,
             region=below(1.0),
             ratio=True,
-            evidence="distance under MSE over that under cross-entropy",
+            evidence="share kept under MSE over that under cross-entropy",
         ),
         judged(
             "under cross-entropy training brings the deepest class means nearer to a simplex than "

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from ncscope.lab.evidence.judging import above, decided, judged
+from ncscope.lab.evidence.judging import decided
+from ncscope.lab.evidence.proportions import in_most
 from ncscope.lab.observations import Observation, observations_of
 from ncscope.lab.report.rows import number, numbers, part_of
 from ncscope.lab.runs.recipe import Part
@@ -31,8 +32,6 @@ ARRIVED = 1e-6
 """Distance from the minimum at which a descent counts as arrived."""
 COLLAPSED, UNCOLLAPSED = 1e-3, 1e-2
 """NC1 below the first counts as collapsed, above the second as not collapsed."""
-MOST = 0.5
-"""Share of the starts that "most" or "typically" must exceed."""
 
 
 def parts(
@@ -113,15 +112,13 @@ def _easily_obtained(rows: Sequence[Observation]) -> Claim:
 
 def _uncollapsed(rows: Sequence[Observation]) -> Claim:
     good = [
-        float(gap < ARRIVED and nc1 > UNCOLLAPSED)
+        gap < ARRIVED and nc1 > UNCOLLAPSED
         for gap, nc1 in zip(gaps(rows), numbers(rows, "nc1"), strict=True)
     ]
-    return judged(
+    return in_most(
         "Without decays descent typically ends at a global minimiser that is not collapsed",
         source="XUFM, section 2",
-        values=good,
-        region=above(MOST),
-        of="starts",
+        hits=good,
         evidence=_ends(rows),
     )
 

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from ncscope.lab.evidence.judging import above, below, decided, judged
+from ncscope.lab.evidence.judging import above, decided, judged
+from ncscope.lab.evidence.proportions import in_most
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.rows import number
 from ncscope.lab.simulations.extended import (
@@ -23,14 +24,10 @@ Path = Sequence[Observation]
 """Rows of one descent."""
 Paths = Mapping[Activation, Sequence[Path]]
 """Descents from every start, by activation; equal positions have equal seeds."""
-MOST = 0.5
-"""Share of the starts that "most" must exceed."""
 FALL = 0.01
 """Largest share of its first value that a metric keeps when it tends to zero."""
 LOST_COST_MARGIN = 0.05
 """Relative difference of a lost sample's cost from 1/(2N) that counts as equal."""
-SMALLEST = 1e-30
-"""Smallest metric: collapse ends at zero or in rounding, which have no logarithm or no meaning."""
 
 
 def claims(paths: Paths, figures: str) -> list[Claim]:
@@ -78,14 +75,11 @@ def _last(path: Path, key: str, level: str) -> float:
 
 
 def _most_arrive(name: Activation, paths: Sequence[Path], figures: str) -> Claim:
-    far = ", ".join(f"{gap(path):+.1e}" for path in paths)
-    return judged(
+    return in_most(
         f"{LABELS[name]}: gradient descent arrives at the {FORMS[name]} from most starts, to 1e-6",
         source=f"XUFM, {figures}",
-        values=[float(arrives(path)) if path else math.nan for path in paths],
-        region=above(MOST),
-        of="starts",
-        evidence=f"{sum(map(arrives, paths))} of {len(paths)} arrive; distances {far}",
+        hits=[arrives(path) for path in paths if path],
+        evidence=f"distances {', '.join(f'{gap(path):+.1e}' for path in paths)}",
     )
 
 
@@ -126,16 +120,16 @@ def _tends_to_zero(
     name: Activation, paths: Sequence[Path], level: str, key: str, figures: str
 ) -> Claim:
     starts = [number(at_level(path, level)[0], key) for path in paths]
-    ends = [max(_last(path, key, level), SMALLEST) for path in paths]
-    return judged(
+    kept = [
+        _last(path, key, level) / start for path, start in zip(paths, starts, strict=True) if start
+    ]
+    return decided(
         f"{LABELS[name]}: {level} {WORDS[key]} on the descents that arrive; {key} falls to at most "
         f"{FALL:.0%} of its start",
         source=f"{THEOREMS[name]}, {figures}",
-        values=[end / start for end, start in zip(ends, starts, strict=True)],
-        region=below(FALL),
-        of="starts",
-        ratio=True,
-        evidence=f"largest end {max(ends, default=math.nan):.2g}",
+        held=max(kept) < FALL if kept else None,
+        evidence=f"share of the start at the end: {max(kept, default=math.nan):.1e} at most on "
+        f"{len(kept)} descents",
     )
 
 

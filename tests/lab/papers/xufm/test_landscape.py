@@ -1,0 +1,61 @@
+"""The landscape of the linear extended model and lemma C.1: claims seen held and not held."""
+
+import pytest
+
+from ncscope.lab.observations import Results
+from ncscope.lab.papers.xufm import landscape
+from ncscope.lab.surrogates.extended import ExtendedUFM
+from tests.lab.observed import changed, results_of
+
+MODEL = ExtendedUFM(2, 2, 2, weight_decays=(0.02, 0.02), feature_decay=0.02)
+SADDLES = "With positive decays the landscape of (23) includes non-strict saddles"
+
+
+@pytest.fixture(scope="module")
+def rows() -> Results:
+    parts = landscape.parts(MODEL, rate=0.5, steps=1500, starts=2)
+    results = results_of(*parts)
+    assert len(results) == sum(part.yields for part in parts)
+    return results
+
+
+def verdicts(rows: Results) -> dict[str, str]:
+    return {claim.text: claim.verdict for claim in landscape.claims(rows)}
+
+
+def test_all_holds_but_the_paper_s_remark_on_saddles(rows: Results) -> None:
+    found = verdicts(rows)
+    assert found.pop(SADDLES) == "not held"
+    assert list(found.values()) == ["held"] * 4
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "claim"),
+    [
+        (landscape.CRITICAL, "curvature_without_decays", 0.1, "Without decays zero"),
+        (landscape.CRITICAL, "kind", "strict saddle", "With positive decays zero"),
+        (landscape.FAINT, "objective", 0.3, "Descent on (23) needs"),
+        (landscape.FACTORS, "reached", 5.0, "The cheapest factors"),
+        (landscape.FACTORS, "off_gram", 0.1, "The cheapest factors"),
+    ],
+)
+def test_each_claim_can_fail(
+    rows: Results, part: str, key: str, value: float | str, claim: str
+) -> None:
+    wrong = Results(changed(row, **{key: value}) if row.part == part else row for row in rows)
+    found = {text: verdict for text, verdict in verdicts(wrong).items() if verdict != "held"}
+    assert [text[: len(claim)] for text in found if text != SADDLES] == [claim]
+
+
+def test_a_degenerate_saddle_would_be_seen(rows: Results) -> None:
+    wrong = Results(
+        changed(row, kind="degenerate") if row.part == landscape.CRITICAL else row for row in rows
+    )
+    assert verdicts(wrong)[SADDLES] == "held"
+
+
+def test_points_that_are_not_critical_decide_nothing(rows: Results) -> None:
+    wrong = Results(
+        changed(row, gradient_norm=1e-3) if row.part == landscape.CRITICAL else row for row in rows
+    )
+    assert verdicts(wrong)[SADDLES] == "undecided"
