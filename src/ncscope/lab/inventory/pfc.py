@@ -35,7 +35,7 @@ ITEMS: tuple[Item, ...] = (
         coverage="partial",
         code=("ncscope.lab.papers.pfc.transport.wasserstein_squared",),
         experiments=("pfc/training",),
-        note="distances between the layers of trained networks; the continuity equation is not solved",
+        note="distances of trained layers are measured; the continuity equation is not solved",
     ),
     _item(
         label="proposition 1",
@@ -113,7 +113,7 @@ ITEMS: tuple[Item, ...] = (
         statements=("pfc/weight-decay",),
         code=("ncscope.lab.papers.pfc.weight_decay.block_energy",),
         experiments=("pfc/training",),
-        note="C is not printed; for blocks of one layer it is the largest squared norm of the inputs",
+        note="C is not printed; for blocks of one layer it is the largest squared norm of inputs",
     ),
     _item(
         label="equation 12",
