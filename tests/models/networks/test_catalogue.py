@@ -52,6 +52,8 @@ TAPS = {
     "small-conv": 3,
     "small-resnet": 6,
     "small-resnet-no-norm": 6,
+    "small-resnet-384": 2,
+    "small-resnet-32": 2,
 }
 
 

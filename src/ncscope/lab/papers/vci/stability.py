@@ -187,7 +187,7 @@ def stability_claims(
                     values=changes,
                     region=above(EXPLODES) if explodes else below(STEADY),
                     ratio=True,
-                    evidence=f"largest relative changes, {len(networks[0])} networks a seed",
+                    evidence=f"largest relative changes, {sum(map(len, networks))} networks",
                 )
             )
     return claims
