@@ -19,8 +19,8 @@ epochs, and a transformer of width 32 at rate 4e-3 for 60 epochs. At rate 0.05, 
 classes, the squared error ended with features of zero. There are only ten classes, so V_B is not
 the whole space of the transformer, as it is with the paper's 1000 classes.
 
-Every run has three seeds. Results of seed 0 alone, on which no claim is judged (first measured epoch
-to last): training accuracy is 1 except .999 for MSE; held-out
+Every run has three seeds. Results of seed 0 alone, on which no claim is judged (first measured
+epoch to last): training accuracy is 1 except .999 for MSE; held-out
 accuracy is .978 (CE), .961 (MSE), .964 (MSE + cosine) and .958 (transformer). All four metrics fell
 in every run. VCI fell from 0.079 to 0.029 (CE), 0.116 to 0.016 (MSE), 0.114 to 0.0033 (MSE +
 cosine) and 0.68 to 0.17 (transformer), and on held-out images from 0.115 to 0.072, 0.161 to 0.085,

@@ -3,25 +3,26 @@
 Source: VCI sections 4.1, 4.3 and 6.2, figures 1-3, 6 (left), 8 (left), on the setting of 6.1.
 Command: ``ncscope reproduce vci/training``.
 
-The paper's scale trains ResNet-18 under cross-entropy, with AutoAugment after a crop and mirroring,
-ImageNet's normalisation, SGD with Nesterov momentum, weight decay 8e-5 and batches of 256, for 300
-epochs, from three seeds. The learning rate is 0.1 after 10 epochs of warm-up from 1e-5, and is
-multiplied by 0.975 every epoch or follows a cosine. A third setting has neither weight decay nor
-warm-up. For section 6.2 the step decay is repeated on CIFAR-100. The paper draws figures 1 and 2 only
-for ResNet-50 on ImageNet; here they are drawn for every setting.
+The paper's scale trains ResNet-18 under cross-entropy, with AutoAugment after a crop and
+mirroring, ImageNet's normalisation, SGD with Nesterov momentum, weight decay 8e-5 and batches of
+256, for 300 epochs, from three seeds. The learning rate is 0.1 after 10 epochs of warm-up from
+1e-5, and is multiplied by 0.975 every epoch or follows a cosine. A third setting has neither
+weight decay nor warm-up. For section 6.2 the step decay is repeated on CIFAR-100. The paper draws
+figures 1 and 2 only for ResNet-50 on ImageNet; here they are drawn for every setting.
 
 The small scale trains a network of 384 features on ten generated classes, 2,000 images and 1,000
-held out, with crops and batches of 64, for 16 epochs, from three seeds, the step decay from five. The
-step decay is repeated on 100 generated classes with 384 and with 32 features.
+held out, with crops and batches of 64, for 16 epochs, from three seeds, the step decay from five.
+The step decay is repeated on 100 generated classes with 384 and with 32 features.
 
-Results (geometric mean of last over first value, 95 % interval): 8 of 19 claims held, 6 not held, 5
-undecided. With the step decay fuzziness fell to 0.23 [0.19, 0.29], VCI to 0.55 [0.51, 0.59] and on
-held-out images to 0.65 [0.62, 0.68] of the first value. The variance on V_B fell from 18.7 to 13.4,
-0.72 [0.61, 0.86]; off V_B it went from 15.1 to 15.8, 1.05 [0.95, 1.16], undecided. Squared distance
-fell in every setting, so that exception of the paper did not occur. Under a cut up to 1e-4 of the
-largest eigenvalue fuzziness changed by 9e7 times its value and VCI by 4e-6; under noise up to 1e-7 by
-1e10 times and 6e-6. Sigma_T's eigenvalues are less uniform than Sigma_B's. On 100 classes the networks
-were still at training accuracies of .06 to .36, and VCI and the cosine distance did not fall.
+Results (geometric mean of last over first value, 95 % interval): 8 of 19 claims held, 6 not held,
+5 undecided. With the step decay fuzziness fell to 0.23 [0.19, 0.29], VCI to 0.55 [0.51, 0.59] and
+on held-out images to 0.65 [0.62, 0.68] of the first value. The variance on V_B fell from 18.7 to
+13.4, 0.72 [0.61, 0.86]; off V_B it went from 15.1 to 15.8, 1.05 [0.95, 1.16], undecided. Squared
+distance fell in every setting, so that exception of the paper did not occur. Under a cut up to
+1e-4 of the largest eigenvalue fuzziness changed by 9e7 times its value and VCI by 4e-6; under
+noise up to 1e-7 by 1e10 times and 6e-6. Sigma_T's eigenvalues are less uniform than Sigma_B's. On
+100 classes the networks were still at training accuracies of .06 to .36, and VCI and the cosine
+distance did not fall.
 """
 
 from collections.abc import Sequence

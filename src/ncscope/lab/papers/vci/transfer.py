@@ -9,8 +9,8 @@ Transfer is measured by MLOG, the mean log odds of the regressions' accuracies m
 the pretraining accuracy.
 
 The paper's scale trains ResNet-50 on ImageNet as in ``vci/imagenet``, with one seed, and measures
-four metrics on 50,000 training images; the recipe has three seeds. The paper computes the penalty on
-each of four devices with 256 images. The recipe computes it on 256 images at a time, so that its
+four metrics on 50,000 training images; the recipe has three seeds. The paper computes the penalty
+on each of four devices with 256 images. The recipe computes it on 256 images at a time, so that its
 effect does not depend on ``--devices``. Probes are on Pets,
 Flowers, Aircraft, Cars, DTD, CIFAR-10, Food-101, CIFAR-100, Caltech-101 and SUN397.
 
