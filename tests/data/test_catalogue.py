@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ncscope.data.catalogue import CATALOGUE, load
+from ncscope.data.catalogue import CATALOGUE, TRANSFER_TARGETS, load
 from ncscope.errors import InputError
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 
@@ -18,6 +18,10 @@ VARIANTS = {
     "warped-digits-0-4": (5, (1, 16, 16), 1000, 500),
     "warped-digits-5-9": (5, (1, 16, 16), 1000, 500),
     "clear-patterns": (10, (3, 16, 16), 2000, 1000),
+    "patterns-100": (100, (3, 16, 16), 2000, 2000),
+    "transfer-source": (10, (3, 16, 16), 2000, 3000),
+    **dict.fromkeys(list(TRANSFER_TARGETS)[:4], (10, (3, 16, 16), 1000, 3000)),
+    "transfer-many": (20, (3, 16, 16), 1000, 3000),
 }
 
 
@@ -47,6 +51,14 @@ def test_the_seed_makes_the_set(name):
     one, again, other = (load(name, seed=seed).test for seed in (3, 3, 4))
     assert torch.equal(one[0][0], again[0][0])
     assert not torch.equal(stacked(one), stacked(other))
+
+
+def test_targets_of_transfer_share_no_pictures() -> None:
+    first = {name: load(name).test for name in ("transfer-source", *TRANSFER_TARGETS)}
+    pictures = {name: images[0][0] for name, images in first.items()}
+    for one in pictures:
+        for other in pictures:
+            assert (one == other) == torch.equal(pictures[one], pictures[other])
 
 
 def test_imagenets_normalisation():

@@ -12,6 +12,7 @@ from torchvision.transforms.v2 import AutoAugmentPolicy as Policy
 from ncscope.data import downstream_sets as downstream
 from ncscope.data import torchvision_sets as stored
 from ncscope.data.digits import digit_pixels
+from ncscope.data.draws import stream_seed
 from ncscope.data.generated import IMAGE_SIZE, PixelSplit, patterns, warped_digits
 from ncscope.data.images import AccuracyMeasure, ImageData, Images, LabelledPictures
 from ncscope.data.preprocessing import (
@@ -68,6 +69,25 @@ def _photographs(
     return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
 
 
+def _other_patterns(number: int, num_classes: int, clutter: float, noise: float) -> Entry:
+    """Return patterns whose classes differ from those of other numbers, 3,000 held out."""
+
+    def make(seed: int) -> PixelSplit:
+        own, held_out = stream_seed(seed, number), 3000 // num_classes
+        return patterns(num_classes, 1000 // num_classes, held_out, clutter, noise, own)
+
+    return Entry(_made(make), IMAGE_SIZE, True, Policy.CIFAR10)
+
+
+TRANSFER_TARGETS = {
+    "transfer-clear": _other_patterns(1, 10, 0.25, 0.25),
+    "transfer-cluttered": _other_patterns(2, 10, 1.0, 0.25),
+    "transfer-noisy": _other_patterns(3, 10, 0.25, 1.0),
+    "transfer-both": _other_patterns(4, 10, 1.0, 0.5),
+    "transfer-many": _other_patterns(5, 20, 0.5, 0.5),
+}
+"""Sets for linear probes, which share no classes with `patterns` or with each other."""
+
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 _SVHN = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
@@ -101,6 +121,16 @@ CATALOGUE = {
     "patterns-20": Entry(
         _made(lambda seed: patterns(20, 100, 50, seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10
     ),
+    "patterns-100": Entry(
+        _made(lambda seed: patterns(100, 20, 20, seed=seed)), IMAGE_SIZE, True, Policy.CIFAR10
+    ),
+    "transfer-source": Entry(
+        _made(lambda seed: patterns(test_per_class=300, seed=seed)),
+        IMAGE_SIZE,
+        True,
+        Policy.CIFAR10,
+    ),
+    **TRANSFER_TARGETS,
     "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
     "fashion-mnist": Entry(
         _stored(stored.read_fashion_mnist), 28, True, Policy.CIFAR10, ((0.2860,), (0.3530,))

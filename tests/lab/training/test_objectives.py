@@ -7,6 +7,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from ncscope.errors import InputError
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.optimisation import Optimisation
@@ -47,6 +48,24 @@ def summed(model: nn.Sequential, images: Tensor, labels: Tensor) -> Tensor:
 
 def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(model.parameters())))
+
+
+def test_the_cosine_term_in_groups_does_not_depend_on_the_processes() -> None:
+    model, wanted = network(), settings(within_class_cosine=2.0, cosine_group=3)
+    whole = objective(wanted, 3, CPU)(model, (IMAGES, LABELS))
+    halves = [
+        objective(wanted, 3, CPU)(model, (IMAGES[part], LABELS[part]))
+        for part in (slice(0, 6), slice(6, 12))
+    ]
+    torch.testing.assert_close(whole, torch.stack(halves).mean())
+    one_group = objective(settings(within_class_cosine=2.0), 3, CPU)(model, (IMAGES, LABELS))
+    assert not torch.allclose(whole, one_group)
+
+
+def test_a_batch_that_does_not_divide_into_groups_is_refused() -> None:
+    wanted = settings(within_class_cosine=2.0, cosine_group=5)
+    with pytest.raises(InputError, match="fewer devices"):
+        objective(wanted, 3, CPU)(network(), (IMAGES, LABELS))
 
 
 def test_terms_add_up_with_their_signs_and_reach_every_parameter() -> None:

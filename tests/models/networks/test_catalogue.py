@@ -53,6 +53,8 @@ TAPS = {
     "small-resnet": 6,
     "small-resnet-long": 5,
     "small-resnet-no-norm": 6,
+    "small-resnet-384": 2,
+    "small-resnet-32": 2,
 }
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torchvision.transforms import v2
 
 from ncscope.data.draws import seeded
+from ncscope.errors import InputError
 from ncscope.lab.training.loop import Objective
 from ncscope.lab.training.settings import Training
 from ncscope.losses import (
@@ -26,7 +27,8 @@ Term = Callable[[Float[Tensor, "b d"], Int[Tensor, " b"], Tensor], Tensor]
 def objective(settings: Training, num_classes: int, device: torch.device) -> Objective:
     """Return the objective of the settings for batches (images, labels).
 
-    With several processes, each process computes the feature terms from its share of the batch.
+    With several processes, each process computes the feature terms from its share of the batch;
+    ``cosine_group`` makes the cosine term independent of the number of processes.
 
     Args:
         settings: Settings of the run.
@@ -64,8 +66,36 @@ def feature_terms(settings: Training) -> list[Term]:
         terms.append(EntropyDifferenceLoss(settings.entropy_difference))
     if settings.within_class_cosine:
         cosine = WithinClassCosineLoss(settings.within_class_cosine)
-        terms.append(lambda features, labels, weight: cosine(features, labels))
+        size = settings.cosine_group
+        terms.append(lambda features, labels, weight: _in_groups(cosine, features, labels, size))
     return terms
+
+
+def _in_groups(
+    term: Callable[[Tensor, Tensor], Tensor],
+    features: Float[Tensor, "b d"],
+    labels: Int[Tensor, " b"],
+    size: int | None,
+) -> Tensor:
+    """Average a term over groups of a batch, so that the result does not depend on the devices.
+
+    Args:
+        term: Loss term of features and labels.
+        features: Features of this process's batch.
+        labels: Labels of the features.
+        size: Images of a group; None for one group.
+
+    Raises:
+        InputError: If the batch does not divide into groups.
+    """
+    if size is None:
+        return term(features, labels)
+    if len(features) % size:
+        expected = f"a batch of each process that divides into groups of {size} (cosine_group)"
+        fix = "train with fewer devices, or change batch_size or cosine_group"
+        raise InputError(expected=expected, found=f"{len(features)} images", fix=fix)
+    groups = zip(features.split(size), labels.split(size), strict=True)
+    return torch.stack([term(*group) for group in groups]).mean()
 
 
 def _criterion(settings: Training) -> Callable[[Tensor, Tensor], Tensor]:

@@ -32,6 +32,11 @@ class Training(BaseModel):
     within_class_cosine: float = Field(
         0.0, ge=0, description="Loss weight of the cosine similarity within classes."
     )
+    cosine_group: int | None = Field(
+        None,
+        ge=1,
+        description="Images at a time in within_class_cosine; default each process's batch.",
+    )
     head: Literal["linear", "simplex"] = Field(
         "linear", description="Classifier: trained, or fixed to a simplex."
     )

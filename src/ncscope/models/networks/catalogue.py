@@ -39,6 +39,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "small-resnet",
         "small-resnet-long",
         "small-resnet-no-norm",
+        "small-resnet-384",
+        "small-resnet-32",
     ),
 }
 """Names of networks by the module of ``ncscope.models.networks`` that has their ``BUILDERS``."""

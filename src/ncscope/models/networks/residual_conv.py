@@ -13,6 +13,7 @@ from ncscope.models.networks.residual import ResidualNet
 Stages = Sequence[tuple[int, int]]
 
 SMALL_STAGES = ((8, 2), (16, 2), (32, 2))
+FLARED_STAGES = ((8, 1), (32, 1))
 
 
 class Stage(nn.Module):
@@ -142,5 +143,7 @@ BUILDERS = {
     "small-resnet": partial(_conv, stages=SMALL_STAGES),
     "small-resnet-long": partial(_conv, stages=((8, 0), (8, 0), (12, 5))),
     "small-resnet-no-norm": partial(_conv, stages=SMALL_STAGES, norm=False),
+    "small-resnet-384": partial(_conv, stages=(*FLARED_STAGES, (384, 0)), stride=2),
+    "small-resnet-32": partial(_conv, stages=(*FLARED_STAGES, (32, 0)), stride=2),
 }
 """Networks by name."""

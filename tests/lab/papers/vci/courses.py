@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ncscope.lab.observations import Results
+from ncscope.lab.observations import Observation, Results
+from ncscope.lab.papers.vci.stability import RANGES
 from tests.lab.observed import measured, measurement
 
 EPOCHS = (0, 2, 4, 6)
@@ -46,3 +47,23 @@ def made(
                 at_end = spectra if (split, epoch) == ("train", EPOCHS[-1]) else None
                 measurements.append(measurement(run, epoch, {"last": metrics}, at_end, split=split))
     return measured(measurements)
+
+
+def with_sweeps(
+    results: Results, runs: Sequence[str], fuzziness: float = 1e5, vci: float = 0.41
+) -> Results:
+    """Add sweeps of the cut and the noise: at small sizes the metrics have the given values.
+
+    Args:
+        results: Results to add to.
+        runs: Names of the runs.
+        fuzziness: Fuzziness at the smallest size; the exact value is 4.
+        vci: VCI at the smallest size; the exact value is 0.4.
+    """
+    for run in runs:
+        for sweep, limit in RANGES.items():
+            for size, own in ((limit / 10, (fuzziness, vci)), (10 * limit, (1e9, 1e9))):
+                values = {"size": size, "fuzziness": own[0], "vci": own[1]}
+                exact = {"fuzziness_exact": 4.0, "vci_exact": 0.4}
+                results.add(Observation(9, 6, sweep, "head input", values=values | exact), run)
+    return results

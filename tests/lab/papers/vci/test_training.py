@@ -3,22 +3,26 @@
 import pytest
 
 from ncscope.lab.observations import Results
-from ncscope.lab.papers.vci.training import RECIPE
-from ncscope.lab.papers.vci.variability import VCIRuns, spectra
+from ncscope.lab.papers.vci.stability import SIZES
+from ncscope.lab.papers.vci.training import MANY, NARROW, RECIPE
+from ncscope.lab.papers.vci.variability import VCIRuns, groups_of, spectra
 from ncscope.models.networks.catalogue import NAMES
 from tests.lab.observed import results_of
-from tests.lab.papers.vci.courses import RETURNING, made
+from tests.lab.papers.vci.courses import RISING, Courses, made, with_sweeps
 
-RUNS = ["step decay", "cosine", "cosine, no decay, no warm-up"]
+WAYS = ["step decay", "cosine", "cosine, no decay, no warm-up"]
+MORE_ON, LESS_OFF = (9.0, 1.0, 2.0, 2.0), (0.1, 9.0, 2.0, 1.0)
 SMALL = RECIPE.scales["small"]
+RUNS = list(SMALL.runs)
+GROUPS = groups_of(RUNS)
 
 
 def brief() -> VCIRuns:
     """One run of the small scale, cut to two epochs."""
-    training = SMALL.runs["step decay"]
+    training = SMALL.runs["step decay, seed 0"]
     short = training.optimisation.model_copy(update={"epochs": 2, "warmup_epochs": 1})
-    update = {"optimisation": short, "every": 1, "balanced": 300}
-    return VCIRuns(runs={"step decay": training.model_copy(update=update)})
+    update = {"optimisation": short, "every": 1, "balanced": 600}
+    return VCIRuns(runs={"step decay, seed 0": training.model_copy(update=update)})
 
 
 @pytest.fixture(scope="module")
@@ -29,70 +33,105 @@ def results() -> Results:
 
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
     claims = RECIPE.claims(brief(), results)
-    assert len(claims) == 3 + 2 + 2 + 2
+    assert len(claims) == 3 + 2 + 2 + 1 + 4
     assert all(claim.evidence for claim in claims)
     measured = [(row.epoch, row.split) for row in results]
-    assert measured == [(epoch, split) for epoch in (0, 1, 2) for split in ("train", "test")]
+    sweeps = [(2, sweep) for sweep in ("cut", "noise") for _ in SIZES]
+    splits = [(epoch, split) for epoch in (0, 1, 2) for split in ("train", "test")]
+    assert sorted(measured) == sorted(splits + sweeps)
 
 
 def test_spectra_are_those_of_the_last_measurement(results: Results) -> None:
     last = [row for row in results if row.split == "train"][-1]
     (at_end,) = [m for m in results.measurements if (m.split, m.step) == ("train", 2)]
-    found = spectra(results, "step decay")
+    found = spectra(results, "step decay, seed 0")
     assert found.total == at_end.probe.layers[-1].spectra["total"]
-    assert (len(found.total), len(found.between)) == (32, 9)
+    assert (len(found.total), len(found.between)) == (384, 9)
     within = float(last["within_in_signal"]) + float(last["within_off_signal"])
     between = sum(found.between)
     assert between == pytest.approx(within / float(last["nc1_quotient"]), rel=1e-9)
     assert sum(found.total) == pytest.approx(within + between, rel=1e-9)
 
 
-def held(results: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in RECIPE.claims(SMALL, results)}
+def verdicts(changed: Courses, **sweeps: float) -> dict[str, str]:
+    results = with_sweeps(made(RUNS, changed), RUNS, **sweeps)
+    return {claim.text: claim.verdict for claim in RECIPE.claims(SMALL, results)}
+
+
+def of(groups: list[str], split: str, key: str, course) -> Courses:
+    """A course for all seeds of some groups."""
+    return {(run, split, key): course for name in groups for run in GROUPS[name]}
+
+
+def collapsed() -> Courses:
+    """Squared distance falls further for 100 classes, and less variance is off V_B."""
+    found: dict = {}
+    for key in ("nc1_quotient", "cosine_within"):
+        found |= of([MANY], "train", key, (9.0, 3.0, 1.0, 0.5))
+    return found | of([MANY], "train", "within_off_signal", (0.1, 0.2, 0.2, 0.3))
 
 
 def test_where_all_fall_only_the_paper_s_exceptions_are_missing() -> None:
-    claims = held(made(RUNS))
-    assert [claim for claim, holds in claims.items() if not holds] == [
-        "there is a run in which squared distance does not fall",
-        "there is a run in which cosine distance does not fall",
-    ]
-    assert len(claims) == 3 + 2 + 3 * 4
+    found = verdicts(collapsed())
+    assert {text: verdict for text, verdict in found.items() if verdict != "held"} == {
+        "there is a setting in which squared distance rises": "not held",
+        "there is a setting in which cosine distance rises": "not held",
+        "Sigma_T's nonzero eigenvalues are more uniform than Sigma_B's": "not held",
+    }
+    assert len(found) == 3 + 2 + 2 + 1 + 4 + 3 + 4
 
 
 @pytest.mark.parametrize(
-    ("split", "key", "claim"),
+    ("groups", "split", "key", "course", "claim"),
     [
-        ("train", "fuzziness", "fuzziness falls over training, in every run"),
-        ("train", "vci", "VCI falls over training, in every run"),
-        ("test", "vci", "VCI falls on held-out images too, in every run"),
-        ("train", "nc1_quotient", "there is a run in which squared distance does not fall"),
-        ("train", "cosine_within", "there is a run in which cosine distance does not fall"),
-        ("train", "within_in_signal", "cosine: the variance within classes on V_B falls"),
-        ("train", "within_off_signal", "cosine: the variance off V_B rises"),
+        (["cosine"], "train", "fuzziness", RISING, "fuzziness falls over training, in every s"),
+        (["cosine"], "train", "vci", RISING, "VCI falls over training, in every setting"),
+        (["cosine"], "test", "vci", RISING, "VCI falls on held-out images too, in every s"),
+        (["cosine"], "train", "nc1_quotient", RISING, "there is a setting in which squared dis"),
+        (["cosine"], "train", "cosine_within", RISING, "there is a setting in which cosine dis"),
+        (WAYS[:1], "train", "within_in_signal", MORE_ON, "the variance within classes on V_B fal"),
+        (WAYS[:1], "train", "within_off_signal", LESS_OFF, "the variance within classes off V_B"),
+        ([NARROW], "train", "vci", RISING, "VCI falls over training, in every network for 100"),
+        ([MANY], "train", "within_off_signal", RISING, "the share of the variance off V_B, over"),
     ],
 )
-def test_one_run_turns_one_claim(split: str, key: str, claim: str) -> None:
-    before, after = held(made(RUNS)), held(made(RUNS, {("cosine", split, key): RETURNING}))
-    assert [text for text, holds in after.items() if holds != before[text]] == [claim]
+def test_one_group_turns_one_claim(groups, split, key, course, claim: str) -> None:
+    before, after = verdicts(collapsed()), verdicts(collapsed() | of(groups, split, key, course))
+    (turned,) = [text for text, verdict in after.items() if verdict != before[text]]
+    assert turned.startswith(claim)
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "turned"),
+    [({"fuzziness": 20.0}, "fuzziness changes by more than 10"), ({"vci": 0.5}, "VCI changes by")],
+)
+def test_sweeps_turn_their_claims(sweeps: dict[str, float], turned: str) -> None:
+    before, after = verdicts({}), verdicts({}, **sweeps)
+    found = [text for text, verdict in after.items() if verdict != before[text]]
+    assert len(found) == 2
+    assert all(text.startswith(turned) for text in found)
 
 
 def test_figures_have_the_paper_s_panels(results: Results) -> None:
-    panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(SMALL, made(RUNS))}
-    assert panels == {"fig-1": 6, "fig-2": 3, "fig-3": 4, "fig-6": 3, "fig-8": 9}
+    whole = with_sweeps(made(RUNS), RUNS)
+    panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(SMALL, whole)}
+    own = {"shares": 1, "stability": 2}
+    assert panels == {"fig-1": 10, "fig-2": 5, "fig-3": 4, "fig-6": 3, "fig-8": 9} | own
     short = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), results)}
-    assert short == {"fig-1": 2, "fig-2": 1, "fig-3": 4, "fig-6": 1, "fig-8": 3}
+    assert short == {"fig-1": 2, "fig-2": 1, "fig-3": 4, "fig-6": 1, "fig-8": 3} | own
 
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:
     paper = RECIPE.scales["paper"]
-    assert list(paper.runs) == RUNS == list(SMALL.runs)
-    for training in paper.runs.values():
-        assert (training.data, training.network) == ("cifar10", "resnet18")
+    assert list(groups_of(paper.runs)) == [*WAYS, MANY]
+    assert set(GROUPS) == {*WAYS, MANY, NARROW}
+    assert all(len(runs) >= 3 for runs in GROUPS.values())
+    for name, training in paper.runs.items():
+        data = "cifar100" if name.startswith(MANY) else "cifar10"
+        assert (training.data, training.network) == (data, "resnet18")
         assert training.network in NAMES
         assert training.due == list(range(0, 301, 20))
-    rates = {name: run.optimisation.schedule for name, run in paper.runs.items()}
-    assert list(rates.values()) == ["exponential", "cosine", "cosine"]
-    bare = paper.runs[RUNS[2]].optimisation
-    assert (bare.weight_decay, bare.warmup_epochs) == (0, 0)
-    assert len(RECIPE.parts(paper)) == 3
+    firsts = [paper.runs[f"{name}, seed 0"].optimisation for name in WAYS]
+    assert [one.schedule for one in firsts] == ["exponential", "cosine", "cosine"]
+    assert (firsts[2].weight_decay, firsts[2].warmup_epochs) == (0, 0)
+    assert len(RECIPE.parts(paper)) == 12

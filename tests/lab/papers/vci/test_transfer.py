@@ -47,7 +47,7 @@ def brief(*names: str, sets: tuple[str, ...] = ("digits",)) -> VCITransfer:
 
 
 def from_tables() -> Results:
-    """Results as the paper's runs would have yielded them."""
+    """Results if the runs of all seeds had yielded the paper's numbers."""
     found: list[dict[str, Any]] = []
     for name, training in PAPER.runs.items():
         group = PENALTY if training.within_class_cosine else TEMPERATURE
@@ -63,10 +63,11 @@ def from_tables() -> Results:
 def test_the_paper_s_tables_bear_out_every_claim() -> None:
     claims = RECIPE.claims(PAPER, from_tables())
     assert all(claim.held for claim in claims)
-    assert len(claims) == 11
-    assert [claim.evidence for claim in claims] == [
-        claim.evidence for claim in claims_on(printed())
-    ]
+    assert len(claims) == 10
+
+
+def test_one_network_for_each_setting_decides_nothing() -> None:
+    assert {claim.verdict for claim in claims_on(printed())} == {"undecided"}
 
 
 def changed(part: str, split: str, change: Callable[[Observation], Values]) -> list[str]:
@@ -82,6 +83,12 @@ def changed(part: str, split: str, change: Callable[[Observation], Values]) -> l
     return [claim.text for claim in RECIPE.claims(PAPER, results) if not claim.held]
 
 
+LOST_BY_VCI = [
+    "VCI's correlation with MLOG is above 0.7 in both",
+    "VCI falls with the temperature: coefficient below -0.7",
+]
+
+
 @pytest.mark.parametrize(
     ("part", "split", "key", "value", "lost"),
     [
@@ -93,17 +100,19 @@ def changed(part: str, split: str, change: Callable[[Observation], Values]) -> l
             "train",
             "cosine_within",
             9.0,
-            ["Cosine distance rises with MLOG", "The cosine distance within classes rises at"],
+            ["Cosine distance rises with MLOG", "The cosine distance rises with the cosine pen"],
         ),
         (
             "cosine penalty 7.5",
             "train",
             "vci",
             0.75,
-            ["VCI's correlation with MLOG is at least 0.7", "VCI falls at every higher cosine pen"],
+            [
+                "VCI's correlation with MLOG is above 0.7 in both",
+                "VCI falls with the cosine penalty: coefficient",
+            ],
         ),
-        ("temperature 0.2", "test", "accuracy", 0.73, ["MLOG falls at every higher temperature"]),
-        ("cosine penalty 5", "test", "accuracy", 0.8, ["MLOG falls at every higher cosine pen"]),
+        ("temperature 0.1", "train", "vci", 0.71, LOST_BY_VCI),
     ],
 )
 def test_a_changed_number_turns_its_claims(part, split, key, value, lost) -> None:
@@ -114,9 +123,8 @@ def test_a_changed_number_turns_its_claims(part, split, key, value, lost) -> Non
 def test_vci_must_go_up_with_transfer_in_both_groups() -> None:
     found = changed("cosine penalty", "train", lambda row: {"vci": 1 - float(row["vci"])})
     assert found == [
-        "VCI rises with MLOG in both groups",
-        "VCI's correlation with MLOG is at least 0.7 in both groups",
-        "VCI falls at every higher cosine penalty",
+        "VCI's correlation with MLOG is above 0.7 in both groups",
+        "VCI falls with the cosine penalty: coefficient below -0.7",
         "VCI rises with the mean log odds of the probes alone, in both groups",
     ]
 
@@ -171,7 +179,7 @@ def test_what_is_missing_or_infinite_claims_nothing_and_is_shown() -> None:
     ones = with_each(whole, lambda row: row.with_values({"accuracy": 1.0}))
     for results in (Results(), Results(whole[:1]), unknown, ones):
         told = RECIPE.claims(PAPER, results)
-        assert len(told) == 11
+        assert len(told) == 10
         assert all(claim.evidence for claim in told)
         if results is not ones:
             assert not any(claim.held for claim in told)
@@ -181,8 +189,8 @@ def test_what_is_missing_or_infinite_claims_nothing_and_is_shown() -> None:
             drawing.figure.canvas.draw()
     lost = those(whole, lambda row: row.split != "pets" or "temperature" not in row.part)
     moved = {c.text for c in RECIPE.claims(PAPER, lost) if not c.held}
-    assert "MLOG falls at every higher temperature" in moved
-    assert "MLOG falls at every higher cosine penalty" not in moved
+    assert "MLOG falls with the temperature: coefficient below -0.7" in moved
+    assert "MLOG falls with the cosine penalty: coefficient below -0.7" not in moved
 
 
 def test_figures_have_the_paper_s_panels() -> None:
@@ -231,7 +239,7 @@ def test_a_set_that_is_missing_stops_the_run_before_it_trains(tmp_path, monkeypa
 
 def test_the_paper_s_scale_is_the_paper_s() -> None:
     assert PAPER.downstream == tuple(DOWNSTREAM)
-    for config, seeds in ((PAPER, 1), (SMALL, 3)):
+    for config, seeds in ((PAPER, 3), (SMALL, 3)):
         groups = checkpoints(config.runs, config.downstream, [])
         values = {name: [one.value for one in group[::seeds]] for name, group in groups.items()}
         assert values == {TEMPERATURE: list(TEMPERATURES), PENALTY: list(REGULARISED)}
@@ -257,7 +265,7 @@ def test_an_epoch_and_all_probes_at_the_paper_s_scale_on_real_files(tmp_path, mo
         brief = training.optimisation.model_copy(
             update={"epochs": 1, "warmup_epochs": 0, "batch_size": 4, "learning_rate": 1e-4}
         )
-        update = {"optimisation": brief, "every": 1, "measured": None}
+        update = {"optimisation": brief, "every": 1, "measured": None, "cosine_group": None}
         # The tiny CIFAR-100 has one image of a class, none to be held out.
         every = tuple(one for one in PAPER.downstream if one != "cifar100")
         sets = every if training.temperature < 1 else every[:1]

@@ -3,44 +3,54 @@
 import pytest
 
 from ncscope.lab.papers.vci.variability import (
-    falls,
+    groups_of,
     projection_claims,
     projections,
-    rises,
+    share_off_signal,
     spectra,
-    spectrum_claims,
+    spectrum_claim,
     trained,
     trend_claim,
 )
 from tests.lab.papers.vci.courses import FALLING, RETURNING, RISING, made
 
-
-def test_a_course_falls_if_it_ends_near_its_least() -> None:
-    assert falls([2.0, 1.0])
-    assert falls([2.0, 1.0, 1.09])
-    assert not falls([2.0, 1.0, 1.11])
-    assert not falls([1.0, 1.0])
-    assert not falls([1.0])
-
-
-def test_a_course_rises_if_it_ends_near_its_greatest() -> None:
-    assert rises([1.0, 2.0, 1.81])
-    assert not rises([1.0, 2.0, 1.79])
-    assert not rises([1.0, 1.0])
+SEEDED = ["a, seed 0", "a, seed 1", "b, seed 0", "b, seed 1"]
 
 
 def test_courses_begin_after_the_first_training() -> None:
     assert [row.epoch for row in trained(made(["a"]), "a", "test")] == [2, 4, 6]
 
 
-@pytest.mark.parametrize(("course", "one_falls"), [(FALLING, True), (RETURNING, False)])
-def test_a_trend_is_claimed_of_every_run_or_denied_of_one(course, one_falls: bool) -> None:
-    results = made(["a", "b"], {("b", "test", "vci"): course})
-    every = trend_claim("", results, ["a", "b"], "vci", "test", all_fall=True)
-    some = trend_claim("", results, ["a", "b"], "vci", "test", all_fall=False)
-    assert every.held == one_falls == (not some.held)
-    assert trend_claim("", results, ["a", "b"], "vci", "train", all_fall=True).held
-    assert every.evidence.startswith("a: 3 to 1 (least 1); b: 3 to ")
+def judge(changed, **options) -> str:
+    claim = trend_claim("", made(SEEDED, changed), groups_of(SEEDED), "vci", source="", **options)
+    return claim.verdict
+
+
+@pytest.mark.parametrize(
+    ("courses", "verdict"),
+    [
+        ((FALLING, FALLING), "held"),
+        ((RISING, RISING), "not held"),
+        ((FALLING, RISING), "undecided"),
+        (((9.0, 1.0, 1.0, 0.95),) * 2, "not held"),
+        (((9.0, 1.0, 1.0, 0.85),) * 2, "held"),
+    ],
+)
+def test_a_trend_needs_its_factor_in_every_group(courses, verdict: str) -> None:
+    changed = {(f"b, seed {seed}", "train", "vci"): courses[seed] for seed in (0, 1)}
+    assert judge(changed) == verdict
+
+
+def test_a_trend_of_one_group_is_enough_if_so_said() -> None:
+    changed = {(f"b, seed {seed}", "train", "vci"): RISING for seed in (0, 1)}
+    assert judge(changed, rises=True) == "not held"
+    assert judge(changed, rises=True, enough=1) == "held"
+    assert judge({}, split="test") == "held"
+
+
+def test_one_seed_decides_nothing() -> None:
+    claim = trend_claim("", made(["a"]), {"a": ["a"]}, "vci", source="")
+    assert claim.verdict == "undecided"
 
 
 def test_the_two_parts_add_up_to_the_squared_distance() -> None:
@@ -51,36 +61,36 @@ def test_the_two_parts_add_up_to_the_squared_distance() -> None:
     assert sums == pytest.approx([row["nc1_quotient"] for row in path])
 
 
+def test_the_share_off_signal_begins_with_the_untrained_network() -> None:
+    assert share_off_signal(made(["a"]), "a") == pytest.approx([0.1 / 9.1, 1 / 4, 2 / 4, 4 / 5])
+
+
 @pytest.mark.parametrize(
     ("key", "course", "held"),
     [
         ("within_in_signal", FALLING, [True, True]),
-        ("within_in_signal", RETURNING, [False, True]),
-        ("within_off_signal", RISING, [True, True]),
+        ("within_in_signal", RETURNING, [True, True]),
+        ("within_in_signal", RISING, [False, True]),
         ("within_off_signal", FALLING, [True, False]),
     ],
 )
 def test_projections_are_judged_apart(key: str, course, held: list[bool]) -> None:
-    results = made(["a"], {("a", "train", key): course})
-    assert [claim.held for claim in projection_claims(results, "a")] == held
+    results = made(SEEDED, {(run, "train", key): course for run in SEEDED[:2]})
+    claims = projection_claims(results, groups_of(SEEDED))
+    assert [claim.held for claim in claims] == held
 
 
 @pytest.mark.parametrize(
-    ("between", "total", "held"),
+    ("between", "total", "verdict"),
     [
-        ((4.0, 1.0), (5.0, 3.0, 0.5), [True, True]),
-        ((4.0, 1.0), (5.0, 1.9, 0.5), [False, True]),
-        ((4.0, 2.0), (9.0, 4.0, 0.5), [True, False]),
+        ((4.0, 1.0), (5.0, 3.0, 2.0), "held"),
+        ((4.0, 1.0), (5.0, 3.0, 0.5), "not held"),
+        ((4.0, 1.0), (5.0, 3.0, 2.0, 0.0), "held"),
     ],
 )
-def test_spectra_are_compared_where_that_of_the_means_ends(between, total, held) -> None:
-    results = made(["a"], between=between, total=total)
-    assert spectra(results, "a") == (list(between), list(total))
-    assert [claim.held for claim in spectrum_claims(results, "a")] == held
-
-
-def test_evidence_of_the_spectra() -> None:
-    first, second = (claim.evidence for claim in spectrum_claims(made(["a"]), "a"))
-    share = "later eigenvalues have 5.88% of Sigma_T's trace"
-    assert first == f"eigenvalue 2: 1 of Sigma_B, 3 of Sigma_T; {share}"
-    assert second == "first eigenvalue over eigenvalue 2: 4 for Sigma_B, 1.67 for Sigma_T"
+def test_spectra_are_compared_by_all_that_is_divided_by(between, total, verdict) -> None:
+    results = made(SEEDED, between=between, total=total)
+    assert spectra(results, SEEDED[0]) == (list(between), list(total))
+    claim = spectrum_claim(results, groups_of(SEEDED))
+    assert claim.verdict == verdict
+    assert "of Sigma_B and Sigma_T 4, " in claim.evidence

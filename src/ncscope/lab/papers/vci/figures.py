@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import nan
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -9,8 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.trained import ratio, values
-from ncscope.lab.papers.vci.variability import METRICS, projections, spectra, trained
+from ncscope.lab.papers.trained import history, ratio, values
+from ncscope.lab.papers.vci.variability import (
+    METRICS,
+    Groups,
+    projections,
+    share_off_signal,
+    spectra,
+    trained,
+)
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import epochs_panel, logarithmic_values
 from ncscope.report import panels
@@ -157,6 +165,30 @@ def _spectra_figure(rows: Results, runs: Sequence[str]) -> Figure:
             axes.set_xlabel("index")
             axes.set_title(run)
             axes.legend()
+    return figure
+
+
+def shares_figure(rows: Results, groups: Groups) -> Figure:
+    """Draw the share of the variance off V_B over training: one colour for each group of runs.
+
+    Args:
+        rows: Rows of a study.
+        groups: Names of the runs by the name of what they share.
+    """
+    with mpl.rc_context(panels.STYLE):
+        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, runs) in enumerate(groups.items()):
+            for run in runs:
+                epochs = values(history(rows, run), "epoch") or [nan]
+                label = name if run == runs[0] else None
+                colour = panels.SERIES[index % len(panels.SERIES)]
+                drawn = share_off_signal(rows, run)
+                axes.plot(epochs, drawn, "o-", color=colour, markersize=2.6, label=label)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("share off $V_B$")
+        figure.legend(loc="outside right center")
     return figure
 
 

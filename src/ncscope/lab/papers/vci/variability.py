@@ -1,14 +1,16 @@
 """Settings of VCI's experiments, and claims on its four metrics over training."""
 
-from collections.abc import Callable, Sequence
-from math import isfinite
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from math import nan
+from sys import float_info
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.evidence.judging import above, below, combined, judged
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.trained import history, ratio, values
+from ncscope.lab.papers.trained import average, ends, history, ratio, values
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.report.claims import Claim
@@ -48,8 +50,14 @@ SMALL_DESCENT = PAPER_DESCENT.model_copy(
     }
 )
 
-_SLACK = 0.1
-Trend = Callable[[Sequence[float]], bool]
+SEEDS = (0, 1, 2)
+"""Seeds of every run."""
+
+FACTOR = 1.1
+"""Least factor between the first and the last measurement for a value that falls or rises."""
+
+Groups = Mapping[str, Sequence[str]]
+"""Names of the runs, one a seed, by the name of what the runs share."""
 
 
 class VCIRuns(BaseModel):
@@ -89,24 +97,18 @@ def small_training(rate: float, augmentation: str) -> Training:
     )
 
 
-def falls(course: Sequence[float]) -> bool:
-    """Return whether values end below their start and within a tenth of their least value.
+def seeded(runs: Mapping[str, Training], seeds: Sequence[int] = SEEDS) -> dict[str, Training]:
+    """Return every run with every seed, named "RUN, seed SEED"; `groups_of` gathers the names.
 
-    Example:
-        >>> falls([3.0, 1.0, 1.05]), falls([3.0, 1.0, 2.0])
-        (True, False)
+    Args:
+        runs: Runs by name.
+        seeds: Seeds.
     """
-    return known(course) and course[0] > course[-1] <= (1 + _SLACK) * min(course)
-
-
-def rises(course: Sequence[float]) -> bool:
-    """Return whether values end above their start and within a tenth of their greatest value."""
-    return known(course) and course[0] < course[-1] >= (1 - _SLACK) * max(course)
-
-
-def known(course: Sequence[float]) -> bool:
-    """Return whether there are two or more values and all of them are finite."""
-    return len(course) > 1 and all(map(isfinite, course))
+    return {
+        f"{name}, seed {seed}": training.model_copy(update={"seed": seed})
+        for name, training in runs.items()
+        for seed in seeds
+    }
 
 
 def trained(rows: Sequence[Observation], run: str, split: str = "train") -> list[Observation]:
@@ -147,6 +149,21 @@ def projections(path: Sequence[Observation]) -> Projections:
     return Projections(inside, outside, [ratio(a + b, quotient) for a, b, quotient in parts])
 
 
+def share_off_signal(rows: Sequence[Observation], run: str) -> list[float]:
+    r"""Return the share of the variance within classes off $V_B$, from the untrained network on.
+
+    Args:
+        rows: Rows of a study.
+        run: Name of the run.
+
+    Returns:
+        The share at each measured epoch; NaN without rows.
+    """
+    path = projections(history(rows, run))
+    pairs = zip(path.inside, path.outside, strict=True)
+    return [ratio(outside, inside + outside) for inside, outside in pairs] or [nan]
+
+
 class Spectra(NamedTuple):
     """Eigenvalues at the end of training, descending."""
 
@@ -166,104 +183,135 @@ def spectra(results: Results, run: str) -> Spectra:
     return Spectra(list(measured.get("between", [])), list(measured.get("total", [])))
 
 
+def groups_of(runs: Iterable[str]) -> dict[str, list[str]]:
+    """Gather the names of runs that differ by the seed only.
+
+    Args:
+        runs: Names of runs, as `seeded` makes them.
+
+    Example:
+        >>> groups_of(["a, seed 0", "a, seed 1", "b, seed 0"])
+        {'a': ['a, seed 0', 'a, seed 1'], 'b': ['b, seed 0']}
+    """
+    groups: dict[str, list[str]] = {}
+    for run in runs:
+        groups.setdefault(run.partition(", seed ")[0], []).append(run)
+    return groups
+
+
+def change(rows: Sequence[Observation], run: str, key: str, split: str = "train") -> float:
+    """Return the last value of a metric over the first one after a training epoch.
+
+    Args:
+        rows: Rows of a study.
+        run: Name of the run.
+        key: Key of the metric.
+        split: ``"train"`` or ``"test"``.
+    """
+    first, last = ends(trained(rows, run, split), key)
+    return ratio(last, first)
+
+
 def trend_claim(
     text: str,
     rows: Sequence[Observation],
-    runs: Sequence[str],
+    groups: Groups,
     key: str,
-    split: str,
     *,
-    all_fall: bool,
+    source: str,
+    split: str = "train",
+    rises: bool = False,
+    enough: int | None = None,
+    factor: float = FACTOR,
 ) -> Claim:
-    """Test that a metric falls in every run, or that it does not fall in at least one run.
+    """Test that a metric falls, or rises, by a factor over training.
 
     Args:
         text: Text of the claim.
         rows: Rows of a study.
-        runs: Names of the runs.
+        groups: Runs of each network or setting.
         key: Key of the metric.
+        source: Owner of the claim.
         split: ``"train"`` or ``"test"``.
-        all_fall: Claim that the metric falls in all runs if True; that it does not fall in at least
-            one run if False.
+        rises: Claim that the metric rises if True.
+        enough: Number of groups for which the claim must hold; default all.
+        factor: Least factor between the first and the last value.
     """
-    courses = {run: values(trained(rows, run, split), key) for run in runs}
-    evidence = "; ".join(f"{run}: {told(course, min)}" for run, course in courses.items())
-    judged = len(runs) > 0 and all(map(known, courses.values()))
-    held = judged and all(map(falls, courses.values())) == all_fall
-    return decided(
-        text,
-        source="VCI",
-        held=held,
-        evidence=evidence or "no such run",
-    )
+    claims = {
+        name: judged(
+            text,
+            source=source,
+            values=[change(rows, run, key, split) for run in runs],
+            region=above(factor) if rises else below(1 / factor),
+            ratio=True,
+            evidence=f"from {_mean_ends(rows, runs, key, split)}",
+        )
+        for name, runs in groups.items()
+    }
+    return combined(text, source=source, claims=claims, enough=enough, of="settings")
 
 
-def told(course: Sequence[float], extreme: Callable[[Sequence[float]], float]) -> str:
-    """Write values over training as text: first, last, and least or greatest value."""
-    if not course:
-        return "not measured"
-    name = "least" if extreme is min else "greatest"
-    return f"{course[0]:.3g} to {course[-1]:.3g} ({name} {extreme(course):.3g})"
+def _mean_ends(rows: Sequence[Observation], runs: Sequence[str], key: str, split: str) -> str:
+    pairs = [ends(trained(rows, run, split), key) for run in runs]
+    first, last = (average([pair[index] for pair in pairs]) for index in (0, 1))
+    return f"{first:.3g} to {last:.3g} in the mean"
 
 
-def projection_claims(rows: Sequence[Observation], run: str) -> list[Claim]:
+def projection_claims(rows: Sequence[Observation], groups: Groups) -> list[Claim]:
     """Test section 4.1: the within-class variance on V_B falls, and that off V_B grows.
 
-    Args:
-        rows: Rows of a study.
-        run: Name of the run.
-    """
-    projected = projections(trained(rows, run))
-    return [
-        _projection(
-            f"{run}: the variance within classes on V_B falls", projected.inside, projected, falls
-        ),
-        _projection(f"{run}: the variance off V_B rises", projected.outside, projected, rises),
-    ]
-
-
-def _projection(text: str, course: Sequence[float], projected: Projections, trend: Trend) -> Claim:
-    relative = [ratio(value, whole) for value, whole in zip(course, projected.between, strict=True)]
-    extreme = min if trend is falls else max
-    evidence = f"{told(course, extreme)}; divided by the trace of Sigma_B {told(relative, extreme)}"
-    return decided(
-        text,
-        source="VCI",
-        held=trend(course),
-        evidence=evidence,
-    )
-
-
-def spectrum_claims(rows: Results, run: str) -> list[Claim]:
-    """Test section 4.3: the spectrum of the total covariance is larger and more uniform.
+    The paper states the direction only, so the factor is 1.
 
     Args:
         rows: Rows of a study.
-        run: Name of the run.
+        groups: Runs of each network or setting.
     """
-    between, total = spectra(rows, run)
-    last = len(between)
-    texts = [
-        f"{run}: at Sigma_B's last index, Sigma_T's eigenvalue is at least twice Sigma_B's",
-        f"{run}: Sigma_T's eigenvalues are more uniform than Sigma_B's",
-    ]
-    if not 0 < last <= len(total):
-        return [
-            decided(text, source="VCI", held=False, evidence="no spectra measured")
-            for text in texts
-        ]
-    ends = between[-1], total[last - 1]
-    decline = ratio(between[0], ends[0]), ratio(total[0], ends[1])
-    beyond = ratio(sum(total[last:]), sum(total))
-    size = (
-        f"eigenvalue {last}: {ends[0]:.3g} of Sigma_B, {ends[1]:.3g} of Sigma_T; later eigenvalues "
-        f"have {beyond:.2%} of Sigma_T's trace"
-    )
-    shape = (
-        f"first eigenvalue over eigenvalue {last}: {decline[0]:.3g} for Sigma_B, {decline[1]:.3g} "
-        "for Sigma_T"
-    )
+    claim = partial(trend_claim, rows=rows, groups=groups, source="VCI, figure 1", factor=1)
     return [
-        decided(texts[0], source="VCI", held=ends[1] >= 2 * ends[0] and ends[1] > 0, evidence=size),
-        decided(texts[1], source="VCI", held=decline[1] < decline[0], evidence=shape),
+        claim("the variance within classes on V_B falls", key="within_in_signal"),
+        claim("the variance within classes off V_B rises", key="within_off_signal", rises=True),
     ]
+
+
+def spectrum_claim(results: Results, groups: Groups) -> Claim:
+    """Test section 4.3: the eigenvalues of the total covariance are more uniform.
+
+    The measure is the first over the last eigenvalue that the pseudo-inverse divides by.
+
+    Args:
+        results: Results of a study.
+        groups: Runs of each network or setting.
+    """
+    text = "Sigma_T's nonzero eigenvalues are more uniform than Sigma_B's"
+    source = "VCI, section 4.3"
+    claims = {}
+    for name, runs in groups.items():
+        measured = [spectra(results, run) for run in runs]
+        spreads = [(condition(one.between), condition(one.total)) for one in measured]
+        claims[name] = judged(
+            text,
+            source=source,
+            values=[ratio(between, total) for between, total in spreads],
+            region=above(1),
+            ratio=True,
+            evidence="first over last eigenvalue of Sigma_B and Sigma_T "
+            + "; ".join(f"{between:.3g}, {total:.3g}" for between, total in spreads),
+        )
+    return combined(text, source=source, claims=claims, of="settings")
+
+
+def condition(eigenvalues: Sequence[float]) -> float:
+    """Return the first over the last eigenvalue that is not zero but for rounding.
+
+    Args:
+        eigenvalues: Eigenvalues, descending.
+
+    Example:
+        >>> condition([4.0, 2.0, 1e-20]), condition([])
+        (2.0, nan)
+    """
+    if not eigenvalues:
+        return nan
+    cut = eigenvalues[0] * len(eigenvalues) * float_info.epsilon
+    kept = [value for value in eigenvalues if value > cut]
+    return ratio(eigenvalues[0], kept[-1]) if kept else nan

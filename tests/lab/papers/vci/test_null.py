@@ -1,0 +1,119 @@
+"""Null tests: on values exchanged at random, a claim holds in at most 4 of 40 draws."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import exp
+from random import Random
+
+import pytest
+
+from ncscope.lab.observations import Results
+from ncscope.lab.papers.vci.checkpoints import TEMPERATURE, Checkpoint, printed
+from ncscope.lab.papers.vci.imagenet import RECIPE as IMAGENET
+from ncscope.lab.papers.vci.stability import RANGES
+from ncscope.lab.papers.vci.training import RECIPE as TRAINING
+from ncscope.lab.papers.vci.transfer import claims_on
+from ncscope.lab.runs.recipe import Recipe
+from ncscope.report.claims import Claim
+from tests.lab.papers.vci.courses import COURSES, EPOCHS, made, with_sweeps
+
+DRAWS, MOST = 40, 4
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
+
+FIRST_AND_LAST = {
+    "fuzziness": (25.0, 14.0),
+    "nc1_quotient": (2.6, 2.0),
+    "cosine_within": (0.27, 0.25),
+    "vci": (0.45, 0.37),
+    "within_in_signal": (14.0, 12.0),
+    "within_off_signal": (14.6, 15.7),
+    "accuracy": (0.6, 0.8),
+}
+"""Values of the small scale's first network, after the first and after the last measurement."""
+
+
+def held(claims: Callable[[Random], Sequence[Claim]]) -> Counter[str]:
+    """Count the draws in which each claim holds."""
+    counts: Counter[str] = Counter()
+    for draw in range(DRAWS):
+        counts.update(claim.text for claim in claims(Random(draw)) if claim.held)
+    return counts
+
+
+def exchanged(runs: Sequence[str], random: Random) -> Results:
+    """Make courses of plausible size, whose values are exchanged among the epochs of a run."""
+    changed = {}
+    for run in runs:
+        for split in ("train", "test"):
+            for key in COURSES:
+                first, last = FIRST_AND_LAST[key]
+                share = [index / (len(EPOCHS) - 1) for index in range(len(EPOCHS))]
+                course = [first * (last / first) ** at * exp(random.gauss(0, 0.03)) for at in share]
+                random.shuffle(course)
+                changed[run, split, key] = course
+    return made(runs, changed)
+
+
+def with_exchanged_sweeps(results: Results, runs: Sequence[str], random: Random) -> Results:
+    """Add sweeps in which fuzziness and VCI change places at random."""
+    for run in runs:
+        changes = [1e7 * exp(random.gauss(0, 1)), 1e-5 * exp(random.gauss(0, 1))]
+        random.shuffle(changes)
+        with_sweeps(results, [run], 4 * (1 + changes[0]), 0.4 * (1 + changes[1]))
+    assert RANGES
+    return results
+
+
+def with_exchanged_spectra(results: Results, random: Random) -> Results:
+    """Exchange the spectra of Sigma_B and Sigma_T at random."""
+    measurements = []
+    for each in results.measurements:
+        *others, last = each.probe.layers
+        pair = [list(values) for values in last.spectra.values()]
+        random.shuffle(pair)
+        spectra = dict(zip(last.spectra, pair, strict=True))
+        layers = (*others, replace(last, spectra=spectra))
+        measurements.append(replace(each, probe=replace(each.probe, layers=layers)))
+    return Results(list(results), measurements)
+
+
+@pytest.mark.parametrize("recipe", [TRAINING, IMAGENET], ids=lambda one: one.id)
+def test_exchanged_epochs_seldom_bear_out_a_claim(recipe: Recipe) -> None:
+    config = recipe.scales["small"]
+    runs = list(config.runs)
+
+    def claims(random: Random) -> list[Claim]:
+        results = with_exchanged_spectra(exchanged(runs, random), random)
+        return recipe.claims(config, with_exchanged_sweeps(results, runs, random))
+
+    assert not {text: count for text, count in held(claims).items() if count > MOST}
+
+
+def of_three_seeds(group: Sequence[Checkpoint], random: Random) -> list[Checkpoint]:
+    """Copy the printed checkpoints for three seeds, with noise, and exchange them at random.
+
+    The metrics, the probes and the pretraining accuracies are exchanged among the settings.
+    """
+    found = []
+    for seed in range(3):
+        parts = [
+            [one.metrics for one in group],
+            [one.accuracy for one in group],
+            [one.downstream for one in group],
+        ]
+        for part in parts:
+            random.shuffle(part)
+        for one, metrics, accuracy, downstream in zip(group, *parts, strict=True):
+            noisy = {key: value * exp(random.gauss(0, 0.01)) for key, value in metrics.items()}
+            found.append(Checkpoint(one.value, seed, noisy, accuracy, downstream))
+    return found
+
+
+def test_exchanged_checkpoints_seldom_bear_out_a_claim() -> None:
+    def claims(random: Random) -> list[Claim]:
+        groups = printed()
+        assert TEMPERATURE in groups
+        return claims_on({name: of_three_seeds(group, random) for name, group in groups.items()})
+
+    assert not {text: count for text, count in held(claims).items() if count > MOST}
