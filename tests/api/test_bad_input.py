@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "OOD without labels": (lambda: ncscope.measure(X, ood=X), "labels with ood, found none"),
     "OOD of another layer": (
         lambda: ncscope.measure(X, Y, ood=X[:, :2]),
-        "OOD features of dimension 3, found dimension 2; take them from the layer",
+        "OOD features of dimension 3, found dimension 2; take both from the same layer",
     ),
     "OOD by name": (lambda: ncscope.measure(X, Y, ood="x.npy"), "OOD features as a numeric array"),
     "OOD metric without OOD": (
@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "NaN in targets": (
         lambda: ncscope.measure_regression(X, spoiled(np.nan)),
-        f"finite targets, .*{ROWS}; drop these samples, of the features too",
+        f"finite targets, .*{ROWS}; drop those rows",
     ),
     "NaN in features of targets": (
         lambda: ncscope.measure_regression(spoiled(np.nan), X),

@@ -96,7 +96,7 @@ def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_pat
     assert found["svhn"]["fix"] == "--download"
     stored = {name for name, each in found.items() if each["part"] == "data sets"}
     made = {name for name in CATALOGUE if name.endswith("digits") or "digits-" in name}
-    made |= {name for name in CATALOGUE if "patterns" in name}
+    made |= {name for name in CATALOGUE if "patterns" in name or name.startswith("transfer-")}
     assert stored == set(CATALOGUE) - made
     assert run("doctor", "--data", tmp_path) == 0
     assert "data sets" in capsys.readouterr().out

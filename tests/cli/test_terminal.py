@@ -16,7 +16,7 @@ import ncscope
 from ncscope.cli import main, terminal
 from ncscope.cli.terminal import Terminal
 from ncscope.lab.catalogue import EXPERIMENTS
-from ncscope.lab.cli import sweep
+from ncscope.lab.cli import results
 from ncscope.lab.sweeps import RunProgress
 from tests.test_files import at_most
 
@@ -141,8 +141,8 @@ def test_live_bars_show_names(monkeypatch: pytest.MonkeyPatch) -> None:
     out = live(monkeypatch, terminal)
     with terminal.row_bar() as on_row:
         on_row(ODD, 1, 2)
-    over_sweep = live(monkeypatch, sweep)
-    with sweep._sweep_bars() as on_change:
+    over_sweep = live(monkeypatch, results)
+    with results.run_bars() as on_change:
         on_change({ODD: RunProgress("running", ODD, 1, 2)})
     for written in (out, over_sweep):
         assert SHOWN in written.getvalue()

@@ -318,7 +318,10 @@ def bad_inputs():
     Path("results.csv").write_text("model,set,accuracy\nb.npz,one,0.5\n")
     found = "found results of b.npz; name the models in the results as"
     yield f"{files} --results results.csv", found
-    yield f"{files} --results nowhere.csv", "expected results in nowhere.csv, found"
+    yield (
+        f"{files} --results nowhere.csv",
+        "expected a CSV file of results, found nothing at nowhere.csv",
+    )
     yield f"{files} --results-without one", "leave --results-without out"
     np.savez("off.npz", **good, source_probabilities=np.ones((60, 2)))
     yield "--models off.npz", "rows of probabilities that sum to one of off.npz, found row 0"

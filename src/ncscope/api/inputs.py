@@ -135,7 +135,7 @@ def checked_ood(ood: Any, features: Tensor) -> Tensor:
     Raises:
         InputError: If the OOD features are no m x d matrix of real numbers.
     """
-    rows = as_tensor(ood, "ood")
+    rows = as_tensor(ood, "OOD features")
     check_ood_features(rows, features.shape[1])
     return rows.to(features.device)
 

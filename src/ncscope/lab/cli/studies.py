@@ -57,7 +57,7 @@ def reproduce(
     ] = None,
     cluster: Cluster = None,
 ) -> None:
-    """Repeat a paper's experiment, or all of them, and test the claims.
+    """Repeat a paper's experiment, or all, and test its claims.
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
 

@@ -151,6 +151,11 @@ ITEMS: tuple[Item, ...] = (
         note="MNIST at the paper's scale only; digits at the small scale",
     ),
     _item(
+        label="section 6",
+        content="In networks the first level collapses more slowly than the last, as with ReLU.",
+        experiments=("xufm/network", "xufm/extended"),
+    ),
+    _item(
         label="section 7",
         content="ReLU on the plain model defeats descent from a random start.",
         experiments=("xufm/ufm",),
