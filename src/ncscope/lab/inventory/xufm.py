@@ -152,7 +152,7 @@ ITEMS: tuple[Item, ...] = (
     ),
     _item(
         label="section 6",
-        content="In networks the first level collapses more slowly than the last, as with ReLU.",
+        content="ReLU tells the two levels apart, in rate and structure; networks resemble that model.",
         experiments=("xufm/network", "xufm/extended"),
     ),
     _item(
