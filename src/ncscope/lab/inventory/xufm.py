@@ -152,7 +152,7 @@ ITEMS: tuple[Item, ...] = (
     ),
     _item(
         label="section 6",
-        content="ReLU tells the two levels apart, in rate and structure; networks resemble that model.",
+        content="ReLU tells the levels apart, in rate and structure; networks resemble that model.",
         experiments=("xufm/network", "xufm/extended"),
     ),
     _item(
