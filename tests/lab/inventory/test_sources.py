@@ -14,6 +14,8 @@ from tests.lab.observed import results_of
 
 SIMULATED = ("xufm/ufm", "xufm/extended", "pfc/mufm", "mse/central-path")
 """Recipes whose claims need results, and whose small scale takes seconds."""
+FEW = {"steps": 200, "first_steps": 200, "second_steps": 200, "every": 100, "starts": 2}
+"""Sizes of runs that are long enough to have every claim, whatever its verdict."""
 FILES = sorted((ROOT / "docs" / "figures").glob("verdicts-*.json"))
 
 
@@ -34,7 +36,10 @@ def test_claims_of_a_run_without_results_name_items(name: str):
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_claims_of_a_simulated_recipe_name_items(name: str):
     recipe = experiment(name)
-    config = recipe.scales["small"]
+    small = recipe.scales["small"]
+    config = small.model_copy(
+        update={key: few for key, few in FEW.items() if key in type(small).model_fields}
+    )
     claims = recipe.claims(config, results_of(*recipe.parts(config)))
     assert claims
     assert nameless(claim.source for claim in claims) == []

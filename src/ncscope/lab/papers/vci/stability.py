@@ -206,6 +206,7 @@ def stability_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure
         for axes, (sweep, limit) in zip(
             figure.subplots(1, len(RANGES), sharey=True), RANGES.items(), strict=True
         ):
+            measured: set[float] = set()
             for key, name in KEYS.items():
                 for run in runs:
                     path = history(rows, run, sweep)
@@ -214,10 +215,12 @@ def stability_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure
                     ]
                     label = name if run == runs[0] else None
                     sizes = values(path, "size")
+                    measured.update(size for size in sizes if size > 0)
                     axes.plot(sizes, drawn, color=colours[key], linewidth=0.8, label=label)
-            axes.axvline(limit, color=panels.SOFT, linestyle=panels.DASHED)
-            axes.set_xscale("log")
+            if len(measured) > 1:  # a logarithmic axis needs a range
+                axes.set_xscale("log")
             logarithmic_values(axes)
+            axes.axvline(limit, color=panels.SOFT, linestyle=panels.DASHED)
             axes.set_xlabel(f"{sweep}, share of the largest eigenvalue")
         figure.axes[0].set_ylabel("value over exact value")
         figure.axes[0].legend()
