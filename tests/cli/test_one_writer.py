@@ -76,7 +76,7 @@ def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_second_of_two_commands_names_the_first(tmp_path):
-    command = [NCSCOPE, "reproduce", "xufm/ufm", "--out", tmp_path / "run"]
+    command = [NCSCOPE, "train", "xufm/ufm", "--set", "starts=2", "--out", tmp_path / "run"]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while not (tmp_path / "run" / ".locked-by").exists():
         assert first.poll() is None

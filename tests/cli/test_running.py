@@ -166,7 +166,7 @@ def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> 
 
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_goes_on_as_it_says(tmp_path) -> None:
-    command = [NCSCOPE, "reproduce", "xufm/ufm", "--out", tmp_path / "run"]
+    command = [NCSCOPE, "train", "xufm/ufm", "--set", "starts=2", "--out", tmp_path / "run"]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
     while not (tmp_path / "run" / "metrics.jsonl").exists():
         assert first.poll() is None

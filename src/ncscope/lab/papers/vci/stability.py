@@ -156,7 +156,7 @@ def departure(rows: Sequence[Observation], run: str, sweep: str, key: str) -> fl
         a value is not finite.
     """
     points = [one for one in history(rows, run, sweep) if float(one["size"]) <= RANGES[sweep]]
-    changes = [abs(float(one[key]) / float(one[f"{key}_exact"]) - 1) for one in points]
+    changes = [abs(ratio(float(one[key]), float(one[f"{key}_exact"])) - 1) for one in points]
     return max(changes) if changes and all(map(math.isfinite, changes)) else math.nan
 
 
