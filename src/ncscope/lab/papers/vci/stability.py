@@ -155,9 +155,18 @@ def departure(rows: Sequence[Observation], run: str, sweep: str, key: str) -> fl
         The largest distance from the exact value, over the exact value; NaN without a sweep, or if
         a value is not finite.
     """
-    points = [one for one in history(rows, run, sweep) if float(one["size"]) <= RANGES[sweep]]
-    changes = [abs(ratio(float(one[key]), float(one[f"{key}_exact"])) - 1) for one in points]
+    points = [
+        one
+        for one in history(rows, run, sweep)
+        if float(one.get("size", math.nan)) <= RANGES[sweep]
+    ]
+    changes = [abs(ratio(*_with_exact(one, key)) - 1) for one in points]
     return max(changes) if changes and all(map(math.isfinite, changes)) else math.nan
+
+
+def _with_exact(row: Observation, key: str) -> tuple[float, float]:
+    """Return the value and the exact value of a row, NaN where the row lacks one."""
+    return float(row.get(key, math.nan)), float(row.get(f"{key}_exact", math.nan))
 
 
 def stability_claims(
@@ -210,9 +219,7 @@ def stability_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure
             for key, name in KEYS.items():
                 for run in runs:
                     path = history(rows, run, sweep)
-                    drawn = [
-                        ratio(abs(float(one[key])), float(one[f"{key}_exact"])) for one in path
-                    ]
+                    drawn = [abs(ratio(*_with_exact(one, key))) for one in path]
                     label = name if run == runs[0] else None
                     sizes = values(path, "size")
                     measured.update(size for size in sizes if size > 0)
