@@ -23,7 +23,6 @@ NEVER = {
 """Metrics of the classifier alone, and of class sizes."""
 
 DESIGNS = {
-    "balanced": ([100] * 4, 6),
     "imbalanced": ([300, 120, 60, 40], 6),
     "few samples a class": ([22] * 5, 8),
 }
