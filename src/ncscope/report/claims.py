@@ -10,15 +10,15 @@ ClaimVerdict = Literal["held", "not held", "undecided"]
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A 95 % confidence interval of a mean.
+    """A 95 % confidence interval of a mean, or of a share of trials.
 
     Attributes:
-        estimate: Mean of the values, or their geometric mean if ``ratio``.
+        estimate: Mean of the values, their geometric mean if ``ratio``, or the share.
         low: Lower end.
         high: Upper end.
         count: Number of values, one per seed, network or pair.
-        method: ``"t"`` (Student's t, below ten values) or ``"bootstrap"`` (studentised,
-            from ten values on).
+        method: ``"t"`` (Student's t, below ten values), ``"bootstrap"`` (studentised, from ten
+            values on) or ``"binomial"`` (exact, of a share).
         ratio: The values are ratios, and the interval is symmetric in their logarithm.
     """
 
@@ -26,7 +26,7 @@ class Interval:
     low: float
     high: float
     count: int
-    method: Literal["t", "bootstrap"]
+    method: Literal["t", "bootstrap", "binomial"]
     ratio: bool = False
 
     def record(self) -> dict[str, Any]:

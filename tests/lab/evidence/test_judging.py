@@ -32,6 +32,12 @@ def test_the_interval_of_three_values_is_students() -> None:
 def test_ten_values_of_which_one_differs_decide_nothing() -> None:
     claim = judged("a rises", source="ours", values=[0.0] * 9 + [1.0], region=below(0.5))
     assert claim.verdict == "undecided"
+    assert claim.interval is not None
+    assert claim.interval.high == inf
+    assert claim.record()["interval"]["high"] is None
+    ratios = mean_interval([1.0] * 9 + [2.0], ratio=True)
+    assert ratios is not None
+    assert (ratios.low > 0, ratios.high) == (True, inf)
 
 
 def test_ratios_are_judged_on_logarithms() -> None:

@@ -197,7 +197,8 @@ def _bootstrap(values: Vector) -> tuple[float, float]:
     drawn = values[np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))]
     off, error = drawn.mean(1) - values.mean(), stats.sem(drawn, axis=1)
     alike = np.ptp(drawn, axis=1) == 0
-    studentised = off / np.where(alike, np.finfo(float).tiny, error)
+    far = np.where(off == 0, 0.0, np.copysign(inf, off))
+    studentised = np.where(alike, far, off / np.where(alike, 1.0, error))
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(studentised, [1 - tail, tail], method="nearest")
     mean, scale = float(values.mean()), float(stats.sem(values))

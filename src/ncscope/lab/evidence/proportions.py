@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from scipy import stats
 
 from ncscope.lab.evidence.judging import CONFIDENCE, above, decided
-from ncscope.report.claims import Claim
+from ncscope.report.claims import Claim, Interval
 
 MOST = 0.5
 """Share of the trials that "most" must exceed."""
@@ -34,12 +34,20 @@ def in_most(
     if not hits:
         return decided(text, source=source, held=None, evidence=f"no {of} measured")
     share = stats.binomtest(sum(hits), len(hits)).proportion_ci(CONFIDENCE)
-    verdict = above(MOST).verdict(share.low, share.high)
     told = (
         f"{sum(hits)} of {len(hits)} {of}, 95 % interval of the share {share.low:.2f} to "
         f"{share.high:.2f} (binomial)"
     )
-    held = None if verdict == "undecided" else verdict == "held"
-    return decided(
-        text, source=source, held=held, evidence="; ".join(filter(None, (told, evidence)))
+    return Claim(
+        text=text,
+        source=source,
+        verdict=above(MOST).verdict(share.low, share.high),
+        evidence="; ".join(filter(None, (told, evidence))),
+        interval=Interval(
+            estimate=sum(hits) / len(hits),
+            low=float(share.low),
+            high=float(share.high),
+            count=len(hits),
+            method="binomial",
+        ),
     )
