@@ -238,7 +238,7 @@ BAD = {
     "OOD features of dimension 8, found dimension 7; take both from the same layer": np.zeros(
         (3, 7)
     ),
-    "expected ood as a numeric array": "data.npy",
+    "expected OOD features as a numeric array": "data.npy",
     "expected OOD samples, found none": np.zeros((0, 8)),
     "finite OOD features, found NaN or Inf in 1 of 2 rows": np.array([[np.nan] * 8, [1.0] * 8]),
     r"OOD features of shape \(n, d\)": np.zeros(8),
