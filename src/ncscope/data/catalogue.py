@@ -24,6 +24,7 @@ from ncscope.data.torchvision_sets import PictureSplit
 from ncscope.errors import InputError
 
 _PHOTOGRAPH_SIZE = 224
+_LARGE = 32  # pixels per side of generated images at the `medium` scale
 
 Reader = Callable[[Path, bool, int], PictureSplit]
 Statistics = tuple[Sequence[float], Sequence[float]]
@@ -69,14 +70,25 @@ def _photographs(
     return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
 
 
-def _other_patterns(number: int, num_classes: int, clutter: float, noise: float) -> Entry:
+def _other_patterns(
+    number: int, num_classes: int, clutter: float, noise: float, size: int = IMAGE_SIZE
+) -> Entry:
     """Return patterns whose classes differ from those of other numbers, 3,000 held out."""
 
     def make(seed: int) -> PixelSplit:
         own, held_out = stream_seed(seed, number), 3000 // num_classes
-        return patterns(num_classes, 1000 // num_classes, held_out, clutter, noise, own)
+        return patterns(num_classes, 1000 // num_classes, held_out, clutter, noise, own, size)
 
-    return Entry(_made(make), IMAGE_SIZE, True, Policy.CIFAR10)
+    return Entry(_made(make), size, True, Policy.CIFAR10)
+
+
+def _large_patterns(num_classes: int, train_per_class: int, test_per_class: int) -> Entry:
+    """Return patterns of 32 x 32 pixels, with the noise that makes them as hard as the small."""
+
+    def make(seed: int) -> PixelSplit:
+        return patterns(num_classes, train_per_class, test_per_class, 1.0, 1.0, seed, _LARGE)
+
+    return Entry(_made(make), _LARGE, True, Policy.CIFAR10)
 
 
 TRANSFER_TARGETS = {
@@ -87,6 +99,15 @@ TRANSFER_TARGETS = {
     "transfer-many": _other_patterns(5, 20, 0.5, 0.5),
 }
 """Sets for linear probes, which share no classes with `patterns` or with each other."""
+
+LARGE_TRANSFER_TARGETS = {
+    "transfer-32-clear": _other_patterns(1, 10, 0.25, 0.5, _LARGE),
+    "transfer-32-cluttered": _other_patterns(2, 10, 1.0, 0.5, _LARGE),
+    "transfer-32-noisy": _other_patterns(3, 10, 0.25, 2.0, _LARGE),
+    "transfer-32-both": _other_patterns(4, 10, 1.0, 1.0, _LARGE),
+    "transfer-32-many": _other_patterns(5, 20, 0.5, 1.0, _LARGE),
+}
+"""The same for networks of images of 32 x 32 pixels."""
 
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
@@ -131,6 +152,9 @@ CATALOGUE = {
         Policy.CIFAR10,
     ),
     **TRANSFER_TARGETS,
+    "patterns-32": _large_patterns(10, 1000, 300),
+    "patterns-32-100": _large_patterns(100, 100, 30),
+    **LARGE_TRANSFER_TARGETS,
     "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
     "fashion-mnist": Entry(
         _stored(stored.read_fashion_mnist), 28, True, Policy.CIFAR10, ((0.2860,), (0.3530,))
