@@ -1,5 +1,6 @@
 """Data sets by name: those of the papers, and sets that need no download."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,16 +71,14 @@ def _photographs(
     return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
 
 
-def _other_patterns(
-    number: int, num_classes: int, clutter: float, noise: float, size: int = IMAGE_SIZE
-) -> Entry:
+def _other_patterns(number: int, num_classes: int, clutter: float, noise: float) -> Entry:
     """Return patterns whose classes differ from those of other numbers, 3,000 held out."""
 
     def make(seed: int) -> PixelSplit:
         own, held_out = stream_seed(seed, number), 3000 // num_classes
-        return patterns(num_classes, 1000 // num_classes, held_out, clutter, noise, own, size)
+        return patterns(num_classes, 1000 // num_classes, held_out, clutter, noise, own)
 
-    return Entry(_made(make), size, True, Policy.CIFAR10)
+    return Entry(_made(make), IMAGE_SIZE, True, Policy.CIFAR10)
 
 
 def _large_patterns(num_classes: int, train_per_class: int, test_per_class: int) -> Entry:
@@ -99,15 +98,6 @@ TRANSFER_TARGETS = {
     "transfer-many": _other_patterns(5, 20, 0.5, 0.5),
 }
 """Sets for linear probes, which share no classes with `patterns` or with each other."""
-
-LARGE_TRANSFER_TARGETS = {
-    "transfer-32-clear": _other_patterns(1, 10, 0.25, 0.5, _LARGE),
-    "transfer-32-cluttered": _other_patterns(2, 10, 1.0, 0.5, _LARGE),
-    "transfer-32-noisy": _other_patterns(3, 10, 0.25, 2.0, _LARGE),
-    "transfer-32-both": _other_patterns(4, 10, 1.0, 1.0, _LARGE),
-    "transfer-32-many": _other_patterns(5, 20, 0.5, 1.0, _LARGE),
-}
-"""The same for networks of images of 32 x 32 pixels."""
 
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
@@ -154,7 +144,6 @@ CATALOGUE = {
     **TRANSFER_TARGETS,
     "patterns-32": _large_patterns(10, 1000, 300),
     "patterns-32-100": _large_patterns(100, 100, 30),
-    **LARGE_TRANSFER_TARGETS,
     "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
     "fashion-mnist": Entry(
         _stored(stored.read_fashion_mnist), 28, True, Policy.CIFAR10, ((0.2860,), (0.3530,))
@@ -173,6 +162,9 @@ CATALOGUE = {
     "caltech101": _photographs(downstream.read_caltech101, "mean per class"),
     "sun397": _photographs(downstream.read_sun397),
 }
+
+STAND_INS = {"cifar10": "patterns-32", "cifar100": "patterns-32-100"}
+"""Generated sets of the same shape and number of classes, for want of the files."""
 
 
 def load(
@@ -224,6 +216,24 @@ def load(
     num_classes = int(torch.cat([train.labels, test.labels]).max()) + 1
     shape = len(mean), side, side
     return ImageData(name, train, test, num_classes, shape, validation, entry.measure)
+
+
+def set_on_hand(name: str, folder: Path, *, download: bool = False) -> str:
+    """Return the name of a set, or of its stand-in, with a warning, if the set cannot be read.
+
+    Args:
+        name: Key of ``CATALOGUE``.
+        folder: Folder of the files of stored sets.
+        download: Fetch missing files from the internet if True.
+    """
+    if name not in STAND_INS:
+        return name
+    try:
+        CATALOGUE[name].read(Path(folder), download, 0)
+    except InputError as error:
+        warnings.warn(f"{STAND_INS[name]} stands in for {name}: found {error.found}", stacklevel=2)
+        return STAND_INS[name]
+    return name
 
 
 def _input_size(name: str, native: int | None, size: int | None) -> int:

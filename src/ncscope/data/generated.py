@@ -96,9 +96,9 @@ def patterns(
 ) -> PixelSplit:
     r"""Make coloured images: a class's shifted, mirrored pattern with clutter.
 
-    $x = a\,T(p_k) + \beta q + \sigma\varepsilon$ with $T$ a cyclic shift by up to 3 sixteenths of the
-    side in each direction and, half of the time, a reflection; $a$ from 0.7 to 1.3; $p_k$ and $q$
-    smooth random images of unit variance; $\varepsilon$ white noise.
+    $x = a\,T(p_k) + \beta q + \sigma\varepsilon$ with $T$ a cyclic shift by up to 3 sixteenths of
+    the side in each direction and, half of the time, a reflection; $a$ from 0.7 to 1.3; $p_k$ and
+    $q$ smooth random images of unit variance; $\varepsilon$ white noise.
 
     Args:
         num_classes: $K$.

@@ -42,6 +42,7 @@ from ncscope.lab.papers.vci.variability import (
     VCIRuns,
     change,
     groups_of,
+    medium_training,
     projection_claims,
     retrained,
     seeded,
@@ -74,6 +75,12 @@ def _ways(base: Training) -> dict[str, Training]:
 def _paper() -> VCIRuns:
     many = PAPER.model_copy(update={"data": "cifar100"})
     return VCIRuns(runs=seeded(_ways(PAPER) | {MANY: many}))
+
+
+def _medium() -> VCIRuns:
+    base = medium_training(PAPER, 100)
+    many = base.model_copy(update={"data": "cifar100"})
+    return VCIRuns(runs=seeded(_ways(base) | {MANY: many}))
 
 
 def _small() -> VCIRuns:
@@ -237,6 +244,10 @@ RECIPE: Recipe[VCIRuns] = Recipe(
     claims=_claims,
     drawings=_drawings,
     columns=COLUMNS,
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "16 GPU-hours (estimated)", "small": "6 minutes on one core"},
+    scales={"paper": _paper(), "medium": _medium(), "small": _small()},
+    cost={
+        "paper": "16 GPU-hours (estimated)",
+        "medium": "30 minutes of one GPU (estimated)",
+        "small": "6 minutes on one core",
+    },
 )
