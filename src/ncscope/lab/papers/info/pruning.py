@@ -25,11 +25,14 @@ which is high. HDR with the dense features reaches 0.286 at 0.9. Before fine-tun
 pruning there.
 """
 
+import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import matplotlib as mpl
+import numpy as np
 import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -38,13 +41,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from ncscope.data.loaders import measuring_loader
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.evidence.judging import above, judged
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     GROUPS,
     PAPER_NETWORKS,
     SEEDS,
+    UNSEEN_SEEDS,
     accuracy_percent,
     averages,
     band,
@@ -52,7 +56,6 @@ from ncscope.lab.papers.info.runs import (
     by_run_name,
     collapse_line,
     data_sets,
-    extent,
     legend_beside,
     paper_training,
     ratio_bands,
@@ -62,7 +65,7 @@ from ncscope.lab.papers.info.runs import (
     without_means,
 )
 from ncscope.lab.papers.info.unstructured_pruning import pruned, sparsity_of
-from ncscope.lab.papers.trained import average
+from ncscope.lab.papers.trained import average, ratio
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
@@ -82,13 +85,13 @@ from ncscope.probing.by_batch import estimated_by_batch
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 
-PRUNED, TUNED = "pruned", "fine-tuned"
-COLOURS = {PRUNED: panels.SECOND, TUNED: panels.ACCENT}
+PRUNED, TUNED, UNTRAINED = "pruned", "fine-tuned", "untrained"
+COLOURS = {PRUNED: panels.SECOND, TUNED: panels.ACCENT, UNTRAINED: panels.SOFT}
 
 HIGH = 0.9
-"""A MIR with the dense features counts as high from this share of their MIR with themselves."""
-LITTLE = 0.05
-"""A variation of at most this counts as small, for accuracies and for ratios."""
+"""A network that keeps more of a value than this share counts as hardly changed."""
+RESTORED = 0.5
+"""Fine-tuning that brings back more than this share of what pruning took counts as restoring."""
 
 
 class InfoPruning(BaseModel):
@@ -111,7 +114,7 @@ class InfoPruning(BaseModel):
 def _paper() -> InfoPruning:
     dense = paper_training("cifar10").optimisation
     return InfoPruning(
-        runs=by_run_name(paper_training(data) for data in PAPER_NETWORKS),
+        runs=by_run_name(paper_training(data, seed) for data in PAPER_NETWORKS for seed in SEEDS),
         sparsities=tuple(tenth / 10 for tenth in range(10)),
         tuning=dense.model_copy(update={"epochs": 100, "learning_rate": 0.003, "average": 0.0}),
     )
@@ -120,9 +123,9 @@ def _paper() -> InfoPruning:
 def _small() -> InfoPruning:
     dense = small_training("warped-digits", 30).optimisation
     return InfoPruning(
-        runs=by_run_name(small_training("warped-digits", 30, seed) for seed in SEEDS),
-        sparsities=(0.0, 0.2, 0.4, 0.6, 0.8, 0.9),
-        tuning=dense.model_copy(update={"epochs": 6, "learning_rate": 0.01}),
+        runs=by_run_name(small_training("warped-digits", 30, seed) for seed in UNSEEN_SEEDS),
+        sparsities=(0.0, 0.3, 0.6, 0.8, 0.9),
+        tuning=dense.model_copy(update={"epochs": 10, "learning_rate": 0.03}),
     )
 
 
@@ -141,12 +144,15 @@ def _parts(config: InfoPruning) -> list[Part]:
 
 
 def _events(config: InfoPruning, training: Training, resources: Resources) -> Iterator[Event]:
-    """Yield the dense network's training, then two observations for every sparsity."""
+    """Yield the dense network's training, then three observations for every sparsity."""
     bench = prepared(training, resources)
+    untrained = copy.deepcopy(bench.learner.evaluated)
     yield from with_classes(bench, bench_events(bench, _inside(resources, "dense")))
     dense = bench.learner.evaluated
     features = held_out_features(bench, dense)
     for sparsity in config.sparsities:
+        chance = _sparse(bench, pruned(untrained, sparsity), config.tuning)
+        yield from with_classes(bench, [_compared(chance, features, sparsity, UNTRAINED)])
         sparse = _sparse(bench, pruned(dense, sparsity), config.tuning)
         yield from with_classes(bench, [_compared(sparse, features, sparsity, PRUNED)])
         inside = _inside(resources, f"sparsity {sparsity:g}")
@@ -227,84 +233,97 @@ def compared(
         config: Settings of the study.
         rows: Rows of the study.
         data: Name of the set.
-        stage: `PRUNED` or `TUNED`.
+        stage: `PRUNED`, `TUNED` or `UNTRAINED`.
     """
     names = [name for name, training in config.runs.items() if training.data == data]
     return [row for row in rows if row.part in names and row.get("stage") == stage]
 
 
+def kept(
+    config: InfoPruning,
+    rows: Sequence[Observation],
+    data: str,
+    stage: str,
+    sparsity: float,
+    key: str,
+) -> list[float]:
+    """Compute the share of a value that pruned networks keep, seed by seed.
+
+    The share is 1 at the value of the dense network beside itself, and 0 at the value of the
+    network before its training, pruned to the same sparsity: the chance baseline.
+
+    Args:
+        config: Settings of the study.
+        rows: Rows of the study.
+        data: Name of the set.
+        stage: `PRUNED` or `TUNED`.
+        sparsity: Share of the weights that were removed.
+        key: Key of the value, such as ``dense_mir``.
+    """
+    names = [name for name, training in config.runs.items() if training.data == data]
+    values = {
+        (row.part, row["stage"], row["sparsity"]): float(row.get(key, math.nan))
+        for row in rows
+        if "stage" in row
+    }
+
+    def share(name: str) -> float:
+        dense, chance, value = (
+            values.get((name, *each), math.nan)
+            for each in ((PRUNED, 0.0), (UNTRAINED, sparsity), (stage, sparsity))
+        )
+        return ratio(value - chance, dense - chance)
+
+    return [share(name) for name in names]
+
+
 def _claims(config: InfoPruning, rows: Sequence[Observation]) -> list[Claim]:
-    """Test section 5.4 on the means over seeds."""
-    claims = []
-    for data in data_sets(config.runs):
-        tuned, raw = (compared(config, rows, data, stage) for stage in (TUNED, PRUNED))
-        most = max(config.sparsities)
-        claims += [_high(tuned, raw, data, most, *estimate) for estimate in ESTIMATES.items()]
-        claims.append(_little(tuned, data, "accuracy", "accuracy"))
-        claims += [
-            _little(tuned, data, f"dense_{key}{ending}", f"{key.upper()} with the dense features, "
-                    f"{estimate},")
-            for key in ("mir", "hdr")
-            for estimate, ending in ESTIMATES.items()
-        ]  # fmt: skip
-        claims += [_restored(tuned, raw, data, most, *estimate) for estimate in ESTIMATES.items()]
-    return claims
+    """Test section 5.4, seed by seed: what pruned networks keep, and what fine-tuning restores."""
+    names = {"accuracy": "accuracy"} | {
+        f"dense_{key}{ending}": f"{key.upper()} with the dense features ({estimate})"
+        for key in ("mir", "hdr")
+        for estimate, ending in ESTIMATES.items()
+    }
+    return [
+        claim(config, rows, data, *name)
+        for data in data_sets(config.runs)
+        for claim in (_keeps, _restores)
+        for name in names.items()
+    ]
 
 
-def _high(
-    tuned: Sequence[Observation],
-    raw: Sequence[Observation],
-    data: str,
-    most: float,
-    estimate: str,
-    ending: str,
+def _keeps(
+    config: InfoPruning, rows: Sequence[Observation], data: str, key: str, name: str
 ) -> Claim:
-    key = f"dense_mir{ending}"
-    pruned_means, tuned_means = (
-        averages(by_axis(raw, "sparsity", key)),
-        averages(by_axis(tuned, "sparsity", key)),
-    )
-    itself, kept = pruned_means.get(0.0, float("nan")), tuned_means.get(most, float("nan"))
-    return decided(
-        f"{data}: at sparsity {most:g} the MIR of fine-tuned and dense features is at "
-        f"least {HIGH} of the MIR of the dense features with themselves ({estimate})",
-        source="INFO",
-        held=kept >= HIGH * itself,
-        evidence=f"{kept:.4f} of {itself:.4f}",
-    )
-
-
-def _little(rows: Sequence[Observation], data: str, key: str, name: str) -> Claim:
-    means = averages(by_axis(rows, "sparsity", key))
-    varied = extent(list(means.values()))
-    return decided(
-        f"{data}: {name} varies by no more than {LITTLE} over the sparsities",
-        source="INFO",
-        held=len(means) > 1 and varied <= LITTLE,
-        evidence=f"varies by {varied:.4f}: "
-        + ", ".join(f"{value:.4f} at {sparsity:g}" for sparsity, value in means.items()),
+    by_sparsity = [kept(config, rows, data, TUNED, each, key) for each in config.sparsities]
+    return judged(
+        f"{data}: fine-tuned, every sparsity keeps more than {HIGH} of the dense network's "
+        f"{name}, where an untrained network of the same sparsity keeps 0",
+        source="INFO, figure 6",
+        values=[float(np.min(shares)) for shares in zip(*by_sparsity, strict=True)],
+        region=above(HIGH),
+        evidence="mean share "
+        + ", ".join(
+            f"{average(shares):.3f} at {sparsity:g}"
+            for sparsity, shares in zip(config.sparsities, by_sparsity, strict=True)
+        ),
     )
 
 
-def _restored(
-    tuned: Sequence[Observation],
-    raw: Sequence[Observation],
-    data: str,
-    most: float,
-    estimate: str,
-    ending: str,
+def _restores(
+    config: InfoPruning, rows: Sequence[Observation], data: str, key: str, name: str
 ) -> Claim:
-    key = f"dense_mir{ending}"
-    before, after = (average(by_axis(rows, "sparsity", key).get(most, [])) for rows in (raw, tuned))
-    lost, back = (
-        average(by_axis(rows, "sparsity", "accuracy").get(most, [])) for rows in (raw, tuned)
-    )
-    return decided(
-        f"{data}: at sparsity {most:g} fine-tuning raises accuracy and the MIR with the "
-        f"dense features ({estimate})",
-        source="INFO",
-        held=after > before and back > lost,
-        evidence=f"MIR {before:.4f} to {after:.4f}, accuracy {lost:.4f} to {back:.4f}",
+    """Judge the share kept after fine-tuning minus the share that restores just enough."""
+    most = max(config.sparsities)
+    before, after = (kept(config, rows, data, stage, most, key) for stage in (PRUNED, TUNED))
+    enough = [share + RESTORED * (1 - share) for share in before]
+    return judged(
+        f"{data}: fine-tuning at sparsity {most:g} restores more than {RESTORED} of what pruning "
+        f"took of the {name}",
+        source="INFO, figure 6",
+        values=[share - least for share, least in zip(after, enough, strict=True)],
+        region=above(0),
+        evidence=f"mean share {average(before):.3f} before fine-tuning, {average(after):.3f} after",
     )
 
 
@@ -313,7 +332,8 @@ def _drawings(config: InfoPruning, rows: Sequence[Observation]) -> list[Drawing]
     caption = (
         "INFO figure 6: accuracy, and MIR and HDR between the features of the pruned and of the "
         "dense network, on held-out images; lines are means over seeds, bands show their range. "
-        "Solid: exact values of the whole set; dashed: means over batches of 64."
+        "The network before training, pruned alike, is the chance baseline. Solid: exact values of "
+        "the whole set; dashed: means over batches of 64."
     )
     return [Drawing("fig-6", caption, _figure(config, rows))]
 
