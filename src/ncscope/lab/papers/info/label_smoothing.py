@@ -13,8 +13,8 @@ batches of 64 at rate 0.1. Seeds are 3 to 5, as seeds 0 to 2 were used to choose
 
 Results (means over seeds): the range over the levels is .01 of what training changes for accuracy,
 .40 for MIR (by batch .38) and .22 for HDR (.24). HDR is 0.013 without smoothing and already 0.082
-at level 0.1. MIR is highest at 0.1 and lowest at 0.8. So accuracy varies little, but the ratios vary
-much, unlike in the paper.
+at level 0.1. MIR is highest at 0.1 and lowest at 0.8. So accuracy varies little, but the ratios
+vary much, unlike in the paper.
 """
 
 from collections.abc import Mapping, Sequence
