@@ -124,6 +124,11 @@ def test_best_or_second_best_in_most_settings_can_fail() -> None:
     assert sum("in most settings" in text for text in failing(Results(rows))) == 2
 
 
+def test_no_rank_is_judged_while_a_method_has_no_results() -> None:
+    part = those(made(), lambda row: "Pi model" not in row.part)
+    assert sum("in most settings" in text for text in failing(part)) == 2
+
+
 def test_a_term_that_harms_less_with_few_labels_gains_nothing_there() -> None:
     harms = made({"FreeMatch + MI": 0.21}, 10)
     rows = (
