@@ -1,6 +1,8 @@
 """A network pruned and fine-tuned: a real one, a stopped one, and claims on made-up results."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -12,9 +14,11 @@ from ncscope.lab.papers.info.pruning import (
     PRUNED,
     RECIPE,
     TUNED,
+    UNTRAINED,
     InfoPruning,
     between_features,
     held_out_features,
+    kept,
 )
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import bench_events, prepared
@@ -55,14 +59,26 @@ def test_nothing_pruned_is_the_dense_network_beside_itself(results: Results) -> 
 
 def test_each_sparsity_is_compared_before_and_after_fine_tuning(results: Results) -> None:
     found = [row for row in results if "stage" in row]
+    stages = (UNTRAINED, PRUNED, TUNED)
     assert [(row["sparsity"], row["stage"]) for row in found] == [
-        (0.0, PRUNED), (0.0, TUNED), (0.8, PRUNED), (0.8, TUNED)
-    ]  # fmt: skip
-    assert [row["zeros"] for row in found] == pytest.approx([0, 0, 0.8, 0.8], abs=1e-4)
-    assert [row.epoch for row in found] == [0, 1, 0, 1]
-    before, after = found[2:]
-    assert before["dense_mir"] < found[0]["dense_mir"]
-    assert before["dense_mir"] != after["dense_mir"]
+        (sparsity, stage) for sparsity in (0.0, 0.8) for stage in stages
+    ]
+    assert [row["zeros"] for row in found] == pytest.approx([0] * 3 + [0.8] * 3, abs=1e-4)
+    assert [row.epoch for row in found] == [0, 0, 1, 0, 0, 1]
+    untrained, before, after = found[3:]
+    assert before["dense_mir"] < found[1]["dense_mir"]
+    assert len({row["dense_mir"] for row in (untrained, before, after)}) == 3
+
+
+@pytest.mark.slow
+def test_the_chance_baseline_is_the_network_before_its_training(results: Results) -> None:
+    (training,) = short().runs.values()
+    bench = prepared(training, Resources())
+    first = held_out_features(bench, bench.learner.evaluated)
+    *_, _ = gathered(bench_events(bench, Resources()))
+    dense = held_out_features(bench, bench.learner.evaluated)
+    (row,) = [r for r in results if r.get("stage") == UNTRAINED and r["sparsity"] == 0]
+    assert row["dense_mir"] == pair_entropies(first, dense).mir
 
 
 def test_the_batch_estimate_pairs_the_same_samples() -> None:
@@ -96,40 +112,77 @@ def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results
         assert len(drawing.figure.axes) == 3
 
 
-def made_up(tuned_fall: float = 0.02, raw_fall: float = 0.5, hdr: float = 0.02) -> Results:
+Changes = Mapping[str, Mapping[str, float]]
+"""Values at the highest sparsity by stage and key."""
+
+
+def made_up(changed: Changes = MappingProxyType({})) -> Results:
+    """Fine-tuned networks are nearly as the dense ones, untrained ones at chance.
+
+    Values change linearly with the sparsity to those at the highest.
+    """
+    dense = {"accuracy": 0.9, "dense_mir": 0.8, "dense_hdr": 0.0}
+    most: Changes = {
+        UNTRAINED: {"accuracy": 0.1, "dense_mir": 0.2, "dense_hdr": 0.9},
+        PRUNED: {"accuracy": 0.2, "dense_mir": 0.5, "dense_hdr": 0.6},
+        TUNED: {"accuracy": 0.88, "dense_mir": 0.78, "dense_hdr": 0.02},
+    }
     found = []
-    for part in SMALL.runs:
+    for part, run in SMALL.runs.items():
         for sparsity in SMALL.sparsities:
-            for stage, fall in ((PRUNED, raw_fall), (TUNED, tuned_fall)):
-                values = {
-                    "accuracy": 0.95 - fall * sparsity,
-                    "dense_mir": 0.8 - fall * sparsity,
-                    "dense_hdr": hdr * sparsity,
-                }
+            for stage in (UNTRAINED, PRUNED, TUNED):
+                end = {**most[stage], **changed.get(stage, {})}
+                share = 1 if stage == UNTRAINED else sparsity / SMALL.sparsities[-1]
+                values = {key: dense[key] + share * (end[key] - dense[key]) for key in dense}
+                values["accuracy"] += 0.002 * run.seed
                 found.append(made(part, {"sparsity": sparsity, "stage": stage}, values))
     return Results(found)
 
 
+KEEPS, RESTORES = "fine-tuned,", "fine-tuning"
+
+
 @pytest.mark.parametrize(
-    ("given", "lost"),
+    ("changed", "lost"),
     [
         ({}, []),
-        ({"hdr": 0.2}, ["HDR", "HDR"]),
-        ({"tuned_fall": 0.07}, ["accuracy", "MIR", "MIR"]),
-        ({"tuned_fall": 0.2}, ["at", "at", "accuracy", "MIR", "MIR"]),
-        ({"raw_fall": 0.01}, ["at", "at"]),
+        ({TUNED: {"dense_hdr": 0.2}}, [KEEPS] * 2),
+        ({TUNED: {"dense_mir": 0.7}}, [KEEPS] * 2),
+        ({TUNED: {"dense_mir": 0.6}}, [KEEPS] * 2 + [RESTORES] * 2),
+        ({TUNED: {"accuracy": 0.7}}, [KEEPS]),
+        ({PRUNED: {"dense_mir": 0.78}}, [RESTORES] * 2),
+        (
+            {TUNED: {"accuracy": 0.1, "dense_mir": 0.2, "dense_hdr": 0.9}},
+            [KEEPS] * 5 + [RESTORES] * 5,
+        ),
     ],
 )
-def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(given: Any, lost: Any) -> None:
-    claims = RECIPE.claims(SMALL, made_up(**given))
-    assert len(claims) == 2 + 5 + 2
+def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(
+    changed: Changes, lost: list[str]
+) -> None:
+    claims = RECIPE.claims(SMALL, made_up(changed))
+    assert len(claims) == 2 * 5
+    assert {claim.source for claim in claims} == {"INFO, figure 6"}
     failed = [claim.text.split(": ")[1].split()[0] for claim in claims if not claim.held]
     assert failed == lost
 
 
+def test_the_share_kept_is_1_at_the_dense_network_and_0_at_chance() -> None:
+    rows = made_up()
+    name = SMALL.runs[next(iter(SMALL.runs))].data
+
+    def shares(stage: str, sparsity: float, key: str) -> list[float]:
+        return kept(SMALL, rows, name, stage, sparsity, key)
+
+    assert shares(PRUNED, 0.0, "dense_mir") == pytest.approx([1.0] * 3)
+    assert shares(PRUNED, 0.9, "dense_mir") == pytest.approx([0.5] * 3)
+    assert shares(UNTRAINED, 0.9, "dense_hdr") == pytest.approx([0.0] * 3)
+    assert shares(TUNED, 0.9, "dense_hdr_batch") == pytest.approx([1 - 0.02 / 0.9] * 3)
+
+
 def test_nothing_holds_of_what_was_not_measured() -> None:
     assert not any(claim.held for claim in RECIPE.claims(SMALL, unmeasured(made_up())))
-    half = Results([*made_up()[:12], *unmeasured(made_up()[12:])])
+    half = Results([*made_up()[:15], *unmeasured(made_up()[15:])])
     assert not any(claim.held for claim in RECIPE.claims(SMALL, half))
 
 

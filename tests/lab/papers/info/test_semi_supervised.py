@@ -7,8 +7,9 @@ import pytest
 
 from ncscope.lab.observations import Results, together
 from ncscope.lab.papers.info.few_labels import METHODS, SemiSupervised, by_setting, errors, summary
+from ncscope.lab.papers.info.few_labels_claims import printed_column
 from ncscope.lab.papers.info.printed import ERRORS as PRINTED
-from ncscope.lab.papers.info.semi_supervised import PAIRS, RECIPE
+from ncscope.lab.papers.info.semi_supervised import RECIPE
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.semi_supervised.run import few_labels_events
 from ncscope.models.networks.catalogue import NAMES
@@ -33,16 +34,22 @@ ERRORS = {
 
 
 def made(changed: dict[str, float] | None = None, labels: int = 20) -> Results:
-    """Results of the small scale's runs, some methods' errors changed at one number of labels."""
+    """Results of the small scale's runs, some methods' errors changed at one number of labels.
+
+    MI's error with 40 labels is just below FreeMatch's, and ED's just above.
+    """
     found: list[dict[str, Any]] = []
+    ratios = {"FreeMatch + MI": (0.6, 0.2), "FreeMatch + ED": (0.5, 0.1)}
     for setting, methods in by_setting(SMALL).items():
         for method, names in methods.items():
-            own = ERRORS | (changed or {} if setting.labels == labels else {})
+            own = ERRORS | (LITTLE if setting.labels == 40 else {})
+            own |= changed or {} if setting.labels == labels else {}
+            mir, hdr = ratios.get(method, (0.5, 0.2))
             for seed, name in enumerate(names):
                 for epoch, factor in ((0, 2.0), (10, 1.0)):
                     error = factor * own[method] + 0.01 * seed
                     where = {"part": name, "epoch": epoch, "split": "test", "layer": "last"}
-                    found.append(where | {"error": error, "mir": 0.5, "hdr": 0.1})
+                    found.append(where | {"error": error, "mir": mir, "hdr": hdr})
                     if method != "supervised":
                         found.append(
                             {"part": name, "epoch": epoch, "split": "unlabelled", "layer": "all"}
@@ -53,13 +60,21 @@ def made(changed: dict[str, float] | None = None, labels: int = 20) -> Results:
     return observed(found)
 
 
+LITTLE = {"FreeMatch + MI": 0.19, "FreeMatch + ED": 0.17, "SoftMatch": 0.21}
+"""Errors with 40 labels."""
+
+
 def failing(results: Results) -> list[str]:
     return [claim.text for claim in RECIPE.claims(SMALL, results) if not claim.held]
 
 
 def test_all_claims_hold_in_the_papers_order() -> None:
-    assert len(RECIPE.claims(SMALL, made())) == 3 * len(PAIRS)
+    claims = RECIPE.claims(SMALL, made())
+    assert len(claims) == 3 * (4 + 2 + 1) + 2 * 2
     assert failing(made()) == []
+    assert {claim.source for claim in claims} == {
+        "ours", "INFO, table 1", "INFO, section 6.2", "INFO, section 6.3"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -75,6 +90,60 @@ def test_a_method_that_is_no_better_turns_one_claim(changed: dict[str, float], w
     (claim,) = failing(made(changed))
     assert claim.startswith("digits, 20 labels: ")
     assert words in claim
+
+
+@pytest.mark.parametrize(
+    ("changed", "labels", "words"),
+    [
+        ({"FreeMatch + MI": 0.195}, 10, ["MI gains more"]),
+        ({"FreeMatch + MI": 0.3}, 40, ["mutual information"]),
+        (
+            {"FreeMatch + MI": 0.21, "FreeMatch + ED": 0.21},
+            10,
+            ["mutual", "entropy", "MI g", "ED g"],
+        ),
+        ({"Pi model": 0.01, "Pseudo Label": 0.02, "MeanTeacher": 0.03}, 20, ["order of"]),
+    ],
+)
+def test_each_claim_about_settings_and_order_can_fail(
+    changed: dict[str, float], labels: int, words: list[str]
+) -> None:
+    failed = failing(made(changed, labels))
+    assert len(failed) == len(words)
+    assert all(word in text for word, text in zip(words, failed, strict=True))
+
+
+def test_best_or_second_best_in_most_settings_can_fail() -> None:
+    rivals = {"UDA": 0.01, "FlexMatch": 0.02}
+    assert not any("in most settings" in text for text in failing(made(rivals)))
+    ahead = {"UDA", "FlexMatch"}
+    rows = (
+        row.with_values({"error": 0.001}) if ahead & {*row.part.split(", ")} else row
+        for row in made()
+    )
+    assert sum("in most settings" in text for text in failing(Results(rows))) == 2
+
+
+def test_no_rank_is_judged_while_a_method_has_no_results() -> None:
+    part = those(made(), lambda row: "Pi model" not in row.part)
+    assert sum("in most settings" in text for text in failing(part)) == 2
+
+
+def test_a_term_that_harms_less_with_few_labels_gains_nothing_there() -> None:
+    harms = made({"FreeMatch + MI": 0.21}, 10)
+    rows = (
+        row.with_values({"error": 0.4}) if "40 labels, FreeMatch + MI" in row.part else row
+        for row in harms
+    )
+    assert any("MI gains more" in text for text in failing(Results(rows)))
+
+
+def test_a_setting_stands_beside_a_printed_column() -> None:
+    columns = [printed_column(SMALL, setting) for setting in by_setting(SMALL)]
+    assert columns == [("cifar10", 10), ("cifar10", 40), ("cifar10", 250)]
+    assert [printed_column(PAPER, setting) for setting in by_setting(PAPER)] == [
+        tuple(setting) for setting in by_setting(PAPER)
+    ]
 
 
 def test_the_table_is_means_and_deviations_in_per_cent_beside_the_printed_ones() -> None:
@@ -93,7 +162,7 @@ def test_the_table_is_means_and_deviations_in_per_cent_beside_the_printed_ones()
 
 
 def test_what_was_not_measured_is_unknown_and_claims_nothing() -> None:
-    results = those(made(), lambda row: "seed 3" not in row.part)
+    results = those(made(), lambda row: "seed 8" not in row.part)
     assert len(failing(results)) == len(RECIPE.claims(SMALL, results))
     lines = RECIPE.tables(SMALL, results)[0].lines
     assert {cell for method in METHODS for cell in lines[method][:3]} == {"unknown"}
@@ -129,14 +198,14 @@ def test_gains_are_of_paired_seeds_beside_the_printed_ones() -> None:
     (gain,) = [d.figure for d in RECIPE.drawings(SMALL, made(changed)) if d.name == "gain"]
     ours, theirs = gain.axes
     (line, *_) = ours.containers[0]
-    assert line.get_xydata().ravel().tolist() == pytest.approx([10, 10, 20, 3, 40, 10])
+    assert line.get_xydata().ravel().tolist() == pytest.approx([10, 10, 20, 3, 40, 1])
     assert theirs.get_lines()[0].get_ydata()[0] == pytest.approx(3.2)
 
 
 def test_weights_are_swept_when_asked() -> None:
     assert len(SMALL.swept) == 2 * len(SMALL.weights) * 15
     assert len(RECIPE.parts(SMALL)) == len(SMALL.runs) + len(SMALL.swept)
-    name = "digits, 20 labels, FreeMatch + MI, seed 0"
+    name = "digits, 20 labels, FreeMatch + MI, seed 5"
     again = SMALL.swept[f"{name}, weight 1"]
     assert again == SMALL.runs[name].model_copy(update={"mutual_information": 1.0})
     where = {"epoch": 10, "split": "test", "layer": "last"}
@@ -173,9 +242,10 @@ def test_a_short_run_has_the_numbers_that_figures_and_claims_read() -> None:
     events = list(few_labels_events(runs["a"], Resources()))
     results = together([gathered(events, "a"), gathered(events, "b")])
     assert 0 < errors(results, ["a"])[0] < 100
-    (claim,) = RECIPE.claims(config, results)
-    assert not claim.held  # the same error is no lower one
-    assert "in the mean over seeds, and less in 0 of 1 seeds" in claim.evidence
+    found = RECIPE.claims(config, results)
+    assert {claim.verdict for claim in found} == {"undecided"}  # of one seed
+    first = next(claim for claim in found if "maximising" in claim.text)
+    assert "no interval from fewer than two finite values: 0" in first.evidence
 
 
 @pytest.mark.slow

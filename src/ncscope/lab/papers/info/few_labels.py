@@ -69,19 +69,32 @@ def _method_of(run: FewLabels) -> str:
     return "".join([name[run.method], *more])
 
 
-def by_setting(config: SemiSupervised) -> dict[Setting, dict[str, list[str]]]:
-    """Return the names of the runs by setting and method, seed by seed."""
+def by_setting(
+    config: SemiSupervised, data: str | None = None
+) -> dict[Setting, dict[str, list[str]]]:
+    """Return the names of the runs by setting and method, seed by seed.
+
+    Args:
+        config: Settings of the study.
+        data: Data set to keep; default all.
+    """
     settings: dict[Setting, dict[str, list[str]]] = {}
     for name, run in config.runs.items():
-        methods = settings.setdefault(Setting(run.data, run.labels), {})
-        methods.setdefault(_method_of(run), []).append(name)
+        if data in (None, run.data):
+            methods = settings.setdefault(Setting(run.data, run.labels), {})
+            methods.setdefault(_method_of(run), []).append(name)
     return settings
+
+
+def last_values(rows: Sequence[Observation], names: Sequence[str], key: str) -> list[float]:
+    """Return each run's last value of a metric on held-out images; NaN for a run without one."""
+    last = {row.part: row.get(key, math.nan) for row in rows if row.split == "test"}
+    return [float(last.get(name, math.nan)) for name in names]
 
 
 def errors(rows: Sequence[Observation], names: Sequence[str]) -> list[float]:
     """Return each run's last error on held-out images in per cent; NaN for a run without one."""
-    last = {row.part: row.get("error", math.nan) for row in rows if row.split == "test"}
-    return [100 * float(last.get(name, math.nan)) for name in names]
+    return [100 * error for error in last_values(rows, names, "error")]
 
 
 def summary(numbers: Sequence[float]) -> tuple[float, float]:

@@ -3,20 +3,20 @@ r"""Label smoothing: accuracy, MIR and HDR after training under several smoothne
 Source: INFO section 5.3, figure 5. Command: ``ncscope reproduce info/label-smoothing``.
 
 The targets are $(1-\epsilon)e_y+\frac\epsilon C$. The paper's text does not state the values of
-$\epsilon$; here they are 0, 0.1, 0.2, 0.4, 0.6 and 0.8.
+$\epsilon$; here they are 0, 0.1, 0.2, 0.4 and 0.8.
 
 The paper's scale trains WRN-28-2 on CIFAR-10 and WRN-28-8 on CIFAR-100 with `paper_training`.
 
-The small scale trains a wide residual network of 64 features on handwritten digits, from three
-seeds, for 20 epochs of batches of 64 at rate 0.1. Cost: 4 minutes on one core of a shared machine.
+The small scale trains a wide residual network of 64 features on handwritten digits for 20 epochs of
+batches of 64 at rate 0.1. Seeds are 3 to 5, as seeds 0 to 2 were used to choose the settings. Cost:
+3 minutes on one core.
 
-Results (means over seeds): accuracy varies by 0.018 over the levels, MIR by 0.167 (by batch 0.114)
-and HDR by 0.182 (0.193). HDR is 0.007 without smoothing and 0.101 already at level 0.1. MIR is
-highest at 0.1 and lowest at 0.8. So accuracy varies little, but the ratios vary much, unlike in the
-paper.
+Results (means over seeds): the range over the levels is .01 of what training changes for accuracy,
+.40 for MIR (by batch .38) and .22 for HDR (.24). HDR is 0.013 without smoothing and already 0.082
+at level 0.1. MIR is highest at 0.1 and lowest at 0.8. So accuracy varies little, but the ratios
+vary much, unlike in the paper.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
@@ -24,12 +24,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.evidence.judging import decided
+from ncscope.lab.evidence.judging import below, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
     PAPER_NETWORKS,
     SEEDS,
+    UNSEEN_SEEDS,
     accuracy_percent,
     averages,
     band,
@@ -44,17 +45,17 @@ from ncscope.lab.papers.info.runs import (
     ratio_bands,
     small_training,
 )
-from ncscope.lab.papers.trained import history
+from ncscope.lab.papers.trained import ends, history, ratio
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 
-LEVELS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8)
+LEVELS = (0.0, 0.1, 0.2, 0.4, 0.8)
 
-MINIMAL = 0.05
-"""A variation of at most this counts as minimal, for accuracies and for ratios."""
+MINIMAL = 0.1
+"""A variation below this share of what training changes counts as minimal."""
 
 
 class InfoLabelSmoothing(BaseModel):
@@ -66,12 +67,21 @@ class InfoLabelSmoothing(BaseModel):
 
 
 def _paper() -> InfoLabelSmoothing:
-    runs = (paper_training(data, label_smoothing=e) for data in PAPER_NETWORKS for e in LEVELS)
+    runs = (
+        paper_training(data, seed, label_smoothing=e)
+        for data in PAPER_NETWORKS
+        for e in LEVELS
+        for seed in SEEDS
+    )
     return InfoLabelSmoothing(runs=by_run_name(runs, "label_smoothing"))
 
 
 def _small() -> InfoLabelSmoothing:
-    runs = (small_training("digits", 20, seed, label_smoothing=e) for e in LEVELS for seed in SEEDS)
+    runs = (
+        small_training("digits", 20, seed, label_smoothing=e)
+        for e in LEVELS
+        for seed in UNSEEN_SEEDS
+    )
     return InfoLabelSmoothing(runs=by_run_name(runs, "label_smoothing"))
 
 
@@ -97,6 +107,32 @@ def ended(
     return selected
 
 
+def variations(
+    config: InfoLabelSmoothing, rows: Sequence[Observation], data: str, key: str
+) -> list[float]:
+    """Compute the range of a metric over the levels, over what training changes, by seed.
+
+    The divisor is the change of the metric from before training to its end at the lowest level.
+    Networks that learn nothing therefore have no small variation.
+
+    Args:
+        config: Settings of the study.
+        rows: Rows of the study.
+        data: Name of the set.
+        key: Key of the metric.
+    """
+    by_seed: dict[int, dict[float, tuple[float, float]]] = {}
+    for name, training in config.runs.items():
+        if training.data == data:
+            pair = ends(history(rows, name, "test"), key)
+            by_seed.setdefault(training.seed, {})[training.label_smoothing] = pair
+    found = []
+    for levels in by_seed.values():
+        start, end = levels[min(levels)]
+        found.append(ratio(extent([last for _, last in levels.values()]), abs(end - start)))
+    return found
+
+
 def _claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.3: accuracy, MIR and HDR vary minimally."""
     keys = {"accuracy": "accuracy"} | {
@@ -105,25 +141,24 @@ def _claims(config: InfoLabelSmoothing, rows: Sequence[Observation]) -> list[Cla
         for estimate, ending in ESTIMATES.items()
     }
     return [
-        _minimal(ended(config.runs, data, rows), data, key, name)
+        _minimal(config, rows, data, key, name)
         for data in data_sets(config.runs)
         for key, name in keys.items()
     ]
 
 
-def _minimal(rows: Sequence[Observation], data: str, key: str, name: str) -> Claim:
-    points = by_axis(rows, "epsilon", key)
-    means = averages(points)
-    varied = extent(list(means.values()))
-    spread = max(map(extent, points.values()), default=math.nan)
-    return decided(
-        f"{data}: {name} varies with the smoothness by no more than {MINIMAL}, in the "
-        "mean over seeds",
-        source="INFO",
-        held=len(means) > 1 and varied <= MINIMAL,
-        evidence=f"varies by {varied:.4f}: "
-        + ", ".join(f"{value:.4f} at {level:g}" for level, value in means.items())
-        + f"; seeds of one level differ by up to {spread:.4f}",
+def _minimal(
+    config: InfoLabelSmoothing, rows: Sequence[Observation], data: str, key: str, name: str
+) -> Claim:
+    means = averages(by_axis(ended(config.runs, data, rows), "epsilon", key))
+    return judged(
+        f"{data}: {name} varies with the smoothness by less than {MINIMAL} of what training "
+        "changes it by",
+        source="INFO, figure 5",
+        values=variations(config, rows, data, key),
+        region=below(MINIMAL),
+        evidence="means "
+        + ", ".join(f"{value:.4f} at {level:g}" for level, value in means.items()),
     )
 
 
@@ -174,5 +209,5 @@ RECIPE: Recipe[InfoLabelSmoothing] = Recipe(
     drawings=_drawings,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "150 GPU-hours (estimated)", "small": "4 minutes on one core"},
+    cost={"paper": "375 GPU-hours (estimated)", "small": "3 minutes on one core"},
 )
