@@ -58,6 +58,10 @@ def permuted(random: Random) -> Results:
     )
 
 
+def place(row: Observation, key: str) -> tuple[str, ...]:
+    return (row.part, key, row.layer) if key == "energy_constant" else (row.part, key)
+
+
 def untrained(random: Random) -> Results:
     """All values as before training, of PFC1-3 in the first layer, up to a few per cent."""
     results = made()
@@ -66,9 +70,6 @@ def untrained(random: Random) -> Results:
         for key in KEYS:
             if key in row:
                 starts.setdefault(place(row, key), float(row[key]))
-
-    def place(row: Observation, key: str) -> tuple[str, ...]:
-        return (row.part, key, row.layer) if key == "energy_constant" else (row.part, key)
 
     def changed(row: Observation) -> Observation:
         own = [key for key in KEYS if key in row]
