@@ -290,5 +290,5 @@ RECIPE: Recipe[PFCTraining] = Recipe(
         "displacement",
     ),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "5 GPU-hours (estimated)", "small": "11 minutes on one core"},
+    cost={"paper": "15 GPU-hours (estimated)", "small": "12 minutes on one core"},
 )
