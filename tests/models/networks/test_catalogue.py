@@ -51,7 +51,7 @@ TAPS = {
     "small-residual": 8,
     "small-conv": 3,
     "small-resnet": 6,
-    "small-resnet-long": 5,
+    "small-resnet-long": 7,
     "small-resnet-no-norm": 6,
     "small-resnet-384": 2,
     "small-resnet-32": 2,

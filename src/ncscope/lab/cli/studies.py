@@ -122,7 +122,7 @@ def train(
 ) -> None:
     """Run an experiment with changed settings.
 
-    Example: ncscope train pfc/training --set runs.digits.optimisation.epochs=20
+    Example: ncscope train pfc/demo --set epochs=20
 
     Example: ncscope train mse/collapse --scale paper --data ~/data --download --devices 4
     """

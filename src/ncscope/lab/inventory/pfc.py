@@ -52,8 +52,6 @@ ITEMS: tuple[Item, ...] = (
             "ncscope.stats.paths.step_length",
         ),
         experiments=("pfc/training",),
-        coverage="partial",
-        note="chord over path length is measured; it is not a claim yet",
     ),
     _item(
         label="equation 7",
@@ -78,8 +76,6 @@ ITEMS: tuple[Item, ...] = (
             "ncscope.metrics.layerwise.order_breaks",
             "ncscope.lab.papers.pfc.order.order_over_training",
         ),
-        coverage="partial",
-        note="the order is a claim at the last epoch; over training it is a figure",
     ),
     _item(
         label="section III-B",
@@ -92,14 +88,12 @@ ITEMS: tuple[Item, ...] = (
     _item(
         label="theorem 1",
         content="PFC1 falls to zero along the line if start and end means agree on average.",
-        coverage="partial",
         statements=("pfc/theorem-1",),
         code=(
             "ncscope.lab.surrogates.geodesic.pfc1_falls_from",
             "ncscope.lab.papers.pfc.transport.premises",
         ),
         experiments=("pfc/training",),
-        note="the premise is measured in trained networks; it is not a claim yet",
     ),
     _item(
         label="theorem 2",
@@ -149,7 +143,7 @@ ITEMS: tuple[Item, ...] = (
         content="Architectures of the residual networks on five data sets.",
         code=("ncscope.models.networks.residual_conv.ConvResidualNet",),
         experiments=("pfc/training", "pfc/demo"),
-        note="the five networks at the paper's scale; the small scale has two, one of two blocks",
+        note="the five networks at the paper's scale; the small scale has two, one of seven blocks",
     ),
     _item(
         label="section IV-A",

@@ -131,7 +131,7 @@ def ordered(course: Sequence[float], falling: bool) -> bool:
 
 def on_runs(
     text: str,
-    verdicts: Mapping[str, tuple[bool, str]],
+    verdicts: Mapping[str, tuple[bool | None, str]],
     numbers: str = "",
     *,
     source: str,
@@ -142,17 +142,21 @@ def on_runs(
 
     Args:
         text: Text of the claim.
-        verdicts: Verdict and numbers of each run, by name of the run.
+        verdicts: Verdict and numbers of each run, by name of the run; the verdict is None if a
+            measurement is missing, and then the claim is undecided if the run decides it.
         numbers: Description of the numbers.
         source: Owner of the claim, see `Claim`.
         enough: Number of runs on which the claim must be true; default all, and at least one.
         of: Plural noun for the counted items, if they are not runs.
     """
-    good = sum(held for held, _ in verdicts.values())
+    needed = max(1, len(verdicts)) if enough is None else enough
+    good = sum(bool(held) for held, _ in verdicts.values())
+    missing = sum(held is None for held, _ in verdicts.values())
+    held = None if good < needed <= good + missing else good >= needed
     by_run = "; ".join(f"{name}: {told}" for name, (_, told) in verdicts.items())
     return decided(
         text,
         source=source,
-        held=good >= (max(1, len(verdicts)) if enough is None else enough),
+        held=held,
         evidence=f"in {good} of {len(verdicts)} {of}; {numbers}{by_run or 'none to judge'}",
     )

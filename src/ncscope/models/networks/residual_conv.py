@@ -141,7 +141,7 @@ BUILDERS = {
     "small-residual": partial(_fully_connected, width=128, depth=8),
     "small-conv": partial(_conv, stages=((8, 0), (16, 0), (32, 0))),
     "small-resnet": partial(_conv, stages=SMALL_STAGES),
-    "small-resnet-long": partial(_conv, stages=((8, 0), (8, 0), (12, 5))),
+    "small-resnet-long": partial(_conv, stages=((8, 0), (8, 0), (10, 7))),
     "small-resnet-no-norm": partial(_conv, stages=SMALL_STAGES, norm=False),
     "small-resnet-384": partial(_conv, stages=(*FLARED_STAGES, (384, 0)), stride=2),
     "small-resnet-32": partial(_conv, stages=(*FLARED_STAGES, (32, 0)), stride=2),

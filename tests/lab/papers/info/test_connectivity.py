@@ -6,13 +6,8 @@ from typing import Any
 import pytest
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.info.connectivity import (
-    AS_THEY_ARE,
-    RECIPE,
-    REESTIMATED,
-    InfoConnectivity,
-    between,
-)
+from ncscope.lab.papers.info.connectivity import RECIPE, InfoConnectivity
+from ncscope.lab.papers.info.connectivity_claims import AS_THEY_ARE, REESTIMATED, between
 from ncscope.lab.runs.resources import Resources
 from tests.lab.observed import results_of
 from tests.lab.papers.info.brief import brief, made, recorded, stopped_in, unmeasured
@@ -69,16 +64,19 @@ def test_claims_and_figures_come_out_of_a_short_run_and_of_none(results: Results
         assert len(drawing.figure.axes) == 3
 
 
-def path(part: str, depth: float, lift: float = 0.0) -> list[Observation]:
+def path(part: str, depth: float, lift: float = 0.0, training: float = 1.0) -> list[Observation]:
     """Accuracy in a valley, MIR with a hill in it, HDR that falls off either end."""
-    found = []
+    found = [
+        made(part, {"epoch": 16, "split": f"train, {run} run"}, {"accuracy": training})
+        for run in ("first", "second")
+    ]
     for statistics, share in ((AS_THEY_ARE, 1.0), (REESTIMATED, 0.5)):
         for step in range(11):
             omega = step / 10
             valley = 1 - abs(2 * omega - 1)
             values = {
                 "accuracy": 0.95 - share * depth * valley,
-                "mir": 0.5 - depth * valley / 4 + (lift if step == 5 else 0.0),
+                "mir": 0.5 - depth * valley / 4 + (lift if 4 <= step <= 6 else 0.0),
                 "hdr": 0.2 - depth * valley / 4,
             }
             where = {"omega": omega, "statistics": statistics, "split": "between"}
@@ -86,46 +84,84 @@ def path(part: str, depth: float, lift: float = 0.0) -> list[Observation]:
     return found
 
 
-def made_up(depths: dict[float, float], lift: float = 0.3) -> Results:
+TOLD = {0.3: 0.85, 0.03: 0.3, 0.003: 0.01}
+"""Depth of the valley by rate, as the paper tells it."""
+
+
+def made_up(
+    depths: dict[float, float], lift: float = 0.3, training: dict[float, float] | None = None
+) -> Results:
     found = []
-    for part, training in SMALL.runs.items():
-        depth = depths[training.optimisation.learning_rate]
-        found += path(part, depth, lift if training.optimisation.learning_rate == 0.3 else 0.0)
+    for part, run in SMALL.runs.items():
+        rate = run.optimisation.learning_rate
+        depth = depths[rate] * (1 + 0.01 * (run.seed - 4))
+        found += path(part, depth, lift * (rate == 0.3), (training or {}).get(rate, 1.0))
     return Results(found)
 
 
-def held(results: Results) -> dict[str, bool]:
-    return {claim.text: claim.held for claim in RECIPE.claims(SMALL, results)}
+def verdicts(results: Results) -> dict[str, str]:
+    return {claim.text: claim.verdict for claim in RECIPE.claims(SMALL, results)}
 
 
-def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail() -> None:
-    seen = held(made_up({0.3: 0.85, 0.03: 0.3, 0.003: 0.01}))
-    assert len(seen) == 1 + 4 + 5 + 5 + 1
-    assert all(seen.values())
-    flat = held(made_up({0.3: 0.85, 0.03: 0.3, 0.003: 0.01}, lift=0.0))
-    assert [text for text in flat if not flat[text]] == [
-        f"digits, rate 0.3: MIR ({estimate}) rises again for omega from 0.4 to 0.6, in every pair"
-        for estimate in ("exact", "batches of 64")
-    ]
-    apart = held(made_up({0.3: 0.85, 0.03: 0.9, 0.003: 0.5}))
-    lost = [text for text in apart if not apart[text]]
-    assert len(lost) == 3 + 5  # MIR's hill makes up for the middle rate; nothing is connected
-    shallow = held(made_up({0.3: 0.5, 0.03: 0.3, 0.003: 0.01}))
-    assert "digits, rate 0.3: accuracy falls to random guessing" in next(
-        text for text in shallow if not shallow[text]
-    )
+def lost(results: Results) -> list[str]:
+    return [text for text, verdict in verdicts(results).items() if verdict != "held"]
+
+
+def test_what_the_paper_sees_holds() -> None:
+    assert len(verdicts(made_up(TOLD))) == 1 + 4 + 5 + 1 + 5
+    assert lost(made_up(TOLD)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "missing"),
+    [
+        ({"lift": 0.0}, 2 * ["is higher for omega from 0.4 to 0.6"]),
+        ({"depths": TOLD | {0.03: 0.9}}, ["accuracy varies less", "HDR (exact) varies", "HDR"]),
+        ({"depths": TOLD | {0.003: 0.29}}, ["less than 0.02", *(4 * ["almost unchanged"])]),
+        ({"depths": TOLD | {0.3: 0.5}}, ["random guessing"]),
+        (
+            {"depths": TOLD | {0.3: -0.1, 0.03: -0.05}},
+            ["random guessing", "HDR (exact) falls", "HDR (batches of 64) falls", "re-estimated"],
+        ),
+    ],
+)
+def test_each_claim_can_fail(changed: dict[str, Any], missing: list[str]) -> None:
+    texts = lost(made_up(**{"depths": TOLD} | changed))
+    assert len(texts) == len(missing)
+    assert all(part in text for text, part in zip(texts, missing, strict=True))
+
+
+def test_rates_are_compared_only_where_networks_are_trained_equally_well() -> None:
+    rates = {0.3: 1.0, 0.03: 1.0, 0.003: 0.98}
+    open_ = [text for text, verdict in verdicts(made_up(TOLD, training=rates)).items()
+             if verdict == "undecided"]  # fmt: skip
+    assert len(open_) == 5 + 5
+    assert all("every lower rate" in text or "rate 0.003" in text for text in open_)
+    untrained = verdicts(made_up(TOLD, training=dict.fromkeys(TOLD, 0.1)))
+    assert set(untrained.values()) == {"undecided"}
 
 
 def test_nothing_holds_of_what_was_not_measured() -> None:
-    good = made_up({0.3: 0.85, 0.03: 0.3, 0.003: 0.01})
-    assert not any(held(unmeasured(good)).values())
-    one = held(Results([*good[:-30], *unmeasured(good[-30:])]))
-    assert not any(one[text] for text in one if "rate 0.003" in text)
+    assert len(lost(unmeasured(made_up(TOLD)))) == 16
+    good = made_up(TOLD)
+    last = [row for row in good if row.part == list(SMALL.runs)[-1]]
+    others = [row for row in good if row.part != list(SMALL.runs)[-1]]
+    one = lost(Results([*others, *unmeasured(last)]))
+    assert len([text for text in one if "rate 0.003" in text]) == 5
+
+
+def test_the_lowest_rate_learns_for_longer() -> None:
+    epochs = {
+        run.optimisation.learning_rate: run.optimisation.epochs for run in SMALL.runs.values()
+    }
+    assert epochs == {0.3: 16, 0.03: 16, 0.003: 64}
 
 
 def test_pairs_share_weights_and_differ_in_order() -> None:
-    assert [t.optimisation.learning_rate for t in PAPER.runs.values()] == [3e-2, 3e-3, 3e-4, 3e-2]
-    assert [t.data for t in PAPER.runs.values()] == ["cifar10"] * 3 + ["cifar100"]
+    firsts = list(PAPER.runs.values())[::3]
+    assert [t.optimisation.learning_rate for t in firsts] == [3e-2, 3e-3, 3e-4, 3e-2]
+    assert [t.data for t in firsts] == ["cifar10"] * 3 + ["cifar100"]
+    assert [run.seed for run in PAPER.runs.values()] == 4 * [0, 1, 2]
     for config in (SMALL, PAPER):
         assert all(training.order_seed is None for training in config.runs.values())
         assert len(RECIPE.parts(config)) == len(config.runs)

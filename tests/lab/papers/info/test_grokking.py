@@ -10,7 +10,7 @@ from ncscope.lab.papers.info.grokking_training import Grokking
 from tests.lab.observed import observed, results_of, those
 from tests.lab.papers.info.tiny_grokking import TINY
 
-CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1))
+CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1, 2))
 STEPS = [0, 10, 100, 1_000, 5_000, 10_000]
 COURSE = {
     "train": [0.04, 0.5, 1.0, 1.0, 1.0, 1.0],
@@ -19,25 +19,32 @@ COURSE = {
     "hdr": [0.8, 0.4, 0.2, 0.6, 0.3, 0.1],
 }
 """A run as the paper tells it, on all pairs and in batches."""
-BY_HEART = "when all training pairs are known by heart, held-out accuracy is near chance"
-REACHES = "held-out accuracy reaches 1"
+BY_HEART = "when all training pairs are known by heart, held-out accuracy exceeds chance by less "
+REACHES = "held-out accuracy is 1 at the end"
 LATE = "the rule takes at least 10 times as many steps as learning by heart"
-FIRST = "until the training pairs are known by heart, MIR rises and HDR falls"
-SECOND = "then, until just before the rule is learnt, MIR falls and HDR rises"
-END = "with the rule MIR reaches its minimum, and HDR ends at half its maximum"
-NEEDS_RULE = {SECOND, END}
+MIR_FIRST = "until the training pairs are known by heart, MIR rises"
+HDR_FIRST = "until the training pairs are known by heart, HDR falls"
+MIR_SECOND = "then, until just before the rule is learnt, MIR falls"
+HDR_SECOND = "then, until just before the rule is learnt, HDR rises"
+MIR_END = "with the rule MIR reaches its minimum"
+HDR_END = "with the rule HDR falls to less than half of its value just before"
+CLAIMS = {
+    *(BY_HEART, REACHES, LATE, MIR_FIRST, HDR_FIRST),
+    *(MIR_SECOND, HDR_SECOND, MIR_END, HDR_END),
+}
+NEEDS_RULE = {MIR_SECOND, HDR_SECOND, MIR_END, HDR_END}
 
 
 def made(changed: dict[str, list[float]] | None = None) -> Results:
-    """Results of two runs, the second as it is changed."""
+    """Results of three runs, as they are changed, up to a hundredth."""
     found = []
     for seed in CONFIG.seeds:
-        own = COURSE | (changed or {} if seed else {})
+        own = COURSE | (changed or {})
         for index, step in enumerate(STEPS):
             for split in ("train", "test"):
                 when = {"part": f"seed {seed}", "step": step, "epoch": step, "split": split}
                 information = {
-                    f"{key}{suffix}": own[key][index]
+                    f"{key}{suffix}": own[key][index] * (1 + 0.01 * seed)
                     for key in ("mir", "hdr")
                     for suffix in ("", "_batch")
                 }
@@ -50,42 +57,40 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
 def failing(results: Results) -> set[str]:
     """The claims that do not hold, those on information without what it is of."""
     lost = {claim.text for claim in RECIPE.claims(CONFIG, results) if not claim.held}
-    return {text.split(": ", 1)[-1] for text in lost}
+    return {claim for claim in CLAIMS if any(claim in text for text in lost)}
 
 
 def test_all_claims_hold_of_runs_as_the_paper_tells_them() -> None:
     claims = RECIPE.claims(CONFIG, made())
-    assert len(claims) == 3 + 4 * 3
+    assert len(claims) == 3 + 2 * 6
     assert failing(made()) == set()
-    evidence = {claim.text: claim.evidence for claim in claims}
-    assert "0.060 at step 100, 0.050 without" in evidence[BY_HEART]
-    assert "5,000 steps against 100, 50.0 times as many" in evidence[LATE]
-    assert "MIR 0.500 to 0.800, HDR 0.800 to 0.200" in evidence[f"all training pairs: {FIRST}"]
-    assert (
-        "lowest MIR 0.500 before and 0.300 from step 5,000 on, HDR 0.600 to 0.100"
-        in evidence[f"all held-out pairs: {END}"]
-    )
+    told = {part: claim.evidence for claim in claims for part in CLAIMS if part in claim.text}
+    assert "0.060 at step 100, 0.050 without mirror images" in told[BY_HEART]
+    assert "5,000 and 100" in told[LATE]
+    assert "2 of 2 splits held" in told[MIR_FIRST]
 
 
 @pytest.mark.parametrize(
     ("key", "path", "lost"),
     [
-        ("train", [0.04, 0.5, 0.99, 0.99, 0.99, 0.99], {BY_HEART, FIRST, *NEEDS_RULE}),
-        ("train", [0.04, 0.5, 0.6, 1.0, 1.0, 1.0], {BY_HEART, LATE, SECOND}),
+        (
+            *("train", [0.04, 0.5, 0.99, 0.99, 0.99, 0.99]),
+            {BY_HEART, MIR_FIRST, HDR_FIRST, *NEEDS_RULE},
+        ),
+        ("train", [0.04, 0.5, 0.6, 1.0, 1.0, 1.0], {BY_HEART, LATE, MIR_SECOND, HDR_SECOND}),
         ("test", [0.04, 0.05, 0.10, 0.30, 0.995, 1.0], {BY_HEART}),
-        ("test", [0.04, 0.05, 0.06, 0.30, 0.995, 0.999], {REACHES}),
+        ("test", [0.04, 0.05, 0.06, 0.30, 1.0, 0.999], {REACHES}),
         ("test", [0.04, 0.05, 0.06, 0.30, 0.8, 0.9], {REACHES, LATE, *NEEDS_RULE}),
-        ("mir", [0.9, 0.7, 0.8, 0.6, 0.4, 0.3], {FIRST}),
-        ("mir", [0.5, 0.7, 0.8, 0.85, 0.9, 0.3], {SECOND}),
-        ("mir", [0.5, 0.7, 0.8, 0.3, 0.4, 0.5], {END}),
-        ("hdr", [0.1, 0.4, 0.2, 0.6, 0.3, 0.1], {FIRST}),
-        ("hdr", [0.8, 0.4, 0.2, 0.1, 0.1, 0.05], {SECOND}),
-        ("hdr", [0.8, 0.4, 0.2, 0.1, 0.3, 0.05], {SECOND}),
-        ("hdr", [0.8, 0.4, 0.2, 0.6, 0.5, 0.4], {END}),
-        ("hdr", [0.8, 0.4, 0.2, 0.6, 0.1, 0.4], {END}),
+        ("mir", [0.76, 0.7, 0.8, 0.6, 0.4, 0.3], {MIR_FIRST}),
+        ("mir", [0.5, 0.7, 0.8, 0.76, 0.9, 0.3], {MIR_SECOND}),
+        ("mir", [0.5, 0.7, 0.8, 0.3, 0.4, 0.5], {MIR_END}),
+        ("hdr", [0.1, 0.4, 0.2, 0.6, 0.3, 0.1], {HDR_FIRST}),
+        ("hdr", [0.8, 0.4, 0.2, 0.1, 0.1, 0.04], {HDR_SECOND}),
+        ("hdr", [0.8, 0.4, 0.2, 0.24, 0.3, 0.1], {HDR_SECOND}),
+        ("hdr", [0.8, 0.4, 0.2, 0.6, 0.5, 0.4], {HDR_END}),
     ],
 )
-def test_one_run_that_goes_another_way_turns_its_claims(key, path, lost) -> None:
+def test_runs_that_go_another_way_turn_their_claims(key, path, lost) -> None:
     assert failing(made({key: path})) == lost
 
 
@@ -114,8 +119,8 @@ def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     results = results_of(part)
     config = TINY.model_copy(update={"seeds": (3,)})
     by_heart = RECIPE.claims(config, results)[3]
-    assert by_heart.text == f"all training pairs: {FIRST}"
-    assert "MIR" in by_heart.evidence
+    assert by_heart.text.startswith(f"all pairs: {MIR_FIRST}")
+    assert "training pairs" in by_heart.evidence
     for drawing in RECIPE.drawings(config, results):
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4, 4, 3]
 

@@ -38,7 +38,7 @@ def over_training(change: Callable[[float, dict[str, float]], dict[str, float]])
             share = epoch / 30
             values = {
                 "accuracy": 0.1 + 0.8 * share,
-                "mir": 0.3 + 0.5 * share,
+                "mir": 0.3 + 0.65 * share,
                 "hdr": 0.8 - 0.79 * share,
             }
             where = {"epoch": epoch, "split": "test"}
@@ -50,11 +50,13 @@ def over_training(change: Callable[[float, dict[str, float]], dict[str, float]])
     ("change", "lost"),
     [
         (lambda share, values: {}, []),
-        (lambda share, values: {"mir": 0.3 + 0.2 * (share > 0.95)}, ["MIR", "accuracy"]),
-        (lambda share, values: {"mir": 0.7 - 0.2 * share}, ["MIR", "MIR", "accuracy"]),
+        (lambda share, values: {"mir": 0.3 + 0.65 * (share > 0.95)}, ["accuracy"]),
+        (lambda share, values: {"mir": 0.9 + 0.05 * share}, ["MIR rises"]),
+        (lambda share, values: {"mir": 0.99 - 0.1 * share}, ["MIR rises", "MIR ends", "accuracy"]),
+        (lambda share, values: {"mir": 0.3 + 0.5 * share}, ["MIR ends"]),
         (lambda share, values: {"hdr": values["hdr"] + 0.1}, ["HDR ends"]),
-        (lambda share, values: {"hdr": 0.03 + 0.01 * share}, ["HDR falls", "accuracy"]),
-        (lambda share, values: {"mir": 1.0 + 0.4 * share}, ["MIR comes"]),
+        (lambda share, values: {"hdr": 0.03 - 0.001 * share}, ["HDR falls"]),
+        (lambda share, values: {"hdr": 0.8 - 0.79 * (share > 0.95)}, ["accuracy"]),
     ],
 )
 def test_over_training_each_claim_can_fail(change: Any, lost: list[str]) -> None:

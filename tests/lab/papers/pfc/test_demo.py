@@ -1,5 +1,7 @@
 """The demo at the smallest size, and each of its claims seen to fail."""
 
+from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
@@ -154,9 +156,13 @@ EARLY: Metrics = {
     "nc1": 0.1,
     "nc2_etf": 0.3,
     "nc3_self_duality": 0.2,
-    "nc4_disagreement": 0.01,
+    "nc4_disagreement": 0.0,
 }
 LATE: Metrics = {key: value / 4 for key, value in EARLY.items()} | {"accuracy": 1.0}
+STEPS = (5, 10, 15, 20, 35, 50)
+"""Measured epochs from zero training error on."""
+BEFORE = [{"accuracy": 0.1 + 0.2 * epoch, "nc4_disagreement": 0.9} for epoch in range(5)]
+"""Values before it, at every epoch."""
 
 
 def at(epoch: int, last: Metrics, deep: list[Metrics] = DEEP) -> Measurement:
@@ -165,11 +171,17 @@ def at(epoch: int, last: Metrics, deep: list[Metrics] = DEEP) -> Measurement:
 
 
 def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> Results:
-    """A run whose error is 0.2 at the start and zero from epoch 1, up to a test set at the end."""
-    start = at(0, {key: 10 * value for key, value in EARLY.items()} | {"accuracy": 0.8})
-    final = at(50, last, deep)
+    """A run whose error is zero from epoch 5 on, up to a test set at the end."""
+    start = {key: 10 * value for key, value in EARLY.items()}
+    course = [
+        at(epoch, {key: (1 - 0.05 * epoch) * value for key, value in start.items()} | early)
+        for epoch, early in enumerate(BEFORE)
+    ]
+    for index, epoch in enumerate(STEPS):
+        share = index / (len(STEPS) - 1)
+        course.append(at(epoch, {k: (1 - share) * EARLY[k] + share * last[k] for k in EARLY}, deep))
     held_out = measurement(PART, 50, {}, split="test")
-    return measured([start, at(1, EARLY), final, held_out])
+    return measured([*course, held_out])
 
 
 def failing(results: Results) -> list[str]:
@@ -205,9 +217,10 @@ CASES: list[tuple[str, Results]] = [
     ("Training", collapsed(LATE | {"accuracy": 0.99})),
     ("NC1", collapsed(LATE | {"nc1": 0.1})),
     ("NC1", collapsed(LATE | {"nc1": float("nan")})),
+    ("NC1", collapsed(LATE | {"nc1": 0.092})),
     ("NC2", collapsed(LATE | {"nc2_etf": 0.31})),
     ("NC3", collapsed(LATE | {"nc3_self_duality": 0.21})),
-    ("NC4", collapsed(LATE | {"nc4_disagreement": 0.011})),
+    ("NC4", collapsed(LATE | {"nc4_disagreement": 0.001})),
     ("PFC1", collapsed(deep=deep_with(1, pfc1=0.61))),
     ("PFC1", collapsed(deep=deep_with(1, pfc1=float("nan")))),
     ("PFC2", collapsed(deep=deep_with(1, pfc2=0.71))),
@@ -222,9 +235,20 @@ def test_each_claim_can_fail(name: str, results: Results) -> None:
 
 
 def test_collapse_is_counted_from_zero_error_on() -> None:
-    """Everything fell from epoch 0, but not since epoch 1, when the error reached zero."""
+    """Everything fell from epoch 0, but not since epoch 5, when the error reached zero."""
     names = [claim.split(":")[0] for claim in failing(collapsed(EARLY))]
-    assert names == ["NC1", "NC2", "NC3", "NC4"]
+    assert names == ["NC1", "NC2", "NC3"]
+
+
+def test_a_fall_needs_a_trend() -> None:
+    """NC2 ends low, but it was higher than at zero error in between."""
+    results = collapsed()
+    metrics = [each.probe.layers[-1].metrics for each in results.measurements[:-1]]
+    for values, high in zip(metrics[-5:-1], (0.31, 0.32, 0.33, 0.34), strict=True):
+        assert isinstance(values, dict)
+        values["nc2_etf"] = high
+    (claim,) = failing(results)
+    assert claim.startswith("NC2")
 
 
 def test_without_zero_error_nothing_after_it_is_held() -> None:
@@ -233,13 +257,27 @@ def test_without_zero_error_nothing_after_it_is_held() -> None:
     assert not first.held
     assert "never" in first.evidence
     for claim in falling:
-        assert (claim.held, claim.evidence) == (False, "zero training error was not reached")
+        assert claim.verdict == "undecided"
 
 
-def test_nothing_left_to_fall_holds() -> None:
-    start = EARLY | {"nc4_disagreement": 0.0}
-    run = [at(1, start), at(2, LATE | {"nc4_disagreement": 0.0})]
-    assert failing(measured(run)) == []
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_claims_seldom_hold_of_permuted_measurements() -> None:
+    """Null test: the last layer's metrics are exchanged among epochs.
+
+    The order of layers has its null test in `test_null`.
+    """
+    held: Counter[str] = Counter()
+    for draw in range(40):
+        results, random = collapsed(), Random(draw)
+        last = [each.probe.layers[-1].metrics for each in results.measurements[:-1]]
+        for key in EARLY:
+            moved = random.sample([values[key] for values in last], len(last))
+            for values, value in zip(last, moved, strict=True):
+                assert isinstance(values, dict)
+                values[key] = value
+        held.update(claim.text for claim in RECIPE.claims(TINY, results)[:5] if claim.held)
+    assert max(held.values(), default=0) <= 4, held
 
 
 def test_order_is_claimed_up_to_the_effective_depth_only() -> None:

@@ -35,18 +35,21 @@ from torch import nn
 from ncscope.data.draws import stream_seed
 from ncscope.data.loaders import measuring_loader
 from ncscope.data.order import epoch_order
-from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
+from ncscope.lab.papers.info.connectivity_claims import (
+    AS_THEY_ARE,
+    REESTIMATED,
+    between,
+    claims_on,
+)
 from ncscope.lab.papers.info.interpolation import interpolated, reestimated
 from ncscope.lab.papers.info.runs import (
-    ESTIMATES,
     SEEDS,
+    UNSEEN_SEEDS,
     band,
     by_axis,
     by_run_name,
     collapse_line,
-    extent,
-    least,
     legend_beside,
     paper_training,
     ratio_bands,
@@ -54,7 +57,6 @@ from ncscope.lab.papers.info.runs import (
     with_classes,
     without_means,
 )
-from ncscope.lab.papers.trained import average, ends, on_runs, ordered, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.runs.resources import Resources
@@ -63,16 +65,11 @@ from ncscope.lab.training.supervised import Bench, bench_events, prepared, probe
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 
-AS_THEY_ARE, REESTIMATED = "as they are", "re-estimated"
 COLOURS = {AS_THEY_ARE: panels.ACCENT, REESTIMATED: panels.SECOND}
 
-CHANCE = 1.5
-"""An accuracy counts as random guessing if it is at most this multiple of chance."""
-CONNECTED = 0.02
-"""Two runs are connected if the accuracy between them falls at most this far below its mean at the
-ends (Frankle et al. 2020 take 2 %)."""
-UNCHANGED = 0.05
-"""A ratio counts as almost unchanged if it varies by at most this."""
+SMALL_EPOCHS = {0.3: 16, 0.03: 16, 0.003: 64}
+"""Epochs at the small scale by learning rate. The lowest rate learns for longer, until the training
+accuracy is that of the others."""
 
 
 class InfoConnectivity(BaseModel):
@@ -85,17 +82,22 @@ class InfoConnectivity(BaseModel):
 
 
 def _paper() -> InfoConnectivity:
-    first = [paper_training("cifar10", learning_rate=rate) for rate in (3e-2, 3e-3, 3e-4)]
-    return InfoConnectivity(runs=by_run_name([*first, paper_training("cifar100")], "learning_rate"))
+    rates = [("cifar10", rate) for rate in (3e-2, 3e-3, 3e-4)]
+    runs = [
+        paper_training(data, seed, learning_rate=rate)
+        for data, rate in [*rates, ("cifar100", 3e-2)]
+        for seed in SEEDS
+    ]
+    return InfoConnectivity(runs=by_run_name(runs, "learning_rate"))
 
 
 def _small() -> InfoConnectivity:
     return InfoConnectivity(
         runs=by_run_name(
             (
-                small_training("digits", 16, seed, learning_rate=rate, batch_size=32)
-                for rate in (0.3, 0.03, 0.003)
-                for seed in SEEDS
+                small_training("digits", epochs, seed, learning_rate=rate, batch_size=32)
+                for rate, epochs in SMALL_EPOCHS.items()
+                for seed in UNSEEN_SEEDS
             ),
             "learning_rate",
         )
@@ -163,19 +165,6 @@ def _held_out(bench: Bench, model: nn.Module, values: Mapping[str, Value]) -> Ob
     return Observation(bench.learner.step, epochs, "between", last.layer, values=values)
 
 
-def between(
-    rows: Sequence[Observation], part: str, statistics: str = AS_THEY_ARE
-) -> list[Observation]:
-    """Select the networks between the runs of a pair, in order of omega.
-
-    Args:
-        rows: Rows of the study.
-        part: Name of the pair.
-        statistics: Statistics of the batch norms: ``"interpolated"`` or ``"reestimated"``.
-    """
-    return [row for row in rows if row.part == part and row.get("statistics") == statistics]
-
-
 def _by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
     """Group pairs that differ only in the seed, by data and rate, with the highest rate first."""
     by_data: dict[str, dict[float, list[str]]] = {}
@@ -189,143 +178,9 @@ def _by_rate(config: InfoConnectivity) -> dict[str, dict[float, list[str]]]:
 
 def _claims(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.2: which runs are connected, and the dependence on the learning rate."""
-    claims = []
-    for data, rates in _by_rate(config).items():
-        highest, lowest = max(rates), min(rates)
-        if highest > lowest:
-            where = f"{data}, rate {highest:g}"
-            claims += _apart(_paths(rows, rates[highest]), where)
-            claims += [_calming(rows, rates, data, key, name) for key, name in _KEYS.items()]
-        where = f"{data}, rate {lowest:g}"
-        claims += _connected(_paths(rows, rates[lowest]), where)
-        claims.append(_helped(rows, rates, data))
-    return claims
-
-
-Paths = Mapping[str, Sequence[Observation]]
-
-_RATIOS = {
-    f"{key}{ending}": f"{key.upper()} ({estimate})"
-    for key in ("mir", "hdr")
-    for estimate, ending in ESTIMATES.items()
-}
-_KEYS = {"accuracy": "accuracy", **_RATIOS}
-
-
-def _paths(rows: Sequence[Observation], names: Sequence[str]) -> Paths:
-    return {name: between(rows, name) for name in names}
-
-
-def _apart(paths: Paths, where: str) -> list[Claim]:
-    """Test the paper's observations on runs that are not connected."""
-    claims = [
-        on_runs(
-            f"{where}: accuracy falls to random guessing for omega from 0.4 to 0.6, in every pair",
-            {name: _guessing(path) for name, path in paths.items()},
-            source="INFO",
-        )
+    return [
+        claim for data, rates in _by_rate(config).items() for claim in claims_on(rows, data, rates)
     ]
-    for key, name in _RATIOS.items():
-        rising = key.startswith("mir")
-        test = _rises_between if rising else _falls_near_ends
-        text = (
-            "rises again for omega from 0.4 to 0.6"
-            if rising
-            else "falls from either run to the nearest network between the runs"
-        )
-        held = {pair: test(values(path, key)) for pair, path in paths.items()}
-        claims.append(on_runs(f"{where}: {name} {text}, in every pair", held, source="INFO"))
-    return claims
-
-
-def _guessing(path: Sequence[Observation]) -> tuple[bool, str]:
-    middle = [row for row in path if 0.4 <= float(row["omega"]) <= 0.6]
-    lowest = least(values(middle, "accuracy"))
-    classes = int(path[0]["num_classes"]) if path else 0
-    return lowest * classes <= CHANCE, f"least {lowest:.3f}"
-
-
-def _rises_between(course: Sequence[float]) -> tuple[bool, str]:
-    """Return whether the middle fifth rises above both sides, and the numbers."""
-    if len(course) < 3:
-        return False, "no path"
-    at = len(course) // 2
-    reach = round(0.1 * (len(course) - 1))
-    most = -least([-value for value in course[at - reach : at + reach + 1]])
-    left = least(course[: at - reach] or course[:1])
-    right = least(course[at + reach + 1 :] or course[-1:])
-    told = f"least {left:.3f}, then highest {most:.3f}, then least {right:.3f}"
-    return most > max(left, right), told
-
-
-def _falls_near_ends(course: Sequence[float]) -> tuple[bool, str]:
-    if len(course) < 3:
-        return False, "no path"
-    told = f"{course[0]:.3f} to {course[1]:.3f}, and {course[-1]:.3f} to {course[-2]:.3f}"
-    return course[1] < course[0] and course[-2] < course[-1], told
-
-
-def _calming(
-    rows: Sequence[Observation],
-    rates: Mapping[float, Sequence[str]],
-    data: str,
-    key: str,
-    name: str,
-) -> Claim:
-    """Test that a quantity varies less between the runs at every lower learning rate."""
-    variations = {
-        rate: average([_variation(path, key) for path in _paths(rows, names).values()])
-        for rate, names in rates.items()
-    }
-    return decided(
-        f"{data}: {name} varies less between the runs at every lower rate",
-        source="INFO",
-        held=ordered(list(variations.values()), falling=True),
-        evidence="mean range: "
-        + ", ".join(f"{value:.4f} at {rate:g}" for rate, value in variations.items()),
-    )
-
-
-def _connected(paths: Paths, where: str) -> list[Claim]:
-    """Test the paper's observations on connected runs."""
-    barriers = {name: _barrier(path) for name, path in paths.items()}
-    connected = {name: (fall <= CONNECTED, f"{fall:.4f}") for name, fall in barriers.items()}
-    text = f"accuracy falls by no more than {CONNECTED} between the runs"
-    claims = [on_runs(f"{where}: {text}, in every pair", connected, source="INFO")]
-    for key, name in _RATIOS.items():
-        varied = {pair: _variation(path, key) for pair, path in paths.items()}
-        held = {pair: (value <= UNCHANGED, f"{value:.4f}") for pair, value in varied.items()}
-        text = f"{name} remains almost unchanged, within {UNCHANGED}"
-        claims.append(on_runs(f"{where}: {text}, in every pair", held, source="INFO"))
-    return claims
-
-
-def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
-    """Test whether re-estimated statistics reduce the fall at every rate; not in the paper."""
-    held, told = [], []
-    for rate, names in rates.items():
-        plain, anew = (
-            average([_barrier(between(rows, name, statistics)) for name in names])
-            for statistics in (AS_THEY_ARE, REESTIMATED)
-        )
-        held.append(anew < plain)
-        told.append(f"{plain:.4f} and {anew:.4f} at {rate:g}")
-    return decided(
-        f"{data}: accuracy falls less if the statistics are re-estimated, at every rate",
-        source="INFO",
-        held=all(held),
-        evidence=f"mean fall without and with re-estimation: {', '.join(told)}",
-    )
-
-
-def _barrier(path: Sequence[Observation]) -> float:
-    """Return the mean accuracy at the ends minus the least accuracy on the path."""
-    start, end = ends(path, "accuracy")
-    return (start + end) / 2 - least(values(path, "accuracy"))
-
-
-def _variation(path: Sequence[Observation], key: str) -> float:
-    return extent(values(path, key))
 
 
 def _drawings(config: InfoConnectivity, rows: Sequence[Observation]) -> list[Drawing]:
@@ -383,5 +238,5 @@ RECIPE: Recipe[InfoConnectivity] = Recipe(
     drawings=_drawings,
     columns=("omega", "statistics", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
     scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "70 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    cost={"paper": "210 GPU-hours (estimated)", "small": "5 minutes on one core"},
 )

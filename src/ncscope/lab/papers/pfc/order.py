@@ -26,6 +26,17 @@ def comparable(
     return candidates if depth is None else candidates[: depth + 1]
 
 
+def last_comparable(rows: Sequence[Observation], run: str) -> list[Observation]:
+    """Select the rows of the last layer of one dimension over training.
+
+    Args:
+        rows: Rows of the study.
+        run: Name of the run.
+    """
+    names = [row.layer for row in layers(rows, run) if "relative_position" in row]
+    return history(rows, run, layer=names[-1]) if names else []
+
+
 @dataclass(frozen=True)
 class OrderAt:
     """Order of the layers at one epoch, up to the effective depth of that epoch.

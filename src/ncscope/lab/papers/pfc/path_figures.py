@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.papers.pfc.order import KEYS, order_over_training
+from ncscope.lab.papers.pfc.order import KEYS, last_comparable, order_over_training
 from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE
-from ncscope.lab.papers.trained import ends, history, interpolation, layers, values
+from ncscope.lab.papers.trained import ends, history, interpolation, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.report import panels
@@ -83,17 +83,6 @@ def path_tables(networks: Networks, rows: Sequence[Observation]) -> list[Summary
         Summary(last_layer, at, collapse, title="Collapse of the last layer"),
         Summary(shares, columns, paths, title="Paths"),
     ]
-
-
-def last_comparable(rows: Sequence[Observation], run: str) -> list[Observation]:
-    """Select the rows of the last layer of one dimension over training.
-
-    Args:
-        rows: Rows of the study.
-        run: Name of the run.
-    """
-    names = [row.layer for row in layers(rows, run) if "relative_position" in row]
-    return history(rows, run, layer=names[-1]) if names else []
 
 
 def _last_layer(rows: Sequence[Observation], run: str) -> list[str]:
