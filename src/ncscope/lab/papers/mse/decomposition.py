@@ -30,7 +30,7 @@ from ncscope.lab.papers.mse.terminal import (
 )
 from ncscope.lab.papers.mse.training import MSETraining, paper_runs, small_runs, typical
 from ncscope.lab.papers.mse.training_mode import TRAINING_MODE, training_mode
-from ncscope.lab.papers.trained import ends, history, ratio, training_parts, values
+from ncscope.lab.papers.trained import average, ends, history, ratio, training_parts, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.report import panels
@@ -64,6 +64,7 @@ def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     rows = at_best_rates(config, rows)
     return [
         zero_error(rows, typical(config)),
+        *(_negligible_at_end(config, rows, split) for split in MODES),
         *(_negligible(config, rows, split) for split in MODES),
         _by_statistics(config, rows),
         _by_rate(config, rows),
@@ -98,6 +99,19 @@ def mean_share(path: Sequence[Observation]) -> float:
     if len(epochs) < 2:
         return math.nan
     return float(np.trapezoid(shares(path), epochs)) / (epochs[-1] - epochs[0])
+
+
+def _negligible_at_end(config: MSETraining, rows: Sequence[Observation], split: str) -> Claim:
+    paths = {name: history(rows, name, split) for name in typical(config)}
+    return over_networks(
+        f"at the end the part off the central path, features in {MODES[split]}, is below "
+        f"{NEGLIGIBLE:.0%} of the least-squares part, in most networks",
+        config,
+        {name: shares(path)[-1] if path else math.nan for name, path in paths.items()},
+        source="MSE, figure 2",
+        region=below(NEGLIGIBLE),
+        ratio=True,
+    )
 
 
 def _negligible(config: MSETraining, rows: Sequence[Observation], split: str) -> Claim:
@@ -143,20 +157,20 @@ def _by_statistics(config: MSETraining, rows: Sequence[Observation]) -> Claim:
 
 
 def _by_rate(config: MSETraining, rows: Sequence[Observation]) -> Claim:
-    """Compare the last measurement before the first fall of the learning rate with the next."""
+    """Compare the epochs before the first fall of the learning rate with those after it."""
     around = {}
     for name in typical(config):
         optimisation = config.runs[name].optimisation
         fall = optimisation.epochs * min(optimisation.milestones, default=math.nan)
         path = history(rows, name, TRAINING_MODE)
-        course = dict(zip([row.epoch for row in path], shares(path), strict=True))
-        before = [share for epoch, share in course.items() if 0 < epoch <= fall]
-        after = [share for epoch, share in course.items() if epoch > fall]
-        around[name] = (before[-1], after[0]) if before and after else (math.nan, math.nan)
+        course = list(zip([row.epoch for row in path], shares(path), strict=True))
+        before = [share for epoch, share in course if fall / 2 < epoch <= fall]
+        after = [share for epoch, share in course if fall < epoch <= 2 * fall]
+        around[name] = average(before), average(after)
     return over_networks(
         "what remains off the central path in training mode is due to the learning rate: the share "
-        "is less than half at the first measurement after the rate's first fall as at the last "
-        "one before it, in most networks",
+        "is less than half in the stage after the rate's first fall as in the second half of the "
+        "stage before it, in most networks",
         config,
         {name: ratio(after, before) for name, (before, after) in around.items()},
         source="ours",
