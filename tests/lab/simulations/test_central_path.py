@@ -25,6 +25,14 @@ def test_all_claims_hold(rows: Results) -> None:
     assert len(found) == 15
 
 
+def test_the_renormalised_law_is_ours_and_the_projected_law_the_papers(rows: Results) -> None:
+    owners = {claim.text: claim.source for claim in STUDY.claims(TINY, rows)}
+    text = "{} flow: simulated features follow the closed form"
+    assert owners[text.format("Projected")] == "MSE, proposition 2"
+    assert owners[text.format("Renormalised")] == "ours"
+    assert "MSE" not in owners.values()
+
+
 def test_rows_have_what_the_table_shows(rows: Results) -> None:
     flows = [row for row in rows if row.part in ("projected", "renormalised")]
     assert len(flows) == 2 * TINY.points

@@ -22,7 +22,7 @@ def results(mse: Columns = GROWING, last: Columns = GROWING, train: Columns = FO
     """Of three networks under MSE, the last with other numbers, and under cross-entropy."""
     found = []
     for name, one in CONFIG.runs.items():
-        own = last if "densenet" in name else mse
+        own = last if "warped" in name else mse
         chosen = own if one.loss == "mse" else LOWER
         found += history_of(name, train, attacked=chosen)
     return Results(found)
@@ -33,6 +33,7 @@ def failing(found: Results) -> set[int]:
 
 
 LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
+LITTLE = {"robustness": (0.1, 0.2, 0.58, 0.6)} | FOOLED
 
 
 @pytest.mark.parametrize(
@@ -43,9 +44,9 @@ LEAST = {"robustness": (0.1, 0.2, 0.25, 0.2)} | FOOLED
         (results(train={"accuracy": (0, 0, 0, 0.9)}), {0, 1, 2}),
         (results(last=GROWING | {"fooled": (0.9, 0.9, 1, 1)}), set()),
         (results(last=GROWING | {"fooled": (1, 1, 1, 0.99)}), {1}),
+        (results(mse=LITTLE), {2}),
         (results(mse=GROWING | {"robustness": (0.1, 0.2, 0.7, 0.6)}), {2}),
-        (results(last=GROWING | {"robustness": (0.1, 0.2, 3.0, 1.0)}), {2}),
-        (results(GROWING | {"robustness": (0.1, 0.1, 0.1, 0.2)}), {3}),
+        (results(GROWING | {"robustness": (0.1, 0.1, 0.1, 0.31)}), {3}),
     ],
 )
 def test_each_claim_both_ways(found: Results, expected: set[int]) -> None:
@@ -53,11 +54,22 @@ def test_each_claim_both_ways(found: Results, expected: set[int]) -> None:
     assert failing(found) == expected
 
 
+def test_seeds_that_disagree_leave_the_claims_undecided() -> None:
+    found = []
+    for name, one in CONFIG.runs.items():
+        end = (0.2, 0.3, 0.9)[one.seed % 3]
+        chosen = GROWING | {"robustness": (0.1, 0.2, 0.3, end)} if one.loss == "mse" else LOWER
+        found += history_of(name, FOOLED, attacked=chosen)
+    verdicts = [claim.verdict for claim in RECIPE.claims(CONFIG, Results(found))]
+    assert verdicts == ["held", "held", "undecided", "undecided"]
+
+
 def test_figures_9_and_11() -> None:
     drawn = {drawing.name: drawing.figure for drawing in RECIPE.drawings(CONFIG, results())}
     assert list(drawn) == ["fig-9", "fig-11"]
-    assert [len(axes.get_lines()) for axes in drawn["fig-9"].axes] == [2] * 3
-    assert [len(axes.get_lines()) for axes in drawn["fig-11"].axes] == [4] * 3
+    for name, count in {"fig-9": 2, "fig-11": 4}.items():
+        visible = [axes for axes in drawn[name].axes if axes.get_visible()]
+        assert [len(axes.get_lines()) for axes in visible] == [3 * count] * 3
 
 
 @pytest.mark.slow
