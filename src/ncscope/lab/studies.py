@@ -125,7 +125,10 @@ def _with_sets_on_hand(config: BaseModel, resources: Resources) -> BaseModel:
     runs = getattr(config, "runs", {})
     sets = {run.data: run.data for run in runs.values()}
     sets |= {name: set_on_hand(name, resources.data, download=resources.download) for name in sets}
-    of_runs = {name: run.model_copy(update={"data": sets[run.data]}) for name, run in runs.items()}
+    of_runs = {
+        name.replace(run.data, sets[run.data]): run.model_copy(update={"data": sets[run.data]})
+        for name, run in runs.items()
+    }
     return config.model_copy(update={"runs": of_runs}) if runs else config
 
 

@@ -8,7 +8,7 @@ from tests.lab.observed import results_of
 
 def test_it_is_the_study_at_two_sizes() -> None:
     assert RECIPE.id == "mse/central-path"
-    assert set(RECIPE.scales) == set(RECIPE.cost) == {"paper", "small"}
+    assert set(RECIPE.scales) == set(RECIPE.cost) == {"paper", "medium", "small"}
     assert all(RECIPE.cost.values())
 
 

@@ -51,6 +51,7 @@ from ncscope.lab.papers.info.runs import (
     by_run_name,
     collapse_line,
     legend_beside,
+    medium_training,
     paper_training,
     ratio_bands,
     small_training,
@@ -86,6 +87,17 @@ def _paper() -> InfoConnectivity:
     runs = [
         paper_training(data, seed, learning_rate=rate)
         for data, rate in [*rates, ("cifar100", 3e-2)]
+        for seed in SEEDS
+    ]
+    return InfoConnectivity(runs=by_run_name(runs, "learning_rate"))
+
+
+def _medium() -> InfoConnectivity:
+    """Return pairs at a high rate, and at a low rate with the more epochs that it needs."""
+    pairs = [("cifar10", 3e-2, 30), ("cifar10", 3e-3, 60), ("cifar100", 3e-2, 30)]
+    runs = [
+        medium_training(data, epochs, seed, learning_rate=rate)
+        for data, rate, epochs in pairs
         for seed in SEEDS
     ]
     return InfoConnectivity(runs=by_run_name(runs, "learning_rate"))
@@ -237,6 +249,10 @@ RECIPE: Recipe[InfoConnectivity] = Recipe(
     claims=_claims,
     drawings=_drawings,
     columns=("omega", "statistics", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "210 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    scales={"paper": _paper(), "medium": _medium(), "small": _small()},
+    cost={
+        "paper": "210 GPU-hours (estimated)",
+        "medium": "50 minutes of one GPU (estimated)",
+        "small": "5 minutes on one core",
+    },
 )

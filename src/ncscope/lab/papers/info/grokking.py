@@ -350,6 +350,10 @@ RECIPE: Recipe[InfoGrokking] = Recipe(
     drawings=_drawings,
     unit="step",
     columns=("step", "accuracy", "loss", "mir", "hdr", "mir_batch", "hdr_batch"),
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "72 minutes on one core", "small": "7 minutes on one core"},
+    scales={"paper": _paper(), "medium": _paper(), "small": _small()},
+    cost={
+        "paper": "72 minutes on one core",
+        "medium": "as at the paper's scale",
+        "small": "7 minutes on one core",
+    },
 )

@@ -41,6 +41,7 @@ from ncscope.lab.papers.info.runs import (
     extent,
     information_parts,
     legend_beside,
+    medium_training,
     paper_training,
     ratio_bands,
     small_training,
@@ -69,6 +70,16 @@ class InfoLabelSmoothing(BaseModel):
 def _paper() -> InfoLabelSmoothing:
     runs = (
         paper_training(data, seed, label_smoothing=e)
+        for data in PAPER_NETWORKS
+        for e in LEVELS
+        for seed in SEEDS
+    )
+    return InfoLabelSmoothing(runs=by_run_name(runs, "label_smoothing"))
+
+
+def _medium() -> InfoLabelSmoothing:
+    runs = (
+        medium_training(data, 40, seed, label_smoothing=e)
         for data in PAPER_NETWORKS
         for e in LEVELS
         for seed in SEEDS
@@ -208,6 +219,10 @@ RECIPE: Recipe[InfoLabelSmoothing] = Recipe(
     claims=_claims,
     drawings=_drawings,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "375 GPU-hours (estimated)", "small": "3 minutes on one core"},
+    scales={"paper": _paper(), "medium": _medium(), "small": _small()},
+    cost={
+        "paper": "375 GPU-hours (estimated)",
+        "medium": "45 minutes of one GPU (estimated)",
+        "small": "3 minutes on one core",
+    },
 )

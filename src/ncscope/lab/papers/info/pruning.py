@@ -61,6 +61,7 @@ from ncscope.lab.papers.info.runs import (
     collapse_line,
     data_sets,
     legend_beside,
+    medium_training,
     paper_training,
     ratio_bands,
     reference_line,
@@ -121,6 +122,15 @@ def _paper() -> InfoPruning:
         runs=by_run_name(paper_training(data, seed) for data in PAPER_NETWORKS for seed in SEEDS),
         sparsities=tuple(tenth / 10 for tenth in range(10)),
         tuning=dense.model_copy(update={"epochs": 100, "learning_rate": 0.003, "average": 0.0}),
+    )
+
+
+def _medium() -> InfoPruning:
+    dense = medium_training("cifar10", 60).optimisation
+    return InfoPruning(
+        runs=by_run_name(medium_training("cifar10", 60, seed) for seed in SEEDS),
+        sparsities=tuple(tenth / 10 for tenth in range(10)),
+        tuning=dense.model_copy(update={"epochs": 10, "learning_rate": 0.003, "average": 0.0}),
     )
 
 
@@ -387,6 +397,10 @@ RECIPE: Recipe[InfoPruning] = Recipe(
     claims=_claims,
     drawings=_drawings,
     columns=("sparsity", "stage", "accuracy", "dense_mir", "dense_mir_batch", "dense_hdr"),
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "135 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    scales={"paper": _paper(), "medium": _medium(), "small": _small()},
+    cost={
+        "paper": "135 GPU-hours (estimated)",
+        "medium": "25 minutes of one GPU (estimated)",
+        "small": "5 minutes on one core",
+    },
 )

@@ -42,6 +42,7 @@ from ncscope.lab.papers.info.runs import (
     data_sets,
     information_parts,
     legend_beside,
+    medium_training,
     paper_training,
     reweighted,
     small_training,
@@ -88,6 +89,17 @@ def _paper() -> InfoSupervised:
     return InfoSupervised(
         runs={
             f"{data}, {loss}, seed {seed}": paper_training(data, seed, **terms)
+            for data in PAPER_NETWORKS
+            for loss, terms in LOSSES.items()
+            for seed in SEEDS
+        }
+    )
+
+
+def _medium() -> InfoSupervised:
+    return InfoSupervised(
+        runs={
+            f"{data}, {loss}, seed {seed}": medium_training(data, 60, seed, **terms)
             for data in PAPER_NETWORKS
             for loss, terms in LOSSES.items()
             for seed in SEEDS
@@ -300,6 +312,10 @@ RECIPE: Recipe[InfoSupervised] = Recipe(
     drawings=_drawings,
     tables=_tables,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "230 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    scales={"paper": _paper(), "medium": _medium(), "small": _small()},
+    cost={
+        "paper": "230 GPU-hours (estimated)",
+        "medium": "45 minutes of one GPU (estimated)",
+        "small": "5 minutes on one core",
+    },
 )

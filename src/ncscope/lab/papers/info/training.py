@@ -39,6 +39,7 @@ from ncscope.lab.papers.info.runs import (
     data_sets,
     information_parts,
     legend_beside,
+    medium_training,
     paper_training,
     ratio_bands,
     small_training,
@@ -70,6 +71,14 @@ def _paper() -> InfoTraining:
     return InfoTraining(
         runs=by_run_name(
             paper_training(data, seed, every=50) for data in PAPER_NETWORKS for seed in SEEDS
+        )
+    )
+
+
+def _medium() -> InfoTraining:
+    return InfoTraining(
+        runs=by_run_name(
+            medium_training(data, 60, seed, every=5) for data in PAPER_NETWORKS for seed in SEEDS
         )
     )
 
@@ -253,6 +262,10 @@ RECIPE: Recipe[InfoTraining] = Recipe(
     claims=_claims,
     drawings=_drawings,
     columns=("epoch", "accuracy", "mir", "mir_batch", "hdr", "hdr_batch"),
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "75 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    scales={"paper": _paper(), "medium": _medium(), "small": _small()},
+    cost={
+        "paper": "75 GPU-hours (estimated)",
+        "medium": "20 minutes of one GPU (estimated)",
+        "small": "5 minutes on one core",
+    },
 )

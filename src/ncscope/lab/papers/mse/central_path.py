@@ -29,7 +29,12 @@ RECIPE = Recipe(
     columns=STUDY.columns,
     scales={
         "paper": CentralPathConfig(dim=10, per_class=50, points=65),
+        "medium": CentralPathConfig(dim=10, per_class=50, points=65),
         "small": CentralPathConfig(),
     },
-    cost={"paper": "10 seconds on one core", "small": "5 seconds on one core"},
+    cost={
+        "paper": "10 seconds on one core",
+        "medium": "as at the paper's scale",
+        "small": "5 seconds on one core",
+    },
 )

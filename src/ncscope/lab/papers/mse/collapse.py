@@ -29,6 +29,7 @@ from ncscope.lab.papers.mse.training import (
     EXCEPTIONS,
     MSETraining,
     by_network,
+    medium_runs,
     network_of,
     paper_runs,
     small_runs,
@@ -281,7 +282,12 @@ RECIPE: Recipe[MSETraining] = Recipe(
     columns=("epoch", "accuracy", "nc1", "nc2_equinorm_means", "nc3_self_duality"),
     scales={
         "paper": MSETraining(runs=paper_runs(("mse",), GROUPS)),
+        "medium": MSETraining(runs=medium_runs(("mse",), GROUPS)),
         "small": MSETraining(runs=small_runs(("mse",), GROUPS)),
     },
-    cost={"paper": "75 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    cost={
+        "paper": "75 GPU-hours (estimated)",
+        "medium": "20 minutes of one GPU (estimated)",
+        "small": "5 minutes on one core",
+    },
 )

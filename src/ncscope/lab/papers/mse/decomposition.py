@@ -28,7 +28,13 @@ from ncscope.lab.papers.mse.terminal import (
     zero_epoch,
     zero_error,
 )
-from ncscope.lab.papers.mse.training import MSETraining, paper_runs, small_runs, typical
+from ncscope.lab.papers.mse.training import (
+    MSETraining,
+    medium_runs,
+    paper_runs,
+    small_runs,
+    typical,
+)
 from ncscope.lab.papers.mse.training_mode import TRAINING_MODE, training_mode
 from ncscope.lab.papers.trained import average, ends, history, ratio, training_parts, values
 from ncscope.lab.report.drawing import Drawing
@@ -257,7 +263,12 @@ RECIPE: Recipe[MSETraining] = Recipe(
     columns=("epoch", "accuracy", "mse_loss", *CURVES),
     scales={
         "paper": MSETraining(runs=paper_runs(("mse",), GROUPS)),
+        "medium": MSETraining(runs=medium_runs(("mse",), GROUPS)),
         "small": MSETraining(runs=small_runs(("mse",), GROUPS)),
     },
-    cost={"paper": "75 GPU-hours (estimated)", "small": "5 minutes on one core"},
+    cost={
+        "paper": "75 GPU-hours (estimated)",
+        "medium": "25 minutes of one GPU (estimated)",
+        "small": "5 minutes on one core",
+    },
 )

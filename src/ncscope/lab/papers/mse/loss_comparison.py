@@ -31,6 +31,7 @@ from ncscope.lab.papers.mse.training import (
     LOSSES,
     Loss,
     MSETraining,
+    medium_runs,
     paper_runs,
     small_runs,
     typical,
@@ -198,7 +199,12 @@ RECIPE: Recipe[MSETraining] = Recipe(
     columns=("epoch", "accuracy", "nc1", "nc1_quotient", "vci"),
     scales={
         "paper": MSETraining(runs=paper_runs(BOTH, GROUPS)),
+        "medium": MSETraining(runs=medium_runs(BOTH, GROUPS)),
         "small": MSETraining(runs=small_runs(BOTH, GROUPS)),
     },
-    cost={"paper": "150 GPU-hours (estimated)", "small": "6 minutes on one core"},
+    cost={
+        "paper": "150 GPU-hours (estimated)",
+        "medium": "40 minutes of one GPU (estimated)",
+        "small": "6 minutes on one core",
+    },
 )

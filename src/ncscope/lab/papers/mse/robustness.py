@@ -33,6 +33,7 @@ from ncscope.lab.papers.mse.terminal import (
 from ncscope.lab.papers.mse.training import (
     BOTH,
     MSETraining,
+    medium_runs,
     paper_runs,
     small_runs,
     typical,
@@ -169,7 +170,12 @@ RECIPE: Recipe[MSERobustness] = Recipe(
     columns=("epoch", "accuracy", "robustness", "fooled"),
     scales={
         "paper": MSERobustness(runs=paper_runs(BOTH, GROUPS)),
+        "medium": MSERobustness(runs=medium_runs(BOTH, GROUPS)),
         "small": MSERobustness(runs=small_runs(BOTH, GROUPS)),
     },
-    cost={"paper": "150 GPU-hours (estimated)", "small": "7 minutes on one core"},
+    cost={
+        "paper": "150 GPU-hours (estimated)",
+        "medium": "50 minutes of one GPU (estimated)",
+        "small": "7 minutes on one core",
+    },
 )

@@ -1,4 +1,4 @@
-"""Settings of the MSE paper's networks: depths, optimisation, seeds, and both scales.
+"""Settings of the MSE paper's networks: depths, optimisation, seeds, and scales.
 
 Source: MSE A.1-A.5, which refers to Papyan, Han and Donoho 2020 for preprocessing, optimiser and
 the networks under cross-entropy. The paper's scale trains VGG, ResNet and DenseNet on five data
@@ -11,7 +11,8 @@ authors' public notebook, unless ``rates`` asks for the sweep of `ncscope.lab.pa
 
 The small scale has the same losses, batches and schedule, with a small network of each kind on
 handwritten digits; the comparison of losses has two kinds, and one of them on warped digits too.
-Every network has at least three seeds at both scales.
+The medium scale has one network of each kind on 10,000 images. Every network has at least three
+seeds at every scale.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -123,6 +124,25 @@ def paper_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Tra
         for seed in SEEDS
         for loss, network in zip(losses, networks, strict=True)
     )
+
+
+def medium_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Training]:
+    """Return settings of one network of each kind on 10,000 images, for one GPU.
+
+    Args:
+        losses: Losses to train under.
+        groups: Groups of metrics of the last layer.
+    """
+    optimisation = Optimisation(
+        epochs=100, batch_size=128, learning_rate=RATE, weight_decay=5e-4, schedule="steps"
+    )
+    runs = _named(
+        _training("cifar10", network, loss, groups, optimisation, seed, measurements=24)
+        for network in ("vgg11", "resnet18", "densenet40")
+        for seed in SEEDS
+        for loss in losses
+    )
+    return {name: run.model_copy(update={"balanced": 10_000}) for name, run in runs.items()}
 
 
 def small_runs(losses: Sequence[Loss], groups: tuple[str, ...]) -> dict[str, Training]:

@@ -305,6 +305,10 @@ RECIPE: Recipe[DemoConfig] = Recipe(
     claims=_claims,
     drawings=_drawings,
     columns=("epoch", "accuracy", "nc1_quotient", "nc2_etf", "nc3_self_duality", "ncc_accuracy"),
-    scales={"paper": PAPER, "small": DemoConfig()},
-    cost={"paper": "15 seconds on one core", "small": "15 seconds on one core"},
+    scales={"paper": PAPER, "medium": PAPER, "small": DemoConfig()},
+    cost={
+        "paper": "15 seconds on one core",
+        "medium": "15 seconds on one core",
+        "small": "15 seconds on one core",
+    },
 )

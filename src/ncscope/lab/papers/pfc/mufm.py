@@ -373,10 +373,12 @@ RECIPE: Recipe[PFCConfig] = Recipe(
     columns=("objective", "gradient_norm", *PFC, DISTANCE),
     scales={
         "paper": PFCConfig(),
+        "medium": PFCConfig(),
         "small": PFCConfig(),
     },
     cost={
         "paper": "35 seconds on one core",
+        "medium": "35 seconds on one core",
         "small": "35 seconds on one core",
     },
 )
