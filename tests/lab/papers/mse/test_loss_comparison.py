@@ -1,6 +1,7 @@
 """MSE against cross-entropy: every claim seen held and seen not held."""
 
 from collections.abc import Sequence
+from operator import mul
 
 import pytest
 
@@ -30,15 +31,12 @@ def results(
         own, hard = run.loss == loss, run.data != "digits"
         seen = train if own and train else TRAIN[run.loss]
         held_out = test if own and test else GOLD[run.loss]
-        scale = 2 if hard else 1
+        scale = (5, 10, 10, 10) if hard else (1, 1, 1, 1)  # the untrained network's is larger too
         right = 0.8 - (harder if own else 0.1) * hard + (gap if run.loss == "mse" else 0)
         found += history_of(
             name,
-            {"nc1": [scale * x for x in seen], "accuracy": accuracy if own else ACCURACY},
-            {
-                "nc1": [held_out[0], *(scale * x for x in held_out[1:])],
-                "accuracy": [0.1, 0.3, right, right],
-            },
+            {"nc1": list(map(mul, scale, seen)), "accuracy": accuracy if own else ACCURACY},
+            {"nc1": list(map(mul, scale, held_out)), "accuracy": [0.1, 0.3, right, right]},
         )
     return Results(found)
 
