@@ -72,6 +72,7 @@ def main() -> None:
         with console.status(f"{name} ..."):
             rows = BENCHMARKS[name](arguments.device)
         for row in rows:
+            console.print(f"{name} has ended: {row.work}", style="dim", markup=False)
             ratio = "-" if row.ratio is None else f"{row.ratio:.2f} x"
             met = "yes" if row.met else "no"
             table.add_row(row.work, row.measured, row.baseline, ratio, row.target, met)

@@ -3,9 +3,16 @@
 import pytest
 import torch
 
-from ncscope.data.catalogue import CATALOGUE, TRANSFER_TARGETS, load
+from ncscope.data.catalogue import (
+    CATALOGUE,
+    STAND_INS,
+    TRANSFER_TARGETS,
+    load,
+    set_on_hand,
+)
 from ncscope.errors import InputError
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
+from tests.data.on_disk import WRITERS
 
 MADE = {
     "digits": (10, (1, 8, 8), 1437, 360),
@@ -22,6 +29,8 @@ VARIANTS = {
     "transfer-source": (10, (3, 16, 16), 2000, 3000),
     **dict.fromkeys(list(TRANSFER_TARGETS)[:4], (10, (3, 16, 16), 1000, 3000)),
     "transfer-many": (20, (3, 16, 16), 1000, 3000),
+    "patterns-32": (10, (3, 32, 32), 10_000, 3000),
+    "patterns-32-100": (100, (3, 32, 32), 10_000, 3000),
 }
 
 
@@ -59,6 +68,22 @@ def test_targets_of_transfer_share_no_pictures() -> None:
     for one in pictures:
         for other in pictures:
             assert (one == other) == torch.equal(pictures[one], pictures[other])
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_a_set_without_files_has_a_stand_in_of_its_shape(name, tmp_path, monkeypatch) -> None:
+    said = f"{STAND_INS[name]} stands in for {name}: found no "
+    with pytest.warns(UserWarning, match=said):
+        stand_in = load(set_on_hand(name, tmp_path))
+    WRITERS[name](tmp_path, monkeypatch)
+    given = load(set_on_hand(name, tmp_path), tmp_path)
+    assert given.name == name
+    assert stand_in.shape == given.shape
+    assert stand_in.num_classes == int(name.removeprefix("cifar"))
+
+
+def test_other_sets_are_always_used(tmp_path) -> None:
+    assert set_on_hand("digits", tmp_path) == "digits"
 
 
 def test_imagenets_normalisation():

@@ -1,5 +1,6 @@
 """Data sets by name: those of the papers, and sets that need no download."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from ncscope.data.torchvision_sets import PictureSplit
 from ncscope.errors import InputError
 
 _PHOTOGRAPH_SIZE = 224
+_LARGE = 32  # pixels per side of generated images at the `medium` scale
 
 Reader = Callable[[Path, bool, int], PictureSplit]
 Statistics = tuple[Sequence[float], Sequence[float]]
@@ -79,6 +81,15 @@ def _other_patterns(number: int, num_classes: int, clutter: float, noise: float)
     return Entry(_made(make), IMAGE_SIZE, True, Policy.CIFAR10)
 
 
+def _large_patterns(num_classes: int, train_per_class: int, test_per_class: int) -> Entry:
+    """Return patterns of 32 x 32 pixels, with the noise that makes them as hard as the small."""
+
+    def make(seed: int) -> PixelSplit:
+        return patterns(num_classes, train_per_class, test_per_class, 1.0, 1.0, seed, _LARGE)
+
+    return Entry(_made(make), _LARGE, True, Policy.CIFAR10)
+
+
 TRANSFER_TARGETS = {
     "transfer-clear": _other_patterns(1, 10, 0.25, 0.25),
     "transfer-cluttered": _other_patterns(2, 10, 1.0, 0.25),
@@ -131,6 +142,8 @@ CATALOGUE = {
         Policy.CIFAR10,
     ),
     **TRANSFER_TARGETS,
+    "patterns-32": _large_patterns(10, 1000, 300),
+    "patterns-32-100": _large_patterns(100, 100, 30),
     "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
     "fashion-mnist": Entry(
         _stored(stored.read_fashion_mnist), 28, True, Policy.CIFAR10, ((0.2860,), (0.3530,))
@@ -149,6 +162,9 @@ CATALOGUE = {
     "caltech101": _photographs(downstream.read_caltech101, "mean per class"),
     "sun397": _photographs(downstream.read_sun397),
 }
+
+STAND_INS = {"cifar10": "patterns-32", "cifar100": "patterns-32-100"}
+"""Generated sets of the same shape and number of classes, for want of the files."""
 
 
 def load(
@@ -200,6 +216,24 @@ def load(
     num_classes = int(torch.cat([train.labels, test.labels]).max()) + 1
     shape = len(mean), side, side
     return ImageData(name, train, test, num_classes, shape, validation, entry.measure)
+
+
+def set_on_hand(name: str, folder: Path, *, download: bool = False) -> str:
+    """Return the name of a set, or of its stand-in, with a warning, if the set cannot be read.
+
+    Args:
+        name: Key of ``CATALOGUE``.
+        folder: Folder of the files of stored sets.
+        download: Fetch missing files from the internet if True.
+    """
+    if name not in STAND_INS:
+        return name
+    try:
+        CATALOGUE[name].read(Path(folder), download, 0)
+    except InputError as error:
+        warnings.warn(f"{STAND_INS[name]} stands in for {name}: found {error.found}", stacklevel=2)
+        return STAND_INS[name]
+    return name
 
 
 def _input_size(name: str, native: int | None, size: int | None) -> int:

@@ -1,4 +1,4 @@
-r"""Generated images, which replace the papers' data sets at the `small` scale.
+r"""Generated images, which replace the papers' data sets at the `small` and `medium` scales.
 
 There are two kinds, both of 8-bit pixels so that every augmentation works as on photographs.
 
@@ -92,12 +92,13 @@ def patterns(
     clutter: float = 1.0,
     noise: float = 0.5,
     seed: int = 0,
+    size: int = IMAGE_SIZE,
 ) -> PixelSplit:
-    r"""Make coloured images of 16 x 16 pixels: a class's shifted, mirrored pattern with clutter.
+    r"""Make coloured images: a class's shifted, mirrored pattern with clutter.
 
-    $x = a\,T(p_k) + \beta q + \sigma\varepsilon$ with $T$ a cyclic shift by up to 3 pixels in each
-    direction and, half of the time, a reflection; $a$ from 0.7 to 1.3; $p_k$ and $q$ smooth random
-    images of unit variance; $\varepsilon$ white noise.
+    $x = a\,T(p_k) + \beta q + \sigma\varepsilon$ with $T$ a cyclic shift by up to 3 sixteenths of
+    the side in each direction and, half of the time, a reflection; $a$ from 0.7 to 1.3; $p_k$ and
+    $q$ smooth random images of unit variance; $\varepsilon$ white noise.
 
     Args:
         num_classes: $K$.
@@ -106,20 +107,21 @@ def patterns(
         clutter: $\beta$.
         noise: $\sigma$.
         seed: Seed of all draws, the classes' patterns included.
+        size: Pixels per side.
 
     Example:
         >>> patterns(3, 5, 2).test.labels.tolist()
         [0, 0, 1, 1, 2, 2]
     """
-    prototypes = _smooth(num_classes, generator(seed, 0))
+    prototypes = _smooth(num_classes, size, generator(seed, 0))
     halves = []
     for half, per_class in enumerate((train_per_class, test_per_class)):
         draws = generator(seed, 1 + half)
         labels = torch.arange(num_classes).repeat_interleave(per_class)
         count = len(labels)
         gain = 0.7 + 0.6 * torch.rand(count, 1, 1, 1, generator=draws)
-        image = gain * _moved(prototypes[labels], draws)
-        image += clutter * _smooth(count, draws)
+        image = gain * _moved(prototypes[labels], draws, reach=3 * size // 16)
+        image += clutter * _smooth(count, size, draws)
         image += noise * torch.randn(image.shape, generator=draws)
         spread = math.sqrt(1.03 + clutter**2 + noise**2)
         halves.append(Pixels(_eight_bit(0.5 + image / (6 * spread)), labels))
@@ -173,9 +175,8 @@ def _affine(count: int, draws: torch.Generator) -> Float[Tensor, "n 2 3"]:
     return scale[:, None, None] * torch.stack([torch.stack(row, -1) for row in rows], 1)
 
 
-def _smooth(count: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
+def _smooth(count: int, size: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
     """Make random periodic images of unit variance, of waves of at least a quarter of the side."""
-    size = IMAGE_SIZE
     white = torch.randn(count, 3, size, size, generator=draws)
     frequency = torch.fft.fftfreq(size) * size
     radius = (frequency[:, None] ** 2 + frequency**2).sqrt()
@@ -185,7 +186,7 @@ def _smooth(count: int, draws: torch.Generator) -> Float[Tensor, "n 3 h w"]:
 
 
 def _moved(
-    images: Float[Tensor, "n c h w"], draws: torch.Generator, reach: int = 3
+    images: Float[Tensor, "n c h w"], draws: torch.Generator, reach: int
 ) -> Float[Tensor, "n c h w"]:
     """Shift each image cyclically, and mirror half of the images."""
     count, _, height, width = images.shape

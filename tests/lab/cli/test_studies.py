@@ -115,10 +115,10 @@ def test_list_names_every_experiment(capsys):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_loads_with_both_scales(name):
+def test_every_experiment_loads_with_its_scales(name):
     recipe = catalogue.experiment(name)
     assert recipe.id == name
-    assert set(recipe.scales) == set(recipe.cost) == {"paper", "small"}
+    assert set(recipe.scales) == set(recipe.cost) >= {"paper", "small"}
     for config in recipe.scales.values():
         names = [part.name for part in recipe.parts(config)]
         assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""Settings of the paper's scale: networks build and take one real step on files in real formats."""
+"""Networks of the paper's and the medium scale take one real step on files in real formats."""
 
 from collections.abc import Iterator
 
@@ -19,8 +19,9 @@ SMALLEST = ("pfc-mnist", "pfc-fashion-mnist", "vgg11", "resnet18", "densenet40")
 def trainings() -> Iterator[tuple[str, Training]]:
     """Every distinct pair of data set and network, with a name."""
     seen = set()
-    for recipe in EXPERIMENTS:
-        config = experiment(recipe).scales["paper"]
+    scales = [(name, scale) for scale in ("paper", "medium") for name in EXPERIMENTS]
+    for recipe, scale in scales:
+        config = experiment(recipe).scales.get(scale)
         for run, training in getattr(config, "runs", {}).items():
             kind = (training.data, training.network)
             if kind not in seen:

@@ -55,7 +55,13 @@ from ncscope.lab.papers.vci.imagenet import RECIPE as IMAGENET
 from ncscope.lab.papers.vci.probes import transfer_events
 from ncscope.lab.papers.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope.lab.papers.vci.transfer_figures import odds_figure, scatter_figure
-from ncscope.lab.papers.vci.variability import COLUMNS, METRICS, SMALL_DESCENT, seeded
+from ncscope.lab.papers.vci.variability import (
+    COLUMNS,
+    METRICS,
+    SMALL_DESCENT,
+    medium_training,
+    seeded,
+)
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
@@ -91,6 +97,16 @@ def _paper() -> VCITransfer:
     base = IMAGENET.scales["paper"].runs["CE, seed 0"]
     end = {"every": base.optimisation.epochs, "groups": ("nc1", "nc4"), "cosine_group": 256}
     return VCITransfer(runs=_runs(base.model_copy(update=end)), downstream=tuple(DOWNSTREAM))
+
+
+def _medium() -> VCITransfer:
+    base = IMAGENET.scales["medium"].runs["CE, seed 0"]
+    end = {"data": "cifar10", "network": "resnet18", "every": base.optimisation.epochs}
+    end |= {"groups": ("nc1", "nc4"), "cosine_group": 128}
+    return VCITransfer(
+        runs=_runs(medium_training(base.model_copy(update=end), 30)),
+        downstream=tuple(TRANSFER_TARGETS),
+    )
 
 
 def _small() -> VCITransfer:
@@ -336,6 +352,10 @@ RECIPE: Recipe[VCITransfer] = Recipe(
     drawings=_drawings,
     tables=_tables,
     columns=(*COLUMNS, "measure", "strength"),
-    scales={"paper": _paper(), "small": _small()},
-    cost={"paper": "5,100 GPU-hours (estimated)", "small": "25 minutes on one core (estimated)"},
+    scales={"paper": _paper(), "medium": _medium(), "small": _small()},
+    cost={
+        "paper": "5,100 GPU-hours (estimated)",
+        "medium": "30 minutes of one GPU (estimated)",
+        "small": "25 minutes on one core (estimated)",
+    },
 )

@@ -50,6 +50,9 @@ SMALL_DESCENT = PAPER_DESCENT.model_copy(
     }
 )
 
+MEDIUM_IMAGES = 10_000
+"""Training images of the medium scale, equally many per class."""
+
 SEEDS = (0, 1, 2)
 """Seeds of every run."""
 
@@ -95,6 +98,22 @@ def small_training(rate: float, augmentation: str) -> Training:
         layers=(),
         groups=GROUPS,
     )
+
+
+def medium_training(training: Training, epochs: int) -> Training:
+    """Return the paper's settings with fewer images and epochs, for one GPU.
+
+    Args:
+        training: The paper's settings.
+        epochs: Number of epochs; schedule, warm-up and measurements are shortened accordingly.
+    """
+    optimisation, times = training.optimisation, training.optimisation.epochs / epochs
+    shorter = {"epochs": epochs, "batch_size": 128, "decay": optimisation.decay**times}
+    shorter["warmup_epochs"] = round(optimisation.warmup_epochs / times)
+    every = max(1, round((training.every or epochs) / times))
+    update = {"balanced": MEDIUM_IMAGES, "measured": None, "every": every}
+    optimisation = optimisation.model_copy(update=shorter)
+    return training.model_copy(update=update | {"optimisation": optimisation})
 
 
 def seeded(runs: Mapping[str, Training], seeds: Sequence[int] = SEEDS) -> dict[str, Training]:

@@ -154,10 +154,12 @@ RECIPE: Recipe[XUFMExtendedConfig] = Recipe(
     columns=(*extended.COLUMNS, "per_class", "kept", "predicted", "deviation"),
     scales={
         "paper": XUFMExtendedConfig(),
+        "medium": XUFMExtendedConfig(),
         "small": XUFMExtendedConfig(settings="first"),
     },
     cost={
         "paper": "6 minutes on one core (estimated)",
+        "medium": "as at the paper's scale",
         "small": "150 seconds on one core",
     },
 )

@@ -264,10 +264,12 @@ RECIPE: Recipe[XUFMConfig] = Recipe(
     columns=ufm.COLUMNS,
     scales={
         "paper": XUFMConfig(),
+        "medium": XUFMConfig(),
         "small": XUFMConfig(settings="first"),
     },
     cost={
         "paper": "2 minutes on one core (estimated)",
+        "medium": "as at the paper's scale",
         "small": "90 seconds on one core",
     },
 )
