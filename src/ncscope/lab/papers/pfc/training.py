@@ -17,10 +17,10 @@ At every measured epoch the paths of 500 training images are compared with optim
 proposition 1), and the energy of the blocks with their weights (III-C). The claims are in
 `network_claims`.
 
-Results at the small scale, seeds 3 to 5: 15 of 34 claims held, 7 are undecided. PFC1 falls and PFC3
-rises over the layers in all runs; PFC2 breaks its order in all. Straightness rises from .65 to .87 on
-digits and from .45 to .73 on patterns; without decay it ends at .66 and .53. On patterns the effective
-depth is the fifth of seven blocks.
+Results at the small scale, seeds 3 to 5: 15 of 34 claims held, 7 are undecided. PFC1 falls and
+PFC3 rises over the layers in all runs; PFC2 breaks its order in all. Straightness rises from .65 to
+.87 on digits and from .45 to .73 on patterns; without decay it ends at .66 and .53. On patterns the
+effective depth is the fifth of seven blocks.
 """
 
 from collections.abc import Mapping, Sequence
