@@ -173,10 +173,10 @@ def _claims(config: PFCConfig, rows: Sequence[Observation]) -> list[Claim]:
             _stays_apart(rows, draws),
             _more_concentrated(sweep),
             _near_the_simplex(sweep),
-            _trend(sweep, "pfc1", "with lambda the minimum leaves the simplex: PFC1 rises"),
-            _trend(sweep, "pfc2", "with lambda the minimum leaves the simplex: PFC2 rises"),
-            _trend(sweep, DISTANCE, "with lambda the features approach the data", falls=True),
-            _trend(sweep, "pfc3", "with lambda the nearest-mean accuracy falls", falls=True),
+            _trend(sweep, "pfc1", "as lambda grows, the minimum leaves the simplex: PFC1 rises"),
+            _trend(sweep, "pfc2", "as lambda grows, the minimum leaves the simplex: PFC2 rises"),
+            _trend(sweep, DISTANCE, "as lambda grows, the features approach the data", falls=True),
+            _trend(sweep, "pfc3", "as lambda grows, the nearest-mean accuracy falls", falls=True),
             _arrived(rows, draws),
         ]
         claims += [

@@ -306,17 +306,19 @@ def errors_between(rows: Results, run: str, key: str) -> tuple[float, float]:
         metric; NaN without layers between, or if a value is not positive.
     """
     chain = [row for row in layers(rows, run) if "relative_position" in row]
-    line, measured = geodesic(rows, run), np.array(values(chain, key))
-    if line is None or len(chain) < 3:
+    line, measured = geodesic(rows, run), values(chain, key)
+    positions = values(chain, "relative_position")
+    curve = [] if line is None else geodesic_curves(line)[key]
+    known = all(map(math.isfinite, [*positions, *measured, *curve]))
+    if line is None or len(chain) < 3 or not known or min([*measured, *curve]) <= 0:
         return math.nan, math.nan
-    positions = np.array(values(chain, "relative_position"))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        course = np.log(measured)
-        predicted = np.interp(positions, line.t, np.log(geodesic_curves(line)[key]))
-    between = course[0] + positions * (course[-1] - course[0])
-    errors = [(each - course)[1:-1] for each in (predicted, between)]
-    first, second = (float(np.sqrt(np.mean(error**2))) for error in errors)
-    return (first, second) if math.isfinite(first + second) else (math.nan, math.nan)
+    course = np.log(measured)
+    predicted = np.interp(positions, line.t, np.log(curve))
+    between = course[0] + np.array(positions) * (course[-1] - course[0])
+    first, second = (
+        float(np.sqrt(np.mean((each - course)[1:-1] ** 2))) for each in (predicted, between)
+    )
+    return first, second
 
 
 def _goes(key: str) -> str:
