@@ -276,7 +276,7 @@ def _mean_ends(rows: Sequence[Observation], runs: Sequence[str], key: str, split
     return f"{first:.3g} to {last:.3g} in the mean"
 
 
-def projection_claims(rows: Sequence[Observation], groups: Groups) -> list[Claim]:
+def projection_claims(rows: Sequence[Observation], groups: Groups, where: str = "") -> list[Claim]:
     """Test section 4.1: the within-class variance on V_B falls, and that off V_B grows.
 
     The paper states the direction only, so the factor is 1.
@@ -284,11 +284,13 @@ def projection_claims(rows: Sequence[Observation], groups: Groups) -> list[Claim
     Args:
         rows: Rows of a study.
         groups: Runs of each network or setting.
+        where: Words that end the texts of the claims.
     """
     claim = partial(trend_claim, rows=rows, groups=groups, source="VCI, figure 1", factor=1)
+    on, off = (f"the variance within classes {part} V_B" for part in ("on", "off"))
     return [
-        claim("the variance within classes on V_B falls", key="within_in_signal"),
-        claim("the variance within classes off V_B rises", key="within_off_signal", rises=True),
+        claim(f"{on} falls{where}", key="within_in_signal"),
+        claim(f"{off} rises{where}", key="within_off_signal", rises=True),
     ]
 
 
