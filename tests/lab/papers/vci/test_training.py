@@ -91,6 +91,8 @@ def test_where_all_fall_only_the_paper_s_exceptions_are_missing() -> None:
         (["cosine"], "train", "cosine_within", RISING, "there is a setting in which cosine dis"),
         (WAYS[:1], "train", "within_in_signal", MORE_ON, "the variance within classes on V_B fal"),
         (WAYS[:1], "train", "within_off_signal", LESS_OFF, "the variance within classes off V_B"),
+        ([TWENTY], "train", "within_in_signal", MORE_ON, "the variance within classes on V_B fal"),
+        ([TWENTY], "train", "within_off_signal", LESS_OFF, "the variance within classes off V_B"),
         ([NARROW], "train", "vci", RISING, "VCI falls over training, in every network for 100"),
         ([MANY], "train", "within_off_signal", RISING, "the share of the variance off V_B, over"),
     ],
