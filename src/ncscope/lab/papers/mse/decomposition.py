@@ -8,11 +8,11 @@ running statistics of the batch norms, and in training mode, with the statistics
 classifier is trained on the latter; the paper does not say which it measures.
 
 Results at the small scale for VGG and ResNet (geometric means of three seeds; the DenseNet is not
-yet run with these settings): at the end the part off the path was 3.2 and 3.6 % of the least-squares
-part in training mode (held), 6.0 and 5.5 % in evaluation mode (undecided); in the mean over epochs
-from zero error on 9.1 and 8.4 % in training mode (undecided), 42 and 23 % in evaluation mode (not
-held). After the rate's first fall the share in training mode is a fifth of that before it (held).
-NC1 is the dominant part, and NC2/3 falls fastest (held).
+yet run with these settings): at the end the part off the path was 3.2 and 3.6 % of the
+least-squares part in training mode (held), 6.0 and 5.5 % in evaluation mode (undecided); in the
+mean over epochs from zero error on 9.1 and 8.4 % in training mode (undecided), 42 and 23 % in
+evaluation mode (not held). After the rate's first fall the share in training mode is a fifth of
+that before it (held). NC1 is the dominant part, and NC2/3 falls fastest (held).
 """
 
 import math
