@@ -3,7 +3,12 @@
 Source: MSE appendix A, figures 3-8, table 1. Command: ``ncscope reproduce mse/collapse``. Settings
 of both scales: `ncscope.lab.papers.mse.training`.
 
-RESULTS
+Results at the small scale for VGG and ResNet (geometric mean of the value at the end over that at
+zero error, three seeds; the DenseNet is not yet run with these settings): NC1 fell to 0.079 and
+0.058, the deviation of the class means' norms to 0.36 and 0.36, that of their angles to 0.66 and
+0.63, the distance to self-duality to 0.29 and 0.49: held. The deviations of the classifier's norms
+and angles fell in one of the two networks each: undecided. Held-out accuracy rose by 1.3 points
+[-0.7, 3.4]: undecided.
 """
 
 from collections.abc import Mapping, Sequence
@@ -288,6 +293,6 @@ RECIPE: Recipe[MSETraining] = Recipe(
     cost={
         "paper": "75 GPU-hours (estimated)",
         "medium": "20 minutes of one GPU (estimated)",
-        "small": "5 minutes on one core",
+        "small": "7 minutes on one core",
     },
 )
