@@ -20,7 +20,7 @@ from .99 to .12 at rate 0.3 and from .99 to .79 at 0.03, and at 0.003 it does no
 claims held, 7 are undecided. At 0.003 all quantities remain within 0.015. If accuracy falls to
 chance, MIR falls and HDR rises towards the middle; the paper's opposite anomalies did not occur,
 neither exactly nor by batch. Most of the fall comes from the batch-norm statistics: with
-re-estimated statistics, accuracy in the middle is .93 at 0.3 and .98 at 0.03, and HDR is below 0.08.
+re-estimated statistics, accuracy in the middle is .93 at 0.3 and .98 at 0.03, HDR below 0.08.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
