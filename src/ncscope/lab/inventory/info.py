@@ -186,6 +186,9 @@ ITEMS: tuple[Item, ...] = (
         label="section 6.3",
         content="The fewer labels, the larger the gain from the information terms.",
         experiments=("info/semi-supervised",),
-        code=("ncscope.lab.papers.info.few_labels_tables.gain_table",),
+        code=(
+            "ncscope.lab.papers.info.few_labels_tables.gain_table",
+            "ncscope.lab.papers.info.few_labels_claims.claims",
+        ),
     ),
 )
