@@ -1,8 +1,9 @@
 """Run everything that needs a GPU and write a report: ``make gpu``.
 
-Steps: the tests marked ``gpu``, each benchmark with its floor, grokking at the paper's scale, and a
-network recipe. Expected: under 40 minutes of one GPU. A step that fails or takes too long is
-reported, and the others go on. The report is written anew after each step.
+Steps: the tests marked ``gpu``, each benchmark with its floor, a recipe at the medium scale, and
+grokking at the paper's scale with one seed. Expected: under 40 minutes of one GPU. A step that
+fails or takes too long is reported, and the others go on. The report is written anew after each
+step.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import torch
 
 from benchmarks.__main__ import BENCHMARKS
 from ncscope.files import write_text
-from ncscope.lab.catalogue import experiment
+from ncscope.lab.runs.recipe import Scale
 
 WITHOUT_GPU = "no CUDA device on this machine: nothing was measured"
 _NO_GPU, _FAILED = 2, 1  # exit codes
@@ -80,17 +81,16 @@ def steps(runs: Path) -> list[Step]:
     return [
         Step("tests marked gpu", tests, limit=300),
         *of_benchmarks,
-        _recipe("pfc/training", "medium", runs, limit=600),
-        _recipe("info/grokking", "paper", runs, limit=1200),
+        _recipe("pfc/training", "medium", runs, limit=900),
+        _recipe("info/grokking", "paper", runs, limit=1200, changed=["seeds=[0]"]),
     ]
 
 
-def _recipe(name: str, scale: str, runs: Path, limit: float) -> Step:
-    if scale not in experiment(name).scales:
-        scale = "small"
+def _recipe(name: str, scale: Scale, runs: Path, limit: float, changed: Sequence[str] = ()) -> Step:
     out = str(runs / f"{name.replace('/', '-')}-{scale}")
-    program = [sys.executable, "-c", "from ncscope.cli import main; main()", "reproduce", name]
+    program = [sys.executable, "-c", "from ncscope.cli import main; main()", "train", name]
     options = ["--scale", scale, "--accelerator", "cuda", "--out", out]
+    options += [word for change in changed for word in ("--set", change)]
     return Step(f"{name} at the {scale} scale", [*program, *options], limit)
 
 
