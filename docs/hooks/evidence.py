@@ -93,31 +93,40 @@ def _claim(record: Mapping[str, Any]) -> Claim:
 
 
 def _summary(theory: Theory, runs: Runs) -> str:
-    heads = ["paper", "items", "in full", "in part", "missing", "drawings", "statements: hold"]
-    heads += ["as corrected", "fail", *(f"claims held, {scale} scale" for scale in runs)]
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    heads = ["paper", "items", "statements", *(f"claims, {scale} scale" for scale in runs)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for paper, items in ITEMS.items():
-        covered = Counter(item.coverage for item in items)
         checked = dict.fromkeys(name for item in items for name in item.statements)
-        cells = [f"[{paper}](#{paper.lower()})", len(items)]
-        cells += [covered[kind] for kind in ("full", "partial", "missing", "illustration")]
-        cells += _statement_counts([theory[name] for name in checked if name in theory])
+        cells = [f"[{paper}](#{paper.lower()})", _coverage(items)]
+        cells.append(_statement_counts([theory[name] for name in checked if name in theory]))
         for experiments in runs.values():
             claims = [claim for each in experiments.values() for claim in each or ()]
-            cells.append(tally(claim for claim in claims if owner_of(claim) == paper))
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+            cells.append(f"{tally(claim for claim in claims if owner_of(claim) == paper)}")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _statement_counts(checked: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the numbers that hold, hold as corrected (by grade), and fail, without definitions."""
+def _coverage(items: Sequence[Item]) -> str:
+    """Return how many items there are of each kind of coverage."""
+    kinds = {"full": "in full", "partial": "in part", "missing": "missing"}
+    covered = Counter(item.coverage for item in items)
+    kinds["illustration"] = "drawings" if covered["illustration"] > 1 else "drawing"
+    return ", ".join(f"{covered[kind]} {name}" for kind, name in kinds.items() if covered[kind])
+
+
+def _statement_counts(checked: Sequence[Mapping[str, str]]) -> str:
+    """Return how many hold, hold as corrected (by grade), and fail, without definitions."""
     counted = [one for one in checked if one.get("kind") != "definition"]
     verdicts = Counter(one["verdict"] for one in counted)
     corrected = [one for one in counted if one["verdict"] == "holds-as-corrected"]
     grades = Counter(one["grade"] for one in corrected if "grade" in one)
     graded = ", ".join(f"{count} {grade}" for grade, count in sorted(grades.items()))
-    said = f"{len(corrected)} ({graded})" if graded else f"{len(corrected)}"
-    return [f"{verdicts['holds']}", said, f"{verdicts['fails']}"]
+    said = [f"{verdicts['holds']} hold"]
+    if corrected:
+        said.append(f"{len(corrected)} as corrected" + (f" ({graded})" if graded else ""))
+    if verdicts["fails"]:
+        said.append(f"{verdicts['fails']} fail")
+    return ", ".join(said)
 
 
 def _table(paper: str, theory: Theory, runs: Runs) -> str:
