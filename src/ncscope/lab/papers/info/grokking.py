@@ -17,7 +17,9 @@ The claims are judged on seeds 3 to 5: 6 of 15 held, 3 not held, 6 undecided; th
 MIR holds in batches and not on all pairs. Values at the small scale, seeds 0 to 2: training
 accuracy is 1 at step 101. Held-out accuracy is .99 at steps 2,611, 1,956 and 1,466, and 1 at the
 end. In batches of 64 MIR is .69 at the start, .77 when training accuracy reaches 1, and .44 to .51
-at the end, its lowest value, as the paper says; HDR falls from .83 to .1. Other than the paper says:
+at the end, its lowest value, as the paper says; HDR falls from .83 to .1.
+
+Other than the paper says:
 
 * HDR rises just before generalisation in only one run of three, and rises again after
   generalisation in two.
