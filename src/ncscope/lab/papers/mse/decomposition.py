@@ -1,18 +1,18 @@
 """The parts of the MSE loss while networks train: is the classifier the least-squares one?
 
 Source: MSE section 2, theorems 1 and 2, figure 2. Command: ``ncscope reproduce
-mse/decomposition``. Settings of both scales: `ncscope.lab.papers.mse.training`.
+mse/decomposition``. Settings of all scales: `ncscope.lab.papers.mse.training`.
 
 The parts are measured on two kinds of features of the training set: in evaluation mode, with the
 running statistics of the batch norms, and in training mode, with the statistics of each batch. The
 classifier is trained on the latter; the paper does not say which it measures.
 
-Results at the small scale for VGG and ResNet (geometric means of three seeds; the DenseNet is not
-yet run with these settings): at the end the part off the path was 3.2 and 3.6 % of the
-least-squares part in training mode (held), 6.0 and 5.5 % in evaluation mode (undecided); in the
-mean over epochs from zero error on 9.1 and 8.4 % in training mode (undecided), 42 and 23 % in
-evaluation mode (not held). After the rate's first fall the share in training mode is a fifth of
-that before it (held). NC1 is the dominant part, and NC2/3 falls fastest (held).
+Results at the small scale for VGG, ResNet and DenseNet (geometric means of three seeds): at the end
+the part off the path was 3.2, 3.6 and 9.4 % of the least-squares part in training mode (held), 6.0,
+5.5 and 13 % in evaluation mode (undecided); in the mean over epochs from zero error on 9.1, 8.4 and
+10 % in training mode (undecided), 42, 23 and 22 % in evaluation mode (not held). In VGG and ResNet
+the share in training mode after the rate's first fall is a fifth of that before it (held). NC1 is
+the dominant part, and NC2/3 falls fastest (held).
 """
 
 import math
