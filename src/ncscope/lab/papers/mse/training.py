@@ -47,7 +47,7 @@ DEPTHS: Mapping[Loss, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """The networks on each data set: under MSE the table of MSE A.2, under cross-entropy the networks
-of Papyan, Han and Donoho 2020."""
+of Papyan, Han and Donoho 2020, from memory."""
 
 EXCEPTIONS = ("stl10, ResNet", "stl10, DenseNet")
 """Networks that MSE A.7 describes as outliers: no claim about all networks includes them."""
