@@ -19,7 +19,7 @@ accuracy is 1 at step 101. Held-out accuracy is .99 at steps 2,611, 1,956 and 1,
 end. In batches of 64 MIR is .69 at the start, .77 when training accuracy reaches 1, and .44 to .51
 at the end, its lowest value, as the paper says; HDR falls from .83 to .1.
 
-Other than the paper says:
+Other than the paper says, on the same seeds:
 
 * HDR rises just before generalisation in only one run of three, and rises again after
   generalisation in two.

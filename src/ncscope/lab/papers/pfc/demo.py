@@ -15,7 +15,7 @@ Expected on the training set, at the last layer (seeds 0, 1, 2):
 | nc3_self_duality | 2.0 2.0 2.0 | .081 .14 .094 | .044 .050 .042 |
 | nc4_disagreement | .91 .87 .90 | 0 0 0 | 0 0 0 |
 
-PFC1 falls from .65 at the stem to .02 at the last block, and PFC2 from .75 to .13; neither rises
+PFC1 falls from .65 at the stem to .02 at the last block, and PFC2 from .76 to .12; neither rises
 between layers. The effective depth is 5 or 6 of 8 blocks. 7 of 8 claims hold with seed 0: NC2 falls
 to .71 of its value at zero error, but up and down, with a rank correlation of -.62 with the epoch.
 The settings were chosen with such results in view, so the demo illustrates and is no evidence.
