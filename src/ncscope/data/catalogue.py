@@ -1,5 +1,6 @@
 """Data sets by name: those of the papers, and sets that need no download."""
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,14 @@ from ncscope.data import downstream_sets as downstream
 from ncscope.data import torchvision_sets as stored
 from ncscope.data.digits import digit_pixels
 from ncscope.data.draws import stream_seed
-from ncscope.data.generated import IMAGE_SIZE, PixelSplit, patterns, warped_digits
+from ncscope.data.generated import (
+    FACTORS,
+    IMAGE_SIZE,
+    PixelSplit,
+    gratings,
+    patterns,
+    warped_digits,
+)
 from ncscope.data.images import AccuracyMeasure, ImageData, Images, LabelledPictures
 from ncscope.data.preprocessing import (
     Augmentation,
@@ -99,6 +107,27 @@ TRANSFER_TARGETS = {
 }
 """Sets for linear probes, which share no classes with `patterns` or with each other."""
 
+
+def _gratings(number: int, *factors: str, size: int = IMAGE_SIZE) -> Entry:
+    """Return gratings whose class is the level of the given factors, with 1,500 held out."""
+    count = math.prod(FACTORS[name] for name in factors)
+
+    def make(seed: int) -> PixelSplit:
+        own = stream_seed(seed, number)
+        return gratings(factors, 1000 // count, 1500 // count, seed=own, size=size)
+
+    return Entry(_made(make), size, False, Policy.CIFAR10)
+
+
+GRATINGS = {
+    "gratings": _gratings(11, "orientation", "frequency"),
+    "gratings-orientation": _gratings(12, "orientation"),
+    "gratings-frequency": _gratings(13, "frequency"),
+    "gratings-colour": _gratings(14, "colour"),
+    "gratings-orientation-colour": _gratings(15, "orientation", "colour"),
+}
+"""Waves of known orientation, frequency and colour: one or two factors make the class."""
+
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 _SVHN = (0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)
@@ -142,6 +171,7 @@ CATALOGUE = {
         Policy.CIFAR10,
     ),
     **TRANSFER_TARGETS,
+    **GRATINGS,
     "patterns-32": _large_patterns(10, 1000, 300),
     "patterns-32-100": _large_patterns(100, 100, 30),
     "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),
