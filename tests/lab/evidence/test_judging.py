@@ -5,6 +5,7 @@ from math import exp, inf, isclose, log, nan
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ncscope.lab.evidence.judging import (
     Region,
@@ -86,13 +87,24 @@ def test_equality_needs_the_whole_interval_within_its_margin() -> None:
     assert within(1.0).verdict(0.5, 2.0) == "undecided"
 
 
-def test_values_all_alike_have_an_interval_of_no_length() -> None:
-    for count in (2, 10):
-        interval = mean_interval([0.5] * count)
-        assert interval is not None
-        assert (interval.low, interval.high) == (0.5, 0.5)
-    zeros = judged("a rises", source="ours", values=[0.0, 0.0], region=above(0.0))
-    assert zeros.verdict == "undecided"
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_values_all_alike_decide_nothing(count: int) -> None:
+    assert mean_interval([0.5] * count) is None
+    claim = judged("a rises", source="ours", values=[0.5] * count, region=above(0.0))
+    assert claim.verdict == "undecided"
+    assert "no interval from values that are all alike" in claim.evidence
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_coarse_values_spread_at_least_as_rounding_does(count: int) -> None:
+    uniform = np.random.default_rng(0).uniform(-0.05, 0.05, 100_000).std()
+    interval = mean_interval([0.8] * count, step=0.1)
+    assert interval is not None
+    assert interval.method == "t"
+    quantile = stats.t.ppf(0.975, count - 1)
+    assert isclose(interval.high - 0.8, quantile * uniform / count**0.5, rel_tol=0.01)
+    wide = [0.5, 0.9, 0.7]
+    assert mean_interval(wide, step=0.1) == mean_interval(wide)
 
 
 @pytest.mark.parametrize("count", [3, 10, 20])

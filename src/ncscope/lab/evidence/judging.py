@@ -45,7 +45,7 @@ def below(border: float) -> Region:
 
 
 def within(margin: float) -> Region:
-    """Return the region of a claim that a value is 0 but for a margin stated beforehand."""
+    """Return the region of a claim that a value lies within a stated margin of 0."""
     return Region(-margin, margin)
 
 
@@ -70,12 +70,13 @@ def judged(
     region: Region,
     of: str = "seeds",
     ratio: bool = False,
+    step: float = 0.0,
     evidence: str = "",
 ) -> Claim:
     """Judge a claim about a mean by its 95 % interval.
 
     The claim is held if the interval is inside the region, not held if the interval is outside, and
-    undecided if the interval contains a border, a value is not finite, or there is only one.
+    undecided if the interval contains a border or there is none, see `mean_interval`.
 
     Args:
         text: Text of the claim.
@@ -84,6 +85,7 @@ def judged(
         region: Values that the claim states, in the units of ``values``.
         of: Plural noun for the values.
         ratio: Judge the geometric mean of positive ratios, on the scale of logarithms.
+        step: Spacing of the possible values, see `mean_interval`.
         evidence: Further numbers, appended to the interval and the values.
 
     Example:
@@ -92,10 +94,12 @@ def judged(
         >>> judged("a gains", source="ours", values=[1.0, 2.2, -0.9], region=above(0)).verdict
         'undecided'
     """
-    interval = mean_interval(values, ratio=ratio)
+    interval = mean_interval(values, ratio=ratio, step=step)
     listed = ", ".join(f"{value:.3g}" for value in values)
     if interval is None:
-        reason = "no interval from fewer than two finite values"
+        alike = len(values) > 1 and all(map(isfinite, values)) and min(values) == max(values)
+        which = "values that are all alike" if alike else "fewer than two finite values"
+        reason = f"no interval from {which}"
         told = f"{reason}: {listed or 'none measured'}"
         verdict: ClaimVerdict = "undecided"
     else:
@@ -144,20 +148,30 @@ def combined(
     )
 
 
-def mean_interval(values: Sequence[float], *, ratio: bool = False) -> Interval | None:
+def mean_interval(
+    values: Sequence[float], *, ratio: bool = False, step: float = 0.0
+) -> Interval | None:
     """Compute the 95 % interval of the mean: Student's t below ten values, else the bootstrap.
+
+    Values that are all alike say nothing about their spread. If they are coarse, such as the share
+    of ten intervals, and ``step`` is their spacing, then a standard deviation below that of
+    rounding, ``step / sqrt(12)``, is replaced by it, and the interval is Student's.
 
     Args:
         values: Independent values.
         ratio: Compute the interval of the geometric mean of positive ratios.
+        step: Spacing of the possible values; 0 if they are continuous, or ratios.
 
     Returns:
-        The interval; None for fewer than two values, values that are not finite, or ratios that
-        are not positive.
+        The interval; None for fewer than two values, values that are not finite, ratios that are
+        not positive, or values that are all alike without a ``step``.
 
     Example:
-        >>> mean_interval([1.0, 2.0, 3.0]).estimate, mean_interval([1.0])
-        (2.0, None)
+        >>> mean_interval([1.0, 2.0, 3.0]).estimate, mean_interval([1.0]), mean_interval([1, 1])
+        (2.0, None, None)
+        >>> coarse = mean_interval([0.8, 0.8, 0.8], step=0.1)
+        >>> round(coarse.low, 3), round(coarse.high, 3)
+        (0.728, 0.872)
     """
     numbers = list(map(float, values))
     if len(numbers) < 2 or not all(map(isfinite, numbers)):
@@ -166,8 +180,13 @@ def mean_interval(values: Sequence[float], *, ratio: bool = False) -> Interval |
         if min(numbers) <= 0:
             return None
         numbers = [log(number) for number in numbers]
-    few = len(numbers) < _BOOTSTRAP_FROM
-    low, high = (_student if few else _bootstrap)(np.array(numbers))
+    sample = np.array(numbers)
+    rounding = step / 12**0.5
+    coarse = float(sample.std(ddof=1)) < rounding
+    if np.ptp(sample) == 0 and not coarse:
+        return None
+    few = coarse or len(numbers) < _BOOTSTRAP_FROM
+    low, high = _student(sample, rounding) if few else _bootstrap(sample)
     back = exp if ratio else float
     return Interval(
         estimate=back(np.mean(numbers)),
@@ -179,8 +198,9 @@ def mean_interval(values: Sequence[float], *, ratio: bool = False) -> Interval |
     )
 
 
-def _student(values: Vector) -> tuple[float, float]:
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values))
+def _student(values: Vector, least: float) -> tuple[float, float]:
+    error = max(float(values.std(ddof=1)), least) / len(values) ** 0.5
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
     return float(values.mean()) - half, float(values.mean()) + half
 
 
@@ -188,11 +208,9 @@ def _bootstrap(values: Vector) -> tuple[float, float]:
     """Compute the bootstrap interval of the studentised mean.
 
     The percentile and BCa bootstraps miss the mean of ten normal values in 10 % of draws; this one
-    misses it in 5 %. A resample without spread counts as infinitely far off, so that values which
-    are nearly all alike leave a claim undecided.
+    misses it in 5 %. A resample of equal values has no standard error: its t value is taken as
+    infinite, so that values which are nearly all alike leave a claim undecided.
     """
-    if np.ptp(values) == 0:
-        return float(values.mean()), float(values.mean())
     count = len(values)
     drawn = values[np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))]
     off, error = drawn.mean(1) - values.mean(), stats.sem(drawn, axis=1)
