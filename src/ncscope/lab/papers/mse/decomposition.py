@@ -31,7 +31,6 @@ from ncscope.lab.papers.mse.terminal import (
     over_networks,
     terminal_phase,
     zero_epoch,
-    zero_error,
 )
 from ncscope.lab.papers.mse.training import (
     MSETraining,
@@ -74,7 +73,6 @@ def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test which part is negligible, and why it is not, which dominates and which falls first."""
     rows = at_best_rates(config, rows)
     return [
-        zero_error(rows, typical(config)),
         *(_negligible_at_end(config, rows, split) for split in MODES),
         *(_negligible(config, rows, split) for split in MODES),
         _by_statistics(config, rows),

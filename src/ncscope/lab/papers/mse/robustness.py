@@ -31,7 +31,6 @@ from ncscope.lab.papers.mse.terminal import (
     kept,
     last,
     over_networks,
-    zero_error,
 )
 from ncscope.lab.papers.mse.training import (
     BOTH,
@@ -84,7 +83,6 @@ def _claims(config: MSERobustness, rows: Sequence[Observation]) -> list[Claim]:
     """Test the growth of robustness past zero error, and compare the two losses."""
     rows = at_best_rates(config, rows)
     return [
-        zero_error(rows, typical(config)),
         _fooled(config, rows),
         _grows(config, rows),
         _better(config, rows),

@@ -20,6 +20,8 @@ Change = tuple[float, float] | None
 
 ZERO_ERROR = 0.999
 """Training accuracy from which on the error counts as zero."""
+COLLAPSE = 2.0
+"""Least factor by which variability falls past zero error if it collapses."""
 FACTOR = 1.1
 """Least factor between two values of which one is said to be larger, or to have fallen."""
 
@@ -96,6 +98,7 @@ def over_networks(
     source: str,
     region: Region,
     ratio: bool = False,
+    step: float = 0.0,
     enough: int | None = None,
     told: Mapping[str, str] | None = None,
 ) -> Claim:
@@ -108,6 +111,7 @@ def over_networks(
         source: Owner of the claim, see `Claim`.
         region: Values that the claim states.
         ratio: Judge geometric means of ratios.
+        step: Spacing of the possible values, see `mean_interval`.
         enough: Number of networks for which the claim must be held; default `most`.
         told: Numbers of each run in words, by name.
     """
@@ -119,6 +123,7 @@ def over_networks(
             values=numbers,
             region=region,
             ratio=ratio,
+            step=step,
             evidence=", ".join(words.get(network, [])),
         )
         for network, numbers in by_network(config, values).items()

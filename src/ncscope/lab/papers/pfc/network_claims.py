@@ -163,7 +163,7 @@ def _one_constant(network: Network) -> Claim:
     return judged(
         f"{network.name}: at the end energy and squared weights of a block have one ratio in all "
         f"blocks, up to a factor of {EQUAL:g}",
-        source="PFC, section III-C",
+        source="ours",  # section III-C derives it for symmetric isotropic inputs of mean zero
         values=spreads,
         region=below(EQUAL),
         ratio=True,

@@ -179,7 +179,7 @@ def _many_class_claims(rows: Results, ways: Groups, others: Groups) -> list[Clai
         judged(
             "the share of the variance off V_B, over the untrained network's share, is smaller "
             "for 100 classes than for 10",
-            source="VCI, section 6.2",
+            source="ours",
             values=[ratio(_gain(shares[a]), _gain(shares[b])) for a, b in pairs],
             region=below(1),
             ratio=True,
@@ -189,7 +189,7 @@ def _many_class_claims(rows: Results, ways: Groups, others: Groups) -> list[Clai
     further = [
         judged(
             f"{METRICS[key]} falls further for 100 classes than for 10",
-            source="VCI, section 6.2",
+            source="ours",
             values=[ratio(change(rows, a, key), change(rows, b, key)) for a, b in pairs],
             region=below(1),
             ratio=True,

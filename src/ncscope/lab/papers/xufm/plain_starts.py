@@ -128,7 +128,7 @@ def _doomed(rows: Sequence[Observation]) -> Claim:
     collapsed = sum(nc1 < COLLAPSED for nc1 in numbers(rows, "nc1"))
     return decided(
         "With a ReLU on the features of the plain model descent fails from every start: it neither "
-        "arrives at the minimum nor collapses",
+        f"arrives at the minimum nor collapses to an NC1 below {COLLAPSED:g}",
         source="XUFM, section 7",
         held=arrived == collapsed == 0 if rows else None,
         evidence=f"{arrived} of {len(rows)} starts arrived, {collapsed} collapsed; {_ends(rows)}",
