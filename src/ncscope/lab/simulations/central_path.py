@@ -334,7 +334,7 @@ def _descent(config: CentralPathConfig, rows: Sequence[Observation]) -> Claim:
 
 
 def _near_path(name: str, path: list[Observation]) -> Claim:
-    """Test that the loss off the path becomes and stays negligible, as in MSE figure 2 for networks.
+    """Test that the loss off the path becomes and stays negligible, as it does for networks.
 
     The claim asks for less than 1 % of the loss from a tenth of the time on.
     """
