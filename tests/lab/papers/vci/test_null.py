@@ -30,7 +30,7 @@ FIRST_AND_LAST = {
     "within_off_signal": (12.9, 19.2),
     "accuracy": (0.6, 0.99),
 }
-"""Values of networks of the small scale, at the first measurement after an epoch and at the last."""
+"""Values of networks of the small scale at the first and at the last measurement."""
 
 NEVER = (
     "there is a setting in which",
