@@ -56,3 +56,4 @@ def main(out: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    dist.destroy_process_group()

@@ -255,3 +255,12 @@ def test_the_medium_scale_takes_generated_images_for_want_of_files(tmp_path, mon
     kept = {n: run.model_copy(update={"data": wanted[n].data}) for n, run in replaced.items()}
     assert kept == wanted
     assert settings_of("paper") == recipe.scales["paper"].runs
+
+
+def test_runs_are_named_after_the_set_that_stands_in(tmp_path):
+    config = catalogue.experiment("mse/collapse").scales["medium"]
+    with pytest.warns(UserWarning, match="patterns-32 stands in for cifar10"):
+        replaced = studies._with_sets_on_hand(config, Resources(data=tmp_path)).runs
+    names = [f"{run.data}, {run.network}, mse, seed {run.seed}" for run in replaced.values()]
+    assert list(replaced) == names
+    assert {run.data for run in replaced.values()} == {"patterns-32"}

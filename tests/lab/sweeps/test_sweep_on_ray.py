@@ -183,7 +183,8 @@ def test_every_machine_is_asked_what_it_has_also_where_two_go_by_one_name(tmp_pa
 def test_a_cluster_is_joined_interrupted_and_taken_up_again(cluster, tmp_path):
     fixed = TINY
     command = [Path(sys.executable).with_name("ncscope"), "sweep", "xufm/ufm"]
-    command += ["--over", "seed=0,1,2", "--set", "settings=first", "--set", "first_steps=200"]
+    command += ["--over", "seed=0,1,2"]
+    command += [word for key, one in fixed.items() for word in ("--set", f"{key}={one}")]
     command += ["--out", tmp_path / "sweep", "--cluster", cluster]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
     while not list(tmp_path.glob("sweep/*/report.html")):
