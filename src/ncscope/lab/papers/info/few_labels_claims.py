@@ -202,6 +202,8 @@ def _order(
         source="INFO, table 1",
         values=[_rank_correlation(seed, printed) for seed in by_seed],
         region=above(0),
+        scale="correlation",
+        step=12 / (len(methods) ** 3 - len(methods)) if len(methods) > 1 else 0.0,
         evidence=f"{len(methods)} methods",
     )
 

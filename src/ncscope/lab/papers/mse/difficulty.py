@@ -61,7 +61,7 @@ def difficulty(config: MSETraining, rows: Sequence[Observation], loss: Loss) -> 
                 source=source,
                 values=_per_rank(config, {name: remaining[name] for name in own}, errors),
                 region=above(FACTOR),
-                ratio=True,
+                scale="ratio",
                 evidence=", ".join(f"{data} errs {error:.2%}" for data, error in errors.items()),
             )
     enough = max(1, most(len(claims)))

@@ -182,7 +182,7 @@ def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) 
             source=source,
             values=[ratio(squared, other) for squared, other in pairs],
             region=below(1),
-            ratio=True,
+            scale="ratio",
             evidence=", ".join(f"{squared:.3g} to {other:.3g}" for squared, other in pairs),
         )
     return combined(text, source=source, claims=claims, of="settings")

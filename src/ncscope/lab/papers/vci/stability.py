@@ -195,7 +195,7 @@ def stability_claims(
                     source=source,
                     values=changes,
                     region=above(EXPLODES) if explodes else below(STEADY),
-                    ratio=True,
+                    scale="ratio",
                     evidence=f"largest relative changes, {sum(map(len, networks))} networks",
                 )
             )

@@ -182,7 +182,7 @@ def _many_class_claims(rows: Results, ways: Groups, others: Groups) -> list[Clai
             source="ours",
             values=[ratio(_gain(shares[a]), _gain(shares[b])) for a, b in pairs],
             region=below(1),
-            ratio=True,
+            scale="ratio",
             evidence=f"last shares for 100 and for 10 classes {last or 'not measured'}",
         )
     )
@@ -192,7 +192,7 @@ def _many_class_claims(rows: Results, ways: Groups, others: Groups) -> list[Clai
             source="ours",
             values=[ratio(change(rows, a, key), change(rows, b, key)) for a, b in pairs],
             region=below(1),
-            ratio=True,
+            scale="ratio",
         )
         for key in ("nc1_quotient", "cosine_within")
     ]

@@ -262,7 +262,7 @@ def trend_claim(
             source=source,
             values=[change(rows, run, key, split) for run in runs],
             region=above(factor) if rises else below(1 / factor),
-            ratio=True,
+            scale="ratio",
             evidence=f"from {_mean_ends(rows, runs, key, split)}",
         )
         for name, runs in groups.items()
@@ -314,7 +314,7 @@ def spectrum_claim(results: Results, groups: Groups) -> Claim:
             source=source,
             values=[ratio(between, total) for between, total in spreads],
             region=above(1),
-            ratio=True,
+            scale="ratio",
             evidence="first over last eigenvalue of Sigma_B and Sigma_T "
             + "; ".join(f"{between:.3g}, {total:.3g}" for between, total in spreads),
         )
