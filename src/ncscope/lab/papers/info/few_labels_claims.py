@@ -203,7 +203,7 @@ def _order(
         values=[_rank_correlation(seed, printed) for seed in by_seed],
         region=above(0),
         scale="correlation",
-        step=12 / (len(methods) ** 3 - len(methods)) if len(methods) > 1 else 0.0,
+        step=_spacing(len(methods)),
         evidence=f"{len(methods)} methods",
     )
 
@@ -226,6 +226,11 @@ def _weak(
         region=above(0),
         evidence=f"mean errors {shown(summary(without))} and {shown(summary(having))}",
     )
+
+
+def _spacing(count: int) -> float:
+    """Return the spacing of Spearman's coefficient: the sum of squared rank differences is even."""
+    return 12 / (count * (count**2 - 1)) if count > 1 else 0.0
 
 
 def _rank_correlation(ours: Sequence[float], printed: Sequence[float]) -> float:
