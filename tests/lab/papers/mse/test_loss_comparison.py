@@ -33,9 +33,7 @@ def results(
         seen = train if own and train else TRAIN[run.loss]
         held_out = test if own and test else GOLD[run.loss]
         end = left if own else 10
-        scale = (
-            (5, end, end, end) if hard else (1, 1, 1, 1)
-        )  # larger before training too
+        scale = (5, end, end, end) if hard else (1, 1, 1, 1)  # larger before training too
         right = 0.8 - 0.1 * hard + (gap if run.loss == "mse" else 0)
         found += history_of(
             name,
