@@ -46,7 +46,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ncscope.lab.evidence.judging import Region, above, below, combined, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.grokking_training import Grokking, grokking_events
-from ncscope.lab.papers.info.runs import UNSEEN_SEEDS
+from ncscope.lab.papers.info.runs import UNSEEN_SEEDS, with_exact
 from ncscope.lab.papers.trained import ends, history, interpolation_epoch, on_runs, ratio, values
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
@@ -151,12 +151,16 @@ def _claims(config: InfoGrokking, rows: Sequence[Observation]) -> list[Claim]:
     runs = list(_runs(config))
     claims = [_guesses(rows, runs, 1 / config.training.modulus), _generalises(rows, runs)]
     claims.append(_late(rows, runs))
-    for estimate, pairs in ESTIMATES.items():
-        by_split = {
+    courses = {
+        pairs.format("pairs"): {
             of_split: [course(rows, run, split, estimate) for run in runs]
             for split, of_split in SPLITS.items()
         }
-        claims += [_phase(phase, pairs.format("pairs"), by_split) for phase in _PHASES]
+        for estimate, pairs in ESTIMATES.items()
+    }
+    for phase in _PHASES:
+        exact, counted = (_phase(phase, pairs, by_split) for pairs, by_split in courses.items())
+        claims.append(with_exact(counted, exact))
     return claims
 
 
