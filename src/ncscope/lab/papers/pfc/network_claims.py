@@ -210,12 +210,15 @@ def _ordered(course: Sequence[float], falls: bool, names: Sequence[str]) -> tupl
 
 def _order_over_training(network: Network, key: str) -> Claim:
     pairs = [breaking_shares(network.rows, run, key) for run in network.runs]
+    paths = [order_over_training(network.rows, run) for run in network.runs]
+    steps = [at.steps for path in paths for at in path[:1]]
     return judged(
         f"{network.name}: past zero training error {_goes(key)} at more layers: the share of steps "
         "in the wrong direction is less than half of that before training",
         source="PFC, conjecture 1 and figure 2",
         values=[later - HALF * start for start, later in pairs],
         region=below(0),
+        step=HALF / max([1, *steps]),
         evidence=f"later share minus half of the first; shares {_told(pairs)}",
     )
 
