@@ -113,13 +113,13 @@ def test_grokking_of_permuted_steps() -> None:
             part: [row["accuracy"] for row in rows if (row.part, row.split) == (part, "test")]
             for part in order
         }
-        steps = sorted({row.step for row in rows})
+        steps = {part: sorted({row.step for row in rows if row.part == part}) for part in order}
         return Results(
             row.with_values({"accuracy": accuracies[row.part][order[row.part][index]]})
             if row.split == "test"
             else row
             for row in by_run
-            for index in [steps.index(row.step)]
+            for index in [steps[row.part].index(row.step)]
         )
 
     seldom(grokking.RECIPE, CONFIG, drawn)
