@@ -14,10 +14,10 @@ pairs and 5,000 steps. With 30 % of the pairs, held-out accuracy was .02 at p = 
 .04 at p = 59 by step 5,165. All other settings are the paper's.
 
 The claims are judged on seeds 3 to 5, by batch: 4 of 9 held, 1 not held, 4 undecided. That MIR
-has its minimum with the rule holds in batches and not on all pairs. Values at the small scale, seeds 0 to 2: training
-accuracy is 1 at step 101. Held-out accuracy is .99 at steps 2,611, 1,956 and 1,466, and 1 at the
-end. In batches of 64 MIR is .69 at the start, .77 when training accuracy reaches 1, and .44 to .51
-at the end, its lowest value, as the paper says; HDR falls from .83 to .1.
+has its minimum with the rule holds in batches and not on all pairs. Values at the small scale,
+seeds 0 to 2: training accuracy is 1 at step 101. Held-out accuracy is .99 at steps 2,611, 1,956 and
+1,466, and 1 at the end. In batches of 64 MIR is .69 at the start, .77 when training accuracy
+reaches 1, and .44 to .51 at the end, its lowest value, as the paper says; HDR falls from .83 to .1.
 
 Other than the paper says, on the same seeds:
 
