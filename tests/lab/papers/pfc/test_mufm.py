@@ -1,6 +1,5 @@
 """PFC figures 4 and 5: what the results hold, claims that can fail, figures."""
 
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,8 +1,8 @@
 """Null tests of the two-level models, their landscape and perturbed features.
 
-The claims are mathematics that a computation checks. Those on descents from many starts begin with
-made-up descents that bear all of them out, because of the real run's claims two are undecided. Those
-on the landscape and on perturbed features begin with the real, quick computations.
+The claims are mathematics that a computation checks. Two of the claims on descents from many starts
+are undecided in the real run, so their test begins with made-up descents that bear all of them out.
+The tests of the landscape and of perturbed features begin with the real, quick computations.
 """
 
 from collections.abc import Callable, Sequence
