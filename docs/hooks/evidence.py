@@ -19,6 +19,7 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
+from ncscope.lab.catalogue import ILLUSTRATIONS
 from ncscope.lab.inventory.item import Item
 from ncscope.lab.inventory.table import ITEMS, items_of
 from ncscope.lab.report.verdicts import PAPERS, owner_of
@@ -36,6 +37,7 @@ _SCALES = ("small", "medium", "paper")
 _VERDICTS = {"holds": "holds", "holds-as-corrected": "holds as corrected", "fails": "**fails**"}
 _COVERAGE = {"full": "", "partial": "**In part:** ", "missing": "**Missing:** "}
 _NEVER = "not run since the claims have intervals"
+_ILLUSTRATES = "illustrates, and is not counted"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -73,7 +75,7 @@ def theory_of(folder: Path) -> Theory:
 
 
 def runs_of(folder: Path) -> Runs:
-    """Read the verdicts on all claims, at each scale that has a file."""
+    """Read the verdicts on all claims that count, at each scale that has a file."""
     runs = {}
     for scale in _SCALES:
         file = folder / f"verdicts-{scale}.json"
@@ -82,6 +84,7 @@ def runs_of(folder: Path) -> Runs:
             runs[scale] = {
                 name: None if one["failure"] else [_claim(each) for each in one["claims"]]
                 for name, one in record["experiments"].items()
+                if name not in ILLUSTRATIONS
             }
     return runs
 
@@ -176,6 +179,8 @@ def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
 
 def _tallies(item: Item, experiment: str, runs: Runs) -> str:
     """Return the counts of an experiment's claims on an item at each scale; of all if none."""
+    if experiment in ILLUSTRATIONS:
+        return _ILLUSTRATES
     told = []
     for scale, experiments in runs.items():
         if experiment not in experiments:

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 from mkdocs.exceptions import PluginError
 
-from ncscope.lab.catalogue import EXPERIMENTS
+from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS
 from ncscope.lab.inventory.table import ITEMS
 from ncscope.lab.theory.table import STATEMENTS
 from ncscope.report.claims import Claim
@@ -78,7 +78,7 @@ def test_links_lead_to_sections():
 def test_without_runs_no_claim_is_counted():
     page = evidence.written(SOURCE, THEORY, {})
     assert page.count("not run since the claims have intervals") == sum(
-        len(item.experiments) for item in ALL
+        len(set(item.experiments) - ILLUSTRATIONS) for item in ALL
     )
     assert "claims held," not in page
 
@@ -128,10 +128,11 @@ def test_grades_and_definitions_are_told():
 
 def test_verdicts_of_runs_are_read_as_they_are_written(tmp_path: Path):
     interval = {"estimate": 1.0, "low": 0.5, "high": None, "count": 3, "method": "t"}
-    given = {**claim("VCI, figure 3").record(), "interval": {**interval, "ratio": False}}
+    given = {**claim("VCI, figure 3").record(), "interval": {**interval, "scale": "plain"}}
     experiments = {
         "vci/training": {"failure": "", "claims": [given, claim("ours").record()]},
         "vci/imagenet": {"failure": "no data", "claims": []},
+        "pfc/demo": {"failure": "", "claims": [claim("PFC, figure 2").record()]},
     }
     record = {"scale": "small", "experiments": experiments}
     (tmp_path / "verdicts-small.json").write_text(json.dumps(record))
@@ -140,6 +141,11 @@ def test_verdicts_of_runs_are_read_as_they_are_written(tmp_path: Path):
     assert scale[0] == "small"
     assert [one.source for one in scale[1]["vci/training"]] == ["VCI, figure 3", "ours"]
     assert scale[1]["vci/imagenet"] is None
+    assert "pfc/demo" not in scale[1]
+    page = evidence.written(SOURCE, THEORY, dict([scale]))
+    assert "`pfc/demo`: illustrates, and is not counted" in line_of(page, "PFC", "figure 2")
+    (counts,) = re.findall(r"^\| \[PFC\]\(#pfc\).*$", page, re.M)
+    assert counts.endswith("| 0/0 |")
 
 
 def test_a_paper_without_a_mark_is_an_error():

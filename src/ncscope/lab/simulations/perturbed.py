@@ -101,6 +101,7 @@ def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Observation]]
         source="XUFM, theorem 5.1",
         values=[(share - off) / predicted - 1 for share in kept],
         region=within(MARGIN),
+        step=ROUNDING,  # without noise all values are alike
         evidence=f"relative differences from {predicted:.5f} at n = {n:,}, after the known term "
         f"of order 1/n, {off:+.1g}; share kept {sum(kept) / len(kept):.5f}",
     )

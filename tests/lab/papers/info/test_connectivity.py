@@ -73,7 +73,7 @@ def path(part: str, depth: float, lift: float = 0.0, training: float = 1.0) -> l
     for statistics, share in ((AS_THEY_ARE, 1.0), (REESTIMATED, 0.5)):
         for step in range(11):
             omega = step / 10
-            valley = 1 - abs(2 * omega - 1)
+            valley = min(1, 1.3 * (1 - abs(2 * omega - 1)))
             values = {
                 "accuracy": 0.95 - share * depth * valley,
                 "mir": 0.5 - depth * valley / 4 + (lift if 4 <= step <= 6 else 0.0),

@@ -7,7 +7,7 @@ import pytest
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.info.grokking import RECIPE, InfoGrokking
 from ncscope.lab.papers.info.grokking_training import Grokking
-from tests.lab.observed import observed, results_of, those
+from tests.lab.observed import nudged, observed, results_of, those, with_each
 from tests.lab.papers.info.tiny_grokking import TINY
 
 CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1, 2))
@@ -42,7 +42,12 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
         own = COURSE | (changed or {})
         for index, step in enumerate(STEPS):
             for split in ("train", "test"):
-                when = {"part": f"seed {seed}", "step": step, "epoch": step, "split": split}
+                when = {
+                    "part": f"seed {seed}",
+                    "step": step + seed * (step > 0),
+                    "epoch": step + seed * (step > 0),
+                    "split": split,
+                }
                 information = {
                     f"{key}{suffix}": own[key][index] * (1 + 0.01 * seed)
                     for key in ("mir", "hdr")
@@ -51,7 +56,7 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
                 row = when | {"layer": "head input", "accuracy": own[split][index]}
                 row["accuracy_unmirrored"] = own[split][index] - 0.01
                 found.append(row | ({} if step == 10 else information))
-    return observed(found)
+    return with_each(observed(found), nudged)
 
 
 def failing(results: Results) -> set[str]:
@@ -74,7 +79,7 @@ def test_all_claims_hold_of_runs_as_the_paper_tells_them() -> None:
     ("key", "path", "lost"),
     [
         (
-            *("train", [0.04, 0.5, 0.99, 0.99, 0.99, 0.99]),
+            *("train", [0.04, 0.5, 0.991, 0.991, 0.991, 0.991]),
             {BY_HEART, MIR_FIRST, HDR_FIRST, *NEEDS_RULE},
         ),
         ("train", [0.04, 0.5, 0.6, 1.0, 1.0, 1.0], {BY_HEART, LATE, MIR_SECOND, HDR_SECOND}),

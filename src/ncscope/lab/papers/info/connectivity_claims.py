@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from ncscope.lab.evidence.judging import Region, above, below, combined, judged
+from ncscope.lab.evidence.judging import SHARE, Region, above, below, combined, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.runs import ESTIMATES, extent, least
 from ncscope.lab.papers.trained import average, ends, ratio, values
@@ -120,6 +120,7 @@ def _not_connected(rows: Sequence[Observation], pairs: Sequence[str], where: str
             source=f"{_SECTION} and figure 3",
             values=_counted([_most_over_chance(path) for path in paths], trained),
             region=below(CHANCE),
+            bounds=(0.0, math.inf),
             of="pairs",
             evidence="largest accuracy over chance",
         )
@@ -201,7 +202,7 @@ def _calming(
             source=source,
             values=_counted(numbers, _matched(rows, others, pairs)),
             region=below(1),
-            ratio=True,
+            scale="ratio",
             of="pairs",
             evidence=f"mean ranges {told}",
         )
@@ -233,6 +234,7 @@ def _connected(
             source=f"{_SECTION} and figure 4",
             values=_counted([barrier(path) for path in paths], counts),
             region=below(CONNECTED),
+            bounds=SHARE,
             of="pairs",
             evidence=told,
         )
@@ -243,6 +245,7 @@ def _connected(
             source=f"{_SECTION} and figure 3",
             values=_counted([extent(values(path, key)) for path in paths], counts),
             region=below(UNCHANGED),
+            bounds=SHARE,
             of="pairs",
             evidence=told,
         )

@@ -202,6 +202,8 @@ def _order(
         source="INFO, table 1",
         values=[_rank_correlation(seed, printed) for seed in by_seed],
         region=above(0),
+        scale="correlation",
+        step=_spacing(len(methods)),
         evidence=f"{len(methods)} methods",
     )
 
@@ -224,6 +226,11 @@ def _weak(
         region=above(0),
         evidence=f"mean errors {shown(summary(without))} and {shown(summary(having))}",
     )
+
+
+def _spacing(count: int) -> float:
+    """Return the spacing of Spearman's coefficient: the sum of squared rank differences is even."""
+    return 12 / (count * (count**2 - 1)) if count > 1 else 0.0
 
 
 def _rank_correlation(ours: Sequence[float], printed: Sequence[float]) -> float:

@@ -52,7 +52,7 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
-from ncscope.report.claims import Claim
+from ncscope.report.claims import Claim, Scale
 
 NEAR_CHANCE = 0.05
 """Largest excess over 1/p of an accuracy that counts as chance; the paper only says "nearly"."""
@@ -207,7 +207,7 @@ def _late(rows: Sequence[Observation], runs: Sequence[str]) -> Claim:
         source="INFO, section 5.5 and figure 7",
         values=delays,
         region=above(LONG_AFTER),
-        ratio=True,
+        scale="ratio",
         evidence=f"steps to an accuracy of {LEARNT} on held-out and on training pairs: "
         + ", ".join(told),
     )
@@ -237,7 +237,7 @@ class _Phase:
     key: Literal["mir", "hdr"]
     value: Callable[[Sequence[float], int, int | None], float]
     region: Region
-    ratio: bool = False
+    scale: Scale = "plain"
 
 
 _PHASES = (
@@ -260,7 +260,7 @@ _PHASES = (
     _Phase("with the rule MIR reaches its minimum", "mir", _below_the_minimum, below(0)),
     _Phase(
         "with the rule HDR falls to less than half of its value just before",
-        "hdr", _share_left, below(HALF), True,
+        "hdr", _share_left, below(HALF), "ratio",
     ),
 )  # fmt: skip
 
@@ -279,7 +279,7 @@ def _phase(phase: _Phase, pairs: str, by_split: Mapping[str, Sequence[Course]]) 
             rule = measured.index_at(measured.as_a_rule)
             found.append(phase.value(path, known or 0, rule) if usable else math.nan)
         claims[split] = judged(
-            text, source=source, values=found, region=phase.region, ratio=phase.ratio
+            text, source=source, values=found, region=phase.region, scale=phase.scale
         )
     return combined(text, source=source, claims=claims, of="splits")
 

@@ -17,6 +17,7 @@ at level 0.1. MIR is highest at 0.1 and lowest at 0.8. So accuracy varies little
 vary much, unlike in the paper.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
@@ -168,6 +169,7 @@ def _minimal(
         source="INFO, figure 5",
         values=variations(config, rows, data, key),
         region=below(MINIMAL),
+        bounds=(0.0, math.inf),
         evidence="means "
         + ", ".join(f"{value:.4f} at {level:g}" for level, value in means.items()),
     )

@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 
-from ncscope.lab.evidence.judging import Region, above, below, combined, judged, within
+from ncscope.lab.evidence.judging import SHARE, Region, above, below, combined, judged, within
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.info.runs import (
     ESTIMATES,
@@ -49,7 +49,7 @@ from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.training.settings import Training
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
-from ncscope.report.claims import Claim
+from ncscope.report.claims import Claim, Scale
 
 FACTOR = 1.1
 """Least factor between the first and the last value of a ratio that rises or falls; the paper
@@ -108,7 +108,8 @@ class _Test:
     source: str
     value: Callable[[Path, str], float]
     region: Region
-    ratio: bool = False
+    scale: Scale = "plain"
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
 
 _TESTS = (
@@ -118,7 +119,7 @@ _TESTS = (
         source="INFO, section 5.1 and figure 1",
         value=lambda path, key: ratio(*reversed(ends(path, key))),
         region=above(FACTOR),
-        ratio=True,
+        scale="ratio",
     ),
     _Test(
         text=f"MIR ends within {NEAR} of its value at collapse to a simplex",
@@ -133,6 +134,7 @@ _TESTS = (
         source="INFO, section 5.1 and figure 1",
         value=lambda path, key: _same_sign(path, key, 1),
         region=above(0),
+        bounds=(-1.0, 1.0),
     ),
     _Test(
         text=f"HDR falls over training by a factor of {FACTOR}",
@@ -140,7 +142,7 @@ _TESTS = (
         source="INFO, section 5.1 and figure 2",
         value=lambda path, key: ratio(*reversed(ends(path, key))),
         region=below(1 / FACTOR),
-        ratio=True,
+        scale="ratio",
     ),
     _Test(
         text=f"HDR ends within {NEAR} of 0, its value at collapse",
@@ -148,6 +150,7 @@ _TESTS = (
         source="INFO, theorem 4.2 and figure 2",
         value=lambda path, key: ends(path, key)[1],
         region=below(NEAR),
+        bounds=SHARE,
     ),
     _Test(
         text="accuracy and HDR change opposite ways more often than by chance",
@@ -155,6 +158,7 @@ _TESTS = (
         source="INFO, section 5.1 and figure 2",
         value=lambda path, key: _same_sign(path, key, -1),
         region=above(0),
+        bounds=(-1.0, 1.0),
     ),
 )
 
@@ -184,7 +188,8 @@ def _claim(test: _Test, estimate: str, key: str, paths: Mapping[str, Sequence[Pa
             source=test.source,
             values=[test.value(path, key) for path in of_seeds],
             region=test.region,
-            ratio=test.ratio,
+            scale=test.scale,
+            bounds=test.bounds,
             evidence=f"{key} {first:.3f} to {last:.3f} in the mean",
         )
     return combined(text, source=test.source, claims=claims, of="data sets")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-from ncscope.lab.evidence.judging import above, below, combined, judged
+from ncscope.lab.evidence.judging import SHARE, above, below, combined, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.figures import curves, grid
 from ncscope.lab.papers.mse.printed import ACCURACIES, MEAN_GAIN, MEDIAN_GAIN, Accuracy
@@ -154,6 +154,7 @@ def _falls(
             source=source,
             region=below(DISAGREEMENT),
             step=ONE_SAMPLE,
+            bounds=SHARE,
         )
     found = changes(rows, names, key)
     return over_networks(
@@ -163,7 +164,7 @@ def _falls(
         {name: kept(change) for name, change in found.items()},
         source=source,
         region=below(1 / factor),
-        ratio=True,
+        scale="ratio",
         told={name: in_words(change) for name, change in found.items()},
     )
 
@@ -201,7 +202,7 @@ def _exceptions(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         for name, fall in odd.items()
     }
     claims = {
-        network: judged(text, source=source, values=one, region=above(FACTOR), ratio=True)
+        network: judged(text, source=source, values=one, region=above(FACTOR), scale="ratio")
         for network, one in by_network(config, values).items()
     }
     return combined(text, source=source, claims=claims)

@@ -122,7 +122,7 @@ def _less_than_train(
         excesses,
         source="MSE, figure 12",
         region=above(FACTOR),
-        ratio=True,
+        scale="ratio",
         told=told,
     )
 
@@ -138,7 +138,7 @@ def _visible(
         {name: kept(one) for name, one in found.items()},
         source="MSE, figure 12",
         region=below(1 / FACTOR),
-        ratio=True,
+        scale="ratio",
         enough=SEVERAL,
         told={name: in_words(one) for name, one in found.items()},
     )

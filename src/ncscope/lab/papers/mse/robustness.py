@@ -111,7 +111,7 @@ def _grows(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
         {name: kept(one) for name, one in found.items()},
         source="MSE, figure 9",
         region=above(FACTOR),
-        ratio=True,
+        scale="ratio",
         told={name: in_words(one) for name, one in found.items()},
     )
 
@@ -126,7 +126,7 @@ def _better(config: MSERobustness, rows: Sequence[Observation]) -> Claim:
         {name: ratio(*pair) for name, pair in pairs.items()},
         source="MSE, figure 11",
         region=above(FACTOR),
-        ratio=True,
+        scale="ratio",
         told={name: f"{mse:.3g} against {entropy:.3g}" for name, (mse, entropy) in pairs.items()},
     )
 

@@ -13,7 +13,7 @@ from ncscope.lab.evidence.judging import Region, combined, decided, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.training import MSETraining, by_network
 from ncscope.lab.papers.trained import ends, history, interpolation_epoch, ratio
-from ncscope.report.claims import Claim
+from ncscope.report.claims import Claim, Scale
 
 Change = tuple[float, float] | None
 """A metric at the first measured epoch of zero training error, and at the end."""
@@ -97,8 +97,9 @@ def over_networks(
     *,
     source: str,
     region: Region,
-    ratio: bool = False,
+    scale: Scale = "plain",
     step: float = 0.0,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
     enough: int | None = None,
     told: Mapping[str, str] | None = None,
 ) -> Claim:
@@ -110,8 +111,9 @@ def over_networks(
         values: Value of each run, by name.
         source: Owner of the claim, see `Claim`.
         region: Values that the claim states.
-        ratio: Judge geometric means of ratios.
+        scale: Scale of the values, see `mean_interval`.
         step: Spacing of the possible values, see `mean_interval`.
+        bounds: Least and greatest possible value.
         enough: Number of networks for which the claim must be held; default `most`.
         told: Numbers of each run in words, by name.
     """
@@ -122,8 +124,9 @@ def over_networks(
             source=source,
             values=numbers,
             region=region,
-            ratio=ratio,
+            scale=scale,
             step=step,
+            bounds=bounds,
             evidence=", ".join(words.get(network, [])),
         )
         for network, numbers in by_network(config, values).items()

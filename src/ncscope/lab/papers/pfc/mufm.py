@@ -260,7 +260,7 @@ def _trend(sweep: Sequence[Observation], key: str, claim: str, falls: bool = Fal
         values=[ratio(last, first) for first, last in zip(*by_price, strict=True)],
         region=below(1 / FACTOR) if falls else above(FACTOR),
         of="draws",
-        ratio=True,
+        scale="ratio",
         evidence="ratio of the largest lambda's to the smallest's; means "
         + " and ".join(f"{mean(values):.3g}" for values in reversed(by_price)),
     )

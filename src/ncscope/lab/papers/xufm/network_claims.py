@@ -73,7 +73,7 @@ def of_losses(squared: Sequence[Levels], entropy: Sequence[Levels]) -> list[Clai
             source=owner,
             values=near,
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
             evidence="share kept under MSE over that under cross-entropy",
         ),
         judged(
@@ -82,7 +82,7 @@ def of_losses(squared: Sequence[Levels], entropy: Sequence[Levels]) -> list[Clai
             source=owner,
             values=[ratio(*shares) for shares in both],
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
             evidence="share kept of the distance to the simplex over that to the orthogonal frame",
         ),
     ]
@@ -122,7 +122,7 @@ def _past_zero_error(runs: Sequence[Levels]) -> Claim:
         source="XUFM, section 1 and figures 5 and 10",
         values=falls,
         region=below(TENTH),
-        ratio=True,
+        scale="ratio",
         evidence=f"NC1 at the end over NC1 at zero error, reached at {', '.join(told)}",
     )
 
@@ -137,7 +137,7 @@ def _along_depth(runs: Sequence[Levels]) -> Claim:
             source="XUFM, section 4.1 (2)",
             values=[ratio(each[deep], each[shallow]) for each in last],
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
         )
         for shallow, deep in pairwise(names)
     }
@@ -158,7 +158,7 @@ def _nearest(runs: Sequence[Levels], frame: str) -> Claim:
                 ratio(*(ends(x, frame)[1] for x in (_deepest(run), run[level]))) for run in runs
             ],
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
         )
         for level in _shallow(runs)
     }
@@ -177,7 +177,7 @@ def _halved(runs: Sequence[Levels], frame: str) -> Claim:
         source="XUFM, section 4.1 (1)",
         values=[kept(_deepest(run), frame) for run in runs],
         region=below(HALF),
-        ratio=True,
+        scale="ratio",
         evidence=f"{frame} at the end over the start",
     )
 
@@ -241,7 +241,7 @@ def _dual(runs: Sequence[Levels], key: str) -> Claim:
         source="XUFM, figures 5 and 10, NC3",
         values=[kept(_deepest(run), key) for run in runs],
         region=below(HALF),
-        ratio=True,
+        scale="ratio",
         evidence=f"{key} at the end over the start",
     )
 
