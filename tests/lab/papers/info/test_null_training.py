@@ -150,6 +150,17 @@ def test_grokking_of_permuted_steps() -> None:
     assert often_held(claims) == {}
 
 
+def test_grokking_of_permuted_ratios() -> None:
+    """The accuracies of runs that learn the rule, with ratios exchanged among steps."""
+    rows = list(made())
+
+    def claims(random: Random) -> list[Claim]:
+        drawn = exchanged(rows, RATIOS, lambda row: (row.part, row.split), random)
+        return grokking.RECIPE.claims(CONFIG, drawn)
+
+    assert [text for text in often_held(claims) if "MIR" in text or "HDR" in text] == []
+
+
 def test_grokking_of_untrained_ratios() -> None:
     """The accuracies of runs that learn the rule, with ratios that stay as before training."""
     flat = {"mir": 0.5, "hdr": 0.8, "mir_batch": 0.7, "hdr_batch": 0.8}

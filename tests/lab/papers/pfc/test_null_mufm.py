@@ -58,10 +58,18 @@ def test_the_results_bear_out_every_claim(real: Results) -> None:
 
 
 def moved(results: Results, random: Random) -> Results:
-    """Each metric's values exchanged among steps, models, draws and prices."""
+    """Each metric's values exchanged among steps, models, draws and prices.
+
+    Zeros, such as the distance of the data from itself, stay: they have no ratio.
+    """
     rows = list(results)
     for group in EXCHANGED:
-        where = [(at, key) for at, row in enumerate(rows) for key in group if key in row]
+        where = [
+            (at, key)
+            for at, row in enumerate(rows)
+            for key in group
+            if key in row and row[key] != 0
+        ]
         values = random.sample([float(rows[at][key]) for at, key in where], len(where))
         for (at, key), value in zip(where, values, strict=True):
             rows[at] = rows[at].with_values({key: value})
