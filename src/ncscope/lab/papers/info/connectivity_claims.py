@@ -128,9 +128,10 @@ def _not_connected(rows: Sequence[Observation], pairs: Sequence[str], where: str
     for key, name in _RATIOS.items():
         rising = key.startswith("mir")
         what = (
-            "is higher for omega from 0.4 to 0.6 than between there and either run"
+            "is higher in the middle of the line between the runs, for omega from 0.4 to 0.6, than "
+            "on both sides of the middle"
             if rising
-            else "falls from either run to the nearest network between the runs"
+            else "is lower at the two networks next to the ends of the line than at the runs"
         )
         measure = middle_rise if rising else rise_near_ends
         region: Region = above(0) if rising else below(0)
@@ -188,7 +189,10 @@ def _calming(
     rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], data: str, key: str
 ) -> Claim:
     """Test that a metric varies less between the runs at every lower learning rate."""
-    text = f"{data}: {_KEYS[key]} varies less between the runs at every lower rate"
+    text = (
+        f"{data}: {_KEYS[key]} varies less between the runs at every lower learning rate than at "
+        "the next higher"
+    )
     source = f"{_SECTION} and figure 4"
     steps = {}
     for (higher, pairs), (lower, others) in pairwise(rates.items()):
@@ -241,7 +245,7 @@ def _connected(
     ]
     claims += [
         judged(
-            f"{where}: {name} remains almost unchanged, within {UNCHANGED}",
+            f"{where}: {name} remains almost unchanged between the runs, within {UNCHANGED}",
             source=f"{_SECTION} and figure 3",
             values=_counted([extent(values(path, key)) for path in paths], counts),
             region=below(UNCHANGED),
@@ -257,8 +261,8 @@ def _connected(
 def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
     """Test whether re-estimated statistics reduce the fall where there is one."""
     text = (
-        f"{data}: accuracy falls less if the statistics are re-estimated, at every rate but the "
-        "lowest"
+        f"{data}: accuracy falls less between the runs if the statistics of batch norms are "
+        "re-estimated, at every learning rate but the lowest"
     )
     claims = {}
     for rate in list(rates)[:-1]:

@@ -212,7 +212,7 @@ def _stays_apart(rows: Sequence[Observation], draws: Sequence[str]) -> Claim:
         reached = number(_last(rows, f"MUFM, {draw}"), "pfc1")
         told = f"PFC1 {reached:.4g} and {tied:.4g}, data {data:.4g}; at UFM's minimum {free:.1g}"
         descends = number(_last(rows, f"UFM, {draw}"), "pfc1") < COLLAPSED
-        apart = COLLAPSED < min(tied, reached) and max(tied, reached) < data and free < 1e-9
+        apart = min(tied, reached) > COLLAPSED and max(tied, reached) < data and free < 1e-9
         verdicts[draw] = apart if descends else None, told
     return on_runs(
         "MUFM ends between collapse and the data, by gradient descent and at the minimum (PFC1 "
