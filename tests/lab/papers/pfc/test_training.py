@@ -187,9 +187,12 @@ def test_paths_and_order_are_drawn_over_training() -> None:
     shares, constants, premises = drawn["paths"].axes[:3]
     means = [each - 0.004 for each in TOLD["straightness"]]
     assert list(shares.get_lines()[0].get_ydata()) == pytest.approx(means)
-    assert [line.get_ydata()[-1] for line in shares.get_lines()[1:]] == [1.0, 0.9, 0.5]
-    assert [line.get_ydata()[-1] for line in constants.get_lines()] == [1.0, 60, 1.5, 90]
-    assert premises.get_lines()[0].get_ydata()[-1] == 0.7
+    assert [line.get_ydata()[-1] for line in shares.get_lines()[1:]] == pytest.approx(
+        [1.0, 0.9, 0.5]
+    )
+    ends = [line.get_ydata()[-1] for line in constants.get_lines()]
+    assert ends == pytest.approx([1.0, 60, 1.5, 90])
+    assert premises.get_lines()[0].get_ydata()[-1] == pytest.approx(0.7)
 
 
 def test_tables_show_pfc2_of_the_last_layer_beside_pfc1_and_pfc3() -> None:

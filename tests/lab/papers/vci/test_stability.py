@@ -66,6 +66,12 @@ def test_without_directions_off_signal_nothing_explodes() -> None:
         assert row["fuzziness"] == pytest.approx(row["fuzziness_exact"], rel=1e-4)
 
 
+def test_with_fewer_samples_than_features_vci_explodes_too() -> None:
+    """Then Sigma_T has zero eigenvalues as Sigma_B has."""
+    rows = sweep_of_cuts(statistics(dim=300))  # of 200 samples
+    assert max(abs(row["vci"] / row["vci_exact"] - 1) for row in rows[:6]) > 10
+
+
 def test_only_the_stated_range_counts() -> None:
     results = with_sweeps(made(["a"]), ["a"], fuzziness=12.0, vci=0.42)
     for sweep in RANGES:

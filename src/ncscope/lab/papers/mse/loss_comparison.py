@@ -3,11 +3,12 @@
 Source: MSE figures 10 and 12, section 1.2. Command: ``ncscope reproduce mse/loss-comparison``.
 Settings of both scales: `ncscope.lab.papers.mse.training`.
 
-Results at the small scale (three seeds of three networks): 9 of 12 claims held, 3 undecided. Under
+Results at the small scale (three seeds of three networks): 8 of 12 claims held, 4 undecided. Under
 MSE NC1 reached the common value in a quarter to a third of the epochs, and fell at a rate 1.25 to
 1.35 times that under cross-entropy. On held-out images it fell on digits under both losses, by
 factors of 1.5 to 1.9, and on warped digits hardly at all. Held-out accuracies differ by 1.5 %
-[-0.2, 3.1] of what training gains: undecided, as are slowness and difficulty under cross-entropy.
+[-0.2, 3.1] of what training gains: undecided, as are slowness, and the difference between the data
+sets under cross-entropy.
 """
 
 import math

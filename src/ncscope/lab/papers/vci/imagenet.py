@@ -63,6 +63,9 @@ from ncscope.models.networks.catalogue import FAMILIES
 from ncscope.report.claims import Claim
 from ncscope.report.summary import Summary
 
+FRESH = (1, 2, 3)
+"""Seeds of the small scale; its settings were chosen on seed 0."""
+
 
 class VCIImageNet(VCIRuns):
     """Settings of the recipe."""
@@ -142,7 +145,9 @@ def _small() -> VCIImageNet:
     base = small_training(0.02, "none")
     transformer = {"network": "small-vit", "optimisation": _adamw(60, 64, 4e-3, 1), "every": 4}
     return VCIImageNet(
-        runs=seeded(_residual_runs(base) | {"transformer": base.model_copy(update=transformer)})
+        runs=seeded(
+            _residual_runs(base) | {"transformer": base.model_copy(update=transformer)}, FRESH
+        )
     )
 
 
