@@ -21,7 +21,7 @@ COURSE = {
 """A run as the paper tells it, on all pairs and in batches."""
 BY_HEART = "when all training pairs are known by heart, held-out accuracy exceeds chance by less "
 REACHES = "held-out accuracy is 1 at the end"
-LATE = "the rule takes at least 10 times as many steps as learning by heart"
+LATE = "learning the rule takes at least 10 times as many steps"
 MIR_FIRST = "until the training pairs are known by heart, MIR rises"
 HDR_FIRST = "until the training pairs are known by heart, HDR falls"
 MIR_SECOND = "then, until just before the rule is learnt, MIR falls"

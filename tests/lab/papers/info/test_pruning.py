@@ -139,7 +139,7 @@ def made_up(changed: Changes = MappingProxyType({})) -> Results:
     return Results(found)
 
 
-KEEPS, RESTORES = "fine-tuned,", "fine-tuning"
+KEEPS, RESTORES = "after", "fine-tuning"
 
 
 @pytest.mark.parametrize(

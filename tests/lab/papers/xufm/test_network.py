@@ -130,19 +130,19 @@ def test_all_claims_hold_where_a_network_does_as_the_paper_says() -> None:
 
 
 FAR = ([2, 2, 2], [2, 1.8, 1.8], [2, 1.5, 1.4], [2, 1.2, 1.2])
-LEVEL = "at the end NC1 falls from every level to the next"
+LEVEL = "at the end every level has a lower NC1 than the level before"
 NEAREST = (
     "at the end the deepest features are nearer to their frame (nc2_etf) than the features of any "
     "block before the last"
 )
 HALVED = "training at least halves the distance of the deepest features to their frame"
 ONLY = (
-    "the structure is built in the deepest features only: the distance of any block before the "
-    "last to the frame falls by less than half as many decades as theirs"
+    "only the deepest features approach their frame: in every block before the last, training "
+    "reduces the distance to the frame by less than half as many decades as in the deepest"
 )
 RATES = (
-    "the ratio of the decades by which NC1 falls at the first and at the last level is nearer to "
-    "the ReLU model than to the linear model"
+    "the fall of NC1 at the first level over the fall at the last, both in decades, is nearer "
+    "to that of the ReLU model than to that of the linear model"
 )
 PAST = "past zero training error NC1 of the deepest features falls to less than a tenth"
 
@@ -186,10 +186,10 @@ def test_the_map_of_the_last_block_is_not_a_level() -> None:
 
 def test_the_frames_are_told_apart() -> None:
     nearer, simplex = (
-        "digits: training brings the deepest class means nearer to an orthogonal frame under MSE "
-        "than under cross-entropy, as a share of the distance at the start",
-        "digits: under cross-entropy training brings the deepest class means nearer to a simplex "
-        "than to an orthogonal frame, as shares of the distances at the start",
+        "digits: of the distance between the deepest class means and an orthogonal frame, training "
+        "leaves a smaller share under MSE than under cross-entropy",
+        "digits: under cross-entropy training leaves a smaller share of the distance between the "
+        "deepest class means and a simplex than of their distance to an orthogonal frame",
     )
     assert failing(made(CE, {"nc2_of": PATHS["nc2_of"]})) == [nearer]
     assert failing(made(CE, {"nc2_of": [*_farther()[:3], [1, 0.3, 0.08]]})) == [nearer, simplex]

@@ -137,9 +137,11 @@ def _anomaly(
     """Test that MIR rises in the middle, or that HDR falls near the runs."""
     rising = key.startswith("mir")
     what = (
-        f"MIR{estimate} is higher for omega from 0.4 to 0.6 than between there and either run"
+        f"MIR{estimate} is higher in the middle of the line between the runs, for omega from 0.4 "
+        "to 0.6, than on both sides of the middle"
         if rising
-        else f"HDR{estimate} falls from either run to the nearest network between the runs"
+        else f"HDR{estimate} is lower at the two networks next to the ends of the line than at the "
+        "runs"
     )
     measure = middle_rise if rising else rise_near_ends
     region: Region = above(0) if rising else below(0)
@@ -198,7 +200,10 @@ def _calming(
     estimate: str = "",
 ) -> Claim:
     """Test that a metric varies less between the runs at every lower learning rate."""
-    text = f"{data}: {name}{estimate} varies less between the runs at every lower rate"
+    text = (
+        f"{data}: {name}{estimate} varies less between the runs at every lower learning rate than "
+        "at the next higher"
+    )
     source = f"{_SECTION} and figure 4"
     steps = {}
     for (higher, pairs), (lower, others) in pairwise(rates.items()):
@@ -252,7 +257,8 @@ def _connected(
 
     def unchanged(key: str, estimate: str) -> Claim:
         return judged(
-            f"{where}: {key[:3].upper()}{estimate} remains almost unchanged, within {UNCHANGED}",
+            f"{where}: {key[:3].upper()}{estimate} remains almost unchanged between the runs, "
+            f"within {UNCHANGED}",
             source=f"{_SECTION} and figure 3",
             values=_counted([extent(values(path, key)) for path in paths], counts),
             region=below(UNCHANGED),
@@ -267,8 +273,8 @@ def _connected(
 def _helped(rows: Sequence[Observation], rates: Mapping[float, Sequence[str]], data: str) -> Claim:
     """Test whether re-estimated statistics reduce the fall where there is one."""
     text = (
-        f"{data}: accuracy falls less if the statistics are re-estimated, at every rate but the "
-        "lowest"
+        f"{data}: accuracy falls less between the runs if the statistics of batch norms are "
+        "re-estimated, at every learning rate but the lowest"
     )
     claims = {}
     for rate in list(rates)[:-1]:

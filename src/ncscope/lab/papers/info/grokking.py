@@ -207,7 +207,8 @@ def _late(rows: Sequence[Observation], runs: Sequence[str]) -> Claim:
         delays.append(ratio(test or 0.0, train or 0.0) if known else math.nan)
         told.append(f"{test:,.0f} and {train:,.0f}" if known else "not both")
     return judged(
-        f"the rule takes at least {LONG_AFTER} times as many steps as learning by heart",
+        f"learning the rule takes at least {LONG_AFTER} times as many steps as learning the "
+        "training pairs by heart",
         source="INFO, section 5.5 and figure 7",
         values=delays,
         region=above(LONG_AFTER),

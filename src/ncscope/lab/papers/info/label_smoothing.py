@@ -168,8 +168,8 @@ def _minimal(
 ) -> Claim:
     means = averages(by_axis(ended(config.runs, data, rows), "epsilon", key))
     return judged(
-        f"{data}: {name}{estimate} varies with the smoothness by less than {MINIMAL} of what "
-        "training changes it by",
+        f"{data}: {name}{estimate} differs between degrees of label smoothing by less than "
+        f"{MINIMAL} of the change that training makes",
         source="INFO, figure 5",
         values=variations(config, rows, data, key),
         region=below(MINIMAL),

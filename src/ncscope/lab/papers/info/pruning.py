@@ -313,8 +313,9 @@ def _keeps(
 ) -> Claim:
     by_sparsity = [kept(config, rows, data, TUNED, each, key) for each in config.sparsities]
     return judged(
-        f"{data}: fine-tuned, networks of every sparsity are more than {HIGH} of the way from an "
-        f"untrained network of the same sparsity to the dense one, by {name}{estimate}",
+        f"{data}: after fine-tuning, pruned networks of every sparsity have gone more than {HIGH} "
+        "of the way from an untrained network of the same sparsity to the dense one, by "
+        f"{name}{estimate}",
         source="INFO, figure 6",
         values=[float(np.min(shares)) for shares in zip(*by_sparsity, strict=True)],
         region=above(HIGH),

@@ -161,8 +161,9 @@ def _slower(
         shares[name] = ratio(*falls) if falls[1] > math.log10(COLLAPSE) else math.nan
         told[name] = f"{falls[0]:.3g} of {falls[1]:.3g} decades"
     return over_networks(
-        f"under {LOSSES[loss]} NC1 falls by less than {SLOW:.0%} of the decades on held-out images "
-        "as on the training set from zero training error to the end, in most networks",
+        f"under {LOSSES[loss]} NC1 falls on held-out images by less than {SLOW:.0%} of the decades "
+        "by which it falls on the training set, from zero training error to the end, in most "
+        "networks",
         config,
         shares,
         source="MSE, figure 12",

@@ -205,18 +205,18 @@ def _descended_to_collapse(rows: Sequence[Observation], draws: Sequence[str]) ->
 
 
 def _stays_apart(rows: Sequence[Observation], draws: Sequence[str]) -> Claim:
-    """Test that MUFM does not collapse; undecided where descent does not take UFM there either."""
+    """Test that MUFM ends between collapse and the data; undecided if UFM does not collapse."""
     verdicts = {}
     for draw in draws:
         data, tied, free = (number(row, "pfc1") for row in part_of(rows, f"minima, {draw}"))
         reached = number(_last(rows, f"MUFM, {draw}"), "pfc1")
         told = f"PFC1 {reached:.4g} and {tied:.4g}, data {data:.4g}; at UFM's minimum {free:.1g}"
         descends = number(_last(rows, f"UFM, {draw}"), "pfc1") < COLLAPSED
-        apart = min(tied, reached) > COLLAPSED and free < 1e-9
+        apart = min(tied, reached) > COLLAPSED and max(tied, reached) < data and free < 1e-9
         verdicts[draw] = apart if descends else None, told
     return on_runs(
-        "MUFM collapses neither at the end of gradient descent nor at the minimum, and UFM does "
-        "at its minimum",
+        "MUFM ends between collapse and the data, by gradient descent and at the minimum (PFC1 "
+        f"above {COLLAPSED} and below the data's), and UFM is collapsed at its minimum",
         verdicts,
         source="PFC, theorem 4 and figure 4",
         of="draws",

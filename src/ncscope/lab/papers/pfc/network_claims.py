@@ -82,7 +82,8 @@ def claims_on(network: Network) -> list[Claim]:
 def _straightens(network: Network) -> Claim:
     paths = [straightness(network.rows, run) for run in network.runs]
     return judged(
-        f"{network.name}: training at least halves the distance of straightness from 1",
+        f"{network.name}: training makes paths straighter: it at least halves the difference "
+        "between their straightness and 1, the straightness of a straight line",
         source="PFC, assumption 1",
         values=[ratio(1 - end, 1 - start) for start, end in paths],
         region=below(HALF),
@@ -162,8 +163,8 @@ def _one_constant(network: Network) -> Claim:
         spreads.append(ratio(most, least))
         told.append(f"{least:.3g} to {most:.3g}")
     return judged(
-        f"{network.name}: at the end energy and squared weights of a block have one ratio in all "
-        f"blocks, up to a factor of {EQUAL:g}",
+        f"{network.name}: at the end the ratio of a block's energy to its squared weights is the "
+        f"same in all blocks, up to a factor of {EQUAL:g}",
         source="ours",  # section III-C derives it for symmetric isotropic inputs of mean zero
         values=spreads,
         region=below(EQUAL),

@@ -68,8 +68,8 @@ def of_losses(squared: Sequence[Levels], entropy: Sequence[Levels]) -> list[Clai
     owner = "XUFM, section 4.1, remark on the choice of loss function"
     return [
         judged(
-            "training brings the deepest class means nearer to an orthogonal frame under MSE than "
-            "under cross-entropy, as a share of the distance at the start",
+            "of the distance between the deepest class means and an orthogonal frame, training "
+            "leaves a smaller share under MSE than under cross-entropy",
             source=owner,
             values=near,
             region=below(1.0),
@@ -77,8 +77,8 @@ def of_losses(squared: Sequence[Levels], entropy: Sequence[Levels]) -> list[Clai
             evidence="share kept under MSE over that under cross-entropy",
         ),
         judged(
-            "under cross-entropy training brings the deepest class means nearer to a simplex than "
-            "to an orthogonal frame, as shares of the distances at the start",
+            "under cross-entropy training leaves a smaller share of the distance between the "
+            "deepest class means and a simplex than of their distance to an orthogonal frame",
             source=owner,
             values=[ratio(*shares) for shares in both],
             region=below(1.0),
@@ -142,7 +142,7 @@ def _along_depth(runs: Sequence[Levels]) -> Claim:
         for shallow, deep in pairwise(names)
     }
     return combined(
-        "at the end NC1 falls from every level to the next",
+        "at the end every level has a lower NC1 than the level before",
         source="XUFM, section 4.1 (2)",
         claims=pairs,
         of="pairs of levels",
@@ -194,8 +194,8 @@ def _only_deepest(runs: Sequence[Levels], frame: str, models: Models) -> Claim:
         for level in _shallow(runs)
     }
     claim = combined(
-        "the structure is built in the deepest features only: the distance of any block before the "
-        "last to the frame falls by less than half as many decades as theirs",
+        "only the deepest features approach their frame: in every block before the last, training "
+        "reduces the distance to the frame by less than half as many decades as in the deepest",
         source="XUFM, section 4.1 (1) and section 6",
         claims=levels,
         of="blocks",
@@ -253,8 +253,8 @@ def _rates_like_relu(runs: Sequence[Levels], models: Models) -> Claim:
     told_apart = shares["relu"] < shares["linear"]
     first = next(iter(runs[0])) if runs else ""
     claim = judged(
-        "the ratio of the decades by which NC1 falls at the first and at the last level is nearer "
-        "to the ReLU model than to the linear model",
+        "the fall of NC1 at the first level over the fall at the last, both in decades, is nearer "
+        "to that of the ReLU model than to that of the linear model",
         source="XUFM, section 6",
         values=[
             decades_beside(run[first], _deepest(run), "nc1") if told_apart else math.nan
