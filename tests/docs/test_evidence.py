@@ -57,6 +57,20 @@ def test_verdicts_on_statements_are_up_to_date():
     assert record == {"seed": script.SEED, "statements": script.verdicts()}
 
 
+def test_the_table_of_experiments_counts_the_committed_verdicts():
+    page = (ROOT / "docs" / "experiments" / "index.md").read_text()
+    runs = json.loads((FIGURES / "verdicts-small.json").read_text())["experiments"]
+    for name in EXPERIMENTS:
+        (line,) = re.findall(rf"^\| `{name}` \|.*$", page, re.M)
+        if name in ILLUSTRATIONS:
+            assert "| not counted |" in line
+        else:
+            verdicts = [one["verdict"] for one in runs[name]["claims"]]
+            open_ = verdicts.count("undecided")
+            told = f"{verdicts.count('held')} of {len(verdicts)}"
+            assert f"| {told}, {open_} undecided |" in line or (not open_ and f"| {told} |" in line)
+
+
 def test_every_item_has_its_line():
     page = evidence.written(SOURCE, THEORY, {})
     for item in ALL:

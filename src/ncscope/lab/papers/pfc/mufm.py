@@ -15,8 +15,8 @@ Expected (draw 0; data: PFC1 25):
 | MUFM's minimum: objective, PFC1 | .3832, 14.3 | .0033, 6.0 |
 
 With the plain regularisers 8 of 9 claims hold: at the smallest lambda the minimum is not close to a
-simplex (PFC2 .15 to .20, PFC1 8). With the printed regularisers 6 hold, and neither descent has
-converged.
+simplex (PFC2 .15 to .20, PFC1 8). With the printed regularisers 5 hold; neither descent has
+converged, so whether MUFM stays apart from collapse is undecided.
 """
 
 from collections.abc import Iterator, Sequence
