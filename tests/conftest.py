@@ -18,6 +18,7 @@ from tests.browser import browser
 
 __all__ = ["browser", "unchecked_signatures"]
 
+jaxtyping.jaxtyped = signatures.jaxtyped  # the decorator that the hook names
 jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
