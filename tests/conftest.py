@@ -13,11 +13,12 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests import bare, signatures
+from tests import array_checks, bare, signatures
 from tests.browser import browser
 
 __all__ = ["browser", "unchecked_signatures"]
 
+array_checks.install()
 jaxtyping.jaxtyped = signatures.jaxtyped  # the decorator that the hook names
 jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
 

@@ -38,16 +38,19 @@ def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
         return function
     if not inspect.isfunction(function) or inspect.isgeneratorfunction(function):
         return _BY_JAXTYPING(function, typechecker=checked)
-    nested = "<locals>" in function.__qualname__
-    checking = (_checking_nested if nested else _checking)(function)
+    prepared = _between_checks if "<locals>" in function.__qualname__ else _with_checks
+    ready: Function | None = None
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        nonlocal ready
         if jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
+        if ready is None:
+            ready = prepared(function)
         with _SIZES:
-            return checking(*args, **kwargs)
+            return ready(*args, **kwargs)
 
     return wrapped
 
@@ -57,40 +60,31 @@ def checked(function: Function) -> Function:
     return beartype(function, conf=_CONF)
 
 
-def _checking(function: Function) -> Function:
-    """Return the function with both checks, which are made at the first call."""
-    made: Function | None = None
-
-    def checking(*args: Any, **kwargs: Any) -> Any:
-        __tracebackhide__ = True
-        nonlocal made
-        if made is None:
-            same = types.FunctionType(
-                function.__code__,
-                function.__globals__,
-                function.__name__,
-                function.__defaults__,
-                function.__closure__,
-            )
-            _describe(same, function, _hints(function))
-            made = checked(same)
-        return made(*args, **kwargs)
-
-    return checking
+def _with_checks(function: Function) -> Function:
+    """Return a copy of the function that checks its parameters and its result."""
+    copy = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    _describe(copy, function, _hints(function))
+    return checked(copy)
 
 
-def _checking_nested(function: Function) -> Function:
-    """Return the function between two checks, which are made once.
+def _between_checks(function: Function) -> Function:
+    """Return the function between two checks, which are made once for all functions of its code.
 
     A function inside of another is defined at every call of that one.
     """
+    key = (function.__code__, str(function.__annotations__))
+    if key not in _OF_NESTED_FUNCTIONS:
+        _OF_NESTED_FUNCTIONS[key] = _checks(function)
+    parameters, result = _OF_NESTED_FUNCTIONS[key]
 
     def checking(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        key = (function.__code__, str(function.__annotations__))
-        if key not in _OF_NESTED_FUNCTIONS:
-            _OF_NESTED_FUNCTIONS[key] = _checks(function)
-        parameters, result = _OF_NESTED_FUNCTIONS[key]
         parameters(*args, **kwargs)
         return result(function(*args, **kwargs))
 
@@ -118,7 +112,8 @@ def _describe(
     copy: Function, function: Function, hints: dict[str, Any], defaults: bool = True
 ) -> None:
     """Give a stand-in the names and annotations of a function, and its defaults."""
-    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    copy.__module__, copy.__name__ = function.__module__, function.__name__
+    copy.__qualname__ = function.__qualname__
     copy.__annotations__ = hints
     if defaults:
         copy.__defaults__ = function.__defaults__
@@ -126,11 +121,16 @@ def _describe(
 
 
 def _hints(function: Function) -> dict[str, Any]:
-    """Return the annotations of a function as types; where a name is not known, as Any."""
-    try:
-        return get_type_hints(function, include_extras=True)
-    except NameError:
-        return {
-            name: Any if isinstance(hint, str) else hint
-            for name, hint in function.__annotations__.items()
-        }
+    """Return the annotations of a function as types.
+
+    One that only a type checker can read, for its names or as what it names takes no parameters at
+    run time, is Any.
+    """
+    found = {}
+    for name, hint in function.__annotations__.items():
+        only = types.SimpleNamespace(__annotations__={name: hint})
+        try:
+            found |= get_type_hints(only, function.__globals__, include_extras=True)
+        except (NameError, TypeError):
+            found[name] = Any
+    return found

@@ -89,3 +89,38 @@ def test_a_generator_is_checked_when_it_is_made() -> None:
     assert list(counted(torch.ones(2, 3))) == [0, 1]
     with pytest.raises(TypeCheckError, match="parameters"):
         counted(torch.ones(2))
+
+
+@jaxtyped
+def stacked(
+    square: Float[Tensor, "n n"], pairs: Float[Tensor, "_ 2"], longer: Float[Tensor, " n+1"]
+) -> Float[Tensor, "n m"]:
+    return square[:, : len(longer)]
+
+
+@pytest.mark.parametrize("again", range(2))  # what was accepted once is accepted otherwise
+def test_sizes_are_those_of_their_names(again: int) -> None:
+    square, pairs, longer = torch.ones(3, 3), torch.ones(7, 2), torch.ones(4)
+    assert stacked(square, pairs, longer).shape == (3, 3)
+    for wrong in (
+        (torch.ones(3, 2), pairs, longer),
+        (torch.ones(3), pairs, longer),
+        (square.int(), pairs, longer),
+        (square.numpy(), pairs, longer),
+        (square, torch.ones(7, 3), longer),
+        (square, pairs, torch.ones(3)),
+    ):
+        with pytest.raises(TypeCheckError, match=r"stacked\(\) parameter"):
+            stacked(*wrong)
+
+
+@jaxtyped
+def either(rows: Float[Tensor, "n 2"] | Float[Tensor, "d n"], n: Float[Tensor, " n"]) -> None: ...
+
+
+def test_a_shape_that_does_not_fit_binds_nothing() -> None:
+    for _ in range(2):
+        either(torch.ones(5, 2), torch.ones(5))
+        either(torch.ones(5, 3), torch.ones(3))
+        with pytest.raises(TypeCheckError, match="parameter n="):
+            either(torch.ones(5, 3), torch.ones(5))
