@@ -25,6 +25,7 @@ jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.che
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("suite")
 
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bare", action="store_true", help="Tests that need no optional library.")
     parser.addoption("--fuzz", default=5000, help="Examples of the fuzzer, of all its tests.")
