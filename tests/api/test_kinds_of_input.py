@@ -34,6 +34,8 @@ PLAIN: Mapping[str, np.ndarray] = {
     "bias": 2.0 ** RNG.integers(0, 3, size=K),
 }
 NAMES = tuple(PLAIN)
+# they see every number of the four arrays
+GROUPS = ("nc1", "nc3", "mse")
 
 
 class DataFrame:
@@ -188,17 +190,18 @@ LAYOUTS = {
 
 
 def measured(arrays: Mapping[str, Any]) -> dict[str, float]:
-    return dict(ncscope.measure(**arrays))
+    return dict(ncscope.measure(**arrays, groups=(*GROUPS, "nc4")))
 
 
 def streamed(arrays: Mapping[str, Any]) -> dict[str, float]:
     moments = ClassMoments(K, D)
     moments.update(arrays["features"], arrays["labels"])
-    return dict(ncscope.measure_moments(moments, arrays["weight"], arrays["bias"]))
+    return dict(ncscope.measure_moments(moments, arrays["weight"], arrays["bias"], groups=GROUPS))
 
 
 def in_torchmetrics(arrays: Mapping[str, Any], *, keep_features: bool) -> dict[str, float]:
-    metric = NeuralCollapse(K, D, keep_features=keep_features)
+    groups = (*GROUPS, "nc4") if keep_features else GROUPS
+    metric = NeuralCollapse(K, D, groups=groups, keep_features=keep_features)
     metric.update(**arrays)
     return {key: float(value) for key, value in metric.compute().items()}
 
