@@ -77,7 +77,7 @@ def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_second_of_two_commands_names_the_first(tmp_path):
-    brief = ("settings=first", "first_steps=200", "starts=2")
+    brief = ("settings=first", "first_steps=200", "starts=2", "bias_decays=[0.05]")
     command = [NCSCOPE, "train", "xufm/ufm", "--out", tmp_path / "run"]
     command += [word for setting in brief for word in ("--set", setting)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -40,7 +40,7 @@ FIXED = {
     "training.accuracy_measurements": 20,
     "training.batch_size": 8,
 }
-TINY = {"settings": "first", "first_steps": 200, "starts": 2}
+TINY = {"settings": "first", "first_steps": 200, "starts": 2, "bias_decays": [0.05]}
 OFTEN = Resources(checkpoint_interval=0.0)  # the place is saved after every step
 
 
