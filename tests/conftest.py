@@ -1,11 +1,13 @@
-"""Shapes and types in signatures are checked while the suite runs.
+"""Options of the suite, and the check of signatures.
 
-The hook must be in place before anything imports ncscope; pytest imports this file first. The
-examples of hypothesis are the same every time.
+In continuous integration (``CI=1``), shapes and types in signatures are checked at every call,
+which takes a third of the time of the suite. The hook must be in place before anything imports
+ncscope; pytest imports this file first. The examples of hypothesis are the same every time.
 """
 
 import atexit
 import gc
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -13,14 +15,13 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
-from tests import array_checks, bare, signatures
+from tests import bare, signatures
 from tests.browser import browser
 
 __all__ = ["browser", "unchecked_signatures"]
 
-array_checks.install()
-jaxtyping.jaxtyped = signatures.jaxtyped  # the decorator that the hook names
-jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
+if os.environ.get("CI"):
+    jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("suite")

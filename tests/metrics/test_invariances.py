@@ -188,10 +188,15 @@ def duplicated(problem: Problem) -> Instance:
 @given(problems())
 def test_everything_under_relabelling_reordering_rotation_and_duplication(problem: Problem) -> None:
     before = snapped(measured(problem.instance))
-    assert_agree(snapped(measured(relabelled(problem))), before)
-    assert_agree(snapped(measured(reordered(problem))), before)
-    assert_agree(snapped(measured(duplicated(problem))), before)
-    assert_agree(snapped(measured(rotated(problem))), before, rel=REL)
+    ratios = {key for key in before if key.startswith("mir")}
+    for change in (relabelled, reordered, duplicated, rotated):
+        after = snapped(measured(change(problem)))
+        rel = REL if change is rotated else 1e-9
+        rest = set(before) - ratios
+        assert_agree(chosen(after, rest), chosen(before, rest), rel=rel)
+        # Differences of entropies over one that may be small: seen are errors of up to 4e-11.
+        assert_agree(chosen(after, ratios), chosen(before, ratios), rel=rel, abs_tol=1e-9)
+        assert set(after) == set(before)
 
 
 @pytest.mark.parametrize("dim", [12, 3], ids=["wide", "more classes than dimensions"])
