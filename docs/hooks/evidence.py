@@ -36,6 +36,7 @@ _SUMMARY = "<!-- evidence summary -->"
 _SCALES = ("small", "medium", "paper")
 _VERDICTS = {"holds": "holds", "holds-as-corrected": "holds as corrected", "fails": "**fails**"}
 _COVERAGE = {"full": "", "partial": "**In part:** ", "missing": "**Missing:** "}
+OURS = "ours"
 _NEVER = "not run since the claims have intervals"
 _ILLUSTRATES = "illustrates, and is not counted"
 
@@ -106,6 +107,11 @@ def _summary(theory: Theory, runs: Runs) -> str:
             claims = [claim for each in experiments.values() for claim in each or ()]
             cells.append(f"{tally(claim for claim in claims if owner_of(claim) == paper)}")
         lines.append(f"| {' | '.join(cells)} |")
+    ours = (
+        [claim for each in experiments.values() for claim in each or () if owner_of(claim) == OURS]
+        for experiments in runs.values()
+    )
+    lines.append(f"| {' | '.join(['ours', '', '', *(f'{tally(claims)}' for claims in ours)])} |")
     return "\n".join(lines)
 
 
@@ -178,7 +184,7 @@ def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
 
 
 def _tallies(item: Item, experiment: str, runs: Runs) -> str:
-    """Return the counts of an experiment's claims on an item at each scale; of all if none."""
+    """Return the counts of the claims on an item at each scale; if none names it, of the paper's."""
     if experiment in ILLUSTRATIONS:
         return _ILLUSTRATES
     told = []
@@ -190,8 +196,9 @@ def _tallies(item: Item, experiment: str, runs: Runs) -> str:
             told.append(f"{scale} scale: its run did not end")
             continue
         own = [claim for claim in claims if item in items_of(claim.source)]
-        scope = "" if own else " of all its claims"
-        told.append(f"{scale} scale: {tally(own or claims)}{scope}")
+        scope = "" if own else " of the paper's claims in it"
+        counted = own or [claim for claim in claims if owner_of(claim) != OURS]
+        told.append(f"{scale} scale: {tally(counted)}{scope}")
     return "; ".join(told) or _NEVER
 
 

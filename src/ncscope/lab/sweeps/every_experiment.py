@@ -112,7 +112,7 @@ def _names(only: Sequence[str], scale: Scale) -> list[str]:
     if illustrating:
         name = illustrating[0]
         fix = f"run it alone, with ncscope reproduce {name}"
-        raise InputError(expected="experiments that are evidence", found=name, fix=fix)
+        raise InputError(expected="experiments that are no illustration", found=name, fix=fix)
     wanted = list(dict.fromkeys(only)) or [one for one in EXPERIMENTS if one not in ILLUSTRATIONS]
     with_scale = [name for name in wanted if scale in experiment(name).scales]
     lacking = [name for name in only if name not in with_scale]

@@ -213,6 +213,8 @@ def _stays_apart(rows: Sequence[Observation], draws: Sequence[str]) -> Claim:
         told = f"PFC1 {reached:.4g} and {tied:.4g}, data {data:.4g}; at UFM's minimum {free:.1g}"
         descends = number(_last(rows, f"UFM, {draw}"), "pfc1") < COLLAPSED
         apart = min(tied, reached) > COLLAPSED and max(tied, reached) < data and free < 1e-9
+        if not descends:
+            told += "; nothing is said of MUFM, since descent has not taken UFM to collapse either"
         verdicts[draw] = apart if descends else None, told
     return on_runs(
         "MUFM ends between collapse and the data, by gradient descent and at the minimum (PFC1 "
