@@ -184,7 +184,7 @@ def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
 
 
 def _tallies(item: Item, experiment: str, runs: Runs) -> str:
-    """Return the counts of the claims on an item at each scale; if none names it, of the paper's."""
+    """Return the counts of claims on an item at each scale; if none names it, of the paper's."""
     if experiment in ILLUSTRATIONS:
         return _ILLUSTRATES
     told = []
