@@ -1,16 +1,18 @@
-"""Shapes and types in signatures are checked while the suite runs.
+"""Options of the suite, and the check of signatures.
 
-The hook must be in place before anything imports ncscope; pytest imports this file first. The
-examples of hypothesis are the same every time.
+In continuous integration (``CI=1``), shapes and types in signatures are checked at every call,
+which takes a third of the time of the suite. The hook must be in place before anything imports
+ncscope; pytest imports this file first. The examples of hypothesis are the same every time.
 """
 
+import atexit
 import gc
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import jaxtyping
 import pytest
-import torch
 from hypothesis import settings
 
 from tests import bare, signatures
@@ -18,13 +20,11 @@ from tests.browser import browser
 
 __all__ = ["browser", "unchecked_signatures"]
 
-jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
+if os.environ.get("CI"):
+    jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("suite")
-
-# The suite's matrices are tiny: waiting for a second thread costs more than all of the work.
-torch.set_num_threads(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,23 +40,33 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What is imported and collected stays to the end: no search for garbage looks at it."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: no search for garbage looks at it.
+
+    The process that only hands out tests imports nothing of this, or the others would wait for it.
+    """
+    if session.config.getoption("dist", "no") != "no":
+        return (yield)
+    import torch
+
+    # The suite's matrices are tiny: waiting for a second thread costs more than all of the work.
+    torch.set_num_threads(1)
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+        # Not before: pytest itself looks for garbage ten times at its end.
+        atexit.register(gc.unfreeze)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
+    if item.get_closest_marker("gpu"):
+        import torch
 
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
 
 
 @pytest.fixture

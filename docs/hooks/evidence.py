@@ -19,6 +19,7 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.pages import Page
 
+from ncscope.lab.catalogue import ILLUSTRATIONS
 from ncscope.lab.inventory.item import Item
 from ncscope.lab.inventory.table import ITEMS, items_of
 from ncscope.lab.report.verdicts import PAPERS, owner_of
@@ -35,7 +36,9 @@ _SUMMARY = "<!-- evidence summary -->"
 _SCALES = ("small", "medium", "paper")
 _VERDICTS = {"holds": "holds", "holds-as-corrected": "holds as corrected", "fails": "**fails**"}
 _COVERAGE = {"full": "", "partial": "**In part:** ", "missing": "**Missing:** "}
+OURS = "ours"
 _NEVER = "not run since the claims have intervals"
+_ILLUSTRATES = "illustrates, and is not counted"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -73,7 +76,7 @@ def theory_of(folder: Path) -> Theory:
 
 
 def runs_of(folder: Path) -> Runs:
-    """Read the verdicts on all claims, at each scale that has a file."""
+    """Read the verdicts on all claims that count, at each scale that has a file."""
     runs = {}
     for scale in _SCALES:
         file = folder / f"verdicts-{scale}.json"
@@ -82,6 +85,7 @@ def runs_of(folder: Path) -> Runs:
             runs[scale] = {
                 name: None if one["failure"] else [_claim(each) for each in one["claims"]]
                 for name, one in record["experiments"].items()
+                if name not in ILLUSTRATIONS
             }
     return runs
 
@@ -103,6 +107,11 @@ def _summary(theory: Theory, runs: Runs) -> str:
             claims = [claim for each in experiments.values() for claim in each or ()]
             cells.append(f"{tally(claim for claim in claims if owner_of(claim) == paper)}")
         lines.append(f"| {' | '.join(cells)} |")
+    ours = (
+        [claim for each in experiments.values() for claim in each or () if owner_of(claim) == OURS]
+        for experiments in runs.values()
+    )
+    lines.append(f"| {' | '.join(['ours', '', '', *(f'{tally(claims)}' for claims in ours)])} |")
     return "\n".join(lines)
 
 
@@ -175,7 +184,9 @@ def _verdict(name: str, checked: Mapping[str, str] | None) -> str:
 
 
 def _tallies(item: Item, experiment: str, runs: Runs) -> str:
-    """Return the counts of an experiment's claims on an item at each scale; of all if none."""
+    """Return the counts of claims on an item at each scale; if none names it, of the paper's."""
+    if experiment in ILLUSTRATIONS:
+        return _ILLUSTRATES
     told = []
     for scale, experiments in runs.items():
         if experiment not in experiments:
@@ -185,8 +196,9 @@ def _tallies(item: Item, experiment: str, runs: Runs) -> str:
             told.append(f"{scale} scale: its run did not end")
             continue
         own = [claim for claim in claims if item in items_of(claim.source)]
-        scope = "" if own else " of all its claims"
-        told.append(f"{scale} scale: {tally(own or claims)}{scope}")
+        scope = "" if own else " of the paper's claims in it"
+        counted = own or [claim for claim in claims if owner_of(claim) != OURS]
+        told.append(f"{scale} scale: {tally(counted)}{scope}")
     return "; ".join(told) or _NEVER
 
 

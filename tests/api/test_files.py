@@ -170,7 +170,7 @@ TENSORS: dict[str, tuple[Mapping[Any, Any], str]] = {
         "found 80,000 bytes for 400,000,000",
     ),
     "sparse": (
-        stored(torch.zeros(2**20, 2**10).to_sparse()),
+        stored(torch.sparse_coo_tensor(size=(2**20, 2**10), check_invariants=True)),
         "found a sparse or nested tensor of shape 1048576 x 1024; save tensor.to_dense()",
     ),
     "without data": (stored(torch.empty(60, 5, device="meta")), "found a tensor without data"),

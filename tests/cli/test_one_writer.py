@@ -1,6 +1,7 @@
 """Commands that write a run folder, met by a process that writes there already."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -76,11 +77,14 @@ def test_a_report_needs_no_lock(with_halving, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_second_of_two_commands_names_the_first(tmp_path):
-    command = [NCSCOPE, "train", "xufm/ufm", "--set", "starts=2", "--out", tmp_path / "run"]
+    brief = ("settings=first", "first_steps=200", "starts=2", "bias_decays=[0.05]")
+    command = [NCSCOPE, "train", "xufm/ufm", "--out", tmp_path / "run"]
+    command += [word for setting in brief for word in ("--set", setting)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while not (tmp_path / "run" / ".locked-by").exists():
         assert first.poll() is None
-        time.sleep(0.01)
+        time.sleep(0.001)
+    first.send_signal(signal.SIGSTOP)  # it has not ended when the second begins
     second = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=False)
     assert (second.returncode, second.stdout, second.stderr.count("\n")) == (2, "", 1)
     assert f"where process {first.pid} on " in second.stderr

@@ -166,7 +166,9 @@ def test_an_interruption_says_how_to_go_on(words, said, monkeypatch, capsys) -> 
 
 @pytest.mark.slow
 def test_a_run_that_is_interrupted_goes_on_as_it_says(tmp_path) -> None:
-    command = [NCSCOPE, "train", "xufm/ufm", "--set", "starts=2", "--out", tmp_path / "run"]
+    brief = ("settings=first", "first_steps=2000", "starts=2", "bias_decays=[0.05]")
+    command = [NCSCOPE, "train", "xufm/ufm", "--out", tmp_path / "run"]
+    command += [word for setting in brief for word in ("--set", setting)]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heeds_control_c)
     while not (tmp_path / "run" / "metrics.jsonl").exists():
         assert first.poll() is None

@@ -1,5 +1,7 @@
 """Names, sizes and normalisations of data sets that need no files."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from ncscope.data.catalogue import (
     load,
     set_on_hand,
 )
+from ncscope.data.images import ImageData
 from ncscope.errors import InputError
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 from tests.data.on_disk import WRITERS
@@ -34,13 +37,19 @@ VARIANTS = {
 }
 
 
+@cache
+def made(name: str) -> ImageData:
+    """A set that is made, once for all tests; the largest take seconds."""
+    return load(name)
+
+
 def stacked(images) -> torch.Tensor:
     return torch.stack([images[i][0] for i in range(len(images))])
 
 
 @pytest.mark.parametrize("name", MADE | VARIANTS)
 def test_sizes(name):
-    data = load(name)
+    data = made(name)
     found = data.num_classes, data.shape, len(data.train), len(data.test)
     assert found == (MADE | VARIANTS)[name]
     assert data.train[0][0].shape == data.test[0][0].shape == data.shape
@@ -63,7 +72,7 @@ def test_the_seed_makes_the_set(name):
 
 
 def test_targets_of_transfer_share_no_pictures() -> None:
-    first = {name: load(name).test for name in ("transfer-source", *TRANSFER_TARGETS)}
+    first = {name: made(name).test for name in ("transfer-source", *TRANSFER_TARGETS)}
     pictures = {name: images[0][0] for name, images in first.items()}
     for one in pictures:
         for other in pictures:
@@ -74,7 +83,7 @@ def test_targets_of_transfer_share_no_pictures() -> None:
 def test_a_set_without_files_has_a_stand_in_of_its_shape(name, tmp_path, monkeypatch) -> None:
     said = f"{STAND_INS[name]} stands in for {name}: found no "
     with pytest.warns(UserWarning, match=said):
-        stand_in = load(set_on_hand(name, tmp_path))
+        stand_in = made(set_on_hand(name, tmp_path))
     WRITERS[name](tmp_path, monkeypatch)
     given = load(set_on_hand(name, tmp_path), tmp_path)
     assert given.name == name

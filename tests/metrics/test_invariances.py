@@ -160,37 +160,43 @@ def test_cosines_under_positive_scaling_of_each_sample_and_rotation(problem: Pro
     assert_agree(chosen(after, COSINE), chosen(before, COSINE), rel=REL, abs_tol=FLOOR)
 
 
-@given(problems())
-def test_everything_under_relabelling(problem: Problem) -> None:
+def relabelled(problem: Problem) -> Instance:
     base = problem.instance
     order = problem.rng.permutation(len(base.weight))  # class c is now called order[c]
     back = np.argsort(order)
     bias = None if base.bias is None else base.bias[back]
-    moved = replace(base, labels=order[base.labels], weight=base.weight[back], bias=bias)
-    assert_agree(snapped(measured(moved)), snapped(measured(base)))
+    return replace(base, labels=order[base.labels], weight=base.weight[back], bias=bias)
 
 
-@given(problems())
-def test_everything_under_another_order_of_the_samples(problem: Problem) -> None:
+def reordered(problem: Problem) -> Instance:
     base = problem.instance
     order = problem.rng.permutation(len(base.labels))
-    moved = replace(base, features=base.features[order], labels=base.labels[order])
-    assert_agree(snapped(measured(moved)), snapped(measured(base)))
+    return replace(base, features=base.features[order], labels=base.labels[order])
 
 
-@given(problems())
-def test_everything_under_rotation_of_features_and_head(problem: Problem) -> None:
+def rotated(problem: Problem) -> Instance:
     base, turn = problem.instance, orthogonal(problem.rng, problem.dim)
-    moved = replace(base, features=base.features @ turn, weight=base.weight @ turn)
-    assert_agree(snapped(measured(moved)), snapped(measured(base)), rel=REL)
+    return replace(base, features=base.features @ turn, weight=base.weight @ turn)
 
 
-@given(problems())
-def test_everything_under_duplication_of_the_samples(problem: Problem) -> None:
+def duplicated(problem: Problem) -> Instance:
     base = problem.instance
     features, labels = np.repeat(base.features, 2, axis=0), np.repeat(base.labels, 2)
-    moved = replace(base, features=features, labels=labels)
-    assert_agree(snapped(measured(moved)), snapped(measured(base)))
+    return replace(base, features=features, labels=labels)
+
+
+@given(problems())
+def test_everything_under_relabelling_reordering_rotation_and_duplication(problem: Problem) -> None:
+    before = snapped(measured(problem.instance))
+    ratios = {key for key in before if key.startswith("mir")}
+    for change in (relabelled, reordered, duplicated, rotated):
+        after = snapped(measured(change(problem)))
+        rel = REL if change is rotated else 1e-9
+        rest = set(before) - ratios
+        assert_agree(chosen(after, rest), chosen(before, rest), rel=rel)
+        # Differences of entropies over one that may be small: seen are errors of up to 4e-11.
+        assert_agree(chosen(after, ratios), chosen(before, ratios), rel=rel, abs_tol=1e-9)
+        assert set(after) == set(before)
 
 
 @pytest.mark.parametrize("dim", [12, 3], ids=["wide", "more classes than dimensions"])
@@ -210,9 +216,10 @@ def test_scales_that_float32_does_not_have(scale: float, dim: int) -> None:
 def test_alignment_under_scaling_of_features_or_head(problem: Problem, scale: float) -> None:
     base = replace(problem.instance, bias=None)
     keys = [*SEEING_BOTH, *(key for key in METRICS if key.startswith("nc2_")), "accuracy"]
-    before = measured(base)
-    features = measured(replace(base, features=scale * base.features))
-    head = measured(replace(base, weight=scale * base.weight))
+    groups = ["nc2", "nc3", "nc4"]
+    before = measured(base, groups=groups)
+    features = measured(replace(base, features=scale * base.features), groups=groups)
+    head = measured(replace(base, weight=scale * base.weight), groups=groups)
     for after in (features, head):
         found, expected = snapped(chosen(after, keys)), snapped(chosen(before, keys))
         assert not mismatches(found, expected, rel=REL, abs_tol=FLOOR)

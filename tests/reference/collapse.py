@@ -312,6 +312,22 @@ def reference_metrics(
     return {key: float(value) for key, value in result.items()}
 
 
+def reference_mse(
+    features, labels, weight, bias=None, *, num_classes=None, prior="empirical", weight_decay=0.0
+):
+    """The decomposition of the MSE loss alone, of the same arguments as `reference_metrics`."""
+    classes = gather(vectors(features), labels, count_classes(labels, weight, num_classes), prior)
+    offsets = None if bias is None else vectors([bias])[0]
+    found = mse_decomposition(
+        classes,
+        [vectors(weight)[c] for c in classes.ids],
+        None if offsets is None else [offsets[c] for c in classes.ids],
+        mp.mpf(float(weight_decay)),
+        inverse_of_total(classes).inverse,
+    )
+    return {key: float(value) for key, value in found.items()}
+
+
 def reference_spectra(features, labels, *, num_classes=None, prior="empirical"):
     """Eigenvalues of the scatters (d each, largest first) and the SNR singular values (K - 1).
 

@@ -44,6 +44,10 @@ EXPERIMENTS: Mapping[str, str] = {
 }
 """Description of each of the papers' experiments, by name."""
 
+ILLUSTRATIONS = frozenset({"pfc/demo"})
+"""Experiments that are no evidence, and are counted nowhere: one run, with settings chosen for a
+visible effect."""
+
 
 def simulation(name: str) -> Study[Any]:
     """Return the study of a surrogate model.

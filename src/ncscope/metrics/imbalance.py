@@ -91,7 +91,7 @@ def _between_sizes(
     origin = torch.where(near_lower, lower, upper)
     low, high = torch.where(near_lower, 0.0, -half), torch.where(near_lower, half, 0.0)
     apart = sizes - origin[:, None]
-    for _ in range(_BISECTIONS):
+    for _ in range(_BISECTIONS if len(lower) else 0):
         middle = (low + high) / 2
         beyond = balance(apart, middle) >= 0
         low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)

@@ -6,6 +6,8 @@ from math import isfinite
 from typing import Any, Literal
 
 ClaimVerdict = Literal["held", "not held", "undecided"]
+Scale = Literal["plain", "ratio", "correlation"]
+"""Scale of the values of an interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,13 +15,14 @@ class Interval:
     """A 95 % confidence interval of a mean, or of a share of trials.
 
     Attributes:
-        estimate: Mean of the values, their geometric mean if ``ratio``, or the share.
+        estimate: Mean of the values on their scale, or the share.
         low: Lower end.
         high: Upper end.
         count: Number of values, one per seed, network or pair.
         method: ``"t"`` (Student's t, below ten values), ``"bootstrap"`` (studentised, from ten
             values on) or ``"binomial"`` (exact, of a share).
-        ratio: The values are ratios, and the interval is symmetric in their logarithm.
+        scale: ``"ratio"`` if the interval is symmetric in the logarithms of the values,
+            ``"correlation"`` if it is symmetric in Fisher's z, else ``"plain"``.
     """
 
     estimate: float
@@ -27,7 +30,7 @@ class Interval:
     high: float
     count: int
     method: Literal["t", "bootstrap", "binomial"]
-    ratio: bool = False
+    scale: Scale = "plain"
 
     def record(self) -> dict[str, Any]:
         """Return the interval in types of JSON, with infinities and NaN as null."""

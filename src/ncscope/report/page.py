@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -291,6 +292,12 @@ def rendered_page(**sections: Any) -> str:
 
 def rendered(template: str, **context: Any) -> str:
     """Render a template of this folder with the style sheet inside."""
+    return _environment().get_template(template).render(style=_asset("style.css"), **context)
+
+
+@cache
+def _environment() -> Environment:
+    """Return what reads templates; it compiles each template once."""
     environment = Environment(
         loader=PackageLoader("ncscope", "report/templates"),
         autoescape=True,
@@ -302,7 +309,7 @@ def rendered(template: str, **context: Any) -> str:
     environment.filters["formula"] = lambda latex: Markup(formula(latex, display=True))
     environment.filters["breakable"] = _breakable
     environment.filters["quoted"] = quoted
-    return environment.get_template(template).render(style=_asset("style.css"), **context)
+    return environment
 
 
 def _printable(value: Any) -> Any:

@@ -140,6 +140,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked_signatures")  # most of the time, otherwise
 def test_the_sweep_of_the_documentation_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = Path(__file__).parents[3] / "docs" / "experiments" / "sweeps.md"

@@ -1,12 +1,14 @@
 """Intervals and verdicts: closed forms, the rule at its borders, and coverage."""
 
 import json
-from math import exp, inf, isclose, log, nan
+from math import atanh, exp, inf, isclose, log, nan, tanh
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ncscope.lab.evidence.judging import (
+    SHARE,
     Region,
     above,
     below,
@@ -35,20 +37,20 @@ def test_ten_values_of_which_one_differs_decide_nothing() -> None:
     assert claim.interval is not None
     assert claim.interval.high == inf
     assert claim.record()["interval"]["high"] is None
-    ratios = mean_interval([1.0] * 9 + [2.0], ratio=True)
+    ratios = mean_interval([1.0] * 9 + [2.0], scale="ratio")
     assert ratios is not None
     assert (ratios.low > 0, ratios.high) == (True, inf)
 
 
 def test_ratios_are_judged_on_logarithms() -> None:
     plain = mean_interval([log(2.0), log(8.0)])
-    ratios = mean_interval([2.0, 8.0], ratio=True)
+    ratios = mean_interval([2.0, 8.0], scale="ratio")
     assert plain is not None
     assert ratios is not None
     assert isclose(ratios.estimate, 4.0)
     assert isclose(ratios.low, exp(plain.low))
     assert isclose(ratios.high, exp(plain.high))
-    assert mean_interval([2.0, 0.0], ratio=True) is None
+    assert mean_interval([2.0, 0.0], scale="ratio") is None
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, nan], [1.0, inf]])
@@ -86,13 +88,24 @@ def test_equality_needs_the_whole_interval_within_its_margin() -> None:
     assert within(1.0).verdict(0.5, 2.0) == "undecided"
 
 
-def test_values_all_alike_have_an_interval_of_no_length() -> None:
-    for count in (2, 10):
-        interval = mean_interval([0.5] * count)
-        assert interval is not None
-        assert (interval.low, interval.high) == (0.5, 0.5)
-    zeros = judged("a rises", source="ours", values=[0.0, 0.0], region=above(0.0))
-    assert zeros.verdict == "undecided"
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_values_all_alike_decide_nothing(count: int) -> None:
+    assert mean_interval([0.5] * count) is None
+    claim = judged("a rises", source="ours", values=[0.5] * count, region=above(0.0))
+    assert claim.verdict == "undecided"
+    assert "no interval from values that are all alike" in claim.evidence
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_coarse_values_spread_at_least_as_rounding_does(count: int) -> None:
+    uniform = np.random.default_rng(0).uniform(-0.05, 0.05, 100_000).std()
+    interval = mean_interval([0.8] * count, step=0.1)
+    assert interval is not None
+    assert interval.method == "t"
+    quantile = stats.t.ppf(0.975, count - 1)
+    assert isclose(interval.high - 0.8, quantile * uniform / count**0.5, rel_tol=0.01)
+    wide = [0.5, 0.9, 0.7]
+    assert mean_interval(wide, step=0.1) == mean_interval(wide)
 
 
 @pytest.mark.parametrize("count", [3, 10, 20])
@@ -102,6 +115,68 @@ def test_one_interval_in_twenty_misses_the_mean(count: int) -> None:
     missed = np.mean([not (each and each.low < 0 < each.high) for each in intervals])
     assert 0.03 < missed < 0.07  # three standard errors
     assert {each.method for each in intervals if each} == {"t" if count < 10 else "bootstrap"}
+
+
+def test_correlations_are_judged_on_fishers_z() -> None:
+    plain = mean_interval([atanh(0.2), atanh(0.9)])
+    fisher = mean_interval([0.2, 0.9], scale="correlation")
+    assert plain is not None
+    assert fisher is not None
+    for end in ("estimate", "low", "high"):
+        assert isclose(getattr(fisher, end), tanh(getattr(plain, end)))
+    assert fisher.scale == "correlation"
+
+
+def test_a_perfect_correlation_counts_as_half_a_step_less() -> None:
+    values = [1.0, 0.9, 0.8]
+    claim = judged("a", source="ours", values=values, region=above(0), scale="correlation")
+    assert claim.verdict == "undecided"
+    assert "no interval from a correlation of exactly 1 or -1" in claim.evidence
+    inside = mean_interval([0.95, 0.9, 0.8], scale="correlation")
+    assert mean_interval(values, scale="correlation", step=0.1) == inside
+    mirrored = mean_interval([-1.0, -0.9, -0.8], scale="correlation", step=0.1)
+    assert inside is not None
+    assert mirrored is not None
+    assert isclose(mirrored.low, -inside.high)
+
+
+def test_perfect_correlations_that_agree_spread_as_coarse_ones_do() -> None:
+    interval = mean_interval([1.0, 1.0, 1.0], scale="correlation", step=0.1)
+    assert interval is not None
+    rounding = 0.1 / 12**0.5 / (1 - 0.95**2)
+    half = stats.t.ppf(0.975, 2) * rounding / 3**0.5
+    assert isclose(interval.low, tanh(atanh(0.95) - half))
+    assert isclose(interval.high, tanh(atanh(0.95) + half))
+
+
+def test_fishers_interval_of_correlations_misses_one_mean_in_twenty() -> None:
+    draws = np.random.default_rng(0)
+    first = draws.normal(size=(1000, 3, 6))
+    second = 0.9 * first + 0.19**0.5 * draws.normal(size=first.shape)
+    pairs = zip(first.reshape(-1, 6), second.reshape(-1, 6), strict=True)
+    drawn = np.array([np.corrcoef(*pair)[0, 1] for pair in pairs])
+    mean = tanh(np.arctanh(drawn).mean())
+    samples = drawn.reshape(1000, 3).tolist()
+    fisher = [mean_interval(values, scale="correlation") for values in samples]
+    missed = np.mean([not (each and each.low < mean < each.high) for each in fisher])
+    assert 0.03 < missed < 0.07  # three standard errors
+    assert all(each and -1 < each.low < each.high < 1 for each in fisher)
+    plain = [mean_interval(values) for values in samples]
+    assert any(each and each.high > 1 for each in plain)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_an_interval_of_shares_cut_off_at_0_and_1_covers_no_less(share: float) -> None:
+    drawn = np.random.default_rng(0).beta(20 * share, 20 * (1 - share), size=(400, 3)).tolist()
+    plain = [mean_interval(values) for values in drawn]
+    cut = [mean_interval(values, bounds=SHARE) for values in drawn]
+    pairs = [(one, other) for one, other in zip(plain, cut, strict=True) if one and other]
+    assert len(pairs) == 400
+    assert all(0 <= other.low < other.high <= 1 for _, other in pairs)
+    for one, other in pairs:
+        assert (one.low < share < one.high) == (other.low < share < other.high)
+        assert one.estimate == other.estimate
+    assert any(one != other for one, other in pairs)
 
 
 def of(verdict: bool | None) -> Claim:

@@ -9,7 +9,7 @@ import pytest
 
 from ncscope.cli import main
 from ncscope.errors import InputError
-from ncscope.lab import studies
+from ncscope.lab import catalogue, studies
 from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Observation
 from ncscope.lab.report.verdicts import ExperimentVerdicts, by_owner, verdicts_page
@@ -97,6 +97,14 @@ def test_what_cannot_run_is_refused_before_anything_runs(disk: Disk, tmp_path: P
     assert not disk.read
 
 
+def test_what_only_illustrates_is_not_run_with_the_others_nor_counted(tmp_path: Path) -> None:
+    names = every_experiment._names([], "small")
+    assert set(catalogue.EXPERIMENTS) - set(names) == {"pfc/demo"} == catalogue.ILLUSTRATIONS
+    with pytest.raises(InputError, match="that are evidence, found pfc/demo"):
+        reproduce_all(out=tmp_path / "runs", only=["pfc/demo"])
+    assert not (tmp_path / "runs").exists()
+
+
 def test_claims_are_counted_at_their_owner() -> None:
     claims = [
         decided("a", source="VCI, figure 2", held=True, evidence="1 < 2"),
@@ -134,8 +142,11 @@ def test_the_command_prints_the_counts_and_the_failures(
 
 
 @pytest.mark.slow
-def test_on_a_ray_cluster_the_verdicts_are_the_same(tmp_path: Path) -> None:
+def test_on_a_ray_cluster_the_verdicts_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ray")
+    monkeypatch.setattr(every_experiment, "ILLUSTRATIONS", frozenset())  # the shortest training
     only = ["mse/central-path", "pfc/demo"]
     here = reproduce_all(out=tmp_path / "here", only=only)
     there = reproduce_all(out=tmp_path / "there", only=only, cluster="local")

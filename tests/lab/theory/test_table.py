@@ -1,5 +1,7 @@
 """All statements: expected verdicts, determinism, errors; no check that cannot fail."""
 
+import json
+import runpy
 from collections.abc import Iterator
 
 import jaxtyping
@@ -9,6 +11,7 @@ import torch
 from ncscope.errors import InputError
 from ncscope.lab.theory.statement import Result
 from ncscope.lab.theory.table import STATEMENTS, check_all
+from tests.docs.pages import ROOT
 from tests.lab.theory.expected import (
     field,
     info,
@@ -48,6 +51,17 @@ def test_verdicts(everything: list[Result]) -> None:
         if result.verdict == "holds-as-corrected":
             assert result.printed_deviation is not None
             assert result.printed_deviation > 0.1, result
+
+
+@pytest.mark.slow
+def test_verdicts_of_the_docs_are_up_to_date(
+    everything: list[Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "figures" / "evidence.py"))
+    assert script["SEED"] == 0
+    monkeypatch.setitem(script["verdicts"].__globals__, "check_theory", lambda seed: everything)
+    record = {"seed": 0, "statements": script["verdicts"]()}
+    assert json.loads(script["FILE"].read_text()) == record
 
 
 @pytest.mark.slow

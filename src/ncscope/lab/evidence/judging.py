@@ -1,18 +1,38 @@
 """The rule by which a claim is held, not held or undecided."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, isfinite, log
+from math import inf, isfinite
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from ncscope.report.claims import Claim, ClaimVerdict, Interval
+from ncscope.report.claims import Claim, ClaimVerdict, Interval, Scale
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 CONFIDENCE = 0.95
+SHARE = (0.0, 1.0)
+"""Least and greatest possible value of a share."""
+
 _BOOTSTRAP_FROM = 10
 _RESAMPLES = 9_999
+_NO_BOUNDS = (-inf, inf)
+_TRANSFORMS: Mapping[Scale, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "plain": (np.asarray, float),
+    "ratio": (np.log, np.exp),
+    "correlation": (np.arctanh, np.tanh),
+}
+_MEANS: Mapping[Scale, str] = {
+    "plain": "mean",
+    "ratio": "geometric mean",
+    "correlation": "mean by Fisher's z",
+}
+_OFF_SCALE: Mapping[Scale, str] = {
+    "plain": "",
+    "ratio": "a ratio that is not positive",
+    "correlation": "a correlation of exactly 1 or -1",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +65,7 @@ def below(border: float) -> Region:
 
 
 def within(margin: float) -> Region:
-    """Return the region of a claim that a value is 0 but for a margin stated beforehand."""
+    """Return the region of a claim that a value lies within a stated margin of 0."""
     return Region(-margin, margin)
 
 
@@ -69,13 +89,15 @@ def judged(
     values: Sequence[float],
     region: Region,
     of: str = "seeds",
-    ratio: bool = False,
+    scale: Scale = "plain",
+    step: float = 0.0,
+    bounds: tuple[float, float] = _NO_BOUNDS,
     evidence: str = "",
 ) -> Claim:
     """Judge a claim about a mean by its 95 % interval.
 
     The claim is held if the interval is inside the region, not held if the interval is outside, and
-    undecided if the interval contains a border, a value is not finite, or there is only one.
+    undecided if the interval contains a border or there is none, see `mean_interval`.
 
     Args:
         text: Text of the claim.
@@ -83,7 +105,9 @@ def judged(
         values: Independent values, such as the differences of paired runs, one per seed.
         region: Values that the claim states, in the units of ``values``.
         of: Plural noun for the values.
-        ratio: Judge the geometric mean of positive ratios, on the scale of logarithms.
+        scale: Scale of the values, see `mean_interval`.
+        step: Spacing of the possible values, see `mean_interval`.
+        bounds: Least and greatest possible value, such as `SHARE`.
         evidence: Further numbers, appended to the interval and the values.
 
     Example:
@@ -92,11 +116,10 @@ def judged(
         >>> judged("a gains", source="ours", values=[1.0, 2.2, -0.9], region=above(0)).verdict
         'undecided'
     """
-    interval = mean_interval(values, ratio=ratio)
+    interval = mean_interval(values, scale=scale, step=step, bounds=bounds)
     listed = ", ".join(f"{value:.3g}" for value in values)
     if interval is None:
-        reason = "no interval from fewer than two finite values"
-        told = f"{reason}: {listed or 'none measured'}"
+        told = f"no interval from {_lacking(values, scale)}: {listed or 'none measured'}"
         verdict: ClaimVerdict = "undecided"
     else:
         told = f"{_told(interval, of)}: {listed}"
@@ -144,43 +167,78 @@ def combined(
     )
 
 
-def mean_interval(values: Sequence[float], *, ratio: bool = False) -> Interval | None:
+def mean_interval(
+    values: Sequence[float],
+    *,
+    scale: Scale = "plain",
+    step: float = 0.0,
+    bounds: tuple[float, float] = _NO_BOUNDS,
+) -> Interval | None:
     """Compute the 95 % interval of the mean: Student's t below ten values, else the bootstrap.
+
+    Ratios are averaged as logarithms and correlations as Fisher's z, the inverse hyperbolic
+    tangent, so that no interval of ratios contains 0 and none of correlations passes 1 or -1. A
+    correlation of exactly 1 or -1 has no finite z: it counts as half a step less, and without a
+    ``step`` there is no interval. An interval of plain values is cut off at their bounds, which
+    contain the mean, so that it misses the mean no more often.
+
+    Values that are all alike say nothing about their spread. If they are coarse, such as the share
+    of ten intervals, and ``step`` is their spacing, then a standard deviation below that of
+    rounding, ``step / sqrt(12)``, is replaced by it, and the interval is Student's.
 
     Args:
         values: Independent values.
-        ratio: Compute the interval of the geometric mean of positive ratios.
+        scale: ``"plain"``, ``"ratio"`` or ``"correlation"``.
+        step: Spacing of the possible values; 0 if they are continuous, or ratios.
+        bounds: Least and greatest possible value.
 
     Returns:
-        The interval; None for fewer than two values, values that are not finite, or ratios that
-        are not positive.
+        The interval; None for fewer than two values, values that are not finite, ratios that are
+        not positive, and without a ``step`` for values that are all alike and for correlations of
+        which one is 1 or -1.
 
     Example:
-        >>> mean_interval([1.0, 2.0, 3.0]).estimate, mean_interval([1.0])
-        (2.0, None)
+        >>> mean_interval([1.0, 2.0, 3.0]).estimate, mean_interval([1.0]), mean_interval([1, 1])
+        (2.0, None, None)
+        >>> coarse = mean_interval([0.8, 0.8, 0.8], step=0.1)
+        >>> round(coarse.low, 3), round(coarse.high, 3)
+        (0.728, 0.872)
+        >>> fisher = mean_interval([0.7, 0.9, 0.95], scale="correlation")
+        >>> round(fisher.low, 2), round(fisher.high, 2)
+        (0.18, 0.99)
     """
-    numbers = list(map(float, values))
-    if len(numbers) < 2 or not all(map(isfinite, numbers)):
+    numbers = np.array(values, dtype=np.float64)
+    if len(numbers) < 2 or not np.isfinite(numbers).all():
         return None
-    if ratio:
-        if min(numbers) <= 0:
-            return None
-        numbers = [log(number) for number in numbers]
-    few = len(numbers) < _BOOTSTRAP_FROM
-    low, high = (_student if few else _bootstrap)(np.array(numbers))
-    back = exp if ratio else float
+    rounding = step / 12**0.5
+    if scale == "correlation" and step:
+        numbers = numbers.clip(step / 2 - 1, 1 - step / 2)
+        rounding /= 1 - float(np.square(numbers).max())  # slope of Fisher's z
+    forth, back = _TRANSFORMS[scale]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sample = forth(numbers)
+    if not np.isfinite(sample).all():
+        return None
+    coarse = float(sample.std(ddof=1)) < rounding
+    if np.ptp(sample) == 0 and not coarse:
+        return None
+    few = coarse or len(numbers) < _BOOTSTRAP_FROM
+    low, high = _student(sample, rounding) if few else _bootstrap(sample)
+    with np.errstate(over="ignore"):
+        estimate, low, high = (float(back(at)) for at in (sample.mean(), low, high))
     return Interval(
-        estimate=back(np.mean(numbers)),
-        low=back(low),
-        high=back(high),
+        estimate=estimate,
+        low=max(low, bounds[0]),
+        high=min(high, bounds[1]),
         count=len(numbers),
         method="t" if few else "bootstrap",
-        ratio=ratio,
+        scale=scale,
     )
 
 
-def _student(values: Vector) -> tuple[float, float]:
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values))
+def _student(values: Vector, least: float) -> tuple[float, float]:
+    error = max(float(values.std(ddof=1)), least) / len(values) ** 0.5
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
     return float(values.mean()) - half, float(values.mean()) + half
 
 
@@ -188,11 +246,9 @@ def _bootstrap(values: Vector) -> tuple[float, float]:
     """Compute the bootstrap interval of the studentised mean.
 
     The percentile and BCa bootstraps miss the mean of ten normal values in 10 % of draws; this one
-    misses it in 5 %. A resample without spread counts as infinitely far off, so that values which
-    are nearly all alike leave a claim undecided.
+    misses it in 5 %. A resample of equal values has no standard error: its t value is taken as
+    infinite, so that values which are nearly all alike leave a claim undecided.
     """
-    if np.ptp(values) == 0:
-        return float(values.mean()), float(values.mean())
     count = len(values)
     drawn = values[np.random.default_rng(0).integers(count, size=(_RESAMPLES, count))]
     off, error = drawn.mean(1) - values.mean(), stats.sem(drawn, axis=1)
@@ -206,8 +262,14 @@ def _bootstrap(values: Vector) -> tuple[float, float]:
 
 
 def _told(interval: Interval, of: str) -> str:
-    name = "geometric mean" if interval.ratio else "mean"
     return (
-        f"{name} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to {interval.high:.3g} "
-        f"({interval.method}, {interval.count} {of})"
+        f"{_MEANS[interval.scale]} {interval.estimate:.3g}, 95 % interval {interval.low:.3g} to "
+        f"{interval.high:.3g} ({interval.method}, {interval.count} {of})"
     )
+
+
+def _lacking(values: Sequence[float], scale: Scale) -> str:
+    """Return why values have no interval."""
+    if len(values) < 2 or not all(map(isfinite, values)):
+        return "fewer than two finite values"
+    return "values that are all alike" if min(values) == max(values) else _OFF_SCALE[scale]

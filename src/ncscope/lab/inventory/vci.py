@@ -73,7 +73,7 @@ ITEMS: tuple[Item, ...] = (
         content="The spectrum of the overall covariance is larger and flatter than that between.",
         code=("ncscope.metrics.spectrum.covariance_between",),
         experiments=("vci/training", "vci/imagenet"),
-        note=_IMAGENET,
+        note=f"{_IMAGENET}; a table and no claim, as it holds of untrained networks too",
     ),
     _item(
         label="section 4.3",
@@ -81,6 +81,7 @@ ITEMS: tuple[Item, ...] = (
         statements=("vci/remark-4.3",),
         metrics=("fuzziness", "vci"),
         experiments=("vci/training",),
+        note="a table and no claim, as it holds of untrained networks too",
     ),
     _item(
         label="figure 3",

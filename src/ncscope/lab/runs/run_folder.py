@@ -57,7 +57,9 @@ class RunFolder:
             (self.path / ".writable").unlink(missing_ok=True)  # another process may have removed it
         except OSError as error:
             fix = "pass --out with a folder that can be written"
-            found = f"{self.path}: {error.strerror}"
+            found = (
+                f"the file {self.path}" if self.path.is_file() else f"{self.path}: {error.strerror}"
+            )
             raise InputError(expected="a writable output folder", found=found, fix=fix) from error
 
     @contextmanager

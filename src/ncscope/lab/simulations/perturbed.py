@@ -97,10 +97,12 @@ def _keeps(config: PerturbedConfig, by_size: Mapping[int, Sequence[Observation]]
     off = first_correction(config) / n
     kept = [number(row, "kept") for row in by_size[n]]
     return judged(
-        f"The share of W* in the best classifier tends to the attenuation stated, to {MARGIN:.0%}",
+        "As n grows, the share of W* that the best classifier keeps tends to the attenuation that "
+        f"the theorem states, to {MARGIN:.0%}",
         source="XUFM, theorem 5.1",
         values=[(share - off) / predicted - 1 for share in kept],
         region=within(MARGIN),
+        step=ROUNDING,  # without noise all values are alike
         evidence=f"relative differences from {predicted:.5f} at n = {n:,}, after the known term "
         f"of order 1/n, {off:+.1g}; share kept {sum(kept) / len(kept):.5f}",
     )
@@ -129,7 +131,10 @@ def first_correction(config: PerturbedConfig) -> float:
 def _rate(by_size: Mapping[int, Sequence[Observation]]) -> Claim:
     sizes = sorted(by_size)[-3:]
     first, last = ([number(row, "deviation") for row in by_size[n]] for n in (sizes[0], sizes[-1]))
-    text = f"The distance from the limit falls like n to the power {POWER}, to {POWER_MARGIN}"
+    text = (
+        "The best classifier's distance from its limit falls like a power of n, which differs from "
+        f"{POWER} by at most {POWER_MARGIN}"
+    )
     told = (
         f"{sum(first) / len(first):.2g} at n = {sizes[0]:,}, {sum(last) / len(last):.2g} at "
         f"n = {sizes[-1]:,}"

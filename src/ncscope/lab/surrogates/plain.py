@@ -66,6 +66,7 @@ class PlainUFM(Problem):
         self.weight_decay, self.feature_decay = weight_decay, feature_decay
         self.activation = activation
         self._targets = torch.eye(num_classes, dtype=torch.float64).repeat_interleave(per_class, 1)
+        self._share = 1 / (num_classes * per_class)
 
     def objective(self, point: Point) -> Float[Tensor, ""]:
         """Compute the objective; autograd can differentiate it."""
@@ -73,12 +74,12 @@ class PlainUFM(Problem):
         fit = (weight @ self._activated(features) - self._targets).square().sum()
         decays = self.weight_decay * weight.square().sum()
         decays = decays + self.feature_decay * features.square().sum()
-        return fit / (2 * len(self.labels)) + decays / 2
+        return fit / (2 * self.num_classes * self.per_class) + decays / 2
 
     def gradient(self, point: Point) -> Point:
         """Compute the gradient; the ReLU's slope at zero is zero."""
         weight, features = point
-        outputs, share = self._activated(features), 1 / len(self.labels)
+        outputs, share = self._activated(features), self._share
         error = torch.addmm(self._targets, weight, outputs, beta=-share, alpha=share)
         back = weight.mT @ error
         if self.activation == "relu":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ncscope.errors import InputError
 from ncscope.files import write_text
-from ncscope.lab.catalogue import EXPERIMENTS, experiment
+from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS, experiment
 from ncscope.lab.report.verdicts import ExperimentVerdicts, verdicts_page
 from ncscope.lab.runs.recipe import Scale
 from ncscope.lab.runs.resources import Resources
@@ -59,6 +59,7 @@ def reproduce_all(
 ) -> Reproduction:
     """Repeat all experiments that have the scale, and write one page of verdicts by paper.
 
+    Experiments that only illustrate, `ILLUSTRATIONS`, are left out: their claims are no evidence.
     An experiment that fails, for example for want of its data set, does not stop the others. The
     page and ``verdicts.json`` are written anew whenever an experiment has ended.
 
@@ -73,8 +74,9 @@ def reproduce_all(
         on_change: Function called with the progress of the experiments.
 
     Raises:
-        InputError: If an experiment does not exist or lacks the scale, or the folder cannot be
-            written, another process writes to it, or it holds runs and ``resume`` is False.
+        InputError: If an experiment does not exist, lacks the scale or only illustrates, or the
+            folder cannot be written, another process writes to it, or it holds runs and ``resume``
+            is False.
     """
     resources = on_one_device(resources or Resources())
     folder = Path(out).absolute()
@@ -106,7 +108,12 @@ def reproduce_all(
 
 def _names(only: Sequence[str], scale: Scale) -> list[str]:
     """Return the names of the experiments that have the scale."""
-    wanted = list(dict.fromkeys(only)) or list(EXPERIMENTS)
+    illustrating = [name for name in only if name in ILLUSTRATIONS]
+    if illustrating:
+        name = illustrating[0]
+        fix = f"run it alone, with ncscope reproduce {name}"
+        raise InputError(expected="experiments that are no illustration", found=name, fix=fix)
+    wanted = list(dict.fromkeys(only)) or [one for one in EXPERIMENTS if one not in ILLUSTRATIONS]
     with_scale = [name for name in wanted if scale in experiment(name).scales]
     lacking = [name for name in only if name not in with_scale]
     if lacking or not with_scale:

@@ -9,6 +9,7 @@ from ncscope.lab.papers.info.runs import changed
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
+from tests.lab.observed import nudged
 
 CLASSES = 10
 
@@ -35,7 +36,7 @@ def made(part: str, where: Mapping[str, Any], values: Mapping[str, float]) -> Ob
     ratios = {key: values[key] for key in values if key != "accuracy"}
     batch = {f"{key}_batch": 1.1 * value for key, value in ratios.items()}
     base = {"part": part, "layer": "head input", "num_classes": CLASSES}
-    return Observation.of_line(base | dict(where) | dict(values) | batch)
+    return nudged(Observation.of_line(base | dict(where) | dict(values) | batch))
 
 
 def unmeasured(observations: Iterable[Observation]) -> Results:

@@ -73,7 +73,7 @@ def path(part: str, depth: float, lift: float = 0.0, training: float = 1.0) -> l
     for statistics, share in ((AS_THEY_ARE, 1.0), (REESTIMATED, 0.5)):
         for step in range(11):
             omega = step / 10
-            valley = 1 - abs(2 * omega - 1)
+            valley = min(1, 1.3 * (1 - abs(2 * omega - 1)))
             values = {
                 "accuracy": 0.95 - share * depth * valley,
                 "mir": 0.5 - depth * valley / 4 + (lift if 4 <= step <= 6 else 0.0),
@@ -108,20 +108,20 @@ def lost(results: Results) -> list[str]:
 
 
 def test_what_the_paper_sees_holds() -> None:
-    assert len(verdicts(made_up(TOLD))) == 1 + 4 + 5 + 1 + 5
+    assert len(verdicts(made_up(TOLD))) == 1 + 2 + 3 + 1 + 3
     assert lost(made_up(TOLD)) == []
 
 
 @pytest.mark.parametrize(
     ("changed", "missing"),
     [
-        ({"lift": 0.0}, 2 * ["is higher for omega from 0.4 to 0.6"]),
-        ({"depths": TOLD | {0.03: 0.9}}, ["accuracy varies less", "HDR (exact) varies", "HDR"]),
-        ({"depths": TOLD | {0.003: 0.29}}, ["less than 0.02", *(4 * ["almost unchanged"])]),
+        ({"lift": 0.0}, ["for omega from 0.4 to 0.6, than"]),
+        ({"depths": TOLD | {0.03: 0.9}}, ["accuracy varies less", "HDR (batches of 64) varies"]),
+        ({"depths": TOLD | {0.003: 0.29}}, ["less than 0.02", *(2 * ["almost unchanged"])]),
         ({"depths": TOLD | {0.3: 0.5}}, ["random guessing"]),
         (
             {"depths": TOLD | {0.3: -0.1, 0.03: -0.05}},
-            ["random guessing", "HDR (exact) falls", "HDR (batches of 64) falls", "re-estimated"],
+            ["random guessing", "HDR (batches of 64) is lower", "re-estimated"],
         ),
     ],
 )
@@ -135,19 +135,19 @@ def test_rates_are_compared_only_where_networks_are_trained_equally_well() -> No
     rates = {0.3: 1.0, 0.03: 1.0, 0.003: 0.98}
     open_ = [text for text, verdict in verdicts(made_up(TOLD, training=rates)).items()
              if verdict == "undecided"]  # fmt: skip
-    assert len(open_) == 5 + 5
-    assert all("every lower rate" in text or "rate 0.003" in text for text in open_)
+    assert len(open_) == 3 + 3
+    assert all("every lower learning rate" in text or "rate 0.003" in text for text in open_)
     untrained = verdicts(made_up(TOLD, training=dict.fromkeys(TOLD, 0.1)))
     assert set(untrained.values()) == {"undecided"}
 
 
 def test_nothing_holds_of_what_was_not_measured() -> None:
-    assert len(lost(unmeasured(made_up(TOLD)))) == 16
+    assert len(lost(unmeasured(made_up(TOLD)))) == 10
     good = made_up(TOLD)
     last = [row for row in good if row.part == list(SMALL.runs)[-1]]
     others = [row for row in good if row.part != list(SMALL.runs)[-1]]
     one = lost(Results([*others, *unmeasured(last)]))
-    assert len([text for text in one if "rate 0.003" in text]) == 5
+    assert len([text for text in one if "rate 0.003" in text]) == 3
 
 
 def test_the_lowest_rate_learns_for_longer() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.info.grokking import RECIPE, InfoGrokking
 from ncscope.lab.papers.info.grokking_training import Grokking
-from tests.lab.observed import observed, results_of, those
+from tests.lab.observed import nudged, observed, results_of, those, with_each
 from tests.lab.papers.info.tiny_grokking import TINY
 
 CONFIG = InfoGrokking(training=Grokking(modulus=23, steps=10_000), seeds=(0, 1, 2))
@@ -21,7 +21,7 @@ COURSE = {
 """A run as the paper tells it, on all pairs and in batches."""
 BY_HEART = "when all training pairs are known by heart, held-out accuracy exceeds chance by less "
 REACHES = "held-out accuracy is 1 at the end"
-LATE = "the rule takes at least 10 times as many steps as learning by heart"
+LATE = "learning the rule takes at least 10 times as many steps"
 MIR_FIRST = "until the training pairs are known by heart, MIR rises"
 HDR_FIRST = "until the training pairs are known by heart, HDR falls"
 MIR_SECOND = "then, until just before the rule is learnt, MIR falls"
@@ -42,7 +42,12 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
         own = COURSE | (changed or {})
         for index, step in enumerate(STEPS):
             for split in ("train", "test"):
-                when = {"part": f"seed {seed}", "step": step, "epoch": step, "split": split}
+                when = {
+                    "part": f"seed {seed}",
+                    "step": step + seed * (step > 0),
+                    "epoch": step + seed * (step > 0),
+                    "split": split,
+                }
                 information = {
                     f"{key}{suffix}": own[key][index] * (1 + 0.01 * seed)
                     for key in ("mir", "hdr")
@@ -51,7 +56,7 @@ def made(changed: dict[str, list[float]] | None = None) -> Results:
                 row = when | {"layer": "head input", "accuracy": own[split][index]}
                 row["accuracy_unmirrored"] = own[split][index] - 0.01
                 found.append(row | ({} if step == 10 else information))
-    return observed(found)
+    return with_each(observed(found), nudged)
 
 
 def failing(results: Results) -> set[str]:
@@ -62,19 +67,29 @@ def failing(results: Results) -> set[str]:
 
 def test_all_claims_hold_of_runs_as_the_paper_tells_them() -> None:
     claims = RECIPE.claims(CONFIG, made())
-    assert len(claims) == 3 + 2 * 6
+    assert len(claims) == 3 + 6
     assert failing(made()) == set()
     told = {part: claim.evidence for claim in claims for part in CLAIMS if part in claim.text}
     assert "0.060 at step 100, 0.050 without mirror images" in told[BY_HEART]
     assert "5,000 and 100" in told[LATE]
     assert "2 of 2 splits held" in told[MIR_FIRST]
+    assert "not counted: on exact values held, 2 of 2 splits held" in told[MIR_FIRST]
+
+
+def test_the_batches_decide_as_in_the_paper() -> None:
+    flat = dict.fromkeys(("mir", "hdr"), 0.5)
+    rows = with_each(made(), lambda row: row.with_values(flat) if "mir" in row else row)
+    assert failing(rows) == set()
+    batches = {f"{key}_batch": 0.5 for key in flat}
+    rows = with_each(made(), lambda row: row.with_values(batches) if "mir" in row else row)
+    assert failing(rows) == {MIR_FIRST, HDR_FIRST, *NEEDS_RULE}
 
 
 @pytest.mark.parametrize(
     ("key", "path", "lost"),
     [
         (
-            *("train", [0.04, 0.5, 0.99, 0.99, 0.99, 0.99]),
+            *("train", [0.04, 0.5, 0.991, 0.991, 0.991, 0.991]),
             {BY_HEART, MIR_FIRST, HDR_FIRST, *NEEDS_RULE},
         ),
         ("train", [0.04, 0.5, 0.6, 1.0, 1.0, 1.0], {BY_HEART, LATE, MIR_SECOND, HDR_SECOND}),
@@ -119,7 +134,7 @@ def test_a_short_run_yields_what_claims_and_figures_need() -> None:
     results = results_of(part)
     config = TINY.model_copy(update={"seeds": (3,)})
     by_heart = RECIPE.claims(config, results)[3]
-    assert by_heart.text.startswith(f"all pairs: {MIR_FIRST}")
+    assert by_heart.text.startswith(f"batches of pairs: {MIR_FIRST}")
     assert "training pairs" in by_heart.evidence
     for drawing in RECIPE.drawings(config, results):
         assert [len(axes.get_lines()) for axes in drawing.figure.axes] == [4, 4, 3]

@@ -1,6 +1,5 @@
 """Claims on methods, losses, smoothness and sparsity hold by chance in at most 4 of 40 draws."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import exp
 from random import Random
@@ -12,11 +11,11 @@ from ncscope.lab.papers.info import label_smoothing, pruning, semi_supervised, s
 from ncscope.lab.papers.info.few_labels import by_setting
 from ncscope.lab.papers.info.pruning import UNTRAINED
 from ncscope.lab.runs.recipe import Recipe
+from tests.lab.papers.chance import not_held, often_held
 from tests.lab.papers.info.test_pruning import made_up
 from tests.lab.papers.info.test_semi_supervised import made as few_labels
 from tests.lab.papers.info.test_sweeps import smoothed, with_losses
 
-DRAWS, MOST = 40, 4
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 AXES = ("sparsity", "num_classes", "epoch")
 GROUPS = {
@@ -99,11 +98,5 @@ def test_noise_seldom_bears_out_a_claim(
 ) -> None:
     small = recipe.scales["small"]
     real = results_of(recipe)
-    assert all(claim.held for claim in recipe.claims(small, real))
-    held = Counter(
-        claim.text
-        for draw in range(DRAWS)
-        for claim in recipe.claims(small, change(real, Random(draw)))
-        if claim.held
-    )
-    assert max(held.values(), default=0) <= MOST, held
+    assert not_held(recipe.claims(small, real)) == []
+    assert often_held(lambda random: recipe.claims(small, change(real, random))) == {}

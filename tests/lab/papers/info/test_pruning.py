@@ -139,21 +139,21 @@ def made_up(changed: Changes = MappingProxyType({})) -> Results:
     return Results(found)
 
 
-KEEPS, RESTORES = "fine-tuned,", "fine-tuning"
+KEEPS, RESTORES = "after", "fine-tuning"
 
 
 @pytest.mark.parametrize(
     ("changed", "lost"),
     [
         ({}, []),
-        ({TUNED: {"dense_hdr": 0.2}}, [KEEPS] * 2),
-        ({TUNED: {"dense_mir": 0.7}}, [KEEPS] * 2),
-        ({TUNED: {"dense_mir": 0.6}}, [KEEPS] * 2 + [RESTORES] * 2),
+        ({TUNED: {"dense_hdr": 0.2}}, [KEEPS]),
+        ({TUNED: {"dense_mir": 0.7}}, [KEEPS]),
+        ({TUNED: {"dense_mir": 0.6}}, [KEEPS, RESTORES]),
         ({TUNED: {"accuracy": 0.7}}, [KEEPS]),
-        ({PRUNED: {"dense_mir": 0.78}}, [RESTORES] * 2),
+        ({PRUNED: {"dense_mir": 0.78}}, [RESTORES]),
         (
             {TUNED: {"accuracy": 0.1, "dense_mir": 0.2, "dense_hdr": 0.9}},
-            [KEEPS] * 5 + [RESTORES] * 5,
+            [KEEPS] * 3 + [RESTORES] * 3,
         ),
     ],
 )
@@ -161,7 +161,7 @@ def test_what_the_paper_sees_holds_and_each_part_of_it_can_fail(
     changed: Changes, lost: list[str]
 ) -> None:
     claims = RECIPE.claims(SMALL, made_up(changed))
-    assert len(claims) == 2 * 5
+    assert len(claims) == 2 * 3
     assert {claim.source for claim in claims} == {"INFO, figure 6"}
     failed = [claim.text.split(": ")[1].split()[0] for claim in claims if not claim.held]
     assert failed == lost

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.training import Loss, MSETraining, small_runs
 from ncscope.lab.papers.mse.training_mode import TRAINING_MODE
+from tests.lab.observed import nudged
 
 EPOCHS = (0, 4, 8, 12)
 ACCURACY = (0.1, 0.9, 1.0, 1.0)  # zero error at epoch 8
@@ -31,13 +32,15 @@ def history_of(
         TRAINING_MODE: dict(training_mode or {}),
     }
     return [
-        Observation(
-            step=epoch,
-            epoch=epoch,
-            split=split,
-            layer="last",
-            part=name,
-            values={key: float(values[index]) for key, values in columns.items()},
+        nudged(
+            Observation(
+                step=epoch,
+                epoch=epoch,
+                split=split,
+                layer="last",
+                part=name,
+                values={key: float(values[index]) for key, values in columns.items()},
+            )
         )
         for index, epoch in enumerate(EPOCHS)
         for split, columns in splits.items()

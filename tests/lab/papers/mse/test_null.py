@@ -1,7 +1,6 @@
 """Null tests: claims hold by chance in at most 4 of 40 draws of values that mean nothing."""
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import exp
 from random import Random
 from typing import Any
@@ -10,8 +9,9 @@ import pytest
 
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.mse.collapse import GROUPS
-from ncscope.lab.papers.mse.training import MSETraining, paper_runs
+from ncscope.lab.papers.mse.training import EXCEPTIONS, MSETraining, paper_runs
 from ncscope.lab.runs.recipe import Recipe
+from tests.lab.papers.chance import not_held, often_held
 from tests.lab.papers.mse import (
     test_collapse,
     test_decomposition,
@@ -19,16 +19,17 @@ from tests.lab.papers.mse import (
     test_robustness,
 )
 
-DRAWS, MOST = 40, 4
 NOISE = 0.05
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 
 EXCEPTIONAL = MSETraining(
     runs={n: r for n, r in paper_runs(("mse",), GROUPS).items() if r.data in ("stl10", "mnist")}
 )
+SLOW = {name: {"nc1": (4, 3, 2, 1.9)} for name in EXCEPTIONS}
+"""Courses of the networks that the paper excepts, whose NC1 falls late and little."""
 MADE: dict[str, tuple[Recipe, Any, Results]] = {
     "collapse": (test_collapse.RECIPE, test_collapse.CONFIG, test_collapse.results()),
-    "exceptions": (test_collapse.RECIPE, EXCEPTIONAL, test_collapse.results({}, EXCEPTIONAL)),
+    "exceptions": (test_collapse.RECIPE, EXCEPTIONAL, test_collapse.results(SLOW, EXCEPTIONAL)),
     "decomposition": (
         *(test_decomposition.RECIPE, test_decomposition.CONFIG, test_decomposition.results()),
     ),
@@ -40,12 +41,34 @@ MADE: dict[str, tuple[Recipe, Any, Results]] = {
 """Recipes with results for which all claims hold."""
 PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 """Metrics that are compared with each other, and so exchanged with each other."""
+PREMISES = (
+    "every network has zero training error before the last epoch",
+    "every perturbation of DeepFool changes the decision",
+)
+"""Ends of the claims on values that stay, which have a test of their own."""
+Where = tuple[int, str]
+"""Index of a row and key of a metric in it."""
 
 
-def noisy(row: Observation, key: str, value: float, random: Random) -> Observation:
-    """The row with another value, but for a few per cent; shares stay shares."""
+def is_kept(row: Observation, key: str) -> bool:
+    """Return whether a value stays: without zero training error nothing past it is judged."""
+    return (row.split, key) == ("train", "accuracy") or key == "fooled"
+
+
+def noisy(value: float, key: str, random: Random) -> float:
+    """Change a value by a few per cent; shares stay shares."""
     changed = value * exp(random.gauss(0, NOISE))
-    return row.with_values({key: min(changed, 1.0) if key in ("accuracy", "fooled") else changed})
+    return min(changed, 1.0) if key in ("accuracy", "fooled") else changed
+
+
+def places(rows: list[Observation], keys: Sequence[str]) -> list[Where]:
+    """List the values of these metrics that do not stay."""
+    return [
+        (at, key)
+        for at, row in enumerate(rows)
+        for key in keys
+        if key in row.values and not is_kept(row, key)
+    ]
 
 
 def exchanged(results: Results, random: Random) -> Results:
@@ -53,24 +76,28 @@ def exchanged(results: Results, random: Random) -> Results:
     rows = list(results)
     keys = {key for row in rows for key in row.values}
     for group in [PARTS, *((key,) for key in sorted(keys.difference(PARTS)))]:
-        places = [(at, key) for at, row in enumerate(rows) for key in group if key in row]
-        values = [float(rows[at][key]) for at, key in places]
-        random.shuffle(values)
-        for (at, key), value in zip(places, values, strict=True):
-            rows[at] = noisy(rows[at], key, value, random)
+        where = places(rows, group)
+        values = random.sample([float(rows[at][key]) for at, key in where], len(where))
+        for (at, key), value in zip(where, values, strict=True):
+            rows[at] = rows[at].with_values({key: noisy(value, key, random)})
     return Results(rows)
 
 
 def untrained(results: Results, random: Random) -> Results:
     """Every value as before the first epoch, but for a few per cent."""
     first: dict[tuple[str, str], Observation] = {}
-    rows = []
-    for row in results:
-        start = first.setdefault((row.part, row.split), row)
-        for key in list(row.values):
-            row = noisy(row, key, float(start[key]), random)
-        rows.append(row)
+    rows = list(results)
+    for at, key in places(rows, sorted({key for row in rows for key in row.values})):
+        start = first.setdefault((rows[at].part, rows[at].split), rows[at])
+        value = noisy(float(start[key]), key, random)
+        rows[at] = rows[at].with_values({key: value})
     return Results(rows)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_results_bear_out_every_claim(name: str) -> None:
+    recipe, config, real = MADE[name]
+    assert not_held(recipe.claims(config, real)) == []
 
 
 @pytest.mark.parametrize("change", [exchanged, untrained])
@@ -79,10 +106,23 @@ def test_claims_seldom_hold_by_chance(
     name: str, change: Callable[[Results, Random], Results]
 ) -> None:
     recipe, config, real = MADE[name]
-    held = Counter(
-        claim.text
-        for draw in range(DRAWS)
-        for claim in recipe.claims(config, change(real, Random(draw)))
-        if claim.held
-    )
-    assert max(held.values(), default=0) <= MOST, held
+    found = often_held(lambda random: recipe.claims(config, change(real, random)))
+    assert not {text: n for text, n in found.items() if not text.endswith(PREMISES)}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_premises_seldom_hold_by_chance(name: str) -> None:
+    """Training accuracies and fooling perturbations are exchanged among epochs and runs."""
+    recipe, config, real = MADE[name]
+
+    def changed(random: Random) -> Results:
+        rows = list(real)
+        for key in ("accuracy", "fooled"):
+            own = [at for at, row in enumerate(rows) if key in row and is_kept(row, key)]
+            values = random.sample([float(rows[at][key]) for at in own], len(own))
+            for at, value in zip(own, values, strict=True):
+                rows[at] = rows[at].with_values({key: noisy(value, key, random)})
+        return Results(rows)
+
+    found = often_held(lambda random: recipe.claims(config, changed(random)))
+    assert not {text: n for text, n in found.items() if text.endswith(PREMISES)}

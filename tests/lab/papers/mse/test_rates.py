@@ -57,7 +57,9 @@ def test_seeds_share_the_rate_that_is_best_in_their_mean() -> None:
     assert chosen == dict.fromkeys(list(SWEPT.runs)[:3], 0.25)
     best = at_best_rates(SWEPT, found)
     assert {row.part for row in best} == set(chosen)
-    assert [row["nc1"] for row in best if row.part == SECOND and "nc1" in row][-1] == 0.76
+    assert [row["nc1"] for row in best if row.part == SECOND and "nc1" in row][-1] == pytest.approx(
+        0.76
+    )
     (table,) = rate_tables(SWEPT, found)
     assert table.lines["0.25"] == ["76.00%", "", ""]
 

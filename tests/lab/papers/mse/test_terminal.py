@@ -23,18 +23,18 @@ FALLING = {"nc1": (4, 3, 2, 1)}
 def test_the_terminal_phase_runs_from_the_first_epoch_of_zero_training_error() -> None:
     results = history_of("a", {"nc1": (4, 3, 2, 1)}, {"nc1": (8, 7, 6, 5)})
     found = [(row.epoch, row["nc1"]) for row in terminal_phase(results, "a", "test")]
-    assert found == [(8, 6), (12, 5)]
+    assert found == [(8, pytest.approx(6)), (12, pytest.approx(5))]
     never = history_of("a", {"accuracy": (0, 0.5, 0.9, 0.9989)})
     assert terminal_phase(never, "a") == []
-    effectively = history_of("a", {"accuracy": (0, 0.999, 0.9, 1)})
+    effectively = history_of("a", {"accuracy": (0, 0.9991, 0.9, 1)})
     assert terminal_phase(effectively, "a") == effectively[1:]
 
 
 def test_a_phase_of_one_epoch_has_no_change() -> None:
     results = history_of("a", FALLING) + history_of("b", FALLING | {"accuracy": (0, 0, 0, 1)})
     found = changes(results, ["a", "b"], "nc1")
-    assert found == {"a": (2, 1), "b": None}
-    assert kept(found["a"]) == 0.5
+    assert found == {"a": (pytest.approx(2), 1), "b": None}
+    assert kept(found["a"]) == pytest.approx(0.5)
     assert math.isnan(kept(found["b"]))
     assert in_words(found["a"]) == "2 to 1"
 
@@ -48,7 +48,7 @@ def test_two_of_three_networks_are_most(good: int, open_: int, verdict: str) -> 
     for index, name in enumerate(CONFIG.runs):
         network, seed = divmod(index, 3)
         values[name] = 0.5 if network < good else (0.1, 0.9, 1.7)[seed] * (network < good + open_)
-        values[name] += 2.0 * (network >= good + open_)
+        values[name] += 2.0 * (network >= good + open_) + 1e-7 * seed
     claim = over_networks("it is small", CONFIG, values, source="ours", region=below(1))
     assert claim.verdict == verdict
     assert claim.evidence.startswith(f"{good} of 3 networks held, {open_} undecided")

@@ -7,7 +7,7 @@ from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE
 from ncscope.lab.papers.pfc.training import RECIPE
 from ncscope.probing.records import GeodesicRecord
-from tests.lab.observed import measured, measurement
+from tests.lab.observed import measured, measurement, nudged, with_each
 
 SMALL = RECIPE.scales["small"]
 EPOCHS = (0, 10, 50, 100)
@@ -42,7 +42,7 @@ def made(network: str = "", **changed: Any) -> Results:
             found.append(_measured(part, training.seed, told, index))
             paths += _paths(part, told, index, epoch)
     results = measured(found)
-    return Results([*results, *paths], results.measurements)
+    return with_each(Results([*results, *paths], results.measurements), nudged)
 
 
 def training_decays(part: str) -> bool:

@@ -149,6 +149,7 @@ Metrics = dict[str, float]
 DEEP: list[Metrics] = [
     {"pfc1": 0.6, "pfc2": 0.7, "pfc3": 0.9},
     {"pfc1": 0.3, "pfc2": 0.5, "pfc3": 0.95},
+    {"pfc1": 0.2, "pfc2": 0.3, "pfc3": 0.97},
     {"pfc1": 0.1, "pfc2": 0.2, "pfc3": 1.0},
 ]
 EARLY: Metrics = {
@@ -167,7 +168,8 @@ BEFORE = [{"accuracy": 0.1 + 0.2 * epoch, "nc4_disagreement": 0.9} for epoch in 
 
 def at(epoch: int, last: Metrics, deep: list[Metrics] = DEEP) -> Measurement:
     layers = [*deep[:-1], deep[-1] | last]
-    return measurement(PART, epoch, dict(zip(LAYERS, layers, strict=True)))
+    names = (*LAYERS, *(f"blocks.{index}" for index in range(2, len(layers))))
+    return measurement(PART, epoch, dict(zip(names, layers, strict=False)))
 
 
 def collapsed(last: Metrics = LATE, deep: list[Metrics] = DEEP) -> Results:
@@ -265,7 +267,7 @@ def test_without_zero_error_nothing_after_it_is_held() -> None:
 def test_claims_seldom_hold_of_permuted_measurements() -> None:
     """Null test: the last layer's metrics are exchanged among epochs.
 
-    The order of layers has its null test in `test_null`.
+    The order of layers has its null test in `test_null_demo`.
     """
     held: Counter[str] = Counter()
     for draw in range(40):
@@ -281,9 +283,9 @@ def test_claims_seldom_hold_of_permuted_measurements() -> None:
 
 
 def test_order_is_claimed_up_to_the_effective_depth_only() -> None:
-    deep = [DEEP[0], DEEP[1] | {"pfc3": 1.0}, DEEP[2] | {"pfc1": 0.5, "pfc3": 0.99}]
+    deep = [*DEEP, DEEP[3] | {"pfc1": 0.5, "pfc3": 0.99}]
     assert failing(collapsed(deep=deep)) == []
-    shallow = [DEEP[0] | {"pfc3": 1.0}, *deep[1:]]
+    shallow = [*DEEP[:2], DEEP[2] | {"pfc3": 1.0}, *deep[3:]]
     assert [claim[:4] for claim in failing(collapsed(deep=shallow))] == ["PFC1", "PFC2", "PFC3"]
 
 
@@ -291,4 +293,4 @@ def test_evidence_counts_the_breaks() -> None:
     found = {
         c.text[:4]: c.evidence for c in RECIPE.claims(TINY, collapsed(deep=deep_with(1, pfc1=0.7)))
     }
-    assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.1; 1 steps the wrong way, by 0.1 at most"
+    assert found["PFC1"] == "0.6 at stem, 0.1 at blocks.2; 1 steps the wrong way, by 0.1 at most"

@@ -1,8 +1,5 @@
 """PFC figures 4 and 5: what the results hold, claims that can fail, figures."""
 
-from collections import Counter
-from random import Random
-
 import pytest
 from pydantic import ValidationError
 
@@ -87,26 +84,3 @@ def test_both_scales_are_settings_of_the_recipe():
 def test_prices_ascend(prices: tuple[float, ...], needed: str):
     with pytest.raises(ValidationError, match=needed):
         PFCConfig(transports=prices)
-
-
-DRAWS, MOST = 40, 4
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked_signatures")
-def test_claims_seldom_hold_of_permuted_results(results: Results):
-    """Null test: each metric's values exchanged among steps, models, draws and prices."""
-    held: Counter[str] = Counter()
-    for draw in range(DRAWS):
-        rows, random = list(results), Random(draw)
-        for scaling in ("plain", "printed"):
-            for key in ("pfc1", "pfc2", "pfc3", "data_distance", "objective"):
-                own = [
-                    index for index, row in enumerate(rows) if scaling in row.part and key in row
-                ]
-                moved = [rows[index][key] for index in own]
-                random.shuffle(moved)
-                for index, value in zip(own, moved, strict=True):
-                    rows[index] = rows[index].with_values({key: value})
-        held.update(c.text for c in RECIPE.claims(TINY, Results(rows)) if c.held)
-    assert max(held.values(), default=0) <= MOST, held

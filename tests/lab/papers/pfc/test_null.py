@@ -1,6 +1,5 @@
 """Null tests: of permuted or untrained results a claim of PFC holds in at most 4 of 40 draws."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from math import exp
@@ -10,9 +9,9 @@ import pytest
 
 from ncscope.lab.observations import Observation, Results
 from ncscope.probing.records import GeodesicRecord
+from tests.lab.papers.chance import not_held, often_held
 from tests.lab.papers.pfc.courses import RECIPE, SMALL, made
 
-DRAWS, MOST = 40, 4
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 CURVES = ("pfc1", "pfc2", "pfc3")
 KEYS = (*CURVES, "straightness", "remaining_pfc1", "energy_constant")
@@ -84,10 +83,8 @@ def untrained(random: Random) -> Results:
 
 @pytest.mark.parametrize("drawn", [permuted, untrained])
 def test_claims_seldom_hold_of_nothing(drawn: Callable[[Random], Results]) -> None:
-    held = Counter(
-        claim.text
-        for draw in range(DRAWS)
-        for claim in RECIPE.claims(SMALL, drawn(Random(draw)))
-        if claim.held
-    )
-    assert max(held.values(), default=0) <= MOST, held
+    assert often_held(lambda random: RECIPE.claims(SMALL, drawn(random))) == {}
+
+
+def test_the_results_bear_out_every_claim() -> None:
+    assert not_held(RECIPE.claims(SMALL, made())) == []

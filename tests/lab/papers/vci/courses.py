@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.vci.stability import RANGES
-from tests.lab.observed import measured, measurement
+from tests.lab.observed import measured, measurement, nudged, with_each
 
 EPOCHS = (0, 2, 4, 6)
 FALLING, RISING, RETURNING = (9.0, 3.0, 2.0, 1.0), (0.1, 1.0, 2.0, 4.0), (9.0, 3.0, 1.0, 2.0)
@@ -37,16 +37,18 @@ def made(
         between: Eigenvalues of Sigma_B at the last epoch.
         total: Eigenvalues of Sigma_T at the last epoch.
     """
-    spectra = {"between": list(between), "total": list(total)}
     measurements = []
-    for run in runs:
+    for number, run in enumerate(runs):
+        # Values that are all alike decide nothing.
+        own_total = [total[0] * (1 + 1e-7 * number), *total[1:]]
+        spectra = {"between": list(between), "total": own_total}
         for split in ("train", "test"):
             own = {key: changed.get((run, split, key), COURSES[key]) for key in COURSES}
             for index, epoch in enumerate(EPOCHS):
                 metrics = {key: course[index] for key, course in own.items()}
                 at_end = spectra if (split, epoch) == ("train", EPOCHS[-1]) else None
                 measurements.append(measurement(run, epoch, {"last": metrics}, at_end, split=split))
-    return measured(measurements)
+    return with_each(measured(measurements), nudged)
 
 
 def with_sweeps(
@@ -65,5 +67,6 @@ def with_sweeps(
             for size, own in ((limit / 10, (fuzziness, vci)), (10 * limit, (1e9, 1e9))):
                 values = {"size": size, "fuzziness": own[0], "vci": own[1]}
                 exact = {"fuzziness_exact": 4.0, "vci_exact": 0.4}
-                results.add(Observation(9, 6, sweep, "head input", values=values | exact), run)
+                row = Observation(9, 6, sweep, "head input", run, values | exact)
+                results.add(nudged(row), run)
     return results

@@ -28,7 +28,7 @@ def brief() -> VCIImageNet:
             }
             | {"data": "digits", "normalisation": "own"}
         )
-        for training in (SMALL.runs[name], SMALL.runs["MSE, seed 0"])
+        for training in (SMALL.runs[name], SMALL.runs["MSE, seed 1"])
     )
     cross_entropy = residual.model_copy(update={"loss": "cross-entropy"})
     runs = {"CE": cross_entropy, "MSE": residual, name: transformer}
@@ -42,7 +42,7 @@ def results() -> Results:
 
 def test_a_short_run_yields_what_claims_and_figures_need(results: Results) -> None:
     claims = RECIPE.claims(brief(), results)
-    assert len(claims) == 4 + 4 + 1 + 4 + 2 + 1
+    assert len(claims) == 4 + 4 + 1 + 4 + 2
     assert all(claim.evidence for claim in claims)
     panels = {d.name: len(d.figure.axes) for d in RECIPE.drawings(brief(), results)}
     assert panels == {"fig-1": 4, "fig-2": 1, "fig-4": 4, "fig-5": 4, "fig-6": 2, "fig-8": 6}
@@ -63,9 +63,9 @@ def collapsed() -> dict[tuple[str, str, str], tuple[float, ...]]:
 
 
 def test_every_claim_holds_of_what_the_paper_saw() -> None:
-    claims = held(made(list(PAPER.runs), collapsed(), (4.0, 1.0), (5.0, 3.0, 2.0)))
+    claims = held(made(list(PAPER.runs), collapsed()))
     assert all(claims.values())
-    assert len(claims) == 16
+    assert len(claims) == 15
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_squared_error_must_end_lower_in_both_runs(key: str) -> None:
     changed = collapsed()
     for run in of("MSE + cosine"):
         del changed[run, "train", key]
-    results = made(list(PAPER.runs), changed, (4.0, 1.0), (5.0, 3.0, 2.0))
+    results = made(list(PAPER.runs), changed)
     (failed,) = [text for text, holds in held(results).items() if not holds]
     assert failed.startswith("squared error ends at a lower")
 

@@ -29,7 +29,7 @@ from ncscope.models.networks.catalogue import NAMES
 from ncscope.probing.records import Measurement
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 from tests.data.on_disk import WRITERS
-from tests.lab.observed import observed, results_of, those, with_each
+from tests.lab.observed import nudged, observed, results_of, those, with_each
 
 Values = Mapping[str, Value]
 PAPER, SMALL = RECIPE.scales["paper"], RECIPE.scales["small"]
@@ -57,7 +57,7 @@ def from_tables() -> Results:
         found.append(where | {"split": "train"} | dict(one.metrics))
         found.append(where | {"split": "test", "accuracy": one.accuracy})
         found += [where | {"split": key, "accuracy": p} for key, p in one.downstream.items()]
-    return observed(found)
+    return with_each(observed(found), nudged)
 
 
 def test_the_paper_s_tables_bear_out_every_claim() -> None:

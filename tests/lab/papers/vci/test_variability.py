@@ -1,16 +1,20 @@
 """What VCI's experiments share: trends, parts of the squared distance, spectra."""
 
+from math import inf, nan
+
 import pytest
 
 from ncscope.lab.papers.vci.variability import (
+    Spectra,
     groups_of,
     projection_claims,
     projections,
     share_off_signal,
     spectra,
-    spectrum_claim,
+    spectrum_table,
     trained,
     trend_claim,
+    unevenness,
 )
 from tests.lab.papers.vci.courses import FALLING, RETURNING, RISING, made
 
@@ -81,16 +85,22 @@ def test_projections_are_judged_apart(key: str, course, held: list[bool]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("between", "total", "verdict"),
+    ("between", "total", "expected"),
     [
-        ((4.0, 1.0), (5.0, 3.0, 2.0), "held"),
-        ((4.0, 1.0), (5.0, 3.0, 0.5), "not held"),
-        ((4.0, 1.0), (5.0, 3.0, 2.0, 0.0), "held"),
+        ((4.0, 1.0), (5.0, 3.0, 0.5), (4.0, 5 / 3)),
+        ((4.0, 1.0), (5.0, 3.0, 1e-20), (4.0, 5 / 3)),
+        ((4.0, 0.0), (5.0, 2.0), (inf, 2.5)),
     ],
 )
-def test_spectra_are_compared_by_all_that_is_divided_by(between, total, verdict) -> None:
+def test_as_many_eigenvalues_of_both_are_compared(between, total, expected) -> None:
     results = made(SEEDED, between=between, total=total)
-    assert spectra(results, SEEDED[0]) == (list(between), list(total))
-    claim = spectrum_claim(results, groups_of(SEEDED))
-    assert claim.verdict == verdict
-    assert "of Sigma_B and Sigma_T 4, " in claim.evidence
+    found = spectra(results, SEEDED[0])
+    assert found == (list(between), list(total))
+    assert unevenness(found) == pytest.approx(expected)
+    assert unevenness(Spectra([4.0, 1.0], [5.0])) == pytest.approx((nan, nan), nan_ok=True)
+
+
+def test_the_table_of_eigenvalues_has_a_line_for_each_group() -> None:
+    table = spectrum_table(made(SEEDED), groups_of(SEEDED))
+    assert len(table.columns) == 5
+    assert table.lines == {name: ["2", "nan", "nan", "4", "1.67"] for name in ("a", "b")}

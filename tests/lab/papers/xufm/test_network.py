@@ -11,11 +11,11 @@ from ncscope.lab.papers.xufm.network_claims import DUALITIES, SURROGATES, compar
 from ncscope.models.layers import match_layers
 from ncscope.models.networks.catalogue import NAMES, build
 from ncscope.models.taps import HEAD_INPUT
-from tests.lab.observed import observed, results_of, those
+from tests.lab.observed import nudged, observed, results_of, those, with_each
 
 SMALL = RECIPE.scales["small"]
 MSE, CE = "digits, MSE, no bias", "digits, CE, bias"
-FIRST = f"{MSE}, seed 0"
+FIRST = f"{MSE}, seed 3"
 LEVELS = ("stages.0", "stages.1", "stages.2", HEAD_INPUT)
 EPOCHS = (0, 10, 60)
 Paths = Mapping[str, Sequence[Sequence[float]]]
@@ -32,7 +32,7 @@ PATHS: Paths = {
 def brief() -> XUFMNetwork:
     """Both losses on digits, an epoch of the first seed, and a few steps of the models."""
     runs = {}
-    for name in (FIRST, f"{CE}, seed 0"):
+    for name in (FIRST, f"{CE}, seed 3"):
         short = SMALL.runs[name].optimisation.model_copy(update={"epochs": 1, "batch_size": 256})
         update = {"optimisation": short, "every": 1, "balanced": 300}
         runs[name] = SMALL.runs[name].model_copy(update=update)
@@ -79,7 +79,7 @@ def made(network: str = "", changed: Paths | None = None, accuracy: float = 1.0)
                     "epoch": epoch,
                     "layer": layer,
                 }
-                row |= {key: paths[key][index][at] * off ** (at + 1) for key in PATHS}
+                row |= {key: float(paths[key][index][at]) * off ** (at + 1) for key in PATHS}
                 if layer == HEAD_INPUT:
                     row["accuracy"] = 0.1 if epoch == 0 else accuracy if ours else 1.0
                     falling = paths.get("duality", [[1.0, 0.5, 0.2]])[0]
@@ -87,7 +87,7 @@ def made(network: str = "", changed: Paths | None = None, accuracy: float = 1.0)
                 else:
                     row["block"] = index + 1
                 found.append(row)
-    return Results([*observed(found), *model_results()])
+    return Results([*with_each(observed(found), nudged), *model_results()])
 
 
 def _farther() -> list[list[float]]:
@@ -130,19 +130,19 @@ def test_all_claims_hold_where_a_network_does_as_the_paper_says() -> None:
 
 
 FAR = ([2, 2, 2], [2, 1.8, 1.8], [2, 1.5, 1.4], [2, 1.2, 1.2])
-LEVEL = "at the end NC1 falls from every level to the next"
+LEVEL = "at the end every level has a lower NC1 than the level before"
 NEAREST = (
     "at the end the deepest features are nearer to their frame (nc2_etf) than the features of any "
     "block before the last"
 )
 HALVED = "training at least halves the distance of the deepest features to their frame"
 ONLY = (
-    "the structure is built in the deepest features only: the distance of any block before the "
-    "last to the frame falls by less than half as many decades as theirs"
+    "only the deepest features approach their frame: in every block before the last, training "
+    "reduces the distance to the frame by less than half as many decades as in the deepest"
 )
 RATES = (
-    "the ratio of the decades by which NC1 falls at the first and at the last level is nearer to "
-    "the ReLU model than to the linear model"
+    "the fall of NC1 at the first level over the fall at the last, both in decades, is nearer "
+    "to that of the ReLU model than to that of the linear model"
 )
 PAST = "past zero training error NC1 of the deepest features falls to less than a tenth"
 
@@ -186,10 +186,10 @@ def test_the_map_of_the_last_block_is_not_a_level() -> None:
 
 def test_the_frames_are_told_apart() -> None:
     nearer, simplex = (
-        "digits: training brings the deepest class means nearer to an orthogonal frame under MSE "
-        "than under cross-entropy, as a share of the distance at the start",
-        "digits: under cross-entropy training brings the deepest class means nearer to a simplex "
-        "than to an orthogonal frame, as shares of the distances at the start",
+        "digits: of the distance between the deepest class means and an orthogonal frame, training "
+        "leaves a smaller share under MSE than under cross-entropy",
+        "digits: under cross-entropy training leaves a smaller share of the distance between the "
+        "deepest class means and a simplex than of their distance to an orthogonal frame",
     )
     assert failing(made(CE, {"nc2_of": PATHS["nc2_of"]})) == [nearer]
     assert failing(made(CE, {"nc2_of": [*_farther()[:3], [1, 0.3, 0.08]]})) == [nearer, simplex]

@@ -114,6 +114,7 @@ def test_only_decays_lead_to_collapse(plain: Results) -> None:
         (plain_starts.NO_DECAYS, "nc1", 1e-6, 1),
         (plain_starts.NO_DECAYS, "objective", 0.1, 1),
         (plain_starts.RELU, "nc1", 1e-6, 2),
+        (plain_starts.RELU, "objective", 0.45, 2),
     ],
 )
 def test_each_claim_on_the_plain_model_can_fail(

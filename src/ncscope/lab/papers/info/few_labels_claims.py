@@ -20,6 +20,7 @@ from ncscope.lab.papers.info.few_labels import (
 )
 from ncscope.lab.papers.info.few_labels_tables import ADDED, gains
 from ncscope.lab.papers.info.printed import ERRORS, SETTINGS
+from ncscope.lab.papers.trained import average
 from ncscope.report.claims import Claim
 
 Runs = Mapping[str, Sequence[str]]
@@ -72,8 +73,11 @@ PAIRS = (
 EFFECTS = {"FreeMatch + MI": ("mir", 1), "FreeMatch + ED": ("hdr", -1)}
 """Ratio of held-out features that each information loss is meant to change, and its direction."""
 
-AGREES = 0.5
-"""A rank correlation with the printed errors above this counts as the paper's order."""
+WEAK = ("Pi model", "Pseudo Label", "MeanTeacher")
+"""Methods of table 1 without strongly augmented views, which err most in every printed column.
+
+They are judged apart: a random order within both groups has a rank correlation of 0.64 in the mean.
+"""
 
 
 def claims(config: SemiSupervised, rows: Sequence[Observation]) -> list[Claim]:
@@ -93,7 +97,11 @@ def claims(config: SemiSupervised, rows: Sequence[Observation]) -> list[Claim]:
         ]
     for data in dict.fromkeys(setting.data for setting in by_setting(config)):
         settings = by_setting(config, data)
-        found += [_order(config, setting, runs, rows) for setting, runs in settings.items()]
+        for setting, runs in settings.items():
+            strong = [method for method in runs if method in ERRORS and method not in WEAK]
+            found.append(_order(config, setting, {one: runs[one] for one in strong}, rows))
+            if _ran(runs, *WEAK) and strong:
+                found.append(_weak(setting, runs, strong, rows))
         for method in ADDED:
             added = {s: runs for s, runs in settings.items() if _ran(runs, method, "FreeMatch")}
             if added:
@@ -184,19 +192,45 @@ def _order(
     config: SemiSupervised, setting: Setting, runs: Runs, rows: Sequence[Observation]
 ) -> Claim:
     """Judge the rank correlation of our errors with the printed ones over the methods, by seed."""
-    column = printed_column(config, setting)
-    methods = [method for method in runs if method in ERRORS]
+    column, methods = printed_column(config, setting), list(runs)
     ours = [errors(rows, runs[method]) for method in methods]
     printed = [ERRORS[method][column].mean for method in methods]
     by_seed = list(zip(*ours, strict=False)) if len(methods) > 1 else []
     return judged(
-        f"{setting}: the methods' errors have the order of the paper's for {column[0]} with "
-        f"{column[1]} labels, rank correlation above {AGREES}",
+        f"{setting}: errors of methods with strongly augmented views have the order of the paper's "
+        f"for {column[0]} with {column[1]} labels, rank correlation above 0",
         source="INFO, table 1",
         values=[_rank_correlation(seed, printed) for seed in by_seed],
-        region=above(AGREES),
+        region=above(0),
+        scale="correlation",
+        step=_spacing(len(methods)),
         evidence=f"{len(methods)} methods",
     )
+
+
+def _weak(
+    setting: Setting, runs: Runs, strong: Sequence[str], rows: Sequence[Observation]
+) -> Claim:
+    """Judge the mean error of the methods without strong views against that of the others."""
+    without, having = (
+        [
+            average(list(seed))
+            for seed in zip(*(errors(rows, runs[m]) for m in methods), strict=False)
+        ]
+        for methods in (WEAK, strong)
+    )
+    return judged(
+        f"{setting}: {', '.join(WEAK)} err more than the methods with strongly augmented views",
+        source="INFO, table 1",
+        values=[a - b for a, b in zip(without, having, strict=False)],
+        region=above(0),
+        evidence=f"mean errors {shown(summary(without))} and {shown(summary(having))}",
+    )
+
+
+def _spacing(count: int) -> float:
+    """Return the spacing of Spearman's coefficient: the sum of squared rank differences is even."""
+    return 12 / (count * (count**2 - 1)) if count > 1 else 0.0
 
 
 def _rank_correlation(ours: Sequence[float], printed: Sequence[float]) -> float:

@@ -48,7 +48,6 @@ from ncscope.data.loaders import measuring_loader
 from ncscope.lab.evidence.judging import above, judged
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.info.runs import (
-    ESTIMATES,
     GROUPS,
     PAPER_NETWORKS,
     SEEDS,
@@ -57,6 +56,7 @@ from ncscope.lab.papers.info.runs import (
     averages,
     band,
     by_axis,
+    by_batch,
     by_run_name,
     collapse_line,
     data_sets,
@@ -293,26 +293,29 @@ def kept(
 
 def _claims(config: InfoPruning, rows: Sequence[Observation]) -> list[Claim]:
     """Test section 5.4, seed by seed: what pruned networks keep, and what fine-tuning restores."""
-    names = {"accuracy": "accuracy"} | {
-        f"dense_{key}{ending}": f"{key.upper()} with the dense features ({estimate})"
-        for key in ("mir", "hdr")
-        for estimate, ending in ESTIMATES.items()
-    }
-    return [
-        claim(config, rows, data, *name)
-        for data in data_sets(config.runs)
-        for claim in (_keeps, _restores)
-        for name in names.items()
-    ]
+    claims = []
+    for data in data_sets(config.runs):
+        for claim in (_keeps, _restores):
+            claims.append(claim(config, rows, data, "accuracy", "accuracy"))
+            for key in ("mir", "hdr"):
+                judge = partial(claim, config, rows, data, f"{key.upper()} with the dense features")
+                claims.append(by_batch(judge, f"dense_{key}"))
+    return claims
 
 
 def _keeps(
-    config: InfoPruning, rows: Sequence[Observation], data: str, key: str, name: str
+    config: InfoPruning,
+    rows: Sequence[Observation],
+    data: str,
+    name: str,
+    key: str,
+    estimate: str = "",
 ) -> Claim:
     by_sparsity = [kept(config, rows, data, TUNED, each, key) for each in config.sparsities]
     return judged(
-        f"{data}: fine-tuned, networks of every sparsity are more than {HIGH} of the way from an "
-        f"untrained network of the same sparsity to the dense one, by {name}",
+        f"{data}: after fine-tuning, pruned networks of every sparsity have gone more than {HIGH} "
+        "of the way from an untrained network of the same sparsity to the dense one, by "
+        f"{name}{estimate}",
         source="INFO, figure 6",
         values=[float(np.min(shares)) for shares in zip(*by_sparsity, strict=True)],
         region=above(HIGH),
@@ -325,7 +328,12 @@ def _keeps(
 
 
 def _restores(
-    config: InfoPruning, rows: Sequence[Observation], data: str, key: str, name: str
+    config: InfoPruning,
+    rows: Sequence[Observation],
+    data: str,
+    name: str,
+    key: str,
+    estimate: str = "",
 ) -> Claim:
     """Judge the share kept after fine-tuning minus the share that restores just enough."""
     most = max(config.sparsities)
@@ -333,7 +341,7 @@ def _restores(
     enough = [share + RESTORED * (1 - share) for share in before]
     return judged(
         f"{data}: fine-tuning at sparsity {most:g} makes up for more than {RESTORED} of what "
-        f"pruning changed, by {name}",
+        f"pruning changed, by {name}{estimate}",
         source="INFO, figure 6",
         values=[share - least for share, least in zip(after, enough, strict=True)],
         region=above(0),

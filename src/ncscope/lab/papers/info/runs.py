@@ -6,7 +6,8 @@ estimate, the mean over batches. The paper does not print the size of the batche
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,11 +25,16 @@ from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.metrics.information import collapse_mir
 from ncscope.report import panels
+from ncscope.report.claims import Claim
 
 GROUPS = ("nc4", "information")
 
 ESTIMATES: Mapping[str, str] = {"exact": "", "batches of 64": "_batch"}
-"""Suffixes of the keys of a ratio's exact value and batch estimate."""
+"""Suffixes of the keys of a ratio's exact value and batch estimate.
+
+The paper measures by batch (section 5: "we approximate the dataset's matrix entropy using batch
+matrix entropy"), so its claims are judged and counted by batch; the exact values are evidence.
+"""
 
 PAPER_NETWORKS: Mapping[str, str] = {"cifar10": "wrn-28-2-ssl", "cifar100": "wrn-28-8-ssl"}
 """Network of each of the paper's two data sets."""
@@ -314,3 +320,25 @@ def accuracy_percent(points: Mapping[float, Sequence[float]]) -> dict[float, lis
         coordinate: [100 * value for value in accuracies]
         for coordinate, accuracies in points.items()
     }
+
+
+def by_batch(judge: Callable[[str, str], Claim], key: str) -> Claim:
+    """Judge a claim on a ratio by batch, as the paper measures, and tell what exact values say.
+
+    Args:
+        judge: Function of a key and of words in brackets that name the estimate.
+        key: Key of the exact value.
+    """
+    exact, counted = (judge(key + ending, f" ({name})") for name, ending in ESTIMATES.items())
+    return with_exact(counted, exact)
+
+
+def with_exact(counted: Claim, exact: Claim) -> Claim:
+    """Add the verdict and the evidence of the exact values to a claim judged by batch.
+
+    Args:
+        counted: Claim judged by batch.
+        exact: Claim judged on exact values, which is not counted.
+    """
+    told = f"not counted: on exact values {exact.verdict}, {exact.evidence}"
+    return replace(counted, evidence=f"{counted.evidence}; {told}")

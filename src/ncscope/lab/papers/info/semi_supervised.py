@@ -38,9 +38,10 @@ prints have standard deviations, and the printed values beside ours):
 | FreeMatch + MI | 20.00 ± 3.82 | 9.56 ± 1.07 | 6.28 ± 0.57 |
 | FreeMatch + ED | 19.61 ± 3.45 | 12.39 ± 2.23 | 6.56 ± 0.84 |
 
-15 of 25 claims held, 10 are undecided. The terms change the features as intended, and the methods
-have roughly the order of the paper. A gain of MI or ED over FreeMatch shows only for ED with 40
-labels, by an image of 360 at most seeds.
+15 of 28 claims held, 13 are undecided. The terms change the features as intended, and the three
+methods without strongly augmented views err most, as in the paper. Whether the seven others have
+its order is undecided. A gain of MI or ED over FreeMatch shows only for ED with 40 labels, by an
+image of 360 at most seeds.
 """
 
 from collections.abc import Sequence

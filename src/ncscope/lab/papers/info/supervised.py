@@ -22,6 +22,7 @@ to 0.025 (0.193 to 0.036). ED also lowers MIR.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import matplotlib as mpl
 import numpy as np
@@ -38,6 +39,7 @@ from ncscope.lab.papers.info.runs import (
     PAPER_NETWORKS,
     SEEDS,
     UNSEEN_SEEDS,
+    by_batch,
     collapse_line,
     data_sets,
     information_parts,
@@ -204,10 +206,10 @@ def _claims(config: InfoSupervised, rows: Sequence[Observation]) -> list[Claim]:
     for data in data_sets(config.runs):
         accuracy = ended(config, rows, data, "accuracy")
         claims += [_slight(accuracy, data, loss) for loss in LOSSES if loss != "CE"]
-        for estimate, ending in ESTIMATES.items():
-            mir, hdr = (ended(config, rows, data, f"{key}{ending}") for key in ("mir", "hdr"))
-            claims.append(_moves(mir, data, "CE + MI", f"MIR ({estimate})", 1))
-            claims.append(_moves(hdr, data, "CE + ED", f"HDR ({estimate})", -1))
+        claims += [
+            by_batch(partial(_moves, config, rows, data, loss, sign), key)
+            for loss, key, sign in (("CE + MI", "mir", 1), ("CE + ED", "hdr", -1))
+        ]
     return claims
 
 
@@ -234,11 +236,19 @@ def _slight(accuracy: Mapping[str, Sequence[float]], data: str, loss: str) -> Cl
 
 
 def _moves(
-    by_loss: Mapping[str, Sequence[float]], data: str, loss: str, name: str, sign: int
+    config: InfoSupervised,
+    rows: Sequence[Observation],
+    data: str,
+    loss: str,
+    sign: int,
+    key: str,
+    estimate: str,
 ) -> Claim:
     """Test whether a term changes its ratio on held-out images as intended."""
+    by_loss = ended(config, rows, data, key)
+    name = f"{'higher' if sign > 0 else 'lower'} {key[:3].upper()}{estimate}"
     return judged(
-        f"{data}: {loss} ends at a {'higher' if sign > 0 else 'lower'} {name} than CE",
+        f"{data}: {loss} ends at a {name} than CE",
         source="INFO, section 6.2",
         values=_gains(by_loss, loss, sign),
         region=above(0),

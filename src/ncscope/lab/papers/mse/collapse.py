@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-from ncscope.lab.evidence.judging import above, below, combined, judged
+from ncscope.lab.evidence.judging import SHARE, above, below, combined, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.figures import curves, grid
 from ncscope.lab.papers.mse.printed import ACCURACIES, MEAN_GAIN, MEDIAN_GAIN, Accuracy
 from ncscope.lab.papers.mse.rates import at_best_rates, rate_tables, swept_runs
 from ncscope.lab.papers.mse.terminal import (
+    COLLAPSE,
     FACTOR,
     changes,
     in_words,
@@ -50,8 +51,8 @@ from ncscope.report.summary import Summary
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
 CLASSIFIER = panels.SERIES[2]
-COLLAPSE = 2.0
-"""Least factor by which variability falls past zero error if it collapses."""
+ONE_SAMPLE = 1 / 1437
+"""Share of one image in the smallest training set: the spacing of shares of disagreement."""
 DISAGREEMENT = 1e-3
 """Largest share of training samples that two equal rules decide differently: the share of errors
 that counts as zero."""
@@ -152,6 +153,8 @@ def _falls(
             last(rows, names, key, "train"),
             source=source,
             region=below(DISAGREEMENT),
+            step=ONE_SAMPLE,
+            bounds=SHARE,
         )
     found = changes(rows, names, key)
     return over_networks(
@@ -161,7 +164,7 @@ def _falls(
         {name: kept(change) for name, change in found.items()},
         source=source,
         region=below(1 / factor),
-        ratio=True,
+        scale="ratio",
         told={name: in_words(change) for name, change in found.items()},
     )
 
@@ -199,7 +202,7 @@ def _exceptions(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         for name, fall in odd.items()
     }
     claims = {
-        network: judged(text, source=source, values=one, region=above(FACTOR), ratio=True)
+        network: judged(text, source=source, values=one, region=above(FACTOR), scale="ratio")
         for network, one in by_network(config, values).items()
     }
     return combined(text, source=source, claims=claims)

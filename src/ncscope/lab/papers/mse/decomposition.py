@@ -31,7 +31,6 @@ from ncscope.lab.papers.mse.terminal import (
     over_networks,
     terminal_phase,
     zero_epoch,
-    zero_error,
 )
 from ncscope.lab.papers.mse.training import (
     MSETraining,
@@ -74,7 +73,6 @@ def _claims(config: MSETraining, rows: Sequence[Observation]) -> list[Claim]:
     """Test which part is negligible, and why it is not, which dominates and which falls first."""
     rows = at_best_rates(config, rows)
     return [
-        zero_error(rows, typical(config)),
         *(_negligible_at_end(config, rows, split) for split in MODES),
         *(_negligible(config, rows, split) for split in MODES),
         _by_statistics(config, rows),
@@ -121,7 +119,7 @@ def _negligible_at_end(config: MSETraining, rows: Sequence[Observation], split: 
         {name: shares(path)[-1] if path else math.nan for name, path in paths.items()},
         source="MSE, figure 2",
         region=below(NEGLIGIBLE),
-        ratio=True,
+        scale="ratio",
     )
 
 
@@ -140,7 +138,7 @@ def _negligible(config: MSETraining, rows: Sequence[Observation], split: str) ->
         {name: mean_share(path) for name, path in paths.items()},
         source="MSE, figure 2",
         region=below(NEGLIGIBLE),
-        ratio=True,
+        scale="ratio",
         told=told,
     )
 
@@ -159,7 +157,7 @@ def _by_statistics(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         {name: ratio(training, evaluation) for name, (evaluation, training) in both.items()},
         source="ours",
         region=below(HALF),
-        ratio=True,
+        scale="ratio",
         told={
             name: f"{training:.1%} of {evaluation:.1%}"
             for name, (evaluation, training) in both.items()
@@ -186,7 +184,7 @@ def _by_rate(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         {name: ratio(after, before) for name, (before, after) in around.items()},
         source="ours",
         region=below(HALF),
-        ratio=True,
+        scale="ratio",
         told={name: f"{before:.1%} to {after:.1%}" for name, (before, after) in around.items()},
     )
 
@@ -200,7 +198,7 @@ def _dominant(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         {name: ratio(nc1, max(others)) for name, (nc1, *others) in last.items()},
         source="MSE, figure 2",
         region=above(DOMINANT),
-        ratio=True,
+        scale="ratio",
         told={name: _listed(*parts) for name, parts in last.items()},
     )
 
@@ -220,7 +218,7 @@ def _fastest(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         {name: ratio(nc23, max(nc1, off)) for name, (nc1, nc23, off) in factors.items()},
         source="MSE, figure 2",
         region=above(FACTOR),
-        ratio=True,
+        scale="ratio",
         told={name: f"factors {_listed(*found)}" for name, found in factors.items()},
     )
 

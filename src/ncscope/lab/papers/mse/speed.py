@@ -38,7 +38,7 @@ def sooner(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         {name: ratio(*both) for name, both in times.items()},
         source="MSE, figure 10",
         region=below(1 / FACTOR),
-        ratio=True,
+        scale="ratio",
         told={name: f"epoch {a:.3g} against {b:.3g}" for name, (a, b) in times.items()},
     )
 
@@ -62,7 +62,7 @@ def steeper(config: MSETraining, rows: Sequence[Observation]) -> Claim:
         {name: ratio(*both) if min(both) > 0 else math.nan for name, both in slopes.items()},
         source="MSE, figure 10",
         region=above(FACTOR),
-        ratio=True,
+        scale="ratio",
         told={name: f"rate {a:.3g} against {b:.3g}" for name, (a, b) in slopes.items()},
     )
 

@@ -13,13 +13,15 @@ from ncscope.lab.evidence.judging import Region, combined, decided, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.mse.training import MSETraining, by_network
 from ncscope.lab.papers.trained import ends, history, interpolation_epoch, ratio
-from ncscope.report.claims import Claim
+from ncscope.report.claims import Claim, Scale
 
 Change = tuple[float, float] | None
 """A metric at the first measured epoch of zero training error, and at the end."""
 
 ZERO_ERROR = 0.999
 """Training accuracy from which on the error counts as zero."""
+COLLAPSE = 2.0
+"""Least factor by which variability falls past zero error if it collapses."""
 FACTOR = 1.1
 """Least factor between two values of which one is said to be larger, or to have fallen."""
 
@@ -95,7 +97,9 @@ def over_networks(
     *,
     source: str,
     region: Region,
-    ratio: bool = False,
+    scale: Scale = "plain",
+    step: float = 0.0,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
     enough: int | None = None,
     told: Mapping[str, str] | None = None,
 ) -> Claim:
@@ -107,7 +111,9 @@ def over_networks(
         values: Value of each run, by name.
         source: Owner of the claim, see `Claim`.
         region: Values that the claim states.
-        ratio: Judge geometric means of ratios.
+        scale: Scale of the values, see `mean_interval`.
+        step: Spacing of the possible values, see `mean_interval`.
+        bounds: Least and greatest possible value.
         enough: Number of networks for which the claim must be held; default `most`.
         told: Numbers of each run in words, by name.
     """
@@ -118,7 +124,9 @@ def over_networks(
             source=source,
             values=numbers,
             region=region,
-            ratio=ratio,
+            scale=scale,
+            step=step,
+            bounds=bounds,
             evidence=", ".join(words.get(network, [])),
         )
         for network, numbers in by_network(config, values).items()

@@ -254,6 +254,10 @@ def _nearest_mean(past: Sequence[Measurement]) -> Claim:
     )
 
 
+_LAYERS = 4
+"""Least number of layers whose order says something: one or two steps often have it by chance."""
+
+
 def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
     """Test progressive collapse up to the effective depth, beyond which PFC IV-A claims nothing."""
     depth = effective_depth([record.metrics["pfc3"] for record in probe.layers])
@@ -267,7 +271,7 @@ def _progressive(probe: ProbeRecord, key: str, falling: bool) -> Claim:
         f"{key.upper()} {'falls' if falling else 'rises'} from layer to layer "
         "up to the first layer without NCC error",
         source="PFC, conjecture 1 and figure 3",
-        held=len(values) > 1 and not breaks and all(map(math.isfinite, values)),
+        held=None if len(values) < _LAYERS else not breaks and all(map(math.isfinite, values)),
         evidence=ends + broken,
     )
 

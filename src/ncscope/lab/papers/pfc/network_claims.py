@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncscope.lab.evidence.judging import above, below, combined, judged
+from ncscope.lab.evidence.judging import SHARE, above, below, combined, judged
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.pfc.order import KEYS, comparable, last_comparable, order_over_training
 from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE
@@ -82,11 +82,12 @@ def claims_on(network: Network) -> list[Claim]:
 def _straightens(network: Network) -> Claim:
     paths = [straightness(network.rows, run) for run in network.runs]
     return judged(
-        f"{network.name}: training at least halves the distance of straightness from 1",
+        f"{network.name}: training makes paths straighter: it at least halves the difference "
+        "between their straightness and 1, the straightness of a straight line",
         source="PFC, assumption 1",
         values=[ratio(1 - end, 1 - start) for start, end in paths],
         region=below(HALF),
-        ratio=True,
+        scale="ratio",
         evidence=f"straightness {_told(paths)}",
     )
 
@@ -97,6 +98,7 @@ def _straight(network: Network) -> Claim:
         source="PFC, assumption 1",
         values=[straightness(network.rows, run)[1] for run in network.runs],
         region=above(STRAIGHT),
+        bounds=SHARE,
     )
 
 
@@ -134,7 +136,7 @@ def _theorem_1(network: Network) -> Claim:
         source=source,
         values=[ends(path, "remaining_pfc1")[1] for path in wholes.values()],
         region=below(TENTH),
-        ratio=True,
+        scale="ratio",
         evidence="PFC1 of the last layer over PFC1 of the first",
     )
     return combined(
@@ -161,12 +163,12 @@ def _one_constant(network: Network) -> Claim:
         spreads.append(ratio(most, least))
         told.append(f"{least:.3g} to {most:.3g}")
     return judged(
-        f"{network.name}: at the end energy and squared weights of a block have one ratio in all "
-        f"blocks, up to a factor of {EQUAL:g}",
-        source="PFC, section III-C",
+        f"{network.name}: at the end the ratio of a block's energy to its squared weights is the "
+        f"same in all blocks, up to a factor of {EQUAL:g}",
+        source="ours",  # section III-C derives it for symmetric isotropic inputs of mean zero
         values=spreads,
         region=below(EQUAL),
-        ratio=True,
+        scale="ratio",
         evidence=f"largest over smallest ratio; ratios {', '.join(told)}",
     )
 
@@ -210,12 +212,16 @@ def _ordered(course: Sequence[float], falls: bool, names: Sequence[str]) -> tupl
 
 def _order_over_training(network: Network, key: str) -> Claim:
     pairs = [breaking_shares(network.rows, run, key) for run in network.runs]
+    paths = [order_over_training(network.rows, run) for run in network.runs]
+    steps = [at.steps for path in paths for at in path[:1]]
     return judged(
         f"{network.name}: past zero training error {_goes(key)} at more layers: the share of steps "
         "in the wrong direction is less than half of that before training",
         source="PFC, conjecture 1 and figure 2",
         values=[later - HALF * start for start, later in pairs],
         region=below(0),
+        step=HALF / max([1, *steps]),
+        bounds=(-HALF, 1.0),
         evidence=f"later share minus half of the first; shares {_told(pairs)}",
     )
 
@@ -230,7 +236,7 @@ def _line_against_layers(network: Network, key: str) -> Claim:
         source="PFC, figure 3",
         values=[ratio(*pair) for pair in errors],
         region=below(1),
-        ratio=True,
+        scale="ratio",
         evidence="root mean square error in the logarithm, of the line and of the interpolation, "
         + ", ".join(f"{line:.3g} and {between:.3g}" for line, between in errors),
     )
@@ -249,7 +255,7 @@ def _past_zero_error(network: Network, key: str) -> Claim:
         source="PFC, conjecture 1",
         values=[ratio(end, then) for then, end in pairs],
         region=below(1 / FACTOR),
-        ratio=True,
+        scale="ratio",
         evidence=f"{key.upper()} {_told(pairs)}",
     )
 

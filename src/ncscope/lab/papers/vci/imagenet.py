@@ -19,16 +19,18 @@ epochs, and a transformer of width 32 at rate 4e-3 for 60 epochs. At rate 0.05, 
 classes, the squared error ended with features of zero. There are only ten classes, so V_B is not
 the whole space of the transformer, as it is with the paper's 1000 classes.
 
-Every run has three seeds. Results of seed 0 alone, on which no claim is judged (first measured
-epoch to last): training accuracy is 1 except .999 for MSE; held-out
-accuracy is .978 (CE), .961 (MSE), .964 (MSE + cosine) and .958 (transformer). All four metrics fell
-in every run. VCI fell from 0.079 to 0.029 (CE), 0.116 to 0.016 (MSE), 0.114 to 0.0033 (MSE +
-cosine) and 0.68 to 0.17 (transformer), and on held-out images from 0.115 to 0.072, 0.161 to 0.085,
-0.158 to 0.065 and 0.67 to 0.21. Squared error ends with lower fuzziness and VCI than cross-entropy.
-It ends with lower squared and cosine distance only with the cosine schedule: after the step decay
-72 % of the variance within classes is off V_B, which these two metrics include and fuzziness does
-not. The variance off V_B did not rise in the CE run (1.5 to 1.0), but rose in the transformer (0.11
-to 1.5). The ninth eigenvalue of Sigma_T exceeds that of Sigma_B by 5 %.
+Every run has three seeds. The settings of the small scale were chosen on seed 0, where all metrics
+were seen; the claims are judged on seeds 1 to 3, each run once. Results: 11 of 15 claims held, 2
+not held, 2 undecided. All four metrics fell in every run (geometric mean of last over first
+measured epoch, 95 % interval): VCI to 0.35 [0.29, 0.43] (CE), 0.14 [0.10, 0.20] (MSE), 0.027
+[0.016, 0.046] (MSE + cosine) and 0.18 [0.14, 0.22] (transformer), and on held-out images to 0.62
+[0.43, 0.89], 0.42 [0.32, 0.54], 0.27 [0.21, 0.36] and 0.26 [0.25, 0.28]. Squared error ends with a
+lower VCI than cross-entropy, 0.66 [0.51, 0.85] and 0.13 [0.08, 0.19] times. After the step decay
+its squared distance is higher, 1.75 [1.23, 2.49] times: 66 to 70 % of the variance within classes
+is off V_B, which this metric includes and fuzziness does not. The variance off V_B did not rise in
+the CE runs, 0.69 [0.66, 0.72]; it rose in the transformer, from 0.07 to 2.0. Of the first nine
+eigenvalues those of Sigma_T are hardly more uniform than those of Sigma_B, which is shown in a
+table and not judged.
 """
 
 from collections.abc import Sequence
@@ -51,7 +53,7 @@ from ncscope.lab.papers.vci.variability import (
     retrained,
     seeded,
     small_training,
-    spectrum_claim,
+    spectrum_table,
     trained,
     trend_claim,
 )
@@ -61,6 +63,10 @@ from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.models.networks.catalogue import FAMILIES
 from ncscope.report.claims import Claim
+from ncscope.report.summary import Summary
+
+FRESH = (1, 2, 3)
+"""Seeds of the small scale; its settings were chosen on seed 0."""
 
 
 class VCIImageNet(VCIRuns):
@@ -141,7 +147,9 @@ def _small() -> VCIImageNet:
     base = small_training(0.02, "none")
     transformer = {"network": "small-vit", "optimisation": _adamw(60, 64, 4e-3, 1), "every": 4}
     return VCIImageNet(
-        runs=seeded(_residual_runs(base) | {"transformer": base.model_copy(update=transformer)})
+        runs=seeded(
+            _residual_runs(base) | {"transformer": base.model_copy(update=transformer)}, FRESH
+        )
     )
 
 
@@ -151,7 +159,7 @@ def _parts(config: VCIImageNet) -> list[Part]:
 
 
 def _claims(config: VCIImageNet, rows: Results) -> list[Claim]:
-    """Test sections 6.2, 4.1 and 4.3."""
+    """Test sections 6.2 and 4.1."""
     residual, transformers = groups_of(config.residual), groups_of(config.transformers)
     claims = [
         trend_claim(f"{title} falls over training, in every {kind}", rows, runs, key, source=source)
@@ -165,7 +173,12 @@ def _claims(config: VCIImageNet, rows: Results) -> list[Claim]:
     claims.append(trend_claim(text, rows, every, "vci", source="VCI, figure 6", split="test"))
     claims += [_more_collapsed(config, rows, key) for key in METRICS]
     first = dict(list(residual.items())[:1])
-    return [*claims, *projection_claims(rows, first), spectrum_claim(rows, first)]
+    return [*claims, *projection_claims(rows, first)]
+
+
+def _tables(config: VCIImageNet, rows: Results) -> list[Summary]:
+    """Show the eigenvalues of section 4.3."""
+    return [spectrum_table(rows, groups_of(config.runs))]
 
 
 def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) -> Claim:
@@ -182,7 +195,7 @@ def _more_collapsed(config: VCIImageNet, rows: Sequence[Observation], key: str) 
             source=source,
             values=[ratio(squared, other) for squared, other in pairs],
             region=below(1),
-            ratio=True,
+            scale="ratio",
             evidence=", ".join(f"{squared:.3g} to {other:.3g}" for squared, other in pairs),
         )
     return combined(text, source=source, claims=claims, of="settings")
@@ -215,11 +228,12 @@ RECIPE: Recipe[VCIImageNet] = Recipe(
     parts=_parts,
     claims=_claims,
     drawings=_drawings,
+    tables=_tables,
     columns=COLUMNS,
     scales={"paper": _paper(), "medium": _medium(), "small": _small()},
     cost={
         "paper": "1,800 GPU-hours (estimated)",
         "medium": "40 minutes of one GPU (estimated)",
-        "small": "8 minutes on one core (estimated)",
+        "small": "8 minutes on one core",
     },
 )

@@ -16,29 +16,26 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ncscope.data.draws import generator
-from ncscope.lab.evidence.judging import above, below, judged
 from ncscope.lab.observations import Observation
 from ncscope.lab.papers.trained import geometric_mean, history, ratio, values
+from ncscope.lab.papers.vci.variability import Groups
 from ncscope.lab.report.histories import logarithmic_values
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench, probed
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.report import panels
-from ncscope.report.claims import Claim
+from ncscope.report.summary import Summary
 from ncscope.stats.statistics import ClassStatistics
 
 SIZES = tuple(10.0**power for power in range(-15, 0))
 """Cuts and noises of the sweep, as shares of the largest eigenvalue."""
 
 RANGES = {"cut": 1e-4, "noise": 1e-7}
-"""Largest cut and noise that the claims concern.
+"""Largest cut and noise that the table covers.
 
 Torch's cut is $d\\epsilon$: 1e-13 in double and 5e-5 in single precision for 384 features. Rounding
 in single precision has the relative size 1e-7.
 """
-
-EXPLODES, STEADY = 10.0, 0.1
-"""Relative change that counts as explosion, and relative change up to which a metric is stable."""
 
 KEYS = {"fuzziness": "fuzziness", "vci": "VCI"}
 
@@ -169,37 +166,29 @@ def _with_exact(row: Observation, key: str) -> tuple[float, float]:
     return float(row.get(key, math.nan)), float(row.get(f"{key}_exact", math.nan))
 
 
-def stability_claims(
-    rows: Sequence[Observation], networks: Sequence[Sequence[str]], source: str
-) -> list[Claim]:
-    """Test that fuzziness explodes under each sweep, and that VCI does not.
+def stability_table(rows: Sequence[Observation], groups: Groups) -> Summary:
+    """Show how much each sweep changes fuzziness and VCI.
+
+    These are no claims on training: an untrained network's metrics behave alike, since its
+    Sigma_B has as many zero eigenvalues and its Sigma_T as few.
 
     Args:
         rows: Rows of a study.
-        networks: Names of the runs of each seed.
-        source: Owner of the claims.
+        groups: Runs of each network or setting.
     """
-    claims = []
-    for sweep, limit in RANGES.items():
-        for key, name in KEYS.items():
-            changes = [
-                geometric_mean([departure(rows, run, sweep, key) for run in runs])
-                for runs in networks
-            ]
-            explodes = key == "fuzziness"
-            size = f"more than {EXPLODES:g} times its value" if explodes else f"below {STEADY:.0%}"
-            claims.append(
-                judged(
-                    f"{name} changes by {size} under a {sweep} of up to {limit:g} of the largest "
-                    "eigenvalue",
-                    source=source,
-                    values=changes,
-                    region=above(EXPLODES) if explodes else below(STEADY),
-                    ratio=True,
-                    evidence=f"largest relative changes, {sum(map(len, networks))} networks",
-                )
-            )
-    return claims
+    cells = [(sweep, key) for sweep in RANGES for key in KEYS]
+    lines = {}
+    for name, runs in groups.items():
+        changes = [[departure(rows, run, *cell) for run in runs] for cell in cells]
+        lines[name] = [f"{geometric_mean(each):.2g}" for each in changes]
+    limits = ", ".join(f"{sweep} {limit:g}" for sweep, limit in RANGES.items())
+    caption = (
+        "VCI section 4.3: largest relative change of a metric at the end of training, under a cut "
+        "of the pseudo-inverses and under noise on the matrices, up to shares of the largest "
+        f"eigenvalue: {limits}; geometric means over seeds"
+    )
+    columns = [f"{KEYS[key]}, {sweep}" for sweep, key in cells]
+    return Summary(caption, columns, lines, title="Numerical stability")
 
 
 def stability_figure(rows: Sequence[Observation], runs: Sequence[str]) -> Figure:

@@ -217,6 +217,7 @@ def _in_both(
             source=source,
             values=[correlate(seed).value for seed in by_seed(group).values()],
             region=region,
+            scale="correlation",
             evidence=f"of the means over seeds {_shown(correlate(group))}",
         )
         for name, (group, region) in groups.items()
@@ -233,6 +234,7 @@ def _trend(text: str, group: Group, quantity: Quantity, region: Region | None = 
         source="VCI, tables 1 and 2",
         values=[_coefficient(course) for course in courses],
         region=below(-STRONG) if region is None else region,
+        scale="correlation",
         evidence=f"means over seeds: {told or 'no such run'}",
     )
 

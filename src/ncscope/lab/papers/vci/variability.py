@@ -3,17 +3,24 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import nan
-from sys import float_info
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ncscope.lab.evidence.judging import above, below, combined, judged
 from ncscope.lab.observations import Observation, Results
-from ncscope.lab.papers.trained import average, ends, history, ratio, values
+from ncscope.lab.papers.trained import (
+    average,
+    ends,
+    geometric_mean,
+    history,
+    ratio,
+    values,
+)
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.report.claims import Claim
+from ncscope.report.summary import Summary
 
 METRICS = {
     "fuzziness": "fuzziness",
@@ -184,20 +191,23 @@ def share_off_signal(rows: Sequence[Observation], run: str) -> list[float]:
 
 
 class Spectra(NamedTuple):
-    """Eigenvalues at the end of training, descending."""
+    """Eigenvalues of Sigma_B, up to its largest possible rank, and of Sigma_T, descending."""
 
     between: list[float]
     total: list[float]
 
 
-def spectra(results: Results, run: str) -> Spectra:
+def spectra(results: Results, run: str, *, untrained: bool = False) -> Spectra:
     r"""Read the spectra of $\Sigma_B$ and $\Sigma_T$ at the last epoch, on the training set.
 
     Args:
         results: Results of a study.
         run: Name of the run.
+        untrained: Read those before training instead.
     """
     selected = [each for each in results.measurements if each.run == run and each.split == "train"]
+    if untrained:
+        selected = [each for each in selected if each.step == 0]
     measured = selected[-1].probe.layers[-1].spectra if selected else {}
     return Spectra(list(measured.get("between", [])), list(measured.get("total", [])))
 
@@ -262,7 +272,7 @@ def trend_claim(
             source=source,
             values=[change(rows, run, key, split) for run in runs],
             region=above(factor) if rises else below(1 / factor),
-            ratio=True,
+            scale="ratio",
             evidence=f"from {_mean_ends(rows, runs, key, split)}",
         )
         for name, runs in groups.items()
@@ -294,45 +304,47 @@ def projection_claims(rows: Sequence[Observation], groups: Groups, where: str = 
     ]
 
 
-def spectrum_claim(results: Results, groups: Groups) -> Claim:
-    """Test section 4.3: the eigenvalues of the total covariance are more uniform.
+def spectrum_table(results: Results, groups: Groups) -> Summary:
+    """Compare how uniform the eigenvalues of the two covariances are (section 4.3 and figure 2).
 
-    The measure is the first over the last eigenvalue that the pseudo-inverse divides by.
+    This is no claim: in untrained networks Sigma_T's eigenvalues are the more uniform ones, too.
 
     Args:
         results: Results of a study.
         groups: Runs of each network or setting.
     """
-    text = "Sigma_T's nonzero eigenvalues are more uniform than Sigma_B's"
-    source = "VCI, section 4.3"
-    claims = {}
+    lines = {}
     for name, runs in groups.items():
-        measured = [spectra(results, run) for run in runs]
-        spreads = [(condition(one.between), condition(one.total)) for one in measured]
-        claims[name] = judged(
-            text,
-            source=source,
-            values=[ratio(between, total) for between, total in spreads],
-            region=above(1),
-            ratio=True,
-            evidence="first over last eigenvalue of Sigma_B and Sigma_T "
-            + "; ".join(f"{between:.3g}, {total:.3g}" for between, total in spreads),
-        )
-    return combined(text, source=source, claims=claims, of="settings")
+        counts = {len(spectra(results, run).between) for run in runs}
+        cells = [", ".join(map(str, sorted(counts)))]
+        for untrained in (True, False):
+            pairs = [unevenness(spectra(results, run, untrained=untrained)) for run in runs]
+            cells += [
+                f"{geometric_mean(list(of_runs)):.3g}" for of_runs in zip(*pairs, strict=True)
+            ]
+        lines[name] = cells
+    caption = (
+        "VCI section 4.3 and figure 2: largest over smallest of the first eigenvalues of Sigma_B "
+        "and of Sigma_T on training images, as many of each as Sigma_B can have, the smaller of d "
+        "and K - 1; geometric means over seeds"
+    )
+    when = ("before training", "at the end")
+    columns = [f"{matrix}, {at}" for at in when for matrix in ("Sigma_B", "Sigma_T")]
+    return Summary(caption, ["compared", *columns], lines, title="Eigenvalues")
 
 
-def condition(eigenvalues: Sequence[float]) -> float:
-    """Return the first over the last eigenvalue that is not zero but for rounding.
+def unevenness(pair: Spectra) -> tuple[float, float]:
+    """Return the first over the last of the compared eigenvalues of each covariance.
 
     Args:
-        eigenvalues: Eigenvalues, descending.
+        pair: Both spectra. The eigenvalues of Sigma_B are as many as it can have that are not
+            zero; as many of Sigma_T are compared.
 
     Example:
-        >>> condition([4.0, 2.0, 1e-20]), condition([])
-        (2.0, nan)
+        >>> unevenness(Spectra(between=[4.0, 1.0], total=[5.0, 4.0, 0.5]))
+        (4.0, 1.25)
     """
-    if not eigenvalues:
-        return nan
-    cut = eigenvalues[0] * len(eigenvalues) * float_info.epsilon
-    kept = [value for value in eigenvalues if value > cut]
-    return ratio(eigenvalues[0], kept[-1]) if kept else nan
+    count = len(pair.between)
+    if not 0 < count <= len(pair.total):
+        return nan, nan
+    return ratio(pair.between[0], pair.between[-1]), ratio(pair.total[0], pair.total[count - 1])

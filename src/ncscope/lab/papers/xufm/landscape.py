@@ -207,8 +207,9 @@ def _local_minima(points: Sequence[Observation]) -> Claim:
         and all(row["kind"] == "strict saddle" for row in others)
     )
     return decided(
-        "With positive decays zero and every frame on fewer than min(d, K) directions is a local "
-        "minimum of (23) above the global one, and all other critical points are strict saddles",
+        "With positive decays zero and all frames on fewer than min(d, K) directions are local "
+        "minima of (23) above the global minimum, and all further critical points but the global "
+        "minimum are strict saddles",
         source="ours",
         held=held,
         evidence=f"zero and partial frames: {_kinds(partial)}, {least:.3g} or more above the "
@@ -220,7 +221,8 @@ def _needs_care(faint: Sequence[Observation]) -> Claim:
     above_zero = [abs(number(row, "objective") - 0.5) for row in faint]
     least = min(numbers(faint, "minimum"), default=0.5)
     return decided(
-        "Descent on (23) needs a careful start: from one ten times smaller it always ends at zero",
+        "Descent on (23) needs a careful start: from starts ten times smaller than the paper's it "
+        "always ends at zero",
         source="XUFM, section 4.1, remark on the optimisation procedure",
         held=bool(faint) and max(above_zero) < AT_ZERO and least < 0.5 - AT_ZERO,
         evidence=f"{sum(gap < AT_ZERO for gap in above_zero)} of {len(faint)} starts of deviation "

@@ -14,13 +14,11 @@ decay, summed over the steps: 0.52 for the paper's MNIST. In the 2,640 steps of 
 sum would be 0.024, too little for the effect to show. So its decay is 20 times the paper's, which
 makes the sum 0.49. The two-level models are those of ``ncscope simulate extended``.
 
-Expected at the small scale (measured once): 13 of 16 claims are held, 3 are not held, none is
-undecided. NC1 falls from level to level, the deepest features are nearest to their frame, keep 38 %
-of their distance to the orthogonal frame under MSE and 18 % of that to the simplex under
-cross-entropy, and the blocks before the last take part by less than half as many decades. Not held:
-past zero error NC1 keeps 65 % (MSE) and 43 % (cross-entropy), as zero error comes late, after the
-first fall of the rate; and training brings the means nearer to an orthogonal frame under
-cross-entropy than under MSE.
+Results at the small scale, seeds 3 to 5: 12 of 16 claims held, 1 not held, 3 undecided. Every level
+has a lower NC1 than the level before. The deepest features are nearest to their frame and keep 36 %
+of their distance to the orthogonal frame under MSE, and 19 % of that to the simplex under
+cross-entropy. Past zero error NC1 keeps 21 % (MSE, undecided) and 22 % (cross-entropy, not held),
+as zero error comes late, after the first fall of the rate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,6 +55,8 @@ LOSSES: Mapping[str, str] = {"mse": "MSE, no bias", "cross-entropy": "CE, bias"}
 MODEL = ExtendedConfig()
 """Sizes, decays and descent of the two-level model."""
 SEEDS = (0, 1, 2)
+FRESH = (3, 4, 5)
+"""Seeds of the small scale, none of which was run while its settings and claims were chosen."""
 DECAY = 5e-4
 """The paper's weight decay."""
 
@@ -71,7 +71,13 @@ class XUFMNetwork(BaseModel):
     steps: int = Field(MODEL.steps, ge=1, description="Steps of descent of the two-level models.")
 
 
-def _runs(data: str, network: str, optimisation: Optimisation, every: int) -> dict[str, Training]:
+def _runs(
+    data: str,
+    network: str,
+    optimisation: Optimisation,
+    every: int,
+    seeds: Sequence[int] = SEEDS,
+) -> dict[str, Training]:
     """Return settings for MSE without a bias and cross-entropy with a bias, for each seed."""
     base = Training(
         data=data,
@@ -86,7 +92,7 @@ def _runs(data: str, network: str, optimisation: Optimisation, every: int) -> di
             update={"loss": loss, "bias": loss != "mse", "seed": seed}
         )
         for loss, label in LOSSES.items()
-        for seed in SEEDS
+        for seed in seeds
     }
 
 
@@ -118,7 +124,7 @@ def _medium() -> XUFMNetwork:
 
 
 def _small() -> XUFMNetwork:
-    runs = _runs("digits", "small-resnet", _optimisation(120, 64, 20 * DECAY), 20)
+    runs = _runs("digits", "small-resnet", _optimisation(120, 64, 20 * DECAY), 4, FRESH)
     return XUFMNetwork(runs=runs, blocks=("stages.?",))
 
 

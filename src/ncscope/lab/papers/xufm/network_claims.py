@@ -68,21 +68,21 @@ def of_losses(squared: Sequence[Levels], entropy: Sequence[Levels]) -> list[Clai
     owner = "XUFM, section 4.1, remark on the choice of loss function"
     return [
         judged(
-            "training brings the deepest class means nearer to an orthogonal frame under MSE than "
-            "under cross-entropy, as a share of the distance at the start",
+            "of the distance between the deepest class means and an orthogonal frame, training "
+            "leaves a smaller share under MSE than under cross-entropy",
             source=owner,
             values=near,
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
             evidence="share kept under MSE over that under cross-entropy",
         ),
         judged(
-            "under cross-entropy training brings the deepest class means nearer to a simplex than "
-            "to an orthogonal frame, as shares of the distances at the start",
+            "under cross-entropy training leaves a smaller share of the distance between the "
+            "deepest class means and a simplex than of their distance to an orthogonal frame",
             source=owner,
             values=[ratio(*shares) for shares in both],
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
             evidence="share kept of the distance to the simplex over that to the orthogonal frame",
         ),
     ]
@@ -122,7 +122,7 @@ def _past_zero_error(runs: Sequence[Levels]) -> Claim:
         source="XUFM, section 1 and figures 5 and 10",
         values=falls,
         region=below(TENTH),
-        ratio=True,
+        scale="ratio",
         evidence=f"NC1 at the end over NC1 at zero error, reached at {', '.join(told)}",
     )
 
@@ -137,12 +137,12 @@ def _along_depth(runs: Sequence[Levels]) -> Claim:
             source="XUFM, section 4.1 (2)",
             values=[ratio(each[deep], each[shallow]) for each in last],
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
         )
         for shallow, deep in pairwise(names)
     }
     return combined(
-        "at the end NC1 falls from every level to the next",
+        "at the end every level has a lower NC1 than the level before",
         source="XUFM, section 4.1 (2)",
         claims=pairs,
         of="pairs of levels",
@@ -158,7 +158,7 @@ def _nearest(runs: Sequence[Levels], frame: str) -> Claim:
                 ratio(*(ends(x, frame)[1] for x in (_deepest(run), run[level]))) for run in runs
             ],
             region=below(1.0),
-            ratio=True,
+            scale="ratio",
         )
         for level in _shallow(runs)
     }
@@ -177,7 +177,7 @@ def _halved(runs: Sequence[Levels], frame: str) -> Claim:
         source="XUFM, section 4.1 (1)",
         values=[kept(_deepest(run), frame) for run in runs],
         region=below(HALF),
-        ratio=True,
+        scale="ratio",
         evidence=f"{frame} at the end over the start",
     )
 
@@ -194,8 +194,8 @@ def _only_deepest(runs: Sequence[Levels], frame: str, models: Models) -> Claim:
         for level in _shallow(runs)
     }
     claim = combined(
-        "the structure is built in the deepest features only: the distance of any block before the "
-        "last to the frame falls by less than half as many decades as theirs",
+        "only the deepest features approach their frame: in every block before the last, training "
+        "reduces the distance to the frame by less than half as many decades as in the deepest",
         source="XUFM, section 4.1 (1) and section 6",
         claims=levels,
         of="blocks",
@@ -241,7 +241,7 @@ def _dual(runs: Sequence[Levels], key: str) -> Claim:
         source="XUFM, figures 5 and 10, NC3",
         values=[kept(_deepest(run), key) for run in runs],
         region=below(HALF),
-        ratio=True,
+        scale="ratio",
         evidence=f"{key} at the end over the start",
     )
 
@@ -253,8 +253,8 @@ def _rates_like_relu(runs: Sequence[Levels], models: Models) -> Claim:
     told_apart = shares["relu"] < shares["linear"]
     first = next(iter(runs[0])) if runs else ""
     claim = judged(
-        "the ratio of the decades by which NC1 falls at the first and at the last level is nearer "
-        "to the ReLU model than to the linear model",
+        "the fall of NC1 at the first level over the fall at the last, both in decades, is nearer "
+        "to that of the ReLU model than to that of the linear model",
         source="XUFM, section 6",
         values=[
             decades_beside(run[first], _deepest(run), "nc1") if told_apart else math.nan

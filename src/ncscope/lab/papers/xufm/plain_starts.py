@@ -32,6 +32,8 @@ ARRIVED = 1e-6
 """Distance from the minimum at which a descent counts as arrived."""
 COLLAPSED, UNCOLLAPSED = 1e-3, 1e-2
 """NC1 below the first counts as collapsed, above the second as not collapsed."""
+AT_ZERO = 0.5
+"""Objective of features and weights that are zero."""
 
 
 def parts(
@@ -124,12 +126,15 @@ def _uncollapsed(rows: Sequence[Observation]) -> Claim:
 
 
 def _doomed(rows: Sequence[Observation]) -> Claim:
+    gained = sum(number(row, "objective") < (AT_ZERO + number(row, "minimum")) / 2 for row in rows)
     arrived = sum(gap < ARRIVED for gap in gaps(rows))
     collapsed = sum(nc1 < COLLAPSED for nc1 in numbers(rows, "nc1"))
     return decided(
-        "With a ReLU on the features of the plain model descent fails from every start: it neither "
-        "arrives at the minimum nor collapses",
+        "With a ReLU on the features of the plain model descent fails from every start: it goes "
+        f"more than half of the way from the objective at zero, {AT_ZERO}, to the minimum, but "
+        f"neither arrives at the minimum nor collapses to an NC1 below {COLLAPSED:g}",
         source="XUFM, section 7",
-        held=arrived == collapsed == 0 if rows else None,
-        evidence=f"{arrived} of {len(rows)} starts arrived, {collapsed} collapsed; {_ends(rows)}",
+        held=gained == len(rows) and arrived == collapsed == 0 if rows else None,
+        evidence=f"{gained} of {len(rows)} starts went more than half of the way, {arrived} "
+        f"arrived, {collapsed} collapsed; {_ends(rows)}",
     )

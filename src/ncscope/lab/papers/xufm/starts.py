@@ -49,7 +49,7 @@ def claims(paths: Paths, figures: str) -> list[Claim]:
         *_collapse("relu", paths["relu"], figures),
         _norms_agree(paths["relu"]),
         _rates_separate(both, figures),
-        _structures_separate(both, figures),
+        _structures_separate(paths, figures),
     ]
 
 
@@ -159,15 +159,17 @@ def _rates_separate(both: Sequence[tuple[Path, Path]], figures: str) -> Claim:
     )
 
 
-def _structures_separate(both: Sequence[tuple[Path, Path]], figures: str) -> Claim:
-    ends = [tuple(_last(path, "nc2_of", "H1") for path in pair) for pair in both]
-    linear = max((pair[0] for pair in ends), default=math.nan)
-    relu = min((pair[1] for pair in ends), default=math.nan)
+def _structures_separate(paths: Paths, figures: str) -> Claim:
+    linear, relu = (
+        [_last(path, "nc2_of", "H1") for path in paths[name] if arrives(path)]
+        for name in ("linear", "relu")
+    )
+    most, least = max(linear, default=math.nan), min(relu, default=math.nan)
     return decided(
-        f"H1 becomes an orthogonal frame without ReLU (NC2 below {VANISHED:g}), but not with ReLU "
-        f"(above {KEPT:g})",
+        "on the descents that arrive H1 becomes an orthogonal frame without ReLU (NC2 below "
+        f"{VANISHED:g}), but not with ReLU (above {KEPT:g})",
         source=f"XUFM, section 6, {figures}",
-        held=linear < VANISHED and relu > KEPT if ends else None,
-        evidence=f"nc2_of of H1 ends at {linear:.2g} at most without, {relu:.2g} at least with, "
-        f"on {len(both)} starts that both models arrive from",
+        held=most < VANISHED and least > KEPT if linear and relu else None,
+        evidence=f"nc2_of of H1 ends at {most:.2g} at most on {len(linear)} descents without, at "
+        f"{least:.2g} at least on {len(relu)} descents with ReLU",
     )
