@@ -32,6 +32,11 @@ VARIANTS = {
     "transfer-source": (10, (3, 16, 16), 2000, 3000),
     **dict.fromkeys(list(TRANSFER_TARGETS)[:4], (10, (3, 16, 16), 1000, 3000)),
     "transfer-many": (20, (3, 16, 16), 1000, 3000),
+    "gratings": (32, (3, 16, 16), 1984, 1472),
+    "gratings-orientation": (8, (3, 16, 16), 1000, 1496),
+    "gratings-frequency": (4, (3, 16, 16), 1000, 1500),
+    "gratings-colour": (6, (3, 16, 16), 996, 1500),
+    "gratings-orientation-colour": (48, (3, 16, 16), 960, 1488),
     "patterns-32": (10, (3, 32, 32), 10_000, 3000),
     "patterns-32-100": (100, (3, 32, 32), 10_000, 3000),
 }

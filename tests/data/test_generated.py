@@ -1,12 +1,15 @@
 """Generated sets are balanced, 8-bit, of disjoint halves, and neither trivial nor hopeless."""
 
+import math
+
 import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from ncscope.data import generated
-from ncscope.data.generated import patterns, warped_digits
+from ncscope.data.generated import FACTORS, gratings, patterns, warped_digits
+from ncscope.errors import InputError
 
 
 @pytest.mark.parametrize("make", [warped_digits, patterns])
@@ -66,3 +69,54 @@ def test_some_digits_are_numbered_anew():
     nearest = torch.cdist(some.images.flatten(1).float(), means).argmin(1)
     for label in range(3):
         assert int(nearest[some.labels == label].mode().values) == label + 5
+
+
+def levels(images: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Positions of gratings on the scale of each factor's levels, read from spectra and colours."""
+    pixels = images.double() / 255 - 0.5
+    size = pixels.shape[-1]
+    covariance = torch.einsum("nchw,ndhw->ncd", pixels, pixels)
+    direction = torch.linalg.eigh(covariance).eigenvectors[:, :, -1]
+    grey = direction.sum(1).abs() / math.sqrt(3)
+    assert float(grey.max()) < 0.02
+    red = direction @ torch.tensor([2.0, -1.0, -1.0], dtype=torch.float64) / math.sqrt(6)
+    green = direction @ torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64) / math.sqrt(2)
+    along = torch.einsum("nchw,nc->nhw", pixels, direction)
+    window = torch.hann_window(size, periodic=False, dtype=torch.float64)
+    power = torch.fft.fft2(along * window * window[:, None], s=(1024, 1024)).abs().flatten(1)
+    rows, columns = (torch.fft.fftfreq(1024) * size)[torch.stack(
+        [power.argmax(1) // 1024, power.argmax(1) % 1024])]  # fmt: skip
+    turn, waves = torch.atan2(rows, columns) % math.pi, (rows**2 + columns**2).sqrt()
+    return {
+        "orientation": turn / math.pi * FACTORS["orientation"],
+        "frequency": (waves / 1.5).log() / math.log(3) * 3,
+        "colour": torch.atan2(green, red) % math.pi / math.pi * FACTORS["colour"],
+    }
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_the_class_of_a_grating_is_the_level_of_its_factor(name: str):
+    train, _ = gratings([name], 12, 1, clutter=0.0, noise=0.0, size=64)
+    found = levels(train.images)
+    count = FACTORS[name]
+    off = found[name] - train.labels
+    if name != "frequency":
+        off = (off + count / 2) % count - count / 2  # the scale is a circle
+    assert float(off.abs().max()) < 0.3  # a quarter of the spacing, and what the spectrum resolves
+    for other in set(FACTORS) - {name}:
+        seen = (found[other].round() % FACTORS[other]).long()
+        assert set(seen.tolist()) == set(range(FACTORS[other]))
+
+
+def test_classes_of_several_factors_are_all_combinations():
+    train, _ = gratings(["frequency", "orientation"], 2, 1, clutter=0.0, noise=0.0, size=64)
+    assert train.labels.bincount().tolist() == [2] * 32
+    found = levels(train.images)
+    assert torch.equal(found["frequency"].round().long(), train.labels // 8)
+    assert torch.equal(found["orientation"].round().long() % 8, train.labels % 8)
+
+
+@pytest.mark.parametrize("factors", [[], ["shape"], ["colour", "colour"]])
+def test_factors_that_gratings_lack_are_refused(factors: list[str]):
+    with pytest.raises(InputError, match="name one or more of orientation, frequency, colour"):
+        gratings(factors)

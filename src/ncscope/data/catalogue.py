@@ -108,19 +108,18 @@ TRANSFER_TARGETS = {
 """Sets for linear probes, which share no classes with `patterns` or with each other."""
 
 
-def _gratings(number: int, *factors: str, size: int = IMAGE_SIZE) -> Entry:
-    """Return gratings whose class is the level of the given factors, with 1,500 held out."""
+def _gratings(number: int, *factors: str, train: int = 1000) -> Entry:
+    """Return gratings whose class is the level of the factors, about 1,500 of them held out."""
     count = math.prod(FACTORS[name] for name in factors)
 
     def make(seed: int) -> PixelSplit:
-        own = stream_seed(seed, number)
-        return gratings(factors, 1000 // count, 1500 // count, seed=own, size=size)
+        return gratings(factors, train // count, 1500 // count, seed=stream_seed(seed, number))
 
-    return Entry(_made(make), size, False, Policy.CIFAR10)
+    return Entry(_made(make), IMAGE_SIZE, False, Policy.CIFAR10)
 
 
 GRATINGS = {
-    "gratings": _gratings(11, "orientation", "frequency"),
+    "gratings": _gratings(11, "orientation", "frequency", train=2000),
     "gratings-orientation": _gratings(12, "orientation"),
     "gratings-frequency": _gratings(13, "frequency"),
     "gratings-colour": _gratings(14, "colour"),
