@@ -30,6 +30,7 @@ def run(*words: object) -> int:
 
 def commands() -> dict[str, object]:
     """Every command but the root, by the words that call it."""
+    import_module("ncscope.cli.running")  # adds all commands
     found = {}
     groups = [("", typer.main.get_command(app))]
     for name, group in groups:

@@ -194,8 +194,8 @@ def test_everything_under_relabelling_reordering_rotation_and_duplication(proble
         rel = REL if change is rotated else 1e-9
         rest = set(before) - ratios
         assert_agree(chosen(after, rest), chosen(before, rest), rel=rel)
-        # Differences of entropies over one that may be small: seen are errors of up to 4e-11.
-        assert_agree(chosen(after, ratios), chosen(before, ratios), rel=rel, abs_tol=1e-9)
+        # A difference of entropies over the smaller, which may be tiny: RATIO_FLOOR in test_fuzz.
+        assert_agree(chosen(after, ratios), chosen(before, ratios), rel=rel, abs_tol=1e-6)
         assert set(after) == set(before)
 
 

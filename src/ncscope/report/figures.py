@@ -155,7 +155,14 @@ def _layers_through_time(axes: Axes, measurements: Sequence[Measurement], unit: 
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")
     axes.set_ylabel(label_of("pfc1").title)
-    axes.legend()
+    _legend_above(axes)
+
+
+def _legend_above(axes: Axes) -> None:
+    """Put the legend inside the axes, above all curves."""
+    above = axes.transAxes.transform((0, 1.25))
+    axes.set_ylim(top=float(axes.transData.inverted().transform(above)[1]))
+    axes.legend(loc="upper center", ncols=2)
 
 
 def _gram_pair(axes: Sequence[Axes], gram: Sequence[Sequence[float]], when: str) -> None:

@@ -103,7 +103,7 @@ def test_folder_is_made_with_its_parents_and_left_empty(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(InputError, match=r"writable output folder, found .*taken: .*; pass --out"):
+    with pytest.raises(InputError, match=r"output folder, found the file .*taken; pass --out"):
         RunFolder(tmp_path / "taken")
 
 

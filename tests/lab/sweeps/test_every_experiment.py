@@ -100,7 +100,7 @@ def test_what_cannot_run_is_refused_before_anything_runs(disk: Disk, tmp_path: P
 def test_what_only_illustrates_is_not_run_with_the_others_nor_counted(tmp_path: Path) -> None:
     names = every_experiment._names([], "small")
     assert set(catalogue.EXPERIMENTS) - set(names) == {"pfc/demo"} == catalogue.ILLUSTRATIONS
-    with pytest.raises(InputError, match="that are evidence, found pfc/demo"):
+    with pytest.raises(InputError, match="that are no illustration, found pfc/demo"):
         reproduce_all(out=tmp_path / "runs", only=["pfc/demo"])
     assert not (tmp_path / "runs").exists()
 

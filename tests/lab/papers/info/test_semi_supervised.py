@@ -1,13 +1,15 @@
 """The recipe of INFO table 1: its claims, table and figures, and the paper's settings."""
 
 import math
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
+from scipy.stats import spearmanr
 
 from ncscope.lab.observations import Results, together
 from ncscope.lab.papers.info.few_labels import METHODS, SemiSupervised, by_setting, errors, summary
-from ncscope.lab.papers.info.few_labels_claims import printed_column
+from ncscope.lab.papers.info.few_labels_claims import _spacing, printed_column
 from ncscope.lab.papers.info.printed import ERRORS as PRINTED
 from ncscope.lab.papers.info.semi_supervised import RECIPE
 from ncscope.lab.runs.resources import Resources
@@ -112,6 +114,14 @@ def test_each_claim_about_settings_and_order_can_fail(
     failed = failing(made(changed, labels))
     assert len(failed) == len(words)
     assert all(word in text for word, text in zip(words, failed, strict=True))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_the_spacing_is_the_least_difference_between_rank_correlations(count: int) -> None:
+    ranks = list(range(count))
+    found = {round(spearmanr(ranks, other).statistic, 9) for other in permutations(ranks)}
+    gaps = [b - a for a, b in pairwise(sorted(found))]
+    assert min(gaps) == pytest.approx(_spacing(count))
 
 
 def test_best_or_second_best_in_most_settings_can_fail() -> None:

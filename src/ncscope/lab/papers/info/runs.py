@@ -32,8 +32,8 @@ GROUPS = ("nc4", "information")
 ESTIMATES: Mapping[str, str] = {"exact": "", "batches of 64": "_batch"}
 """Suffixes of the keys of a ratio's exact value and batch estimate.
 
-The paper measures by batch (section 5: "we approximate the dataset's matrix entropy using batch
-matrix entropy"), so its claims are judged and counted by batch; the exact values are evidence.
+The paper measures by batch: its section 5 takes the entropy of batches for that of the data set. So
+its claims are judged and counted by batch, and the exact values are evidence.
 """
 
 PAPER_NETWORKS: Mapping[str, str] = {"cifar10": "wrn-28-2-ssl", "cifar100": "wrn-28-8-ssl"}
