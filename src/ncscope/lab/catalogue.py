@@ -44,6 +44,13 @@ EXPERIMENTS: Mapping[str, str] = {
 }
 """Description of each of the papers' experiments, by name."""
 
+BENCHMARKS: Mapping[str, str] = {
+    "transfer/zoo": "Scores that predict transfer, compared on 128 networks and 13 targets.",
+}
+"""Description of each benchmark of our own, by name; they belong to no paper."""
+
+_OF_BENCHMARKS = {"transfer/zoo": "ncscope.lab.zoo.recipe"}
+
 ILLUSTRATIONS = frozenset({"pfc/demo"})
 """Experiments that are no evidence, and are counted nowhere: one run, with settings chosen for a
 visible effect."""
@@ -60,13 +67,14 @@ def simulation(name: str) -> Study[Any]:
 
 
 def experiment(name: str) -> Recipe[Any]:
-    """Return the recipe of a paper's experiment.
+    """Return the recipe of a paper's experiment, or of a benchmark.
 
     Raises:
         InputError: If no experiment has this name.
     """
-    found = _known(name, EXPERIMENTS, "experiments").replace("-", "_").replace("/", ".")
-    return import_module(f"ncscope.lab.papers.{found}").RECIPE
+    found = _known(name, {**EXPERIMENTS, **BENCHMARKS}, "experiments")
+    module = "ncscope.lab.papers." + found.replace("-", "_").replace("/", ".")
+    return import_module(_OF_BENCHMARKS.get(found, module)).RECIPE
 
 
 def _known(name: str, names: Mapping[str, str], kind: str) -> str:

@@ -34,8 +34,11 @@ from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.ranking import ranked
 from ncscope.transfer.scoring import SourceOutputs
 
-FEATURES = "features"
 NCTI = "ncti_"
+"""Prefix of the keys of NCTI's parts, whose index needs all networks."""
+SOURCE = "source"
+"""Name of the file of the features of a network's own source."""
+_FEATURES = "features"
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,13 @@ def cell_events(
     bench = prepared(training, resources)
     yield from bench_events(bench, resources)
     learner = bench.learner
+    _keep(resources, SOURCE, _readings(bench, bench.data.train), _readings(bench, bench.data.test))
     for name in targets:
         data = seen_as(
             load(name, resources.data, download=resources.download, seed=TARGET_SEED), bench.data
         )
         train, test = _readings(bench, data.train), _readings(bench, data.test)
-        if resources.checkpoints is not None:
-            _keep(resources.checkpoints / FEATURES / f"{name}.safetensors", train, test)
+        _keep(resources, name, train, test)
         values = _measured(train, test)
         values["parameters"] = sum(each.numel() for each in learner.evaluated.parameters())
         if name in tuned:
@@ -99,11 +102,15 @@ def _readings(bench: Bench, images: Images) -> HeadReadings:
     return head_readings(bench.learner.evaluated, measuring_loader(images, size))
 
 
-def _keep(path: Path, train: HeadReadings, test: HeadReadings) -> None:
+def _keep(resources: Resources, name: str, train: HeadReadings, test: HeadReadings) -> None:
+    """Write features into the checkpoint folder, if there is one."""
+    if resources.checkpoints is None:
+        return
     tensors = {"train": train.features, "train_labels": train.labels}
     tensors |= {"test": test.features, "test_labels": test.labels}
     if train.probabilities is not None:
         tensors["probabilities"] = train.probabilities
+    path = resources.checkpoints / _FEATURES / f"{name}.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, save({key: value.contiguous() for key, value in tensors.items()}))
 
@@ -166,20 +173,3 @@ def _pixels(images: Images) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]
     return torch.cat([each[0] for each in batches]), torch.cat([each[1] for each in batches])
 
 
-def cached(folder: Path) -> dict[str, tuple[LabelledSamples, LabelledSamples, Tensor | None]]:
-    """Read a network's features on its targets.
-
-    Args:
-        folder: Checkpoint folder of the network's part.
-
-    Returns:
-        By target, the training samples, the held-out samples and the probabilities of the network's
-        own classes for the training samples.
-    """
-    found = {}
-    for path in sorted((folder / FEATURES).glob("*.safetensors")):
-        kept = load_file(path)
-        train = checked_labelled(kept["train"], kept["train_labels"])
-        test = checked_labelled(kept["test"], kept["test_labels"])
-        found[path.stem] = train, test, kept.get("probabilities")
-    return found

@@ -1,58 +1,21 @@
 """Protocol of the zoo: its networks, sources and targets, and which of them serve for design.
 
-Scores are chosen and combined, and training settings are chosen, on the *design half*: networks of
-the design architectures on the design targets. Scores are judged on the *report half*: all networks
-on the report targets, and beside this the networks of the held-out architectures alone. A network's
-own source is never its target. The protocol was written before any result of the report half was
-looked at.
+Training settings and the index are chosen on the *design half*: networks of the design
+architectures on the design targets. Scores are judged on the *report half*: all networks on the
+report targets, and beside this the networks of the held-out architectures alone. A network's own
+source is never its target. The protocol was written, and committed, before any result of the report
+half was looked at.
 """
 
 import random
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 
-DESIGN_ARCHITECTURES = (
-    "small-conv",
-    "small-residual",
-    "small-resnet",
-    "small-resnet-384",
-    "small-vgg",
-)
-HELD_OUT_ARCHITECTURES = ("small-densenet", "small-wrn", "small-vit")
-ARCHITECTURES = (*DESIGN_ARCHITECTURES, *HELD_OUT_ARCHITECTURES)
-
-SOURCES = ("patterns-20", "warped-digits", "gratings")
-"""Sets on which networks are trained; each is a target of the networks of the other two."""
-
-DESIGN_TARGETS = (
-    "transfer-clear",
-    "transfer-cluttered",
-    "transfer-noisy",
-    "gratings-orientation",
-    "gratings-frequency",
-)
-REPORT_TARGETS = (
-    "transfer-both",
-    "transfer-many",
-    "gratings-colour",
-    "gratings-orientation-colour",
-    "digits",
-    *SOURCES,
-)
-TARGETS = (*DESIGN_TARGETS, *REPORT_TARGETS)
-
-_SAME_IMAGES = {"warped-digits": ("digits",)}
-
-TARGET_SEED = 10_000
-"""Seed of the targets, the same for all networks, whose own seeds are smaller."""
-
-PER_ARCHITECTURE = 16
-"""Networks of each architecture: 128 in all."""
-
-EPOCHS = (4, 8, 16, 32)
 DECAYS = (0.0, 5e-4, 5e-3)
 AUGMENTATIONS = ("none", "crop")
 LOSSES: Sequence[dict[str, Any]] = (
@@ -65,52 +28,137 @@ LOSSES: Sequence[dict[str, Any]] = (
 )
 """Cross-entropy, with other temperatures, smoothed, with a cosine penalty; squared error."""
 
-_RATES = {"small-vit": 2e-3, "small-residual": 0.01}
+TARGET_SEED = 10_000
+"""Seed of the targets, the same for all networks, whose own seeds are smaller."""
+
+TUNED = 3
+"""Fine-tuning is the truth of one cell in so many."""
+
+_SAME_IMAGES = {"warped-digits": ("digits",)}
+_RATES = {"small-conv": 0.1, "small-residual": 0.003}
 _RATE = 0.03
+_ATTENTION_RATE = 5e-4
 
 
-def networks(number: int = PER_ARCHITECTURE, seed: int = 0) -> dict[str, Training]:
+class TransferZoo(BaseModel):
+    """Settings of the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    design_architectures: tuple[str, ...] = Field(
+        (
+            "small-conv",
+            "small-residual",
+            "small-resnet",
+            "small-resnet-384",
+            "small-vgg",
+        ),
+        min_length=1,
+        description="Architectures of the design half.",
+    )
+    held_out_architectures: tuple[str, ...] = Field(
+        ("small-densenet", "small-wrn", "small-vit"),
+        description="Architectures that only the report half has.",
+    )
+    networks: int = Field(16, ge=2, description="Networks of each architecture.")
+    epochs: tuple[int, ...] = Field(
+        (4, 8, 16, 32), min_length=1, description="Lengths of the pretraining."
+    )
+    image_size: int = Field(16, ge=16, description="Pixels per side.")
+    sources: tuple[str, ...] = Field(
+        ("patterns-20", "warped-digits", "gratings"),
+        min_length=1,
+        description="Sets for pretraining; each is a report target of the other networks.",
+    )
+    design_targets: tuple[str, ...] = Field(
+        (
+            "transfer-clear",
+            "transfer-cluttered",
+            "transfer-noisy",
+            "gratings-orientation",
+            "gratings-frequency",
+        ),
+        min_length=1,
+        description="Targets of the design half.",
+    )
+    report_targets: tuple[str, ...] = Field(
+        (
+            "transfer-both",
+            "transfer-many",
+            "gratings-colour",
+            "gratings-orientation-colour",
+            "digits",
+            "patterns-20",
+            "warped-digits",
+            "gratings",
+        ),
+        min_length=1,
+        description="Targets of the report half.",
+    )
+    tuning_epochs: int = Field(8, ge=1, description="Epochs of fine-tuning.")
+    shard: int = Field(0, ge=0, description="Number of the part of the zoo to train, from 0.")
+    shards: int = Field(1, ge=1, description="Parts of the zoo, for several machines or cores.")
+
+    @model_validator(mode="after")
+    def _is_there(self) -> "TransferZoo":
+        if self.shard >= self.shards:
+            msg = f"shard 0 to {self.shards - 1}"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """All architectures."""
+        return self.design_architectures + self.held_out_architectures
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """All targets."""
+        return self.design_targets + self.report_targets
+
+
+def networks(config: TransferZoo) -> dict[str, Training]:
     """Return the networks' training settings, drawn so that every value is used equally often.
 
     Source, loss, length, decay and augmentation are each shuffled by themselves within an
     architecture, so that none goes with another. Every network has a seed of its own.
 
     Args:
-        number: Number of networks of each architecture.
-        seed: Seed of the draws.
+        config: Settings of the zoo; its shard has no effect.
 
     Example:
-        >>> found = networks()
+        >>> found = networks(TransferZoo())
         >>> len(found), len({each.seed for each in found.values()})
         (128, 128)
     """
-    draws = random.Random(seed)
+    draws = random.Random(0)
     found: dict[str, Training] = {}
-    for architecture in ARCHITECTURES:
+    for architecture in config.architectures:
         columns = [
-            _shuffled(values, number, draws)
-            for values in (SOURCES, LOSSES, EPOCHS, DECAYS, AUGMENTATIONS)
+            _shuffled(values, config.networks, draws)
+            for values in (config.sources, LOSSES, config.epochs, DECAYS, AUGMENTATIONS)
         ]
         for index, (source, loss, epochs, decay, augmentation) in enumerate(
             zip(*columns, strict=True)
         ):
+            attention = architecture.endswith("vit") or architecture.startswith("deit")
             optimisation = Optimisation(
                 epochs=epochs,
                 batch_size=64,
-                optimiser="adamw" if architecture == "small-vit" else "sgd",
-                learning_rate=_RATES.get(architecture, _RATE),
+                optimiser="adamw" if attention else "sgd",
+                learning_rate=_ATTENTION_RATE if attention else _RATES.get(architecture, _RATE),
                 weight_decay=decay,
                 schedule="cosine",
             )
             found[f"{architecture} {index}"] = Training(
                 data=source,
                 network=architecture,
-                image_size=16,
+                image_size=config.image_size,
                 augmentation=augmentation,
                 optimisation=optimisation,
                 every=epochs,
                 layers=(),
-                groups=("nc1", "nc4"),
+                groups=("nc1", "nc4", "information"),
                 seed=len(found),
             ).model_copy(update=loss)
     return found
@@ -123,7 +171,7 @@ def _shuffled(values: Sequence[Any], number: int, draws: random.Random) -> list[
     return repeated
 
 
-def targets_of(source: str, targets: Sequence[str] = TARGETS) -> list[str]:
+def targets_of(source: str, targets: Sequence[str]) -> list[str]:
     """Return the targets of a network: all but its own source and sets of the same images.
 
     Args:
@@ -131,8 +179,8 @@ def targets_of(source: str, targets: Sequence[str] = TARGETS) -> list[str]:
         targets: Names of the targets.
 
     Example:
-        >>> "digits" in targets_of("warped-digits")
-        False
+        >>> targets_of("warped-digits", ["digits", "warped-digits", "gratings"])
+        ['gratings']
     """
     same = _SAME_IMAGES.get(source, ())
     return [name for name in targets if name != source and name not in same]
@@ -143,6 +191,6 @@ def is_tuned(network: int, target: int) -> bool:
 
     Args:
         network: Number of the network, in the order of `networks`.
-        target: Number of the target, in the order of `TARGETS`.
+        target: Number of the target, in the order of `TransferZoo.targets`.
     """
-    return (network + target) % 3 == 0
+    return (network + target) % TUNED == 0
