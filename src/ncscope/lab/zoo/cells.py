@@ -27,6 +27,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.lab.zoo.design import TARGET_SEED
+from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.transfer.features import HeadReadings, head_readings
@@ -82,7 +83,10 @@ def cell_events(
     bench = prepared(training, resources)
     yield from bench_events(bench, resources)
     learner = bench.learner
-    _keep(resources, SOURCE, _readings(bench, bench.data.train), _readings(bench, bench.data.test))
+    source = _readings(bench, bench.data.train)
+    _keep(resources, SOURCE, source, _readings(bench, bench.data.test))
+    facts = {"mir": _mir(learner.evaluated, source)}
+    yield Observation(learner.step, learner.epoch, SOURCE, HEAD_INPUT, values=facts)
     for name in targets:
         data = seen_as(
             load(name, resources.data, download=resources.download, seed=TARGET_SEED), bench.data
@@ -100,6 +104,14 @@ def cell_events(
 def _readings(bench: Bench, images: Images) -> HeadReadings:
     size = 4 * bench.settings.optimisation.batch_size
     return head_readings(bench.learner.evaluated, measuring_loader(images, size))
+
+
+def _mir(model: nn.Module, source: HeadReadings) -> float:
+    """Return the matrix mutual information ratio of features and head rows; NaN if undefined."""
+    weight = classifier(model).weight.detach().double()
+    counts = torch.bincount(source.labels, minlength=len(weight))
+    batches = [(source.features.double(), source.labels)]
+    return dataset_entropies(batches, counts, weight).mir
 
 
 def _keep(resources: Resources, name: str, train: HeadReadings, test: HeadReadings) -> None:

@@ -35,7 +35,7 @@ TUNED = 3
 """Fine-tuning is the truth of one cell in so many."""
 
 _SAME_IMAGES = {"warped-digits": ("digits",)}
-_RATES = {"small-conv": 0.1, "small-residual": 0.003}
+_RATES = {"small-residual": 0.003}
 _RATE = 0.03
 _ATTENTION_RATE = 5e-4
 
@@ -158,7 +158,7 @@ def networks(config: TransferZoo) -> dict[str, Training]:
                 optimisation=optimisation,
                 every=epochs,
                 layers=(),
-                groups=("nc1", "nc4", "information"),
+                groups=("nc1", "nc4"),
                 seed=len(found),
             ).model_copy(update=loss)
     return found
