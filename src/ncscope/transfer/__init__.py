@@ -4,7 +4,7 @@
 
 * ``choose_probe`` and ``fit_logistic``: logistic regression
 * ``ridge_probe``: least squares from moments
-* ``log_me``, ``h_score``, ``sfda``, ``gbc`` and others: scores that need no probe
+* ``explained_entropy``, ``log_me``, ``h_score`` and others: scores that need no probe
 * ``static_ranking`` and ``ranking_quality``: baselines, and how well a score orders models
 * ``mean_log_odds_gain``: transfer over several sets
 * ``correlations``: correlation of a score with transfer
@@ -18,6 +18,7 @@ from ncscope.transfer.correlations import (
     mean_log_odds_gain,
 )
 from ncscope.transfer.empirical_predictions import leep, nce, nleep
+from ncscope.transfer.explained_entropy import ExplainedEntropy, explained_entropy
 from ncscope.transfer.features import head_features, head_moments
 from ncscope.transfer.fisher import NctiParts, ncti, ncti_parts, regularised_h_score, sfda
 from ncscope.transfer.inputs import LabelledSamples, checked_labelled
@@ -44,6 +45,7 @@ __all__ = [
     "AccuracyTable",
     "ChosenProbe",
     "Correlation",
+    "ExplainedEntropy",
     "LabelledSamples",
     "LinearProbe",
     "LogisticFit",
@@ -56,6 +58,7 @@ __all__ = [
     "checked_labelled",
     "choose_probe",
     "correlations",
+    "explained_entropy",
     "fit_logistic",
     "gbc",
     "gbc_diagonal",

@@ -114,11 +114,11 @@ def _of_sets(scores: Values, truth: Values) -> Values:
         rows = np.nonzero((missing == pattern).all(1))[0]
         if (~pattern).sum() < 2:
             continue
-        result[rows] = _complete(scores[rows][:, ~pattern], truth[rows][:, ~pattern])
+        result[rows] = row_qualities(scores[rows][:, ~pattern], truth[rows][:, ~pattern])
     return result
 
 
-def _complete(scores: Values, truth: Values) -> Values:
+def row_qualities(scores: Values, truth: Values) -> Values:
     lowest_last = ranks(np.where(np.isnan(scores), -np.inf, scores))
     first, second = (_weighted_tau(lowest_last, truth, by) for by in (0, 1))
     top = lowest_last == lowest_last.max(-1, keepdims=True)

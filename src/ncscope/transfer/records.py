@@ -49,7 +49,10 @@ FIELD_SCORES: Mapping[str, Score] = {
 }
 """Scores that were published to predict transfer, on downstream samples."""
 
-SCORES: Mapping[str, Score] = {**VARIABILITY_SCORES, **FIELD_SCORES}
+OWN_SCORES: Mapping[str, Score] = {"explained_entropy": Score("explained entropy", 1)}
+"""Score of our own, on downstream samples; see `explained_entropy`."""
+
+SCORES: Mapping[str, Score] = {**VARIABILITY_SCORES, **FIELD_SCORES, **OWN_SCORES}
 """All scores on downstream samples."""
 
 BASELINES: Mapping[str, Score] = {

@@ -21,6 +21,7 @@ from ncscope.transfer.empirical_predictions import (
     nce,
     nleep,
 )
+from ncscope.transfer.explained_entropy import explained_entropy
 from ncscope.transfer.fisher import NctiParts, ncti_parts, regularised_h_score, sfda
 from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.scores import check_scale, h_score, log_me
@@ -148,11 +149,16 @@ def sample_scores(
     return SampleScores(values, ncti_parts(samples), left_out)
 
 
-_CHEAP: Mapping[str, Callable[[LabelledSamples], Float[Tensor, ""]]] = {
+def _explained(samples: LabelledSamples) -> float:
+    return explained_entropy(samples).value
+
+
+_CHEAP: Mapping[str, Callable[[LabelledSamples], Float[Tensor, ""] | float]] = {
     "sfda": sfda,
     "gbc": gbc,
     "transrate": transrate,
     "regularised_h_score": regularised_h_score,
+    "explained_entropy": _explained,
 }
 
 

@@ -2,11 +2,11 @@
 
 A *cell* is a network on a target. Its truth is the held-out accuracy of a linear probe and, in a
 third of the cells, of the network fine-tuned as a whole. The features of all cells are kept in
-files, so that a new score needs no network.
+files, so that a new score needs no network, and a stopped run goes on at the next cell.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,24 +22,26 @@ from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader
 from ncscope.files import write_bytes
-from ncscope.lab.observations import Event, Heartbeat, Observation, Value
+from ncscope.lab.observations import Event, Heartbeat, Observation
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.lab.zoo.design import TARGET_SEED
+from ncscope.lab.zoo.values import Sample, measured
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.transfer.features import HeadReadings, head_readings
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.ranking import ranked
-from ncscope.transfer.scoring import SourceOutputs
+from ncscope.transfer.features import head_readings
+from ncscope.transfer.inputs import checked_labelled
 
-NCTI = "ncti_"
-"""Prefix of the keys of NCTI's parts, whose index needs all networks."""
 SOURCE = "source"
-"""Name of the file of the features of a network's own source."""
-_FEATURES = "features"
+"""Split of the facts of a network on its own source, and name of the file of its features there."""
+
+IMAGES = "images"
+"""Key of the number of training images of a cell: `ALL` or `A_FEW`."""
+ALL, A_FEW = "all", "few"
+
+Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,9 @@ def cell_events(
         resources: Resources of the run; features are written to its checkpoint folder.
 
     Yields:
-        The events of the training; then for each target an observation, with the target's name as
-        its split, and a heartbeat.
+        The events of the training; an observation of the source; then for each target two
+        observations, with the target's name as their split, of all training images and of a few;
+        and a heartbeat.
 
     Raises:
         InputError: As for `bench_events`, or if a target is missing.
@@ -83,72 +86,107 @@ def cell_events(
     bench = prepared(training, resources)
     yield from bench_events(bench, resources)
     learner = bench.learner
-    source = _readings(bench, bench.data.train)
-    _keep(resources, SOURCE, source, _readings(bench, bench.data.test))
-    facts = {"mir": _mir(learner.evaluated, source)}
+    model = learner.evaluated
+    source = _kept(resources, SOURCE, lambda: _readings(bench, bench.data))
+    facts = {
+        "mir": _mir(model, source),
+        "parameters": sum(each.numel() for each in model.parameters()),
+    }
     yield Observation(learner.step, learner.epoch, SOURCE, HEAD_INPUT, values=facts)
     for name in targets:
-        data = seen_as(
-            load(name, resources.data, download=resources.download, seed=TARGET_SEED), bench.data
-        )
-        train, test = _readings(bench, data.train), _readings(bench, data.test)
-        _keep(resources, name, train, test)
-        values = _measured(train, test)
-        values["parameters"] = sum(each.numel() for each in learner.evaluated.parameters())
-        if name in tuned:
-            values["tuned_accuracy"] = _tuned(learner.evaluated, data, tuning, training.seed)
-        yield Observation(learner.step, learner.epoch, name, HEAD_INPUT, values=values)
+        cell = _kept(resources, name, lambda: _cell(bench, name, name in tuned, tuning, resources))
+        sample, test = sample_of(cell, source), checked_labelled(cell["test"], cell["test_labels"])
+        for images, own in ((ALL, sample), (A_FEW, sample.few())):
+            values = {IMAGES: images, **measured(own, test)}
+            if images == ALL and TUNED_ACCURACY in cell:
+                values[TUNED_ACCURACY] = float(cell[TUNED_ACCURACY])
+            yield Observation(learner.step, learner.epoch, name, HEAD_INPUT, values=values)
         yield Heartbeat()
 
 
-def _readings(bench: Bench, images: Images) -> HeadReadings:
-    size = 4 * bench.settings.optimisation.batch_size
-    return head_readings(bench.learner.evaluated, measuring_loader(images, size))
+TUNED_ACCURACY = "tuned_accuracy"
 
 
-def _mir(model: nn.Module, source: HeadReadings) -> float:
-    """Return the matrix mutual information ratio of features and head rows; NaN if undefined."""
-    weight = classifier(model).weight.detach().double()
-    counts = torch.bincount(source.labels, minlength=len(weight))
-    batches = [(source.features.double(), source.labels)]
-    return dataset_entropies(batches, counts, weight).mir
+def sample_of(cell: Tensors, source: Tensors) -> Sample:
+    """Return what a score may read of a cell.
+
+    Args:
+        cell: Tensors of the cell's file.
+        source: Tensors of the file of the network's source.
+    """
+    return Sample(
+        cell["train"],
+        cell["train_labels"],
+        cell.get("probabilities"),
+        source["train"],
+        source["train_labels"],
+    )
 
 
-def _keep(resources: Resources, name: str, train: HeadReadings, test: HeadReadings) -> None:
-    """Write features into the checkpoint folder, if there is one."""
+def feature_file(checkpoints: Path, name: str) -> Path:
+    """Return the path of the file of a network's features.
+
+    Args:
+        checkpoints: Checkpoint folder of the network's part.
+        name: Name of the target, or `SOURCE`.
+    """
+    return checkpoints / "features" / f"{name}.safetensors"
+
+
+def _kept(resources: Resources, name: str, make: Callable[[], dict[str, Tensor]]) -> Tensors:
+    """Return tensors from their file; make them, and write the file, if there is none."""
     if resources.checkpoints is None:
-        return
+        return make()
+    path = feature_file(resources.checkpoints, name)
+    if path.exists():
+        return load_file(path)
+    made = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, save({key: value.contiguous() for key, value in made.items()}))
+    return made
+
+
+def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
+    """Return features and labels of training and held-out images, and probabilities."""
+    size = 4 * bench.settings.optimisation.batch_size
+    train, test = (
+        head_readings(bench.learner.evaluated, measuring_loader(images, size))
+        for images in (data.train, data.test)
+    )
     tensors = {"train": train.features, "train_labels": train.labels}
     tensors |= {"test": test.features, "test_labels": test.labels}
     if train.probabilities is not None:
         tensors["probabilities"] = train.probabilities
-    path = resources.checkpoints / _FEATURES / f"{name}.safetensors"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, save({key: value.contiguous() for key, value in tensors.items()}))
+    return tensors
 
 
-def _measured(train: HeadReadings, test: HeadReadings) -> dict[str, Value]:
-    """Return the probe's accuracy and all scores of a cell."""
-    outputs = None
-    if train.probabilities is not None:
-        outputs = SourceOutputs(train.probabilities.argmax(1), train.probabilities)
-    samples = checked_labelled(train.features, train.labels)
-    held_out = checked_labelled(test.features, test.labels)
-    found = ranked("", samples, held_out, source=outputs, expensive=True)
-    parts = {} if found.parts is None else found.parts._asdict()
-    return {
-        "accuracy": found.accuracy,
-        **found.scores,
-        **{NCTI + key: value for key, value in parts.items()},
-    }
+def _cell(
+    bench: Bench, name: str, tuned: bool, tuning: Tuning, resources: Resources
+) -> dict[str, Tensor]:
+    data = load(name, resources.data, download=resources.download, seed=TARGET_SEED)
+    seen = seen_as(data, bench.data)
+    tensors = _readings(bench, seen)
+    if tuned:
+        found = _tuned(bench.learner.evaluated, seen, tuning, bench.settings.seed)
+        tensors[TUNED_ACCURACY] = torch.tensor(found, dtype=torch.float64)
+    return tensors
+
+
+def _mir(model: nn.Module, source: Tensors) -> float:
+    """Return the matrix mutual information ratio of features and head rows; NaN if undefined."""
+    weight = classifier(model).weight.detach().double().cpu()
+    labels = source["train_labels"]
+    counts = torch.bincount(labels, minlength=len(weight))
+    return dataset_entropies([(source["train"].double(), labels)], counts, weight).mir
 
 
 def _tuned(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> float:
     """Return the held-out accuracy of a copy of the network, fine-tuned with a new head."""
     draws = torch.Generator().manual_seed(stream_seed(seed, Purpose.ORDER))
     network = copy.deepcopy(model)
+    device = next(network.parameters()).device
     _replace_head(network, data.num_classes, draws)
-    train, labels = _pixels(data.train)
+    train, labels = (each.to(device) for each in _pixels(data.train))
     optimiser = torch.optim.SGD(network.parameters(), tuning.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, tuning.epochs)
     network.train()
@@ -160,7 +198,7 @@ def _tuned(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> floa
                 optimiser.step()
         schedule.step()
     network.eval()
-    test, known = _pixels(data.test)
+    test, known = (each.to(device) for each in _pixels(data.test))
     with torch.no_grad():
         right = [
             (network(part).argmax(1) == answer).float().sum()
@@ -172,16 +210,14 @@ def _tuned(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> floa
 def _replace_head(network: nn.Module, num_classes: int, draws: torch.Generator) -> None:
     """Give the network's classifier new weights, of the customary size, for other classes."""
     head = classifier(network)
-    dim = head.weight.shape[1]
+    dim, device = head.weight.shape[1], head.weight.device
     bound = dim**-0.5
     weight = torch.empty(num_classes, dim).uniform_(-bound, bound, generator=draws)
-    head.weight = nn.Parameter(weight)
-    head.bias = nn.Parameter(torch.zeros(num_classes))
+    head.weight = nn.Parameter(weight.to(device))
+    head.bias = nn.Parameter(torch.zeros(num_classes, device=device))
     head.out_features = num_classes
 
 
 def _pixels(images: Images) -> tuple[Float[Tensor, "n c h w"], Int[Tensor, " n"]]:
     batches = list(measuring_loader(images, 256))
     return torch.cat([each[0] for each in batches]), torch.cat([each[1] for each in batches])
-
-

@@ -1,56 +1,32 @@
 """How well scores order the networks of the zoo: by target, with intervals over targets."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ncscope.lab.evidence.judging import mean_interval
+from ncscope.lab.zoo.results import ACCURACY, Cell
 from ncscope.report.claims import Interval
-from ncscope.transfer.correlations import ranks
-from ncscope.transfer.quality import ranking_quality
+from ncscope.transfer.correlations import Values, ranks
+from ncscope.transfer.quality import row_qualities
+from ncscope.transfer.records import BASELINES, Score
 
-Truth = str
-"""Key of the truth: ``"accuracy"`` of the probe or ``"tuned_accuracy"``."""
+LEAST_NETWORKS = 3
+"""Networks that a target needs at least."""
 
-
-@dataclass(frozen=True)
-class Cell:
-    """A network on a target.
-
-    Attributes:
-        network: Name of the network.
-        architecture: Name of its architecture.
-        source: Name of the set that it was trained on.
-        target: Name of the target.
-        values: Truth, scores and facts, by key; a value that is unknown is missing or NaN.
-    """
-
-    network: str
-    architecture: str
-    source: str
-    target: str
-    values: Mapping[str, float]
-
-    def value(self, key: str) -> float:
-        """Return a value; NaN if it is unknown."""
-        return self.values.get(key, math.nan)
-
-
-ScoreOf = Callable[[Cell], float]
-"""A score: the greater, the better the transfer that it promises."""
+_LEVEL = (2.5, 97.5)
 
 
 class Judged(NamedTuple):
-    """Quality of a score's order on one target, or the means over targets.
+    """Quality of a score's order on one target.
 
     Attributes:
         weighted_tau: Weighted Kendall tau.
         tau: Kendall's tau b.
         regret: Best truth less the truth of the network that the score puts first.
-        residual: Spearman correlation with the truth after the static baselines, see
+        residual: Rank correlation that is left after the static baselines, see
             `residual_correlation`.
     """
 
@@ -60,49 +36,76 @@ class Judged(NamedTuple):
     residual: float
 
 
+ByTarget = Mapping[str, Judged]
+
+
 def by_target(
-    cells: Sequence[Cell], score: ScoreOf, static: Sequence[ScoreOf], truth: Truth = "accuracy"
+    cells: Sequence[Cell], key: str, score: Score, truth: str = ACCURACY
 ) -> dict[str, Judged]:
     """Judge a score on every target; cells without the truth are left out.
 
+    A coefficient that is undefined, as for equal scores, counts as 0: such a score orders nothing.
+
     Args:
         cells: Cells of the networks to order.
-        score: Score to judge.
-        static: Static baselines, for the residual correlation.
+        key: Key of the score in the cells.
+        score: Its direction.
         truth: Key of the truth.
     """
     found = {}
-    for target in dict.fromkeys(cell.target for cell in cells):
-        own = [c for c in cells if c.target == target and math.isfinite(c.value(truth))]
-        if len(own) > 2:
-            scores, known = [score(cell) for cell in own], [cell.value(truth) for cell in own]
-            quality = ranking_quality(scores, known, resamples=0)
-            facts = [[fact(cell) for cell in own] for fact in static]
-            found[target] = Judged(
-                quality.weighted_kendall.value,
-                quality.kendall.value,
-                quality.regret.value,
-                residual_correlation(scores, known, facts),
-            )
+    for target, own in grouped(cells, truth).items():
+        known = np.array([cell.value(truth) for cell in own])
+        values = signed(own, key, score)
+        weighted, tau, _, regret = np.nan_to_num(row_qualities(values[None], known[None])[0])
+        facts = [signed(own, name, fact) for name, fact in BASELINES.items() if name != key]
+        left = residual_correlation(values, known, facts)
+        found[target] = Judged(weighted, tau, regret, 0.0 if math.isnan(left) else left)
     return found
 
 
-def residual_correlation(
-    scores: Sequence[float], truth: Sequence[float], facts: Sequence[Sequence[float]]
-) -> float:
+def grouped(cells: Sequence[Cell], truth: str = ACCURACY) -> dict[str, list[Cell]]:
+    """Return the cells with a known truth by target; targets with too few networks are left out.
+
+    Args:
+        cells: Cells of one number of images.
+        truth: Key of the truth.
+    """
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if math.isfinite(cell.value(truth)):
+            found.setdefault(cell.target, []).append(cell)
+    return {target: own for target, own in found.items() if len(own) >= LEAST_NETWORKS}
+
+
+def signed(cells: Sequence[Cell], key: str, score: Score) -> Values:
+    """Return a score of cells, the greater the better; minus infinity where it is undefined.
+
+    Args:
+        cells: Cells.
+        key: Key of the score.
+        score: Its direction.
+    """
+    values = np.array([score.better * cell.value(key) for cell in cells], dtype=np.float64)
+    return np.where(np.isnan(values), -np.inf, values)
+
+
+def residual_correlation(scores: Values, truth: Values, facts: Sequence[Values]) -> float:
     """Return Spearman's partial correlation: of ranks, after a linear fit of the facts' ranks.
 
     Args:
-        scores: Scores, one a network; NaN counts as the lowest.
+        scores: Scores, one a network.
         truth: True values.
         facts: Static baselines, each with a value a network.
 
     Returns:
         The correlation; NaN if nothing of the score or of the truth is left.
+
+    Example:
+        >>> fact = np.array([1.0, 2.0, 3.0, 4.0])
+        >>> residual_correlation(fact[::-1], fact, [np.array([1.0, 1.0, 2.0, 2.0])])
+        -1.0
     """
-    columns = [np.nan_to_num(np.asarray(each, float), nan=-np.inf) for each in (scores, truth)]
-    columns += [np.nan_to_num(np.asarray(each, float), nan=-np.inf) for each in facts]
-    ranked = ranks(np.stack(columns))
+    ranked = ranks(np.stack([scores, truth, *facts]))
     base = np.column_stack([np.ones(len(truth)), *ranked[2:]])
     kept = ranked[:2].T - base @ np.linalg.lstsq(base, ranked[:2].T, rcond=None)[0]
     sizes = np.linalg.norm(kept, axis=0)
@@ -111,42 +114,78 @@ def residual_correlation(
     return float(kept[:, 0] @ kept[:, 1] / sizes.prod())
 
 
-def over_targets(found: Mapping[str, Judged]) -> dict[str, Interval | None]:
-    """Return the mean over targets of each quality with its 95 % interval (Student's t)."""
-    return {
-        key: mean_interval([getattr(each, key) for each in found.values()])
-        for key in Judged._fields
-    }
-
-
-def gain(
-    ours: Mapping[str, Judged], theirs: Mapping[str, Judged], key: str = "weighted_tau"
-) -> Interval | None:
-    """Return the mean over targets of the difference between two scores, with its interval."""
-    return mean_interval([getattr(ours[t], key) - getattr(theirs[t], key) for t in ours])
-
-
-def mean_of_others(
-    cells: Sequence[Cell], truth: Truth = "accuracy"
-) -> dict[tuple[str, str], float]:
-    """Return each network's mean standardised truth on the other targets, by network and target.
-
-    Truth is standardised by target over all networks. This is what a table of past results tells.
+def over_targets(found: ByTarget, quality: str = "weighted_tau") -> Interval | None:
+    """Return the mean over targets of a quality with its 95 % interval (Student's t).
 
     Args:
-        cells: Cells; those of all targets whose results count as known.
+        found: Qualities by target.
+        quality: Field of `Judged`.
+    """
+    return mean_interval([getattr(each, quality) for each in found.values()])
+
+
+def mean_quality(found: ByTarget, quality: str = "weighted_tau") -> float:
+    """Return the mean over targets of a quality; NaN if there is no target.
+
+    Args:
+        found: Qualities by target.
+        quality: Field of `Judged`.
+    """
+    values = [getattr(each, quality) for each in found.values()]
+    return sum(values) / len(values) if values else math.nan
+
+
+def gains(ours: ByTarget, theirs: ByTarget, quality: str = "weighted_tau") -> list[float]:
+    """Return the difference between two scores on each target.
+
+    Args:
+        ours: Qualities of the one.
+        theirs: Qualities of the other.
+        quality: Field of `Judged`.
+    """
+    return [getattr(ours[target], quality) - getattr(theirs[target], quality) for target in ours]
+
+
+def bootstrap_gain(
+    cells: Sequence[Cell],
+    ours: tuple[str, Score],
+    theirs: tuple[str, Score],
+    *,
+    seed: int,
+    resamples: int = 1000,
+    truth: str = ACCURACY,
+) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the mean gain in weighted tau, over networks.
+
+    Networks are drawn with replacement within each architecture, the same for all targets. The
+    interval says what another draw of networks could change; that over targets is `over_targets`.
+
+    Args:
+        cells: Cells of one number of images.
+        ours: Key and direction of the one score.
+        theirs: Key and direction of the other.
+        seed: Seed of the draws.
+        resamples: Number of draws.
         truth: Key of the truth.
     """
-    known = [cell for cell in cells if math.isfinite(cell.value(truth))]
-    standard: dict[str, dict[str, float]] = {}
-    for target in dict.fromkeys(cell.target for cell in known):
-        own = {cell.network: cell.value(truth) for cell in known if cell.target == target}
-        values = np.array(list(own.values()))
-        spread = float(values.std()) or 1.0
-        for network, value in own.items():
-            standard.setdefault(network, {})[target] = (value - float(values.mean())) / spread
-    means = {}
+    draws = np.random.default_rng(seed)
+    members: dict[str, list[str]] = {}
     for cell in cells:
-        others = [v for t, v in standard.get(cell.network, {}).items() if t != cell.target]
-        means[cell.network, cell.target] = float(np.mean(others)) if others else math.nan
-    return means
+        own = members.setdefault(cell.architecture, [])
+        if cell.network not in own:
+            own.append(cell.network)
+    groups = grouped(cells, truth)
+    drawn = []
+    for _ in range(resamples):
+        chosen = np.concatenate([draws.choice(names, len(names)) for names in members.values()])
+        counts = dict(zip(*np.unique(chosen, return_counts=True), strict=True))
+        differences = []
+        for own in groups.values():
+            again = [cell for cell in own for _ in range(counts.get(cell.network, 0))]
+            known = np.array([cell.value(truth) for cell in again])
+            pair = np.stack([signed(again, *ours), signed(again, *theirs)])
+            taus = row_qualities(pair, np.stack([known, known]))[:, 0]
+            differences.append(taus[0] - taus[1])
+        drawn.append(np.nanmean(differences))
+    low, high = np.percentile(drawn, _LEVEL)
+    return float(low), float(high)

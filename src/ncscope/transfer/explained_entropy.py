@@ -1,0 +1,171 @@
+"""Our own transfer score: the share of the labels' entropy that a left-out classifier explains."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ncscope.transfer.inputs import LabelledSamples
+from ncscope.transfer.reduction import principal_scores, unit_power
+
+STRENGTHS = tuple(10.0 ** (half / 2) for half in range(-12, 5))
+"""Strengths of the penalty that are tried, relative to the total variance of the features."""
+
+_SHARPEST, _STEPS = 1e6, 40
+_LEAST_LEFT = 1e-12
+
+
+class ExplainedEntropy(NamedTuple):
+    """The score, with its standard error and what it rests on.
+
+    Attributes:
+        value: Share of the labels' entropy that is explained, from 0 (chance) to 1.
+        standard_error: Standard error of the value by the jackknife over samples.
+        strength: Strength of the penalty, relative to the total variance of the features.
+    """
+
+    value: float
+    standard_error: float
+    strength: float
+
+
+class RidgeFit(NamedTuple):
+    """Predictions of one-hot labels by ridge regression, one row a sample, one column a class.
+
+    Attributes:
+        fitted: Predictions of the fit to all samples.
+        left_out: Prediction of each sample by the fit to all others.
+    """
+
+    fitted: Float[Tensor, "n k"]
+    left_out: Float[Tensor, "n k"]
+
+
+class RidgeFits:
+    r"""Ridge regressions of one-hot labels on the features, with an intercept without penalty.
+
+    With the centred features' left singular vectors $u_j$, their variances $v_j$ as shares of the
+    total, and $a_j=\frac{v_j}{v_j+\lambda}$, the fit is $\hat Y=\bar Y+\sum_ja_ju_ju_j^\top Y$, the
+    leverage is $h_i=\frac1n+\sum_ja_ju_{ij}^2$, and the prediction of a sample by the fit to all
+    others is exactly $y_i-\frac{y_i-\hat y_i}{1-h_i}$. Without penalty,
+    the share of the variance of $Y$ (with the columns divided by the roots of the class shares)
+    that $\hat Y$ explains is $1-\mathrm{VCI}$.
+
+    Args:
+        samples: Labelled samples.
+
+    Cost: as `principal_scores`, and 4nrK operations for each strength, for r axes.
+    """
+
+    def __init__(self, samples: LabelledSamples) -> None:
+        rows = principal_scores(unit_power(samples.features))
+        n = len(rows)
+        self.variances = rows.square().sum(0) / n
+        self.axes = rows / (n * self.variances).sqrt()
+        labels = torch.nn.functional.one_hot(samples.class_indices, len(samples.classes))
+        self.labels = labels.to(rows)
+        self.shares = self.labels.mean(0)
+        self._along = self.axes.mT @ (self.labels - self.shares)
+
+    def at(self, strength: float) -> RidgeFit:
+        """Return the predictions at a strength of the penalty.
+
+        Args:
+            strength: Strength, relative to the total variance of the features.
+        """
+        kept = self.variances / (self.variances + strength)
+        fitted = self.shares + self.axes @ (kept[:, None] * self._along)
+        leverage = 1 / len(self.axes) + self.axes.square() @ kept
+        left = (1 - leverage).clamp(min=_LEAST_LEFT)[:, None]
+        return RidgeFit(fitted, self.labels - (self.labels - fitted) / left)
+
+    def error(self, fit: RidgeFit) -> float:
+        """Return the summed squared error of the left-out predictions.
+
+        Args:
+            fit: Predictions.
+        """
+        return float((self.labels - fit.left_out).square().sum())
+
+    def best(self) -> tuple[float, RidgeFit]:
+        """Return the strength of `STRENGTHS` with the least left-out error, and its fit."""
+        found = [(strength, self.at(strength)) for strength in STRENGTHS]
+        return min(found, key=lambda each: self.error(each[1]))
+
+
+def explained_entropy(samples: LabelledSamples) -> ExplainedEntropy:
+    r"""Compute the share of the labels' entropy that features explain on samples left out.
+
+    Each sample is predicted by a ridge regression fitted to all others (`RidgeFits`, in closed
+    form). The strength of the penalty is the one with the least left-out squared error. With
+    $z_i$ the prediction less the class shares $p$, and
+    $q_i=\operatorname{softmax}(\log p+t z_i)$, the score is
+    $$\rho=\max_{t\ge0}\;1-\frac{-\frac1n\sum_i\log q_{i,y_i}}{-\sum_cp_c\log p_c}.$$
+    Our own; compared with the published scores by ``transfer/zoo``. Range [0, 1]: 0 is chance
+    ($t=0$), 1 is certainty. It is McFadden's pseudo-$R^2$ of left-out predictions, and an estimate
+    from below of the mutual information of features and labels, as a share of the labels' entropy.
+    Invariant under rotation, shift and scale of the features.
+
+    With explained variance in place of entropy, with the fit itself in place of left-out
+    predictions, and without a penalty, it is $1-\mathrm{VCI}$: each of the three steps is taken
+    because it orders networks better on the zoo's design half.
+
+    The standard error is that of the jackknife over samples, $\frac{s}{\sqrt nH(p)}$ with the
+    standard deviation $s$ of $\log q_{i,y_i}$. Two checkpoints whose scores differ by less are not
+    told apart.
+
+    Known failures: with about one sample a class nothing can be left out and the score is 0; as for
+    every score of frozen features, it says less of fine-tuning than of a probe.
+
+    Args:
+        samples: Downstream samples.
+
+    Cost: as `RidgeFits` for 17 strengths, and about 160nK operations for $t$.
+
+    Example:
+        >>> from ncscope.transfer.inputs import checked_labelled
+        >>> labels = torch.arange(60) % 3
+        >>> draws = torch.Generator().manual_seed(0)
+        >>> noise = torch.randn(60, 3, generator=draws)
+        >>> far = explained_entropy(checked_labelled(torch.eye(3)[labels] + 0.2 * noise, labels))
+        >>> near = explained_entropy(checked_labelled(torch.eye(3)[labels] + 2.0 * noise, labels))
+        >>> far.value > 0.9, near.value < 0.1
+        (True, True)
+    """
+    fits = RidgeFits(samples)
+    strength, fit = fits.best()
+    return ExplainedEntropy(*entropy_share(fit.left_out, samples.class_indices), strength)
+
+
+def entropy_share(
+    predictions: Float[Tensor, "n k"], class_indices: Int[Tensor, " n"]
+) -> tuple[float, float]:
+    """Return the share of the labels' entropy that predictions explain, and its standard error.
+
+    Args:
+        predictions: Predictions of one-hot labels, one a row.
+        class_indices: Classes of the samples.
+    """
+    n, k = predictions.shape
+    shares = torch.bincount(class_indices, minlength=k).to(predictions) / n
+    entropy = -float(torch.xlogy(shares, shares).sum())
+    above = predictions - shares
+    own = above.gather(1, class_indices[:, None])[:, 0]
+
+    def slope(sharpness: float) -> float:
+        weights = torch.softmax(sharpness * above + shares.log(), 1)
+        return float((own - (weights * above).sum(1)).mean())
+
+    # The log-likelihood is concave in the sharpness, whose slope is 0 at the maximum.
+    if slope(0.0) <= 0:
+        return 0.0, 0.0
+    low, high = -math.log(_SHARPEST), math.log(_SHARPEST)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(math.exp(middle)) > 0 else (low, middle)
+    sharpness = math.exp((low + high) / 2)
+    logs = torch.log_softmax(sharpness * above + shares.log(), 1)
+    told = logs.gather(1, class_indices[:, None])[:, 0]
+    return 1 + float(told.mean()) / entropy, float(told.std()) / math.sqrt(n) / entropy
