@@ -23,7 +23,7 @@ LOSSES: Sequence[dict[str, Any]] = (
     {"temperature": 0.3},
     {"temperature": 3.0},
     {"label_smoothing": 0.2},
-    {"within_class_cosine": 2.5, "cosine_group": 32},
+    {"within_class_cosine": 1.0, "cosine_group": 32},
     {"loss": "mse"},
 )
 """Cross-entropy, with other temperatures, smoothed, with a cosine penalty; squared error."""
