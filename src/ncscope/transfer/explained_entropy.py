@@ -51,7 +51,7 @@ class RidgeFits:
     leverage is $h_i=\frac1n+\sum_ja_ju_{ij}^2$, and the prediction of a sample by the fit to all
     others is exactly $y_i-\frac{y_i-\hat y_i}{1-h_i}$. Without penalty,
     the share of the variance of $Y$ (with the columns divided by the roots of the class shares)
-    that $\hat Y$ explains is $1-\mathrm{VCI}$.
+    that $\hat Y$ explains is $1-\mathrm{VCI}$, for $d\ge K-1$ features.
 
     Args:
         samples: Labelled samples.
@@ -168,4 +168,6 @@ def entropy_share(
     sharpness = math.exp((low + high) / 2)
     logs = torch.log_softmax(sharpness * above + shares.log(), 1)
     told = logs.gather(1, class_indices[:, None])[:, 0]
-    return 1 + float(told.mean()) / entropy, float(told.std()) / math.sqrt(n) / entropy
+    # Where the maximum is below the least sharpness that is searched, the value can be -1e-13.
+    value = max(1 + float(told.mean()) / entropy, 0.0)
+    return value, float(told.std()) / math.sqrt(n) / entropy

@@ -119,6 +119,12 @@ def _of_sets(scores: Values, truth: Values) -> Values:
 
 
 def row_qualities(scores: Values, truth: Values) -> Values:
+    """Compute weighted tau, Kendall's tau, Spearman's coefficient and regret of each row.
+
+    Args:
+        scores: Scores, one row a table and one column a model, the greater the better; NaN last.
+        truth: Accuracies, of the same shape, all known.
+    """
     lowest_last = ranks(np.where(np.isnan(scores), -np.inf, scores))
     first, second = (_weighted_tau(lowest_last, truth, by) for by in (0, 1))
     top = lowest_last == lowest_last.max(-1, keepdims=True)
