@@ -14,6 +14,8 @@ from rich.console import Console
 from ncscope.api.measure import measure
 from ncscope.api.transfer import TransferReport
 from ncscope.errors import InputError, how_to_install
+from ncscope.report import transfer
+from ncscope.report.numbers import plain
 from ncscope.report.transfer import ranking_figure, ranking_page, ranking_tables
 from ncscope.stats.moments import ClassMoments
 from ncscope.transfer import rank_checkpoints
@@ -165,6 +167,20 @@ def test_the_tables_fit_into_80_columns(ranking):
     assert all(words in text for words in (*ranking.order, "LogME", "Kendall", "Weighted tau"))
 
 
+def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(ranking):
+    summaries = [
+        each
+        for each in transfer._ranking_summaries(ranking)
+        if each.lines.keys() == set(ranking.order) and "pretraining" not in each.caption
+    ]
+    heads = [name for each in summaries for name in each.columns]
+    found = [SCORES[key].name for key in SCORES if key in ranking.scores]
+    assert sorted(heads) == sorted([*found, "top-1", "λ"])
+    (own,) = (each for each in summaries if each.title == "Our own score")
+    known = {each.name: plain(each.scores["explained_entropy"], 3) for each in ranking.checkpoints}
+    assert own.lines == {name: [cell] for name, cell in known.items()}
+
+
 def test_the_figure_has_a_point_for_each_score_of_each_checkpoint(ranking):
     figure = ranking_figure(ranking)
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
@@ -199,7 +215,7 @@ def test_few_checkpoints_are_said_to_tell_little(ranking):
         assert (few.correlations, few.qualities) == ({}, {})
         assert few.notes[1:] == [LEFT_OUT]
         assert said in few.notes[0]
-        assert len(ranking_tables(few)) == 4  # no correlations
+        assert len(ranking_tables(few)) == 5  # no correlations
     assert "once in 6 times" in ranking.notes[0]
     assert ranking_of([*found, *found]).notes == [LEFT_OUT]
 
@@ -209,7 +225,7 @@ def test_what_has_no_correlation_is_said(ranking):
     alike = ranking_of([best] * 6)
     same = "All probes have the same accuracy: no score can correlate with it."
     assert alike.notes == [same, LEFT_OUT]
-    assert "undefined" in io_of(ranking_tables(alike)[3])
+    assert "undefined" in io_of(ranking_tables(alike)[4])
     worn = replace(best, scores=best.scores | {"cdnv": math.inf})
     notes = ranking_of([*ranking.checkpoints, *ranking.checkpoints, worn]).notes
     assert notes == ["CDNV is not finite for noise 0: it has no correlation.", LEFT_OUT]

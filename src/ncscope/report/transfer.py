@@ -28,6 +28,7 @@ from ncscope.transfer.records import (
     ALL_SCORES,
     BASELINES,
     FIELD_SCORES,
+    OWN_SCORES,
     PRETRAINING_SCORES,
     SCORES,
     VARIABILITY_SCORES,
@@ -66,7 +67,7 @@ def _ranking_summaries(ranking: Ranking, static: StaticRanking | None = None) ->
     )
     judged = _chosen(ranking, {**SCORES, **BASELINES})
     source = _chosen(ranking, PRETRAINING_SCORES)
-    summaries = [accuracy, *_published(ranking), *_correlations(ranking, judged)]
+    summaries = [accuracy, *_predictors(ranking), *_correlations(ranking, judged)]
     summaries += _choices(ranking, judged)
     if source:
         caption, lines = "Scores on the pretraining samples.", _lines(ranking, source, {})
@@ -76,8 +77,8 @@ def _ranking_summaries(ranking: Ranking, static: StaticRanking | None = None) ->
     return [*summaries, *([] if static is None else [_static_summary(static)])]
 
 
-def _published(ranking: Ranking) -> list[Summary]:
-    """Build the tables of the published scores, as wide as a terminal, and of the baselines."""
+def _predictors(ranking: Ranking) -> list[Summary]:
+    """Build tables of the published scores, as wide as a terminal, our own, and the baselines."""
     chosen = _chosen(ranking, FIELD_SCORES)
     parts = [chosen[start : start + _WIDEST] for start in range(0, len(chosen), _WIDEST)]
     summaries = [
@@ -89,6 +90,14 @@ def _published(ranking: Ranking) -> list[Summary]:
         )
         for index, part in enumerate(parts)
     ]
+    own = _chosen(ranking, OWN_SCORES)
+    if own:
+        caption = (
+            "Our own score on the same samples: the share of the labels' entropy that a classifier "
+            "explains on samples left out, from 0 (chance) to 1."
+        )
+        lines = _lines(ranking, own, {})
+        summaries.append(Summary(caption, _names(own), lines, title="Our own score"))
     baselines = _chosen(ranking, BASELINES)
     if baselines:
         caption = (
