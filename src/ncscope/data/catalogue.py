@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -79,14 +79,20 @@ def _photographs(
     return Entry(_stored(read), None, True, Policy.IMAGENET, _IMAGENET, measure)
 
 
-def _other_patterns(number: int, num_classes: int, clutter: float, noise: float) -> Entry:
-    """Return patterns whose classes differ from those of other numbers, 3,000 held out."""
+def _other_patterns(
+    number: int, num_classes: int, clutter: float, noise: float, size: int = IMAGE_SIZE
+) -> Entry:
+    """Return patterns whose classes differ from those of other numbers, 3,000 held out.
+
+    The noise is for images of 16 pixels; it is scaled so that larger images are as hard.
+    """
+    scaled = noise * size / IMAGE_SIZE
 
     def make(seed: int) -> PixelSplit:
         own, held_out = stream_seed(seed, number), 3000 // num_classes
-        return patterns(num_classes, 1000 // num_classes, held_out, clutter, noise, own)
+        return patterns(num_classes, 1000 // num_classes, held_out, clutter, scaled, own, size)
 
-    return Entry(_made(make), IMAGE_SIZE, True, Policy.CIFAR10)
+    return Entry(_made(make), size, True, Policy.CIFAR10)
 
 
 def _large_patterns(num_classes: int, train_per_class: int, test_per_class: int) -> Entry:
@@ -98,34 +104,47 @@ def _large_patterns(num_classes: int, train_per_class: int, test_per_class: int)
     return Entry(_made(make), _LARGE, True, Policy.CIFAR10)
 
 
-TRANSFER_TARGETS = {
-    "transfer-clear": _other_patterns(1, 10, 0.25, 0.25),
-    "transfer-cluttered": _other_patterns(2, 10, 1.0, 0.25),
-    "transfer-noisy": _other_patterns(3, 10, 0.25, 1.0),
-    "transfer-both": _other_patterns(4, 10, 1.0, 0.5),
-    "transfer-many": _other_patterns(5, 20, 0.5, 0.5),
+_OTHER_PATTERNS = {
+    "transfer-clear": (1, 10, 0.25, 0.25),
+    "transfer-cluttered": (2, 10, 1.0, 0.25),
+    "transfer-noisy": (3, 10, 0.25, 1.0),
+    "transfer-both": (4, 10, 1.0, 0.5),
+    "transfer-many": (5, 20, 0.5, 0.5),
 }
+TRANSFER_TARGETS = {name: _other_patterns(*own) for name, own in _OTHER_PATTERNS.items()}
 """Sets for linear probes, which share no classes with `patterns` or with each other."""
 
 
-def _gratings(number: int, *factors: str, train: int = 1000) -> Entry:
-    """Return gratings whose class is the level of the factors, about 1,500 of them held out."""
+def _gratings(number: int, factors: Sequence[str], train: int, size: int = IMAGE_SIZE) -> Entry:
+    """Return gratings whose class is the level of the factors, about 1,500 of them held out.
+
+    The noise grows with the size, so that larger images are as hard.
+    """
     count = math.prod(FACTORS[name] for name in factors)
+    noise = 0.5 * size / IMAGE_SIZE
 
     def make(seed: int) -> PixelSplit:
-        return gratings(factors, train // count, 1500 // count, seed=stream_seed(seed, number))
+        own = stream_seed(seed, number)
+        return gratings(factors, train // count, 1500 // count, noise=noise, seed=own, size=size)
 
-    return Entry(_made(make), IMAGE_SIZE, False, Policy.CIFAR10)
+    return Entry(_made(make), size, False, Policy.CIFAR10)
 
 
-GRATINGS = {
-    "gratings": _gratings(11, "orientation", "frequency", train=2000),
-    "gratings-orientation": _gratings(12, "orientation"),
-    "gratings-frequency": _gratings(13, "frequency"),
-    "gratings-colour": _gratings(14, "colour"),
-    "gratings-orientation-colour": _gratings(15, "orientation", "colour"),
+_FACTORS_OF: Mapping[str, tuple[int, tuple[str, ...], int]] = {
+    "gratings": (11, ("orientation", "frequency"), 2000),
+    "gratings-orientation": (12, ("orientation",), 1000),
+    "gratings-frequency": (13, ("frequency",), 1000),
+    "gratings-colour": (14, ("colour",), 1000),
+    "gratings-orientation-colour": (15, ("orientation", "colour"), 1000),
 }
+GRATINGS = {name: _gratings(*own) for name, own in _FACTORS_OF.items()}
 """Waves of known orientation, frequency and colour: one or two factors make the class."""
+
+LARGE_TARGETS = {
+    **{f"{name}-32": _other_patterns(*own, _LARGE) for name, own in _OTHER_PATTERNS.items()},
+    **{f"{name}-32": _gratings(*own, size=_LARGE) for name, own in _FACTORS_OF.items()},
+}
+"""The same sets with images of 32 pixels a side."""
 
 _CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
@@ -171,6 +190,7 @@ CATALOGUE = {
     ),
     **TRANSFER_TARGETS,
     **GRATINGS,
+    **LARGE_TARGETS,
     "patterns-32": _large_patterns(10, 1000, 300),
     "patterns-32-100": _large_patterns(100, 100, 30),
     "mnist": Entry(_stored(stored.read_mnist), 28, False, Policy.SVHN, ((0.1307,), (0.3081,))),

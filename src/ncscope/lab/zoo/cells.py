@@ -8,6 +8,7 @@ files, so that a new score needs no network, and a stopped run goes on at the ne
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader
 from ncscope.files import write_bytes
-from ncscope.lab.observations import Event, Heartbeat, Observation
+from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
@@ -87,17 +88,18 @@ def cell_events(
     yield from bench_events(bench, resources)
     learner = bench.learner
     model = learner.evaluated
-    source = _kept(resources, SOURCE, lambda: _readings(bench, bench.data))
+    source = _kept(resources, SOURCE, partial(_readings, bench, bench.data))
     facts = {
         "mir": _mir(model, source),
         "parameters": sum(each.numel() for each in model.parameters()),
     }
     yield Observation(learner.step, learner.epoch, SOURCE, HEAD_INPUT, values=facts)
     for name in targets:
-        cell = _kept(resources, name, lambda: _cell(bench, name, name in tuned, tuning, resources))
+        own_tuning = tuning if name in tuned else None
+        cell = _kept(resources, name, partial(_cell, bench, name, own_tuning, resources))
         sample, test = sample_of(cell, source), checked_labelled(cell["test"], cell["test_labels"])
         for images, own in ((ALL, sample), (A_FEW, sample.few())):
-            values = {IMAGES: images, **measured(own, test)}
+            values: dict[str, Value] = {IMAGES: images, **measured(own, test)}
             if images == ALL and TUNED_ACCURACY in cell:
                 values[TUNED_ACCURACY] = float(cell[TUNED_ACCURACY])
             yield Observation(learner.step, learner.epoch, name, HEAD_INPUT, values=values)
@@ -161,12 +163,12 @@ def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
 
 
 def _cell(
-    bench: Bench, name: str, tuned: bool, tuning: Tuning, resources: Resources
+    bench: Bench, name: str, tuning: Tuning | None, resources: Resources
 ) -> dict[str, Tensor]:
     data = load(name, resources.data, download=resources.download, seed=TARGET_SEED)
     seen = seen_as(data, bench.data)
     tensors = _readings(bench, seen)
-    if tuned:
+    if tuning is not None:
         found = _tuned(bench.learner.evaluated, seen, tuning, bench.settings.seed)
         tensors[TUNED_ACCURACY] = torch.tensor(found, dtype=torch.float64)
     return tensors

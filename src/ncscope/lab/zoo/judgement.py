@@ -171,9 +171,9 @@ def bootstrap_gain(
     draws = np.random.default_rng(seed)
     members: dict[str, list[str]] = {}
     for cell in cells:
-        own = members.setdefault(cell.architecture, [])
-        if cell.network not in own:
-            own.append(cell.network)
+        names = members.setdefault(cell.architecture, [])
+        if cell.network not in names:
+            names.append(cell.network)
     groups = grouped(cells, truth)
     drawn = []
     for _ in range(resamples):

@@ -1,6 +1,9 @@
-"""The zoo of networks on which transfer scores are compared. Command: ``reproduce transfer/zoo``."""
+r"""Scores that predict transfer, compared on a zoo of networks. Page: ``docs/transfer-zoo.md``.
 
-from collections.abc import Sequence
+Command: ``ncscope reproduce transfer/zoo``; then ``ncscope zoo runs/transfer-zoo-small`` adds a
+user's scores, and the time of each. The protocol is that of `ncscope.lab.zoo.design`.
+"""
+
 from functools import partial
 
 from ncscope.lab.observations import Results
@@ -8,7 +11,12 @@ from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.runs.recipe import Part, Recipe
 from ncscope.lab.zoo.cells import Tuning, cell_events
 from ncscope.lab.zoo.design import TransferZoo, is_tuned, networks, targets_of
+from ncscope.lab.zoo.figures import drawings_of
+from ncscope.lab.zoo.results import cells_of
+from ncscope.lab.zoo.tables import tables_of
+from ncscope.lab.zoo.verdicts import Verdicts, claims_on, report_half
 from ncscope.report.claims import Claim
+from ncscope.report.summary import Summary
 
 
 def _parts(config: TransferZoo) -> list[Part]:
@@ -23,24 +31,56 @@ def _parts(config: TransferZoo) -> list[Part]:
     return parts[config.shard :: config.shards]
 
 
+def _verdicts(config: TransferZoo, rows: Results) -> Verdicts:
+    return Verdicts(config, report_half(config, cells_of(config, rows)))
+
+
 def _claims(config: TransferZoo, rows: Results) -> list[Claim]:
-    return []
+    return claims_on(_verdicts(config, rows))
+
+
+def _tables(config: TransferZoo, rows: Results) -> list[Summary]:
+    return tables_of(_verdicts(config, rows))
 
 
 def _drawings(config: TransferZoo, rows: Results) -> list[Drawing]:
-    return []
+    return drawings_of(_verdicts(config, rows))
+
+
+def _medium() -> TransferZoo:
+    """Return the zoo for a GPU: wider networks, images of 32 pixels."""
+    small = TransferZoo()
+    large = {"patterns-20": "patterns-32-100", "warped-digits": "warped-digits", "digits": "digits"}
+    larger = {name: large.get(name, f"{name}-32") for name in (*small.targets, *small.sources)}
+    return TransferZoo(
+        sources=tuple(larger[name] for name in small.sources),
+        design_targets=tuple(larger[name] for name in small.design_targets),
+        report_targets=tuple(larger[name] for name in small.report_targets),
+        design_architectures=("pfc-cifar10", "resnet18", "resnet34", "vgg11", "vgg13"),
+        held_out_architectures=("densenet40", "wrn-28-2", "deit-tiny"),
+        image_size=32,
+        epochs=(10, 20, 40, 80),
+    )
 
 
 RECIPE: Recipe[TransferZoo] = Recipe(
     id="transfer/zoo",
     title="Transfer scores on a zoo of networks",
-    lead="x",
+    lead=(
+        "Small networks of eight architectures are trained in many ways, and probed on other sets. "
+        "Every score that is said to predict transfer is judged by how well it orders them, on "
+        "targets and architectures that no score was chosen on."
+    ),
     source="ours",
     config=TransferZoo,
     parts=_parts,
     claims=_claims,
     drawings=_drawings,
-    columns=("accuracy", "tuned_accuracy"),
-    scales={"small": TransferZoo()},
-    cost={"small": "x"},
+    tables=_tables,
+    columns=("accuracy", "tuned_accuracy", "explained_entropy", "log_me"),
+    scales={"medium": _medium(), "small": TransferZoo()},
+    cost={
+        "medium": "10 hours of one GPU (estimated)",
+        "small": "60 minutes on two cores",
+    },
 )

@@ -88,6 +88,8 @@ def measured(sample: Sample, test: LabelledSamples) -> dict[str, float]:
     parts = {} if found.parts is None else found.parts._asdict()
     return {
         "accuracy": found.accuracy,
+        "classes": len(train.classes),
+        "dim": train.features.shape[1],
         **found.scores,
         **variants(train),
         **{NCTI + key: value for key, value in parts.items()},

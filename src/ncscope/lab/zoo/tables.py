@@ -1,0 +1,250 @@
+"""Tables of the zoo's page."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ncscope.lab.evidence.judging import mean_interval
+from ncscope.lab.zoo.cells import A_FEW, ALL
+from ncscope.lab.zoo.design import TransferZoo
+from ncscope.lab.zoo.ingredients import INDEX
+from ncscope.lab.zoo.judgement import ByTarget, by_target, mean_quality, over_targets
+from ncscope.lab.zoo.results import Cell
+from ncscope.lab.zoo.verdicts import PHRASES, Verdicts
+from ncscope.report.claims import Interval
+from ncscope.report.summary import Summary
+
+MANY = 20
+"""Classes from which on a target has many."""
+
+_NONE = "–"
+
+
+def tables_of(verdicts: Verdicts, costs: Mapping[str, float] | None = None) -> list[Summary]:
+    """Return all tables of a half of the zoo.
+
+    Args:
+        verdicts: Judgement of the half.
+        costs: Seconds of each score for a cell, by key; None if they were not measured.
+    """
+    tables = [quality_table(verdicts, images) for images in PHRASES]
+    tables += [tuned_table(verdicts), conditions_table(verdicts)]
+    tables += [architectures_table(verdicts, images) for images in PHRASES]
+    tables += [ingredients_table(verdicts)]
+    return tables if costs is None else [*tables, cost_table(verdicts, costs)]
+
+
+def ordered(verdicts: Verdicts, images: str = ALL) -> list[str]:
+    """Return the keys of all scores, the best mean weighted tau first.
+
+    Args:
+        verdicts: Judgement.
+        images: Number of training images of the target.
+    """
+    means = {key: mean_quality(verdicts.found[images, key]) for key in verdicts.scores}
+    return sorted(means, key=lambda key: -means[key] if math.isfinite(means[key]) else math.inf)
+
+
+def quality_table(verdicts: Verdicts, images: str) -> Summary:
+    """Return scores by weighted tau, tau, regret and residual correlation.
+
+    Args:
+        verdicts: Judgement.
+        images: Number of training images of the target.
+    """
+    lines = {}
+    for key in ordered(verdicts, images):
+        found = verdicts.found[images, key]
+        lines[named(verdicts, key)] = _qualities(found)
+    caption = (
+        f"How well each score orders the networks, with {PHRASES[images]}: means over "
+        f"{_count(verdicts, images)} targets with 95 % intervals (Student's t over targets). The "
+        "truth is the held-out accuracy of a linear probe. Regret: best accuracy less that of the "
+        "network put first, in per cent. Residual: rank correlation that is left after parameters, "
+        "source accuracy and results on other targets."
+    )
+    title = f"All scores, {PHRASES[images]}"
+    return Summary(caption, ["weighted tau", "tau", "regret", "residual"], lines, title)
+
+
+def _qualities(found: ByTarget) -> list[str]:
+    return [
+        with_interval(over_targets(found), mean_quality(found)),
+        number(mean_quality(found, "tau")),
+        number(100 * mean_quality(found, "regret"), 1),
+        with_interval(over_targets(found, "residual"), mean_quality(found, "residual")),
+    ]
+
+
+def tuned_table(verdicts: Verdicts) -> Summary:
+    """Return scores by quality where fine-tuning is the truth.
+
+    Args:
+        verdicts: Judgement.
+    """
+    means = {key: mean_quality(found) for key, found in verdicts.tuned.items()}
+    order = sorted(means, key=lambda key: -means[key] if math.isfinite(means[key]) else math.inf)
+    lines = {named(verdicts, key): _qualities(verdicts.tuned[key]) for key in order}
+    caption = (
+        "The same with all training images, where the truth is the held-out accuracy after the "
+        "whole network was fine-tuned, in a third of the cells."
+    )
+    columns = ["weighted tau", "tau", "regret", "residual"]
+    return Summary(caption, columns, lines, "All scores, fine-tuning as truth")
+
+
+def conditions(config: TransferZoo, cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Return the cells by condition: few samples, many classes, more classes than features.
+
+    Args:
+        config: Settings of the zoo.
+        cells: Cells of the half.
+    """
+    whole = [cell for cell in cells if cell.images == ALL]
+    return {
+        "all images": whole,
+        "five images a class": [cell for cell in cells if cell.images == A_FEW],
+        f"{MANY} classes or more": [c for c in whole if c.value("classes") >= MANY],
+        "more classes than features": [c for c in whole if c.value("classes") > c.value("dim")],
+    }
+
+
+def conditions_table(verdicts: Verdicts) -> Summary:
+    """Return the weighted tau of each score by condition.
+
+    Args:
+        verdicts: Judgement.
+    """
+    parts = {
+        name: cells
+        for name, cells in conditions(verdicts.config, verdicts.cells).items()
+        if len(cells) > 2
+    }
+    lines = {}
+    for key in ordered(verdicts):
+        score = verdicts.scores[key]
+        found = [mean_quality(by_target(cells, key, score)) for cells in parts.values()]
+        lines[named(verdicts, key)] = [number(value) for value in found]
+    caption = "Which score to trust when: mean weighted tau over targets, by condition."
+    return Summary(caption, list(parts), lines, "By condition")
+
+
+def architectures_table(verdicts: Verdicts, images: str) -> Summary:
+    """Return the weighted tau by held-out architecture, and without each architecture.
+
+    Args:
+        verdicts: Judgement.
+        images: Number of training images of the target.
+    """
+    config = verdicts.config
+    cells = [cell for cell in verdicts.cells if cell.images == images]
+    held_out = config.held_out_architectures
+    alone = [[cell for cell in cells if cell.architecture == name] for name in held_out]
+    groups = [*alone, [cell for group in alone for cell in group]]
+    without = [
+        [cell for cell in cells if cell.architecture != name] for name in config.architectures
+    ]
+    lines = {}
+    for key in ordered(verdicts, images):
+        score = verdicts.scores[key]
+        own = [number(mean_quality(by_target(group, key, score))) for group in groups]
+        means = [mean_quality(by_target(group, key, score)) for group in without]
+        known = [value for value in means if math.isfinite(value)]
+        span = f"{number(min(known))} to {number(max(known))}" if known else _NONE
+        lines[named(verdicts, key)] = [*own, span]
+    caption = (
+        f"Mean weighted tau over targets, with {PHRASES[images]}: within each held-out "
+        "architecture, among the three, and the range when one of the eight is left out."
+    )
+    columns = [*held_out, "the three", "one left out"]
+    return Summary(caption, columns, lines, f"Held-out architectures, {PHRASES[images]}")
+
+
+def ingredients_table(verdicts: Verdicts) -> Summary:
+    """Return what our index gains by each ingredient.
+
+    Args:
+        verdicts: Judgement.
+    """
+    by_images = {images: verdicts.ingredients(images) for images in PHRASES}
+    names = list(next(iter(by_images.values())))
+    lines = {
+        name: [
+            with_interval(mean_interval(found[name]), _mean(found[name]), signed=True)
+            for found in by_images.values()
+        ]
+        for name in names
+    }
+    caption = (
+        "What explained entropy gains in weighted tau over itself without an ingredient, or with "
+        "something added: means over targets with 95 % intervals. Positive: the index is better as "
+        "it is."
+    )
+    return Summary(caption, list(PHRASES.values()), lines, "Ingredients of explained entropy")
+
+
+def cost_table(verdicts: Verdicts, costs: Mapping[str, float]) -> Summary:
+    """Return the time of each score.
+
+    Args:
+        verdicts: Judgement.
+        costs: Seconds of each score for a cell, by key.
+    """
+    probe = costs.get("probe", math.nan)
+    lines = {
+        (named(verdicts, key) if key in verdicts.scores else key): [
+            f"{1000 * seconds:.3g} ms",
+            f"{probe / seconds:.3g}" if seconds > 0 else _NONE,
+        ]
+        for key, seconds in sorted(costs.items(), key=lambda pair: pair[1])
+    }
+    caption = (
+        "Time of each score for a cell, from its features, on one thread: median over cells. "
+        "Beside it, how many times faster than the probe it is."
+    )
+    return Summary(caption, ["time", "times faster than the probe"], lines, "Cost")
+
+
+def named(verdicts: Verdicts, key: str) -> str:
+    """Return the name of a score; ours and the user's are marked.
+
+    Args:
+        verdicts: Judgement.
+        key: Key of the score.
+    """
+    name = verdicts.scores[key].name
+    if key == "h_score":
+        return f"{name} (= VCI)"
+    return f"{name} (ours)" if key == INDEX else f"{name} (yours)" if key in verdicts.own else name
+
+
+def with_interval(interval: Interval | None, mean: float, *, signed: bool = False) -> str:
+    """Return a mean with its interval.
+
+    Args:
+        interval: The interval; None if there is none.
+        mean: The mean.
+        signed: Write a plus before a positive mean if True.
+    """
+    told = number(mean, signed=signed)
+    return told if interval is None else f"{told} [{number(interval.low)}, {number(interval.high)}]"
+
+
+def number(value: float, digits: int = 3, *, signed: bool = False) -> str:
+    """Return a number with a true minus sign; a dash if it is unknown.
+
+    Args:
+        value: The number.
+        digits: Digits after the point.
+        signed: Write a plus before a positive number if True.
+    """
+    if not math.isfinite(value):
+        return _NONE
+    return f"{value:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def _count(verdicts: Verdicts, images: str) -> int:
+    return len(verdicts.found.get((images, INDEX), {}))

@@ -1,0 +1,258 @@
+"""What the report half of the zoo says: every score judged, and the claims about our index."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ncscope.lab.evidence.judging import above, judged, mean_interval
+from ncscope.lab.zoo.cells import A_FEW, ALL, TUNED_ACCURACY
+from ncscope.lab.zoo.design import TransferZoo
+from ncscope.lab.zoo.ingredients import ADDED, ADDED_SHARE, INDEX, PREFIX, VARIANTS
+from ncscope.lab.zoo.judgement import (
+    ByTarget,
+    Judged,
+    bootstrap_gain,
+    by_target,
+    gains,
+    grouped,
+    mean_quality,
+    signed,
+)
+from ncscope.lab.zoo.results import ACCURACY, JUDGED, Cell
+from ncscope.report.claims import Claim, ClaimVerdict
+from ncscope.transfer.records import FIELD_SCORES, SCORES, VARIABILITY_SCORES, Score
+
+MARGIN = 0.05
+"""Gain in weighted tau that counts."""
+
+PUBLISHED = tuple(key for key in (*FIELD_SCORES, *VARIABILITY_SCORES) if key != "vci")
+"""Published scores on downstream samples. VCI orders as the H-score, and is counted once."""
+
+PHRASES = {ALL: "all training images", A_FEW: "five training images a class"}
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Judgement of all scores on half of a zoo.
+
+    Attributes:
+        config: Settings of the zoo.
+        cells: Cells of the half.
+        own: Further scores by key, such as a user's.
+        seed: Seed of the bootstrap.
+    """
+
+    config: TransferZoo
+    cells: Sequence[Cell]
+    own: Mapping[str, Score] = field(default_factory=dict)
+    seed: int = 0
+
+    @cached_property
+    def scores(self) -> dict[str, Score]:
+        """All scores that some cell has, by key: the user's, ours, published, facts."""
+        known = {key for cell in self.cells for key in cell.values}
+        wanted = {**self.own, INDEX: SCORES[INDEX], **JUDGED}
+        return {key: score for key, score in wanted.items() if key in known and key != "vci"}
+
+    def of(
+        self,
+        key: str,
+        score: Score,
+        *,
+        images: str = ALL,
+        truth: str = ACCURACY,
+    ) -> dict[str, Judged]:
+        """Judge a score on every target.
+
+        Args:
+            key: Key of the score.
+            score: Its direction.
+            images: Number of training images of the target.
+            truth: Key of the truth.
+        """
+        chosen = [cell for cell in self.cells if cell.images == images]
+        return by_target(chosen, key, score, truth)
+
+    @cached_property
+    def found(self) -> dict[tuple[str, str], ByTarget]:
+        """Qualities of every score by target; by number of images and key."""
+        return {
+            (images, key): self.of(key, score, images=images)
+            for images in PHRASES
+            for key, score in self.scores.items()
+        }
+
+    @cached_property
+    def tuned(self) -> dict[str, ByTarget]:
+        """Qualities of every score by target, where fine-tuning is the truth."""
+        return {
+            key: self.of(key, score, truth=TUNED_ACCURACY) for key, score in self.scores.items()
+        }
+
+    def best_published(self, found: Callable[[str], ByTarget]) -> str | None:
+        """Return the key of the published score with the highest mean weighted tau.
+
+        Args:
+            found: Function of a score's key that returns its qualities by target.
+        """
+        means = {key: mean_quality(found(key)) for key in PUBLISHED if key in self.scores}
+        known = {key: mean for key, mean in means.items() if not math.isnan(mean)}
+        return max(known, key=known.__getitem__, default=None)
+
+    def ingredients(self, images: str) -> dict[str, list[float]]:
+        """Return what our index gains on each target over itself without, or with, something.
+
+        Args:
+            images: Number of training images of the target.
+        """
+        whole = self.of(INDEX, SCORES[INDEX], images=images)
+        found = {
+            score.name: gains(whole, self.of(key, score, images=images))
+            for key, score in VARIANTS.items()
+        }
+        for key, score in ADDED.items():
+            cells = [cell for cell in self.cells if cell.images == images]
+            together = with_added(cells, key, score)
+            found[score.name] = gains(whole, by_target(together, _TOGETHER, Score("", 1)))
+        return found
+
+
+_TOGETHER = f"{PREFIX}together"
+
+
+def with_added(cells: Sequence[Cell], key: str, score: Score) -> list[Cell]:
+    """Return cells with the sum of our index and a share of a fact, both standardised by target.
+
+    Args:
+        cells: Cells of one number of images.
+        key: Key of the fact.
+        score: Its direction.
+    """
+    found = []
+    for own in grouped(cells).values():
+        parts = [signed(own, INDEX, SCORES[INDEX]), signed(own, key, score)]
+        total = np.zeros(len(own))
+        for part, share in zip(parts, (1.0, ADDED_SHARE), strict=True):
+            known = np.where(np.isfinite(part), part, part[np.isfinite(part)].min(initial=0.0))
+            spread = known.std()
+            total += share * (known - known.mean()) / spread if spread > 0 else 0.0
+        values = total.tolist()
+        found += [
+            cell.with_values({_TOGETHER: value}) for cell, value in zip(own, values, strict=True)
+        ]
+    return found
+
+
+def claims_on(verdicts: Verdicts) -> list[Claim]:
+    """Judge the claims about our index and about the static baselines.
+
+    Args:
+        verdicts: Judgement of the report half.
+    """
+    return [
+        *(_better(verdicts, images) for images in PHRASES),
+        _better_tuned(verdicts),
+        *(_residual(verdicts, images) for images in PHRASES),
+        _static(verdicts),
+    ]
+
+
+def _better(verdicts: Verdicts, images: str) -> Claim:
+    """Judge that our index has a weighted tau above the best published score's by the margin."""
+    best = verdicts.best_published(lambda key: verdicts.found[images, key])
+    text = (
+        f"With {PHRASES[images]}, explained entropy orders networks better than the best published "
+        f"score, by {MARGIN} or more in weighted tau"
+    )
+    if best is None or (images, INDEX) not in verdicts.found:
+        return _unknown(text)
+    values = gains(verdicts.found[images, INDEX], verdicts.found[images, best])
+    cells = [cell for cell in verdicts.cells if cell.images == images]
+    pair = (INDEX, SCORES[INDEX]), (best, SCORES[best])
+    low, high = bootstrap_gain(cells, *pair, seed=verdicts.seed)
+    told = f"over {SCORES[best].name}; bootstrap over networks {low:.3f} to {high:.3f}"
+    return _by_margin(text, values, told)
+
+
+def _better_tuned(verdicts: Verdicts) -> Claim:
+    best = verdicts.best_published(lambda key: verdicts.tuned[key])
+    text = (
+        "Where fine-tuning is the truth, explained entropy orders networks better than the best "
+        f"published score, by {MARGIN} or more in weighted tau"
+    )
+    if best is None or INDEX not in verdicts.tuned:
+        return _unknown(text)
+    values = gains(verdicts.tuned[INDEX], verdicts.tuned[best])
+    return _by_margin(text, values, f"over {SCORES[best].name}")
+
+
+def _by_margin(text: str, values: Sequence[float], told: str) -> Claim:
+    """Judge a gain: held if its mean reaches the margin and its interval excludes 0."""
+    interval = mean_interval(values)
+    if interval is None:
+        return _unknown(text)
+    held = interval.estimate >= MARGIN and interval.low > 0
+    verdict: ClaimVerdict = "held" if held else "not held"
+    listed = ", ".join(f"{value:.3f}" for value in values)
+    evidence = (
+        f"mean gain {interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}] over "
+        f"{len(values)} targets, {told}: {listed}"
+    )
+    return Claim(text=text, source="ours", verdict=verdict, evidence=evidence, interval=interval)
+
+
+def _unknown(text: str) -> Claim:
+    return Claim(text=text, source="ours", verdict="undecided", evidence="none measured")
+
+
+def _residual(verdicts: Verdicts, images: str) -> Claim:
+    found = verdicts.found.get((images, INDEX), {})
+    return judged(
+        f"With {PHRASES[images]}, explained entropy tells more than size, source accuracy and "
+        "results on other targets: the rank correlation that is left is above 0",
+        source="ours",
+        values=[each.residual for each in found.values()],
+        region=above(0),
+        of="targets",
+    )
+
+
+def _static(verdicts: Verdicts) -> Claim:
+    """Judge that past results alone order networks better than every published score."""
+    best = verdicts.best_published(lambda key: verdicts.found[ALL, key])
+    past = verdicts.found.get((ALL, "other_sets"), {})
+    return judged(
+        "Results on the other targets order networks better than the best published score",
+        source="ours",
+        values=[] if best is None else gains(past, verdicts.found[ALL, best]),
+        region=above(0),
+        of="targets",
+        evidence="" if best is None else f"over {SCORES[best].name}",
+    )
+
+
+def report_half(config: TransferZoo, cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells of the report half: all networks on the report targets.
+
+    Args:
+        config: Settings of the zoo.
+        cells: All cells.
+    """
+    return [cell for cell in cells if cell.target in config.report_targets]
+
+
+def design_half(config: TransferZoo, cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells of the design half.
+
+    Args:
+        config: Settings of the zoo.
+        cells: All cells.
+    """
+    return [
+        cell
+        for cell in cells
+        if cell.target in config.design_targets and cell.architecture in config.design_architectures
+    ]

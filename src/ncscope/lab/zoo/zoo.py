@@ -1,0 +1,260 @@
+"""A zoo on disk: read its runs, add scores of one's own, judge all, and write the page."""
+
+import gzip
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors.torch import load_file
+
+from ncscope.errors import InputError
+from ncscope.files import write_bytes, write_text
+from ncscope.lab.observations import Results
+from ncscope.lab.report.study_page import RunView, study_page
+from ncscope.lab.runs.running import rendered
+from ncscope.lab.studies import load_run
+from ncscope.lab.zoo.cells import A_FEW, ALL, SOURCE, feature_file, sample_of
+from ncscope.lab.zoo.design import TransferZoo
+from ncscope.lab.zoo.figures import drawings_of
+from ncscope.lab.zoo.results import Cell, cells_of, with_relative
+from ncscope.lab.zoo.tables import tables_of
+from ncscope.lab.zoo.timing import timed
+from ncscope.lab.zoo.values import Sample
+from ncscope.lab.zoo.verdicts import Verdicts, claims_on, design_half, report_half
+from ncscope.transfer.records import Score
+
+ScoreFunction = Callable[[Sample], Any]
+"""A score of one's own: a function of a `Sample` that returns a number, the greater the better."""
+
+Half = Literal["report", "design"]
+
+_DIGITS = 8
+_HALVES = {"report": report_half, "design": design_half}
+_TITLE = "Transfer scores on a zoo of networks"
+_LEADS = {
+    "report": "The report half: all networks on targets that no score was chosen on.",
+    "design": "The design half, on which our own index was chosen: no evidence for it.",
+}
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """Networks on targets, with truth, scores and, if they are there, features.
+
+    Attributes:
+        config: Settings of the zoo.
+        cells: Every network on every target, with all images and with a few.
+        own: Scores of the user's, by key.
+
+    Example:
+        >>> zoo = Zoo.read("runs/transfer-zoo-small")  # doctest: +SKIP
+        >>> zoo = zoo.with_scores({"spread": lambda cell: cell.features.std()})  # doctest: +SKIP
+        >>> zoo.save("zoo.html")  # doctest: +SKIP
+    """
+
+    config: TransferZoo
+    cells: Sequence[Cell]
+    own: Mapping[str, Score] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, *places: str | Path) -> "Zoo":
+        """Read the runs of a zoo, or a file that `save_cells` wrote.
+
+        Args:
+            places: Folders of runs of ``transfer/zoo``, such as its shards; or one file.
+
+        Raises:
+            InputError: If a place holds no such run, or the runs differ in more than the shard.
+        """
+        if len(places) == 1 and Path(places[0]).is_file():
+            return _of_file(Path(places[0]))
+        if not places:
+            fix = "pass what --out was when it was run"
+            raise InputError(expected="the folder of a zoo", found="none", fix=fix)
+        whole = {"shard": 0, "shards": 1}
+        config: TransferZoo | None = None
+        cells: dict[tuple[str, str, str], Cell] = {}
+        for place in places:
+            run = load_run(place)
+            if not isinstance(run.config, TransferZoo):
+                fix = "pass the folder of ncscope reproduce transfer/zoo"
+                expected = "a run of transfer/zoo"
+                raise InputError(expected=expected, found=f"{run.study.id} in {place}", fix=fix)
+            own = run.config.model_copy(update=whole)
+            if config is not None and own != config:
+                fix = "pass the shards of one zoo"
+                found = f"others in {place}"
+                raise InputError(expected="the same settings", found=found, fix=fix)
+            config = own
+            for cell in cells_of(own, run.rows, Path(place) / "checkpoints"):
+                cells.setdefault((cell.network, cell.target, cell.images), cell)
+        assert config is not None
+        return cls(config, with_relative(list(cells.values())))
+
+    def with_scores(
+        self,
+        scores: Mapping[str, ScoreFunction],
+        *,
+        on_cell: Callable[[int, int], None] = lambda done, total: None,
+    ) -> "Zoo":
+        """Return the zoo with further scores, computed from the kept features.
+
+        Args:
+            scores: Functions by name; each takes a `Sample` and returns a number, NaN if it is
+                undefined. The greater, the better.
+            on_cell: Function called with the number of cells done and of all.
+
+        Raises:
+            InputError: If the features are not there, or a function returns no number.
+        """
+        cells = []
+        source: tuple[Path | None, Mapping[str, Any]] = (None, {})
+        for number, cell in enumerate(self.cells):
+            folder = _features_of(cell)
+            if source[0] != folder:
+                source = folder, load_file(feature_file(folder, SOURCE))
+            sample = sample_of(load_file(feature_file(folder, cell.target)), source[1])
+            own = sample.few() if cell.images == A_FEW else sample
+            values = {_key(name): _number(name, score, own, cell) for name, score in scores.items()}
+            cells.append(cell.with_values(values))
+            on_cell(number + 1, len(self.cells))
+        named = {_key(name): Score(name, 1) for name in scores}
+        return replace(self, cells=cells, own={**self.own, **named})
+
+    def verdicts(self, half: Half = "report", seed: int = 0) -> Verdicts:
+        """Return the judgement of all scores.
+
+        Args:
+            half: Half of the zoo to judge on.
+            seed: Seed of the bootstrap.
+        """
+        return Verdicts(self.config, _HALVES[half](self.config, self.cells), self.own, seed)
+
+    def costs(self, cells: int = 12) -> dict[str, float]:
+        """Return the median time of each score in seconds, from the kept features.
+
+        Args:
+            cells: Number of cells to time, spread evenly over the zoo.
+
+        Raises:
+            InputError: If the features are not there.
+        """
+        whole = [cell for cell in self.cells if cell.images == ALL]
+        chosen = whole[:: max(1, len(whole) // cells)][:cells]
+        found: dict[str, list[float]] = {}
+        for cell in chosen:
+            folder = _features_of(cell)
+            source = load_file(feature_file(folder, SOURCE))
+            sample = sample_of(load_file(feature_file(folder, cell.target)), source)
+            for key, seconds in timed(sample, time.perf_counter).items():
+                found.setdefault(key, []).append(seconds)
+        return {key: median(values) for key, values in found.items()}
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        half: Half = "report",
+        seed: int = 0,
+        costs: Mapping[str, float] | None = None,
+    ) -> Path:
+        """Write the page: claims, figures and all tables.
+
+        Args:
+            path: File ``.html``.
+            half: Half of the zoo to judge on.
+            seed: Seed of the bootstrap.
+            costs: Times of the scores, from `costs`.
+        """
+        verdicts = self.verdicts(half, seed)
+        images = [(each, rendered(each, "svg")) for each in drawings_of(verdicts)]
+        view = RunView(
+            name="",
+            claims=claims_on(verdicts) if half == "report" else [],
+            images=images,
+            rows=Results(),
+            columns=(),
+            config=self.config.model_dump(mode="json"),
+            tables=tables_of(verdicts, costs),
+        )
+        count = len({cell.network for cell in verdicts.cells})
+        facts = [f"{count} networks", f"{half} half", f"bootstrap seed {seed}"]
+        return write_text(Path(path), study_page(_TITLE, _LEADS[half], facts, [view]))
+
+    def save_cells(self, path: str | Path) -> Path:
+        """Write the cells without features, so that they can be judged elsewhere.
+
+        Args:
+            path: File ``.json.gz``.
+        """
+        keys = list(dict.fromkeys(key for cell in self.cells for key in cell.values))
+        rows = [
+            [cell.network, cell.architecture, cell.source, cell.target, cell.images]
+            + [_short(cell.value(key)) for key in keys]
+            for cell in self.cells
+        ]
+        record = {"config": self.config.model_dump(mode="json"), "keys": keys, "cells": rows}
+        text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+        return write_bytes(Path(path), gzip.compress(text.encode(), mtime=0))
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    config: TransferZoo
+    keys: list[str]
+    cells: list[list[str | float | None]]
+
+
+def _of_file(path: Path) -> Zoo:
+    try:
+        record = _File.model_validate_json(gzip.decompress(path.read_bytes()))
+    except (OSError, EOFError, ValidationError) as error:
+        fix = "pass a file that Zoo.save_cells wrote, or the folders of runs"
+        found = str(error).splitlines()[0]
+        raise InputError(expected=f"cells of a zoo in {path}", found=found, fix=fix) from error
+    cells = []
+    for row in record.cells:
+        network, architecture, source, target, images = map(str, row[:5])
+        values = {
+            key: float(value)
+            for key, value in zip(record.keys, row[5:], strict=True)
+            if value is not None
+        }
+        cells.append(Cell(network, architecture, source, target, images, values))
+    return Zoo(record.config, cells)
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+
+
+def _key(name: str) -> str:
+    return f"own:{name}"
+
+
+def _features_of(cell: Cell) -> Path:
+    folder = cell.folder
+    if folder is None or not feature_file(folder, cell.target).exists():
+        found = "none" if folder is None else f"none in {feature_file(folder, cell.target).parent}"
+        fix = "read the folder of the run, with its checkpoints"
+        expected = f"features of {cell.network} on {cell.target}"
+        raise InputError(expected=expected, found=found, fix=fix)
+    return folder
+
+
+def _number(name: str, score: ScoreFunction, sample: Sample, cell: Cell) -> float:
+    found = score(sample)
+    try:
+        return float(found)
+    except (TypeError, ValueError) as error:
+        expected = f"a number from the score {name!r} of {cell.network} on {cell.target}"
+        raise InputError(
+            expected=expected, found=type(found).__name__, fix="return a number"
+        ) from error
