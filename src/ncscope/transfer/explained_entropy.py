@@ -116,8 +116,10 @@ def explained_entropy(samples: LabelledSamples) -> ExplainedEntropy:
     standard deviation $s$ of $\log q_{i,y_i}$. Two checkpoints whose scores differ by less are not
     told apart.
 
-    Known failures: with about one sample a class nothing can be left out and the score is 0; as for
-    every score of frozen features, it says less of fine-tuning than of a probe.
+    Known failures: with about one sample a class nothing can be left out and the score is 0; once
+    every left-out sample has its greatest prediction at its own class, the score is 1 and orders no
+    further; it sees lines only; as for every score of frozen features, it says less of fine-tuning
+    than of a probe.
 
     Args:
         samples: Downstream samples.

@@ -1,1 +1,1 @@
-"""Commands of the laboratory: demo, theory, reproduce, train, report, list, sweep, simulate."""
+"""Commands of the laboratory: demo, theory, reproduce, train, list, sweep, simulate, zoo."""
