@@ -255,6 +255,26 @@ def test_classes_far_apart_are_certain():
         assert 0 <= found.standard_error < 1e-6
 
 
+def test_the_documented_failures_are_as_documented():
+    draws = torch.Generator().manual_seed(0)
+    signs = torch.randn(400, 2, generator=draws, dtype=torch.float64).sign()
+    cloud = 0.1 * torch.randn(400, 2, generator=draws, dtype=torch.float64)
+    quadrants = checked_labelled(signs + cloud, (signs.prod(1) > 0).long())
+    assert explained_entropy(quadrants).value < 0.02
+    places = torch.arange(400) % 3
+    line = checked_labelled(places[:, None] + cloud[:, :1] / 2, places)
+    assert explained_entropy(line).value == pytest.approx(0.65, abs=0.01)
+    samples = CASES["tall"]
+    known = explained_entropy(samples).value
+    noise = torch.randn(40, 1, generator=draws, dtype=torch.float64)
+    values = []
+    for scale in (1, 100, 1e4):
+        rows = torch.cat([samples.features, scale * noise], 1)
+        values.append(explained_entropy(checked_labelled(rows, samples.labels)).value)
+    assert values[:2] == pytest.approx([known, known], abs=0.05)
+    assert values[2] < 0.5 * known
+
+
 @pytest.mark.parametrize("labels", [torch.arange(12) % 3, torch.arange(12) // 11 * 4])
 def test_constant_features_explain_nothing(labels):
     for constant in (0.0, 1 / 3, 1e150):

@@ -1,4 +1,4 @@
-"""How well scores order the networks of the zoo: by target, with intervals over targets."""
+"""Quality of the order in which scores put the networks of the zoo, by target, with intervals."""
 
 import math
 from collections.abc import Mapping, Sequence

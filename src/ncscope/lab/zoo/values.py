@@ -22,7 +22,7 @@ NCTI = "ncti_"
 
 @dataclass(frozen=True)
 class Sample:
-    """What a score may read of a network on a target.
+    """Features and labels that a score may read of a network on a target.
 
     Attributes:
         features: Features of the target's training images.

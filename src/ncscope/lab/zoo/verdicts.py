@@ -1,4 +1,4 @@
-"""What the report half of the zoo says: every score judged, and the claims about our index."""
+"""Judgement of every score on half of a zoo, and the claims about our index."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
