@@ -5,16 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from ncscope.lab.evidence.judging import mean_interval
 from ncscope.lab.zoo.cells import A_FEW, ALL
-from ncscope.lab.zoo.design import TransferZoo
 from ncscope.lab.zoo.ingredients import INDEX
-from ncscope.lab.zoo.judgement import ByTarget, by_target, mean_quality, over_targets
+from ncscope.lab.zoo.judgement import ByTarget, by_target, grouped, mean_quality, over_targets
 from ncscope.lab.zoo.results import Cell
 from ncscope.lab.zoo.verdicts import PHRASES, Verdicts
 from ncscope.report.claims import Interval
 from ncscope.report.summary import Summary
-
-MANY = 20
-"""Classes from which on a target has many."""
+from ncscope.transfer.advice import CONDITIONS, FEW, MANY, MANY_CLASSES, USUAL, WIDE
 
 _NONE = "–"
 
@@ -92,19 +89,31 @@ def tuned_table(verdicts: Verdicts) -> Summary:
     return Summary(caption, columns, lines, "All scores, fine-tuning as truth")
 
 
-def conditions(config: TransferZoo, cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Return the cells by condition: few samples, many classes, more classes than features.
+def conditions(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Return the cells by condition, in the terms of `ncscope.transfer.advice`.
 
     Args:
-        config: Settings of the zoo.
         cells: Cells of the half.
     """
     whole = [cell for cell in cells if cell.images == ALL]
     return {
-        "all images": whole,
-        "five images a class": [cell for cell in cells if cell.images == A_FEW],
-        f"{MANY} classes or more": [c for c in whole if c.value("classes") >= MANY],
-        "more classes than features": [c for c in whole if c.value("classes") > c.value("dim")],
+        USUAL: whole,
+        FEW: [cell for cell in cells if cell.images == A_FEW],
+        MANY: [cell for cell in whole if cell.value("classes") >= MANY_CLASSES],
+        WIDE: [cell for cell in whole if cell.value("classes") > cell.value("dim")],
+    }
+
+
+def by_condition(verdicts: Verdicts) -> dict[str, dict[str, ByTarget]]:
+    """Return the qualities of every score by condition and key; empty conditions are left out.
+
+    Args:
+        verdicts: Judgement.
+    """
+    return {
+        name: {key: by_target(cells, key, score) for key, score in verdicts.scores.items()}
+        for name, cells in conditions(verdicts.cells).items()
+        if grouped(cells)
     }
 
 
@@ -114,18 +123,23 @@ def conditions_table(verdicts: Verdicts) -> Summary:
     Args:
         verdicts: Judgement.
     """
-    parts = {
-        name: cells
-        for name, cells in conditions(verdicts.config, verdicts.cells).items()
-        if len(cells) > 2
+    parts = by_condition(verdicts)
+    lines = {
+        named(verdicts, key): [
+            with_interval(over_targets(found[key]), mean_quality(found[key]))
+            for found in parts.values()
+        ]
+        for key in ordered(verdicts)
     }
-    lines = {}
-    for key in ordered(verdicts):
-        score = verdicts.scores[key]
-        found = [mean_quality(by_target(cells, key, score)) for cells in parts.values()]
-        lines[named(verdicts, key)] = [number(value) for value in found]
-    caption = "Which score to trust when: mean weighted tau over targets, by condition."
-    return Summary(caption, list(parts), lines, "By condition")
+    columns = [
+        f"{CONDITIONS[name]} ({len(found[INDEX])} targets)" if INDEX in found else CONDITIONS[name]
+        for name, found in parts.items()
+    ]
+    caption = (
+        "Which score to trust when: mean weighted tau over targets with 95 % intervals, by "
+        "condition. More classes than features: only the networks with fewer features."
+    )
+    return Summary(caption, columns, lines, "By condition")
 
 
 def architectures_table(verdicts: Verdicts, images: str) -> Summary:

@@ -1,0 +1,98 @@
+"""Advice on which transfer score to trust, with its evidence from the zoo of networks.
+
+The numbers are the mean weighted Kendall tau of each score on the report half of ``transfer/zoo``,
+by condition; ``docs/figures/zoo.py`` writes them. The page ``transfer-zoo`` has the protocol.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from ncscope.transfer.correlations import Correlation
+
+FEW_PER_CLASS = 10
+"""Samples a class below which there are few."""
+
+MANY_CLASSES = 20
+"""Classes from which on there are many."""
+
+USUAL, FEW, MANY, WIDE = "usual", "few", "many", "wide"
+
+CONDITIONS: Mapping[str, str] = {
+    USUAL: "many samples a class",
+    FEW: "five samples a class",
+    MANY: "20 classes or more",
+    WIDE: "more classes than features",
+}
+"""Conditions under which scores were judged, by key."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Quality of scores on the zoo under conditions like those of a ranking.
+
+    Attributes:
+        conditions: Keys of `CONDITIONS` that fit.
+        found: Mean weighted tau with its 95 % interval, by condition and key of the score; an
+            interval of NaN is unknown.
+    """
+
+    conditions: Sequence[str]
+    found: Mapping[str, Mapping[str, Correlation]]
+
+    @property
+    def order(self) -> list[str]:
+        """Keys of the scores, the best first, by their least mean over the conditions."""
+        shared = set.intersection(*(set(self.found[name]) for name in self.conditions))
+        return sorted(shared, key=lambda key: -self.least(key))
+
+    def least(self, key: str) -> float:
+        """Return the least mean of a score over the conditions.
+
+        Args:
+            key: Key of the score.
+        """
+        return min(self.found[name][key].value for name in self.conditions)
+
+
+def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
+    """Return the keys of the conditions that fit a ranking.
+
+    Args:
+        samples: Number of samples on which the scores are computed.
+        classes: Number of classes.
+        dims: Number of features of each checkpoint.
+
+    Example:
+        >>> conditions_of(samples=100, classes=20, dims=[16, 512])
+        ['few', 'many', 'wide']
+    """
+    found = [FEW if samples < FEW_PER_CLASS * classes else USUAL]
+    if classes >= MANY_CLASSES:
+        found.append(MANY)
+    if any(dim < classes for dim in dims):
+        found.append(WIDE)
+    return found
+
+
+def advice(samples: int, classes: int, dims: Sequence[int]) -> Advice:
+    """Return the quality of scores under the conditions of a ranking.
+
+    Args:
+        samples: Number of samples on which the scores are computed.
+        classes: Number of classes.
+        dims: Number of features of each checkpoint.
+    """
+    return Advice(conditions_of(samples, classes, dims), evidence())
+
+
+@cache
+def evidence() -> Mapping[str, Mapping[str, Correlation]]:
+    """Return the mean weighted tau of every score by condition, as the zoo's report half has it."""
+    text = files("ncscope.transfer").joinpath("evidence.json").read_text(encoding="utf-8")
+    return {
+        condition: {key: Correlation(*numbers) for key, numbers in scores.items()}
+        for condition, scores in json.loads(text)["weighted_tau"].items()
+    }
