@@ -74,6 +74,7 @@ def completed(*words: str) -> list[str]:
 
 def test_the_shell_completes_experiments() -> None:
     assert completed("ncscope", "reproduce", "pfc/") == ["pfc/mufm", "pfc/demo", "pfc/training"]
+    assert completed("ncscope", "train", "tran") == ["transfer/zoo"]
 
 
 @pytest.mark.slow
@@ -97,7 +98,8 @@ def test_doctor_finds_what_is_there_and_says_how_to_get_the_rest(capsys, tmp_pat
     assert found["svhn"]["fix"] == "--download"
     stored = {name for name, each in found.items() if each["part"] == "data sets"}
     made = {name for name in CATALOGUE if name.endswith("digits") or "digits-" in name}
-    made |= {name for name in CATALOGUE if "patterns" in name or name.startswith("transfer-")}
+    kinds = ("patterns", "gratings", "transfer-")
+    made |= {name for name in CATALOGUE if any(kind in name for kind in kinds)}
     assert stored == set(CATALOGUE) - made
     assert run("doctor", "--data", tmp_path) == 0
     assert "data sets" in capsys.readouterr().out

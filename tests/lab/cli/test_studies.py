@@ -9,7 +9,7 @@ import pytest
 from ncscope.cli import main
 from ncscope.errors import InputError
 from ncscope.lab import catalogue
-from ncscope.lab.catalogue import EXPERIMENTS, SIMULATIONS
+from ncscope.lab.catalogue import BENCHMARKS, EXPERIMENTS, SIMULATIONS
 from ncscope.lab.runs.resources import Resources
 from tests.lab.papers import halving
 
@@ -108,19 +108,47 @@ def test_train_overrides_and_report_compares(with_halving, capsys, tmp_path):
     assert "From 4.0, halved." in page
 
 
-def test_list_names_every_experiment(capsys):
+def test_list_names_every_experiment_and_sets_benchmarks_apart(capsys):
     assert ran("list") == 0
-    text = capsys.readouterr().out
-    assert all(name in text for name in EXPERIMENTS)
+    ours = "Benchmarks of our own, which belong to no paper"
+    papers, title, benchmarks = capsys.readouterr().out.partition(ours)
+    assert title
+    for text, within, without in (
+        (papers, EXPERIMENTS, BENCHMARKS),
+        (benchmarks, BENCHMARKS, EXPERIMENTS),
+    ):
+        assert all(name in text for name in within)
+        assert not any(name in text for name in without)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_loads_with_its_scales(name):
     recipe = catalogue.experiment(name)
+    assert set(recipe.scales) == {"paper", "medium", "small"}
+    assert_complete(name, recipe)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_loads_with_its_scales(name):
+    recipe = catalogue.experiment(name)
+    assert recipe.source == "ours"
+    assert set() < set(recipe.scales) <= {"paper", "medium", "small"}
+    assert_complete(name, recipe)
+
+
+def test_no_name_is_of_an_experiment_and_of_a_benchmark():
+    assert not EXPERIMENTS.keys() & BENCHMARKS.keys()
+    papers = {name.split("/")[0] for name in EXPERIMENTS}
+    assert not papers & {name.split("/")[0] for name in BENCHMARKS}
+
+
+def assert_complete(name, recipe):
     assert recipe.id == name
-    assert set(recipe.scales) == set(recipe.cost) == {"paper", "medium", "small"}
+    assert set(recipe.scales) == set(recipe.cost)
+    assert all(recipe.cost.values())
     for config in recipe.scales.values():
         names = [part.name for part in recipe.parts(config)]
+        assert names
         assert len(set(names)) == len(names)
         restored = recipe.config.model_validate(json.loads(config.model_dump_json()))
         assert restored == config

@@ -91,6 +91,7 @@ def test_the_table_shows_the_columns_and_leaves_blank_what_a_row_lacks():
 
 
 def test_experiments_stand_with_what_they_take():
-    text = printed(recipes_table([("test/halving", "Halving.", halving.RECIPE.cost)]))
-    assert "test/halving" in text
+    recipes = [("test/halving", "Halving.", halving.RECIPE.cost)]
+    text = printed(recipes_table(recipes, "Ours", "benchmark"))
+    assert all(words in text for words in ("Ours", "benchmark", "test/halving"))
     assert "paper: nothing" in text

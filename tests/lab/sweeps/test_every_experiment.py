@@ -102,6 +102,10 @@ def test_what_only_illustrates_is_not_run_with_the_others_nor_counted(tmp_path: 
     assert set(catalogue.EXPERIMENTS) - set(names) == {"pfc/demo"} == catalogue.ILLUSTRATIONS
     with pytest.raises(InputError, match="that are no illustration, found pfc/demo"):
         reproduce_all(out=tmp_path / "runs", only=["pfc/demo"])
+    for name in catalogue.BENCHMARKS:
+        assert name not in names
+        with pytest.raises(InputError, match=f"that are no benchmark, found {name}"):
+            reproduce_all(out=tmp_path / "runs", only=["vci/training", name])
     assert not (tmp_path / "runs").exists()
 
 

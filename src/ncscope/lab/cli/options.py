@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 
 def _experiments(incomplete: str) -> list[tuple[str, str]]:
-    """Return the experiments whose names begin with the input, for the shell's completion."""
-    from ncscope.lab.catalogue import EXPERIMENTS
+    """Return experiments and benchmarks whose names begin with the input, for the completion."""
+    from ncscope.lab.catalogue import BENCHMARKS, EXPERIMENTS
 
-    return [(name, shows) for name, shows in EXPERIMENTS.items() if name.startswith(incomplete)]
+    known = {**EXPERIMENTS, **BENCHMARKS}
+    return [(name, shows) for name, shows in known.items() if name.startswith(incomplete)]
 
 
 def experiments_and_all(incomplete: str) -> list[tuple[str, str]]:
-    """Return the experiments, and ``all``, whose names begin with the input.
+    """Return the experiments, the benchmarks, and ``all``, whose names begin with the input.
 
     Args:
         incomplete: Beginning of a name.
     """
-    every = [("all", "All experiments, and one page of verdicts.")]
+    every = [("all", "All of the papers' experiments, and one page of verdicts.")]
     return [each for each in every if each[0].startswith(incomplete)] + _experiments(incomplete)
 
 

@@ -34,7 +34,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in the fo
 
 
 ALL = "all"
-"""Argument of ``ncscope reproduce`` that stands for all experiments."""
+"""Argument of ``ncscope reproduce`` that stands for all of the papers' experiments."""
 
 
 @app.command()
@@ -58,6 +58,8 @@ def reproduce(
     cluster: Cluster = None,
 ) -> None:
     """Repeat a paper's experiment, or all, and test its claims.
+
+    Benchmarks of our own run in the same way; all does not include them.
 
     Example: ncscope reproduce xufm/ufm --scale paper --out ufm-run
 
@@ -167,12 +169,17 @@ def _experiment(
 
 @app.command(name="list")
 def list_experiments() -> None:
-    """List the papers' experiments and their costs.
+    """List experiments and our own benchmarks, with their costs.
 
     Example: ncscope list
     """
-    from ncscope.lab.catalogue import EXPERIMENTS, experiment
+    from ncscope.lab.catalogue import BENCHMARKS, EXPERIMENTS, experiment
     from ncscope.lab.report.rows import recipes_table
 
-    recipes = [(name, shows, experiment(name).cost) for name, shows in EXPERIMENTS.items()]
-    Terminal().print(recipes_table(recipes))
+    console = Terminal()
+    for title, kind, names in (
+        ("The papers' experiments", "experiment", EXPERIMENTS),
+        ("Benchmarks of our own, which belong to no paper", "benchmark", BENCHMARKS),
+    ):
+        recipes = [(name, shows, experiment(name).cost) for name, shows in names.items()]
+        console.print(recipes_table(recipes, title, kind))

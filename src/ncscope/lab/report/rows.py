@@ -76,14 +76,24 @@ def rows_table(rows: Sequence[Observation], columns: Sequence[str]) -> Table:
     return table
 
 
-def recipes_table(recipes: Sequence[tuple[str, str, Mapping[Any, str]]]) -> Table:
-    """Build a table of experiments.
+def recipes_table(
+    recipes: Sequence[tuple[str, str, Mapping[Any, str]]], title: str, kind: str
+) -> Table:
+    """Build a table of experiments, or of benchmarks.
 
     Args:
-        recipes: Name, description and cost by scale of each experiment.
+        recipes: Name, description and cost by scale of each recipe.
+        title: Title of the table.
+        kind: Heading of the names.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 1, 0))
-    table.add_column("experiment", no_wrap=True)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 1, 0),
+        title=title,
+        title_justify="left",
+    )
+    table.add_column(kind, no_wrap=True)
     table.add_column("shows, and what it takes")
     for name, shows, cost in recipes:
         takes = "; ".join(f"{scale}: {what}" for scale, what in cost.items())

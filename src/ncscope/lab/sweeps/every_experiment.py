@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ncscope.errors import InputError
 from ncscope.files import write_text
-from ncscope.lab.catalogue import EXPERIMENTS, ILLUSTRATIONS, experiment
+from ncscope.lab.catalogue import BENCHMARKS, EXPERIMENTS, ILLUSTRATIONS, experiment
 from ncscope.lab.report.verdicts import ExperimentVerdicts, verdicts_page
 from ncscope.lab.runs.recipe import Scale
 from ncscope.lab.runs.resources import Resources
@@ -107,12 +107,11 @@ def reproduce_all(
 
 
 def _names(only: Sequence[str], scale: Scale) -> list[str]:
-    """Return the names of the experiments that have the scale."""
-    illustrating = [name for name in only if name in ILLUSTRATIONS]
-    if illustrating:
-        name = illustrating[0]
-        fix = f"run it alone, with ncscope reproduce {name}"
-        raise InputError(expected="experiments that are no illustration", found=name, fix=fix)
+    """Return the names of the papers' experiments that have the scale."""
+    for kind, names in (("illustration", ILLUSTRATIONS), ("benchmark", BENCHMARKS)):
+        for name in [one for one in only if one in names]:
+            fix = f"run it alone, with ncscope reproduce {name}"
+            raise InputError(expected=f"experiments that are no {kind}", found=name, fix=fix)
     wanted = list(dict.fromkeys(only)) or [one for one in EXPERIMENTS if one not in ILLUSTRATIONS]
     with_scale = [name for name in wanted if scale in experiment(name).scales]
     lacking = [name for name in only if name not in with_scale]
