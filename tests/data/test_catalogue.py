@@ -7,6 +7,7 @@ import torch
 
 from ncscope.data.catalogue import (
     CATALOGUE,
+    LARGE_TARGETS,
     STAND_INS,
     TRANSFER_TARGETS,
     load,
@@ -41,6 +42,12 @@ VARIANTS = {
     "patterns-32-100": (100, (3, 32, 32), 10_000, 3000),
 }
 
+LARGE = {
+    f"{name}-32": (classes, (3, 32, 32), train, test)
+    for name, (classes, _, train, test) in VARIANTS.items()
+    if f"{name}-32" in LARGE_TARGETS
+}
+
 
 @cache
 def made(name: str) -> ImageData:
@@ -52,11 +59,11 @@ def stacked(images) -> torch.Tensor:
     return torch.stack([images[i][0] for i in range(len(images))])
 
 
-@pytest.mark.parametrize("name", MADE | VARIANTS)
+@pytest.mark.parametrize("name", [*MADE, *VARIANTS, "transfer-many-32", "gratings-colour-32"])
 def test_sizes(name):
     data = made(name)
     found = data.num_classes, data.shape, len(data.train), len(data.test)
-    assert found == (MADE | VARIANTS)[name]
+    assert found == (MADE | VARIANTS | LARGE)[name]
     assert data.train[0][0].shape == data.test[0][0].shape == data.shape
 
 
@@ -120,5 +127,5 @@ def test_an_unknown_name_lists_the_known():
 
 def test_every_policy_and_statistic_is_of_the_right_kind():
     for name, entry in CATALOGUE.items():
-        assert (entry.statistics is None) == (name in MADE | VARIANTS)
+        assert (entry.statistics is None) == (name in MADE | VARIANTS | LARGE)
         assert (entry.native is None) == (name in {"imagenet", *DOWNSTREAM_WRITERS})
