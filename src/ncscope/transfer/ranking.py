@@ -22,6 +22,7 @@ from ncscope.transfer.records import (
     PRETRAINING_SCORES,
     Ranked,
     Ranking,
+    Size,
     ranking_of,
 )
 from ncscope.transfer.scoring import (
@@ -169,7 +170,8 @@ def ranked(
         first = moment_scores(finish(pretraining))
         scores |= {key: first[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
     scores |= baselines or {}
-    return Ranked(name, scores, accuracy, chosen.strength, read.parts, read.left_out)
+    size = Size(len(both.labels), len(both.classes), both.features.shape[1])
+    return Ranked(name, scores, accuracy, chosen.strength, read.parts, read.left_out, size)
 
 
 def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from ncscope.transfer.advice import Advice, advice
 from ncscope.transfer.correlations import Correlation, correlations
 from ncscope.transfer.fisher import NctiParts, ncti
 from ncscope.transfer.probes.probe import Measure
@@ -87,6 +88,7 @@ class Ranked:
         strength: Strength of the probe's penalty, chosen on validation samples.
         parts: Parts of NCTI; `ranking_of` adds the index itself to the scores.
         left_out: Reason for each score that was left out, by its name.
+        size: Number of samples, classes and features that the scores read; None if unknown.
     """
 
     name: str
@@ -95,6 +97,21 @@ class Ranked:
     strength: float
     parts: NctiParts | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    size: "Size | None" = None
+
+
+class Size(NamedTuple):
+    """Size of the samples that scores read.
+
+    Attributes:
+        samples: Number of samples.
+        classes: Number of classes.
+        dim: Number of features.
+    """
+
+    samples: int
+    classes: int
+    dim: int
 
 
 @dataclass(frozen=True)
@@ -131,6 +148,15 @@ class Ranking:
     def scores(self) -> Mapping[str, Score]:
         """Scores that were computed, by key."""
         return {key: ALL_SCORES[key] for key in self.checkpoints[0].scores}
+
+    @property
+    def advice(self) -> Advice | None:
+        """Evidence of the zoo on which scores to trust; None if the size is unknown."""
+        sizes = [each.size for each in self.checkpoints if each.size is not None]
+        if len(sizes) < len(self.checkpoints):
+            return None
+        first = sizes[0]
+        return advice(first.samples, first.classes, [size.dim for size in sizes])
 
     @property
     def counted_once(self) -> bool:

@@ -182,10 +182,13 @@ def bootstrap_gain(
         differences = []
         for own in groups.values():
             again = [cell for cell in own for _ in range(counts.get(cell.network, 0))]
+            if not again:  # none of the networks that are known on the target was drawn
+                continue
             known = np.array([cell.value(truth) for cell in again])
             pair = np.stack([signed(again, *ours), signed(again, *theirs)])
-            taus = row_qualities(pair, np.stack([known, known]))[:, 0]
+            taus = np.nan_to_num(row_qualities(pair, np.stack([known, known]))[:, 0])
             differences.append(taus[0] - taus[1])
-        drawn.append(np.nanmean(differences))
+        if differences:
+            drawn.append(np.mean(differences))
     low, high = np.percentile(drawn, _LEVEL)
     return float(low), float(high)
