@@ -9,12 +9,11 @@ import json
 import sys
 from pathlib import Path
 
-from ncscope.lab.evidence.judging import mean_interval
 from ncscope.lab.runs.running import rendered
 from ncscope.lab.transfer_zoo import Zoo
 from ncscope.lab.zoo.cells import A_FEW, ALL
 from ncscope.lab.zoo.figures import drawings_of
-from ncscope.lab.zoo.judgement import ByTarget, mean_quality
+from ncscope.lab.zoo.judgement import ByTarget, mean_quality, over_targets
 from ncscope.lab.zoo.tables import (
     architectures_table,
     by_condition,
@@ -88,7 +87,7 @@ def evidence(zoo: Zoo) -> str:
 
 
 def _numbers(found: ByTarget) -> list[float | None]:
-    interval = mean_interval([each.weighted_tau for each in found.values()])
+    interval = over_targets(found)
     mean = round(mean_quality(found), 4)
     if interval is None:
         return [mean, None, None]

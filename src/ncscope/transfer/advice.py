@@ -5,6 +5,7 @@ by condition; ``docs/figures/zoo.py`` writes them. The page ``transfer-zoo`` has
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -93,6 +94,9 @@ def evidence() -> Mapping[str, Mapping[str, Correlation]]:
     """Return the mean weighted tau of every score by condition, as the zoo's report half has it."""
     text = files("ncscope.transfer").joinpath("evidence.json").read_text(encoding="utf-8")
     return {
-        condition: {key: Correlation(*numbers) for key, numbers in scores.items()}
+        condition: {
+            key: Correlation(*(math.nan if each is None else each for each in numbers))
+            for key, numbers in scores.items()
+        }
         for condition, scores in json.loads(text)["weighted_tau"].items()
     }

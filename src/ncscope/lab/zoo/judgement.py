@@ -121,7 +121,8 @@ def over_targets(found: ByTarget, quality: str = "weighted_tau") -> Interval | N
         found: Qualities by target.
         quality: Field of `Judged`.
     """
-    return mean_interval([getattr(each, quality) for each in found.values()])
+    bounds = (0.0, 1.0) if quality == "regret" else (-1.0, 1.0)
+    return mean_interval([getattr(each, quality) for each in found.values()], bounds=bounds)
 
 
 def mean_quality(found: ByTarget, quality: str = "weighted_tau") -> float:

@@ -11,6 +11,7 @@ from ncscope.lab.zoo.design import TransferZoo, networks
 from ncscope.lab.zoo.values import NCTI
 from ncscope.transfer.fisher import NctiParts, ncti
 from ncscope.transfer.records import ALL_SCORES, BASELINES, PRETRAINING, PRETRAINING_SCORES, Score
+from ncscope.transfer.static import table_of
 
 ACCURACY = "accuracy"
 """Key of the truth by probe."""
@@ -112,21 +113,24 @@ def with_relative(cells: Sequence[Cell]) -> list[Cell]:
         others = mean_of_others(own)
         for target in dict.fromkeys(cell.target for cell in own):
             of_target = [cell for cell in own if cell.target == target]
-            parts = [
-                NctiParts(*(cell.value(NCTI + key) for key in NctiParts._fields))
+            parts = {
+                id(cell): NctiParts(*(cell.value(NCTI + key) for key in NctiParts._fields))
                 for cell in of_target
-            ]
-            for cell, index in zip(of_target, ncti(parts), strict=True):
+            }
+            # A network without parts would take the index from all others.
+            known = {key: each for key, each in parts.items() if all(map(math.isfinite, each))}
+            indices = dict(zip(known, ncti(list(known.values())), strict=True))
+            for cell in of_target:
                 other = others[cell.network, cell.target]
-                found[id(cell)] = {"ncti": index, "other_sets": other}
+                found[id(cell)] = {"ncti": indices.get(id(cell), math.nan), "other_sets": other}
     return [cell.with_values(found[id(cell)]) for cell in cells]
 
 
 def mean_of_others(cells: Sequence[Cell]) -> dict[tuple[str, str], float]:
     """Return each network's mean standardised accuracy on the other targets.
 
-    Accuracies are standardised by target over all networks. This is what a table of past results
-    tells.
+    Accuracies are standardised by target over all networks, as `AccuracyTable.standing` does. This
+    is what a table of past results tells.
 
     Args:
         cells: Cells of the same number of images.
@@ -134,18 +138,15 @@ def mean_of_others(cells: Sequence[Cell]) -> dict[tuple[str, str], float]:
     Returns:
         The mean by network and target; NaN if no other target is known.
     """
-    standard: dict[str, dict[str, float]] = {}
-    for target in dict.fromkeys(cell.target for cell in cells):
-        own = {c.network: c.value(ACCURACY) for c in cells if c.target == target}
-        mean = sum(own.values()) / len(own)
-        spread = math.sqrt(sum((v - mean) ** 2 for v in own.values()) / len(own))
-        for network, value in own.items():
-            standard.setdefault(network, {})[target] = (value - mean) / (spread or 1.0)
-    means = {}
+    results: dict[str, dict[str, float]] = {}
     for cell in cells:
-        others = [v for t, v in standard[cell.network].items() if t != cell.target]
-        means[cell.network, cell.target] = sum(others) / len(others) if others else math.nan
-    return means
+        results.setdefault(cell.network, {})[cell.target] = cell.value(ACCURACY)
+    table = table_of(results)
+    standings = {
+        target: dict(zip(table.models, table.standing(left_out=target).tolist(), strict=True))
+        for target in table.sets
+    }
+    return {(cell.network, cell.target): standings[cell.target][cell.network] for cell in cells}
 
 
 MIR = Score("MIR, pretraining", 1)
