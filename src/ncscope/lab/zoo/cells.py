@@ -23,7 +23,7 @@ from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader
 from ncscope.files import write_bytes
-from ncscope.lab.observations import Event, Heartbeat, Observation, Value
+from ncscope.lab.observations import Event, Heartbeat, Observation, Value, observations_of
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
@@ -32,6 +32,7 @@ from ncscope.lab.zoo.values import Sample, measured
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
+from ncscope.probing.records import Measurement
 from ncscope.transfer.features import head_readings
 from ncscope.transfer.inputs import checked_labelled
 
@@ -77,7 +78,7 @@ def cell_events(
         resources: Resources of the run; features are written to its checkpoint folder.
 
     Yields:
-        The events of the training; an observation of the source; then for each target two
+        A heartbeat for each epoch; observations of the source at the end; then for each target two
         observations, with the target's name as their split, of all training images and of a few;
         and a heartbeat.
 
@@ -85,7 +86,12 @@ def cell_events(
         InputError: As for `bench_events`, or if a target is missing.
     """
     bench = prepared(training, resources)
-    yield from bench_events(bench, resources)
+    for event in bench_events(bench, resources):
+        if isinstance(event, Heartbeat):
+            yield event
+        else:
+            rows = observations_of(event) if isinstance(event, Measurement) else [event]
+            yield from (row for row in rows if row.epoch == training.optimisation.epochs)
     learner = bench.learner
     model = learner.evaluated
     source = _kept(resources, SOURCE, partial(_readings, bench, bench.data))
