@@ -195,17 +195,31 @@ def judged_as(weighted: Sequence[float], regret: Sequence[float]) -> dict[str, J
 
 
 def test_the_interval_over_targets_is_students():
-    found = judged_as([0.2, 0.4, 0.9], [0.1, 0.1, 0.4])
+    found = judged_as([0.1, 0.2, 0.3], [0.3, 0.35, 0.55])
     interval = over_targets(found)
     assert interval is not None
-    assert interval.estimate == pytest.approx(0.5) == mean_quality(found)
-    # Deviations -0.3, -0.1, 0.4: s² = 0.13; the quantile is that of two degrees of freedom.
-    half = 4.302652729911275 * math.sqrt(0.13 / 3)
-    assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half))
+    assert interval.estimate == pytest.approx(0.2) == mean_quality(found)
+    # The standard error is 0.1/√3; the quantile is that of two degrees of freedom.
+    half = 4.302652729911275 * 0.1 / math.sqrt(3)
+    assert (interval.low, interval.high) == pytest.approx((0.2 - half, 0.2 + half))
     regrets = over_targets(found, "regret")
     assert regrets is not None
-    assert regrets.estimate == pytest.approx(0.2) == mean_quality(found, "regret")
-    assert (regrets.high - regrets.low) / 2 == pytest.approx(4.302652729911275 * 0.1)
+    assert regrets.estimate == pytest.approx(0.4) == mean_quality(found, "regret")
+    # Deviations -0.1, -0.05, 0.15: s² = 0.0175.
+    assert regrets.high - 0.4 == pytest.approx(4.302652729911275 * math.sqrt(0.0175 / 3))
+
+
+def test_an_interval_ends_where_the_quality_does():
+    found = judged_as([0.9, 0.2, 0.9], [0.0, 0.0, 0.3])
+    taus, regrets = over_targets(found), over_targets(found, "regret")
+    assert taus is not None
+    assert regrets is not None
+    assert taus.high == 1
+    assert taus.low < 0
+    assert regrets.low == 0
+    worst = over_targets(judged_as([-0.9, -0.2, -0.9], [0.9, 0.3, 0.9]), "regret")
+    assert worst is not None
+    assert worst.high == 1
 
 
 def test_one_target_has_no_interval_and_no_target_no_mean():

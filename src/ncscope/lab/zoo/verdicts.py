@@ -136,7 +136,8 @@ def with_added(cells: Sequence[Cell], key: str, score: Score) -> list[Cell]:
         parts = [signed(own, INDEX, SCORES[INDEX]), signed(own, key, score)]
         total = np.zeros(len(own))
         for part, share in zip(parts, (1.0, ADDED_SHARE), strict=True):
-            known = np.where(np.isfinite(part), part, part[np.isfinite(part)].min(initial=0.0))
+            defined = np.isfinite(part)
+            known = np.where(defined, part, part[defined].min() if defined.any() else 0.0)
             spread = known.std()
             total += share * (known - known.mean()) / spread if spread > 0 else 0.0
         values = total.tolist()
@@ -190,17 +191,19 @@ def _better_tuned(verdicts: Verdicts) -> Claim:
 
 
 def _by_margin(text: str, values: Sequence[float], told: str) -> Claim:
-    """Judge a gain: held if its mean reaches the margin and its interval excludes 0."""
-    interval = mean_interval(values)
-    if interval is None:
+    """Judge a gain: held if its mean reaches the margin and its interval excludes 0.
+
+    A mean below the margin needs no interval: gains that are all 0 have none, and are no gain.
+    """
+    if not values:
         return _unknown(text)
-    held = interval.estimate >= MARGIN and interval.low > 0
-    verdict: ClaimVerdict = "held" if held else "not held"
+    mean, interval = sum(values) / len(values), mean_interval(values)
+    verdict: ClaimVerdict = "not held"
+    if mean >= MARGIN:
+        verdict = "undecided" if interval is None else "held" if interval.low > 0 else "not held"
+    ends = "no interval" if interval is None else f"{interval.low:.3f}, {interval.high:.3f}"
     listed = ", ".join(f"{value:.3f}" for value in values)
-    evidence = (
-        f"mean gain {interval.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}] over "
-        f"{len(values)} targets, {told}: {listed}"
-    )
+    evidence = f"mean gain {mean:.3f} [{ends}] over {len(values)} targets, {told}: {listed}"
     return Claim(text=text, source="ours", verdict=verdict, evidence=evidence, interval=interval)
 
 
