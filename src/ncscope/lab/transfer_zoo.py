@@ -4,13 +4,15 @@ import gzip
 import json
 import math
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file
 
 from ncscope.errors import InputError
@@ -20,7 +22,7 @@ from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.runs.running import rendered
 from ncscope.lab.studies import load_run
 from ncscope.lab.zoo.cells import A_FEW, ALL, SOURCE, feature_file, sample_of
-from ncscope.lab.zoo.design import TransferZoo
+from ncscope.lab.zoo.design import TransferZoo, networks
 from ncscope.lab.zoo.figures import drawings_of
 from ncscope.lab.zoo.results import Cell, cells_of, with_relative
 from ncscope.lab.zoo.tables import tables_of
@@ -95,7 +97,10 @@ class Zoo:
             for cell in cells_of(own, run.rows, Path(place) / "checkpoints"):
                 cells.setdefault((cell.network, cell.target, cell.images), cell)
         assert config is not None
-        return cls(config, with_relative(list(cells.values())))
+        # The bootstrap draws networks by their order, which must not depend on the shards.
+        order = {name: number for number, name in enumerate(networks(config))}
+        ordered = sorted(cells.values(), key=lambda cell: order[cell.network])
+        return cls(config, with_relative(ordered))
 
     def with_scores(
         self,
@@ -215,20 +220,18 @@ class _File(BaseModel):
 def _of_file(path: Path) -> Zoo:
     try:
         record = _File.model_validate_json(gzip.decompress(path.read_bytes()))
-    except (OSError, EOFError, ValidationError) as error:
+        return Zoo(record.config, [_cell_of(row, record.keys) for row in record.cells])
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         fix = "pass a file that Zoo.save_cells wrote, or the folders of runs"
         found = str(error).splitlines()[0]
         raise InputError(expected=f"cells of a zoo in {path}", found=found, fix=fix) from error
-    cells = []
-    for row in record.cells:
-        network, architecture, source, target, images = map(str, row[:5])
-        values = {
-            key: float(value)
-            for key, value in zip(record.keys, row[5:], strict=True)
-            if value is not None
-        }
-        cells.append(Cell(network, architecture, source, target, images, values))
-    return Zoo(record.config, cells)
+
+
+def _cell_of(row: Sequence[str | float | None], keys: Sequence[str]) -> Cell:
+    network, architecture, source, target, images = map(str, row[:5])
+    pairs = zip(keys, row[5:], strict=True)
+    values = {key: float(value) for key, value in pairs if value is not None}
+    return Cell(network, architecture, source, target, images, values)
 
 
 def _short(value: float) -> float | None:
@@ -251,10 +254,8 @@ def _features_of(cell: Cell) -> Path:
 
 def _number(name: str, score: ScoreFunction, sample: Sample, cell: Cell) -> float:
     found = score(sample)
-    try:
-        return float(found)
-    except (TypeError, ValueError) as error:
-        expected = f"a number from the score {name!r} of {cell.network} on {cell.target}"
-        raise InputError(
-            expected=expected, found=type(found).__name__, fix="return a number"
-        ) from error
+    if not isinstance(found, str | bytes):  # float("0.5") is a number, but text is a mistake
+        with suppress(TypeError, ValueError):
+            return float(found)
+    expected = f"a number from the score {name!r} of {cell.network} on {cell.target}"
+    raise InputError(expected=expected, found=type(found).__name__, fix="return a number")
