@@ -12,6 +12,7 @@ from pathlib import Path
 from ncscope.lab.runs.running import rendered
 from ncscope.lab.transfer_zoo import Zoo
 from ncscope.lab.zoo.cells import A_FEW, ALL
+from ncscope.lab.zoo.design import networks as trained
 from ncscope.lab.zoo.figures import drawings_of
 from ncscope.lab.zoo.judgement import ByTarget, mean_quality, over_targets
 from ncscope.lab.zoo.tables import (
@@ -23,7 +24,7 @@ from ncscope.lab.zoo.tables import (
     quality_table,
     tuned_table,
 )
-from ncscope.lab.zoo.verdicts import PUBLISHED, Verdicts, claims_on
+from ncscope.lab.zoo.verdicts import PUBLISHED, Verdicts
 from ncscope.report.summary import Summary
 from ncscope.transfer.records import BASELINES, OWN_SCORES
 
@@ -46,7 +47,7 @@ def claims_text(verdicts: Verdicts) -> str:
     return "\n".join(
         f"* **{claim.verdict[:1].upper()}{claim.verdict[1:]}.** {claim.text}. "
         f"{claim.evidence[:1].upper()}{claim.evidence[1:]}."
-        for claim in claims_on(verdicts)
+        for claim in verdicts.claims
     )
 
 
@@ -62,6 +63,7 @@ def sections(zoo: Zoo, costs: dict[str, float]) -> dict[str, str]:
         "architectures": markdown(architectures_table(verdicts, ALL)),
         "architectures-few": markdown(architectures_table(verdicts, A_FEW)),
         "ingredients": markdown(ingredients_table(verdicts)),
+        "design-ingredients": markdown(ingredients_table(zoo.verdicts("design"))),
         "cost": markdown(cost_table(verdicts, costs)),
         "design": markdown(quality_table(zoo.verdicts("design"), ALL)),
         "design-few": markdown(quality_table(zoo.verdicts("design"), A_FEW)),
@@ -101,6 +103,9 @@ def main(runs: list[str]) -> None:
         whole.save_cells(CELLS)
         COSTS.write_text(json.dumps(whole.costs(), indent=1) + "\n")
     zoo = Zoo.read(CELLS)
+    networks = len({cell.network for cell in zoo.cells})
+    if networks < len(trained(zoo.config)):
+        raise SystemExit(f"a whole zoo is needed: {networks} networks found")
     costs = json.loads(COSTS.read_text())
     (DOCS / "figures" / "zoo-tables.md").write_text(written(zoo, costs))
     EVIDENCE.write_text(evidence(zoo) + "\n")

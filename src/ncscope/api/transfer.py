@@ -127,6 +127,7 @@ def _checkpoint_record(each: Ranked) -> dict[str, Any]:
         "accuracy": each.accuracy,
         "strength": each.strength,
         "scores": {key: _finite(value) for key, value in each.scores.items()},
+        "standard_errors": {key: _finite(value) for key, value in each.errors.items()},
         "ncti_parts": each.parts
         and {key: _finite(value) for key, value in each.parts._asdict().items()},
     }

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file
@@ -28,15 +28,13 @@ from ncscope.lab.zoo.results import Cell, cells_of, with_relative
 from ncscope.lab.zoo.tables import tables_of
 from ncscope.lab.zoo.timing import timed
 from ncscope.lab.zoo.values import Sample
-from ncscope.lab.zoo.verdicts import Verdicts, claims_on, design_half, report_half
+from ncscope.lab.zoo.verdicts import Half, Verdicts, design_half, report_half
 from ncscope.transfer.records import Score
 
 ScoreFunction = Callable[[Sample], Any]
 """A score of one's own: a function of a `Sample` that returns a number, the greater the better."""
 
-Half = Literal["report", "design"]
-
-_DIGITS = 8
+_DIGITS = 12
 _HALVES = {"report": report_half, "design": design_half}
 _TITLE = "Transfer scores on a zoo of networks"
 _LEADS = {
@@ -139,7 +137,8 @@ class Zoo:
             half: Half of the zoo to judge on.
             seed: Seed of the bootstrap.
         """
-        return Verdicts(self.config, _HALVES[half](self.config, self.cells), self.own, seed)
+        cells = _HALVES[half](self.config, self.cells)
+        return Verdicts(self.config, cells, self.own, seed, half)
 
     def costs(self, cells: int = 12) -> dict[str, float]:
         """Return the median time of each score in seconds, from the kept features.
@@ -165,23 +164,21 @@ class Zoo:
         self,
         path: str | Path,
         *,
-        half: Half = "report",
-        seed: int = 0,
+        verdicts: Verdicts | None = None,
         costs: Mapping[str, float] | None = None,
     ) -> Path:
         """Write the page: claims, figures and all tables.
 
         Args:
             path: File ``.html``.
-            half: Half of the zoo to judge on.
-            seed: Seed of the bootstrap.
+            verdicts: Judgement, from `verdicts`; default that of the report half.
             costs: Times of the scores, from `costs`.
         """
-        verdicts = self.verdicts(half, seed)
+        verdicts = self.verdicts() if verdicts is None else verdicts
         images = [(each, rendered(each, "svg")) for each in drawings_of(verdicts)]
         view = RunView(
             name="",
-            claims=claims_on(verdicts) if half == "report" else [],
+            claims=verdicts.claims,
             images=images,
             rows=Results(),
             columns=(),
@@ -189,7 +186,9 @@ class Zoo:
             tables=tables_of(verdicts, costs),
         )
         count = len({cell.network for cell in verdicts.cells})
-        facts = [f"{count} networks", f"{half} half", f"bootstrap seed {seed}"]
+        whole = len(networks(self.config))
+        half = verdicts.half
+        facts = [f"{count} of {whole} networks", f"{half} half", f"bootstrap seed {verdicts.seed}"]
         return write_text(Path(path), study_page(_TITLE, _LEADS[half], facts, [view]))
 
     def save_cells(self, path: str | Path) -> Path:

@@ -33,6 +33,7 @@ from ncscope.transfer.records import (
     PRETRAINING_SCORES,
     SCORES,
     VARIABILITY_SCORES,
+    Ranked,
     Ranking,
     Score,
 )
@@ -95,9 +96,9 @@ def _predictors(ranking: Ranking) -> list[Summary]:
     if own:
         caption = (
             "Our own score on the same samples: the share of the labels' entropy that a classifier "
-            "explains on samples left out, from 0 (chance) to 1."
+            "explains on samples left out, from 0 (chance) to 1; ± its standard error."
         )
-        lines = _lines(ranking, own, {})
+        lines = {each.name: [_with_error(each, key) for key in own] for each in ranking.checkpoints}
         summaries.append(Summary(caption, _names(own), lines, title="Our own score"))
     baselines = _chosen(ranking, BASELINES)
     if baselines:
@@ -110,6 +111,11 @@ def _predictors(ranking: Ranking) -> list[Summary]:
     return summaries
 
 
+def _with_error(checkpoint: Ranked, key: str) -> str:
+    told, error = plain(checkpoint.scores[key], _DIGITS), checkpoint.errors.get(key)
+    return told if error is None else f"{told} ± {plain(error, 2)}"
+
+
 def _advice(ranking: Ranking) -> list[Summary]:
     """Summarise how well each score ordered the zoo's networks under conditions like these."""
     known = ranking.advice
@@ -118,25 +124,18 @@ def _advice(ranking: Ranking) -> list[Summary]:
     keys = [key for key in known.order if key in ranking.scores]
     lines = {
         ALL_SCORES[key].name: [
-            _with_ends(known.found[condition][key]) for condition in known.conditions
+            _interval(known.found[condition][key]) for condition in known.conditions
         ]
         for key in keys
     }
     caption = (
         "Which score to trust, the best first: mean weighted Kendall tau with 95 % intervals over "
-        "the targets of a zoo of 128 small networks, under conditions like yours. A score's order "
-        "on your few checkpoints, in the tables above, says less. Evidence and limits: the page "
-        "'A zoo of networks' of the documentation."
+        "the targets of a zoo of 128 small networks, under conditions like yours; in the last "
+        "column the truth is fine-tuning. How a score orders a few checkpoints, above, says less. "
+        "Evidence and limits: the page 'A zoo of networks' of the documentation."
     )
     columns = [CONDITIONS[condition] for condition in known.conditions]
     return [Summary(caption, columns, lines, title="Which score to trust")] if keys else []
-
-
-def _with_ends(found: Correlation) -> str:
-    told = f"{found.value:.2f}"
-    if math.isfinite(found.low):
-        told += f" [{found.low:.2f}, {found.high:.2f}]"
-    return told.replace("-", "−")
 
 
 def ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> list[Table]:
@@ -333,7 +332,8 @@ def _interval(coefficient: Correlation) -> str:
     if math.isnan(coefficient.value):
         return "undefined"
     value, low, high = coefficient
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]".replace("-", "−")
+    ends = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) else ""
+    return f"{value:.2f}{ends}".replace("-", "−")
 
 
 _NARROW = {

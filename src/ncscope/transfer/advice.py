@@ -14,18 +14,19 @@ from importlib.resources import files
 from ncscope.transfer.correlations import Correlation
 
 FEW_PER_CLASS = 10
-"""Samples a class below which there are few."""
+"""Samples a class below which there are few; also few are no more samples than features."""
 
 MANY_CLASSES = 20
 """Classes from which on there are many."""
 
-USUAL, FEW, MANY, WIDE = "usual", "few", "many", "wide"
+USUAL, FEW, MANY, WIDE, TUNED = "usual", "few", "many", "wide", "tuned"
 
 CONDITIONS: Mapping[str, str] = {
     USUAL: "many samples a class",
     FEW: "five samples a class",
     MANY: "20 classes or more",
-    WIDE: "more classes than features",
+    WIDE: "more classes than features (one target)",
+    TUNED: "fine-tuned, many samples",
 }
 """Conditions under which scores were judged, by key."""
 
@@ -45,21 +46,26 @@ class Advice:
 
     @property
     def order(self) -> list[str]:
-        """Keys of the scores, the best first, by their least mean over the conditions."""
+        """Keys of the scores, the best first, by their least mean over the conditions.
+
+        Fine-tuning, where the truth is another, and more classes than features, which rests on one
+        target, are shown but have no part in the order.
+        """
         shared = set.intersection(*(set(self.found[name]) for name in self.conditions))
         return sorted(shared, key=lambda key: -self.least(key))
 
     def least(self, key: str) -> float:
-        """Return the least mean of a score over the conditions.
+        """Return the least mean of a score over the conditions that count.
 
         Args:
             key: Key of the score.
         """
-        return min(self.found[name][key].value for name in self.conditions)
+        own = [name for name in self.conditions if name not in (WIDE, TUNED)]
+        return min(self.found[name][key].value for name in own)
 
 
 def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
-    """Return the keys of the conditions that fit a ranking.
+    """Return the keys of the conditions that fit a ranking; fine-tuning is always one.
 
     Args:
         samples: Number of samples on which the scores are computed.
@@ -68,14 +74,15 @@ def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
 
     Example:
         >>> conditions_of(samples=100, classes=20, dims=[16, 512])
-        ['few', 'many', 'wide']
+        ['few', 'many', 'wide', 'tuned']
     """
-    found = [FEW if samples < FEW_PER_CLASS * classes else USUAL]
+    few = samples < FEW_PER_CLASS * classes or samples <= max(dims)
+    found = [FEW if few else USUAL]
     if classes >= MANY_CLASSES:
         found.append(MANY)
     if any(dim < classes for dim in dims):
         found.append(WIDE)
-    return found
+    return [*found, TUNED]
 
 
 def advice(samples: int, classes: int, dims: Sequence[int]) -> Advice:

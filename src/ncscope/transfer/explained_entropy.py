@@ -14,7 +14,6 @@ STRENGTHS = tuple(10.0 ** (half / 2) for half in range(-12, 5))
 """Strengths of the penalty that are tried, relative to the total variance of the features."""
 
 _SHARPEST, _STEPS = 1e6, 40
-_LEAST_LEFT = 1e-12
 
 
 class ExplainedEntropy(NamedTuple):
@@ -56,7 +55,7 @@ class RidgeFits:
     Args:
         samples: Labelled samples.
 
-    Cost: as `principal_scores`, and 4nrK operations for each strength, for r axes.
+    Cost: as `principal_scores`, and 2nrK operations for each strength, for r axes.
     """
 
     def __init__(self, samples: LabelledSamples) -> None:
@@ -68,6 +67,7 @@ class RidgeFits:
         self.labels = labels.to(rows)
         self.shares = self.labels.mean(0)
         self._along = self.axes.mT @ (self.labels - self.shares)
+        self._squared = self.axes.square()
 
     def at(self, strength: float) -> RidgeFit:
         """Return the predictions at a strength of the penalty.
@@ -77,9 +77,8 @@ class RidgeFits:
         """
         kept = self.variances / (self.variances + strength)
         fitted = self.shares + self.axes @ (kept[:, None] * self._along)
-        leverage = 1 / len(self.axes) + self.axes.square() @ kept
-        left = (1 - leverage).clamp(min=_LEAST_LEFT)[:, None]
-        return RidgeFit(fitted, self.labels - (self.labels - fitted) / left)
+        leverage = 1 / len(self.axes) + self._squared @ kept
+        return RidgeFit(fitted, self.labels - (self.labels - fitted) / (1 - leverage)[:, None])
 
     def error(self, fit: RidgeFit) -> float:
         """Return the summed squared error of the left-out predictions.
@@ -91,8 +90,8 @@ class RidgeFits:
 
     def best(self) -> tuple[float, RidgeFit]:
         """Return the strength of `STRENGTHS` with the least left-out error, and its fit."""
-        found = [(strength, self.at(strength)) for strength in STRENGTHS]
-        return min(found, key=lambda each: self.error(each[1]))
+        best = min(STRENGTHS, key=lambda strength: self.error(self.at(strength)))
+        return best, self.at(best)
 
 
 def explained_entropy(samples: LabelledSamples) -> ExplainedEntropy:
@@ -104,17 +103,19 @@ def explained_entropy(samples: LabelledSamples) -> ExplainedEntropy:
     $q_i=\operatorname{softmax}(\log p+t z_i)$, the score is
     $$\rho=\max_{t\ge0}\;1-\frac{-\frac1n\sum_i\log q_{i,y_i}}{-\sum_cp_c\log p_c}.$$
     Our own; compared with the published scores by ``transfer/zoo``. Range [0, 1]: 0 is chance
-    ($t=0$), 1 is certainty. It is McFadden's pseudo-$R^2$ of left-out predictions, and an estimate
-    from below of the mutual information of features and labels, as a share of the labels' entropy.
-    Invariant under rotation, shift and scale of the features.
+    ($t=0$), 1 is certainty. It is McFadden's pseudo-$R^2$ of left-out predictions, and
+    about a lower bound of the mutual information of features and labels, as a share of the labels'
+    entropy (about, as $t$ is fitted to the same predictions). Invariant under rotation, shift
+    and scale of the features.
 
     With explained variance in place of entropy, with the fit itself in place of left-out
     predictions, and without a penalty, it is $1-\mathrm{VCI}$: each of the three steps is taken
     because it orders networks better on the zoo's design half.
 
-    The standard error is that of the jackknife over samples, $\frac{s}{\sqrt nH(p)}$ with the
-    standard deviation $s$ of $\log q_{i,y_i}$. Two checkpoints whose scores differ by less are not
-    told apart.
+    The standard error is that of the jackknife over samples at the fitted $t$ and strength,
+    $\frac{s}{\sqrt nH(p)}$ with the standard deviation $s$ of
+    $\log q_{i,y_i}-(1-\rho)\log p_{y_i}$. At a value of 0, where $q$ is $p$, it is 0 and says
+    nothing.
 
     Known failures: with about one sample a class nothing can be left out and the score is 0; once
     every left-out sample has its greatest prediction at its own class, the score is 1 and orders no
@@ -172,4 +173,6 @@ def entropy_share(
     told = logs.gather(1, class_indices[:, None])[:, 0]
     # Where the maximum is below the least sharpness that is searched, the value can be -1e-13.
     value = max(1 + float(told.mean()) / entropy, 0.0)
-    return value, float(told.std()) / math.sqrt(n) / entropy
+    chance = shares.log()[class_indices]
+    deviation = float((told - (1 - value) * chance).std())
+    return value, deviation / math.sqrt(n) / entropy

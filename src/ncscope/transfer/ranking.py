@@ -171,7 +171,16 @@ def ranked(
         scores |= {key: first[key.removeprefix(PRETRAINING)] for key in PRETRAINING_SCORES}
     scores |= baselines or {}
     size = Size(len(both.labels), len(both.classes), both.features.shape[1])
-    return Ranked(name, scores, accuracy, chosen.strength, read.parts, read.left_out, size)
+    return Ranked(
+        name,
+        scores,
+        accuracy,
+        chosen.strength,
+        read.parts,
+        read.left_out,
+        read.errors,
+        size,
+    )
 
 
 def hold_out(labels: Int[Tensor, " n"], seed: int, share: float = 0.2) -> Tensor:

@@ -88,6 +88,7 @@ class Ranked:
         strength: Strength of the probe's penalty, chosen on validation samples.
         parts: Parts of NCTI; `ranking_of` adds the index itself to the scores.
         left_out: Reason for each score that was left out, by its name.
+        errors: Standard error by key of the scores that have one.
         size: Number of samples, classes and features that the scores read; None if unknown.
     """
 
@@ -97,6 +98,7 @@ class Ranked:
     strength: float
     parts: NctiParts | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)
     size: "Size | None" = None
 
 

@@ -79,11 +79,13 @@ class SampleScores:
         values: Score by key of `SCORES`; a score that was left out is missing.
         parts: Parts of NCTI, whose index needs all checkpoints.
         left_out: Reason for each score that was left out, by its name.
+        errors: Standard error by key of the scores that have one.
     """
 
     values: Mapping[str, float]
     parts: NctiParts
     left_out: Mapping[str, str]
+    errors: Mapping[str, float]
 
 
 def moment_scores(stats: ClassStatistics) -> dict[str, float]:
@@ -146,19 +148,17 @@ def sample_scores(
             left_out[name] = reason
     for key, cheap in _CHEAP.items():
         values[key] = float(cheap(samples))
-    return SampleScores(values, ncti_parts(samples), left_out)
+    own = explained_entropy(samples)
+    values["explained_entropy"] = own.value
+    errors = {"explained_entropy": own.standard_error}
+    return SampleScores(values, ncti_parts(samples), left_out, errors)
 
 
-def _explained(samples: LabelledSamples) -> float:
-    return explained_entropy(samples).value
-
-
-_CHEAP: Mapping[str, Callable[[LabelledSamples], Float[Tensor, ""] | float]] = {
+_CHEAP: Mapping[str, Callable[[LabelledSamples], Float[Tensor, ""]]] = {
     "sfda": sfda,
     "gbc": gbc,
     "transrate": transrate,
     "regularised_h_score": regularised_h_score,
-    "explained_entropy": _explained,
 }
 
 

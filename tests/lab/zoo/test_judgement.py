@@ -109,8 +109,8 @@ def test_a_score_that_orders_nothing_has_0_and_the_mean_regret(value, better):
 @pytest.mark.parametrize("better", [1, -1])
 def test_a_network_without_the_score_comes_last(better):
     truth = [0.9, 0.8, 0.7, 0.6, 0.5]
-    scores = [better * value for value in (math.nan, 4.0, 3.0, 2.0, 1.0)]
-    lowest = [better * value for value in (-99.0, 4.0, 3.0, 2.0, 1.0)]
+    scores = [better * value for value in (math.nan, 2.0, 1.0, -1.0, -2.0)]
+    lowest = [better * value for value in (-99.0, 2.0, 1.0, -1.0, -2.0)]
     cells = cells_on("first", accuracy=truth, score=scores, lowest=lowest)
     found = by_target(cells, "score", Score("", better))["first"]
     assert found == by_target(cells, "lowest", Score("", better))["first"]
@@ -119,8 +119,8 @@ def test_a_network_without_the_score_comes_last(better):
 
 
 def test_two_networks_without_the_score_tie_at_the_end():
-    cells = cells_on("first", accuracy=[0.9, 0.8, 0.7, 0.6], score=[math.nan, math.nan, 2.0, 1.0])
-    tied = cells_on("first", accuracy=[0.9, 0.8, 0.7, 0.6], score=[0.0, 0.0, 2.0, 1.0])
+    cells = cells_on("first", accuracy=[0.9, 0.8, 0.7, 0.6], score=[math.nan, math.nan, 2.0, -1.0])
+    tied = cells_on("first", accuracy=[0.9, 0.8, 0.7, 0.6], score=[-9.0, -9.0, 2.0, -1.0])
     assert by_target(cells, "score", UP) == by_target(tied, "score", UP)
 
 

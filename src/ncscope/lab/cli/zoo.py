@@ -1,5 +1,6 @@
 """The command `ncscope zoo`."""
 
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -54,10 +55,14 @@ def zoo(
     from ncscope.lab.transfer_zoo import Zoo
     from ncscope.lab.zoo.cells import ALL
     from ncscope.lab.zoo.tables import quality_table
-    from ncscope.lab.zoo.verdicts import claims_on
     from ncscope.report.summary import summary_table
 
     functions = dict(map(_function, score or []))
+    if len(functions) < len(score or []):
+        fix = "give each function a name of its own"
+        raise InputError(
+            expected="scores of different names", found=", ".join(score or []), fix=fix
+        )
     if out.suffix != ".html":
         fix = "for example --out zoo.html"
         raise InputError(expected="a file .html for the page", found=str(out), fix=fix)
@@ -70,11 +75,12 @@ def zoo(
     times = whole.costs() if costs else None
     if cells is not None:
         whole.save_cells(cells)
-    page = whole.save(out, half=half, seed=seed, costs=times)
-    console, verdicts = Terminal(), whole.verdicts(half, seed)
+    verdicts = whole.verdicts(half, seed)
+    page = whole.save(out, verdicts=verdicts, costs=times)
+    console = Terminal()
     console.print(summary_table(quality_table(verdicts, ALL)))
-    if half == "report":
-        console.print(claims_table(claims_on(verdicts)))
+    if verdicts.claims:
+        console.print(claims_table(verdicts.claims))
     console.print(f"Page: {page.resolve().as_uri()}", soft_wrap=True)
 
 
@@ -82,16 +88,20 @@ def _function(given: str) -> "tuple[str, ScoreFunction]":
     """Return the name of a score and its function, from FILE.py:NAME."""
     file, _, name = given.rpartition(":")
     path = Path(file)
-    if not path.is_file():
+    spec = spec_from_file_location(path.stem, path) if path.is_file() else None
+    if spec is None or spec.loader is None:
         fix = "for example --score mine.py:spread"
         raise InputError(expected="--score FILE.py:NAME with a file", found=given, fix=fix)
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
     module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found = getattr(module, name, None)
-    if not callable(found):
+    sys.modules[path.stem] = module  # dataclasses look for their module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        fix = "run the file alone with python"
+        raise InputError(expected=f"{file} to run", found=found, fix=fix) from error
+    function = getattr(module, name, None)
+    if not callable(function):
         fix = f"define def {name}(sample) in it"
         raise InputError(expected=f"the function {name} in {file}", found="none", fix=fix)
-    return name, found
+    return name, function

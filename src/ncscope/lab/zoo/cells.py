@@ -6,20 +6,22 @@ files, so that a new score needs no network, and a stopped run goes on at the ne
 """
 
 import copy
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int
-from safetensors.torch import load_file, save
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ncscope.data.catalogue import load
 from ncscope.data.downstream_sets import seen_as
-from ncscope.data.draws import Purpose, stream_seed
+from ncscope.data.draws import Purpose, seeded, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader
 from ncscope.files import write_bytes
@@ -86,6 +88,7 @@ def cell_events(
         InputError: As for `bench_events`, or if a target is missing.
     """
     bench = prepared(training, resources)
+    made_by = json.dumps([training.model_dump(mode="json"), asdict(tuning), TARGET_SEED])
     for event in bench_events(bench, resources):
         if isinstance(event, Heartbeat):
             yield event
@@ -94,7 +97,7 @@ def cell_events(
             yield from (row for row in rows if row.epoch == training.optimisation.epochs)
     learner = bench.learner
     model = learner.evaluated
-    source = _kept(resources, SOURCE, partial(_readings, bench, bench.data))
+    source = _kept(resources, SOURCE, made_by, partial(_readings, bench, bench.data))
     facts = {
         "mir": _mir(model, source),
         "parameters": sum(each.numel() for each in model.parameters()),
@@ -102,7 +105,7 @@ def cell_events(
     yield Observation(learner.step, learner.epoch, SOURCE, HEAD_INPUT, values=facts)
     for name in targets:
         own_tuning = tuning if name in tuned else None
-        cell = _kept(resources, name, partial(_cell, bench, name, own_tuning, resources))
+        cell = _kept(resources, name, made_by, partial(_cell, bench, name, own_tuning, resources))
         sample, test = sample_of(cell, source), checked_labelled(cell["test"], cell["test_labels"])
         for images, own in ((ALL, sample), (A_FEW, sample.few())):
             values: dict[str, Value] = {IMAGES: images, **measured(own, test)}
@@ -141,17 +144,32 @@ def feature_file(checkpoints: Path, name: str) -> Path:
     return checkpoints / "features" / f"{name}.safetensors"
 
 
-def _kept(resources: Resources, name: str, make: Callable[[], dict[str, Tensor]]) -> Tensors:
-    """Return tensors from their file; make them, and write the file, if there is none."""
+def _kept(
+    resources: Resources, name: str, made_by: str, make: Callable[[], dict[str, Tensor]]
+) -> Tensors:
+    """Return tensors from their file; make them, and write it, if there is none of these settings.
+
+    Args:
+        resources: Resources, with the checkpoint folder.
+        name: Name of the file.
+        made_by: Settings that the tensors depend on, which the file states.
+        make: Function that makes the tensors.
+    """
     if resources.checkpoints is None:
         return make()
     path = feature_file(resources.checkpoints, name)
     if path.exists():
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            if (file.metadata() or {}).get(_MADE_BY) == made_by:
+                return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     made = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, save({key: value.contiguous() for key, value in made.items()}))
+    whole = {key: value.contiguous() for key, value in made.items()}
+    write_bytes(path, save(whole, {_MADE_BY: made_by}))
     return made
+
+
+_MADE_BY = "made by"
 
 
 def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
@@ -164,8 +182,19 @@ def _readings(bench: Bench, data: ImageData) -> dict[str, Tensor]:
     tensors = {"train": train.features, "train_labels": train.labels}
     tensors |= {"test": test.features, "test_labels": test.labels}
     if train.probabilities is not None:
-        tensors["probabilities"] = train.probabilities
+        temperature = bench.settings.temperature
+        tensors["probabilities"] = at_temperature(train.probabilities, temperature)
     return tensors
+
+
+def at_temperature(probabilities: Float[Tensor, "n z"], temperature: float) -> Float[Tensor, "n z"]:
+    """Return the softmax at the temperature that a network was trained at.
+
+    Args:
+        probabilities: Softmax of the network's outputs at temperature 1.
+        temperature: Temperature of the training.
+    """
+    return (probabilities.log() / temperature).softmax(1)
 
 
 def _cell(
@@ -198,13 +227,14 @@ def _tuned(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> floa
     optimiser = torch.optim.SGD(network.parameters(), tuning.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, tuning.epochs)
     network.train()
-    for _ in range(tuning.epochs):
-        for rows in torch.randperm(len(train), generator=draws).split(tuning.batch_size):
-            if len(rows) > 1:
-                optimiser.zero_grad()
-                functional.cross_entropy(network(train[rows]), labels[rows]).backward()
-                optimiser.step()
-        schedule.step()
+    with seeded(seed, Purpose.STEPS):  # for dropout and the like
+        for _ in range(tuning.epochs):
+            for rows in torch.randperm(len(train), generator=draws).split(tuning.batch_size):
+                if len(rows) > 1:
+                    optimiser.zero_grad()
+                    functional.cross_entropy(network(train[rows]), labels[rows]).backward()
+                    optimiser.step()
+            schedule.step()
     network.eval()
     test, known = (each.to(device) for each in _pixels(data.test))
     with torch.no_grad():

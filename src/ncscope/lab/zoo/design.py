@@ -101,6 +101,10 @@ class TransferZoo(BaseModel):
 
     @model_validator(mode="after")
     def _is_there(self) -> "TransferZoo":
+        for names in (self.targets, self.architectures, self.sources):
+            if len({*names}) < len(names):
+                msg = f"each name once, in one half only, among {', '.join(names)}"
+                raise ValueError(msg)
         if self.shard >= self.shards:
             msg = f"shard 0 to {self.shards - 1}"
             raise ValueError(msg)
@@ -118,7 +122,7 @@ class TransferZoo(BaseModel):
 
 
 def networks(config: TransferZoo) -> dict[str, Training]:
-    """Return the networks' training settings, drawn so that every value is used equally often.
+    """Return the networks' training settings, drawn so that values are used equally often.
 
     Source, loss, length, decay and augmentation are each shuffled by themselves within an
     architecture, so that none goes with another. Every network has a seed of its own.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ncscope.lab.observations import Observation
-from ncscope.lab.zoo.cells import A_FEW, ALL, IMAGES, SOURCE, TUNED_ACCURACY
+from ncscope.lab.zoo.cells import A_FEW, ALL, IMAGES, SOURCE
 from ncscope.lab.zoo.design import TransferZoo, networks
 from ncscope.lab.zoo.values import NCTI
 from ncscope.transfer.fisher import NctiParts, ncti
@@ -15,8 +15,6 @@ from ncscope.transfer.static import table_of
 
 ACCURACY = "accuracy"
 """Key of the truth by probe."""
-
-TRUTHS = (ACCURACY, TUNED_ACCURACY)
 
 _SOURCE_FACTS = ("mir", "parameters")
 

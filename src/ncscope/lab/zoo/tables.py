@@ -11,7 +11,7 @@ from ncscope.lab.zoo.results import Cell
 from ncscope.lab.zoo.verdicts import PHRASES, Verdicts
 from ncscope.report.claims import Interval
 from ncscope.report.summary import Summary
-from ncscope.transfer.advice import CONDITIONS, FEW, MANY, MANY_CLASSES, USUAL, WIDE
+from ncscope.transfer.advice import CONDITIONS, FEW, MANY, MANY_CLASSES, TUNED, USUAL, WIDE
 
 _NONE = "–"
 
@@ -56,8 +56,10 @@ def quality_table(verdicts: Verdicts, images: str) -> Summary:
         f"How well each score orders the networks, with {PHRASES[images]}: means over "
         f"{_count(verdicts, images)} targets with 95 % intervals (Student's t over targets). The "
         "truth is the held-out accuracy of a linear probe. Regret: best accuracy less that of the "
-        "network put first, in per cent. Residual: rank correlation that is left after parameters, "
-        "source accuracy and results on other targets."
+        "network put first, in percentage points. Residual: rank correlation that is left after "
+        "parameters, source accuracy and results on other targets. NCTI is relative to all "
+        "networks. NLEEP cannot work with five images a class: its mixture then has a component "
+        "for every image."
     )
     title = f"All scores, {PHRASES[images]}"
     return Summary(caption, ["weighted tau", "tau", "regret", "residual"], lines, title)
@@ -83,7 +85,8 @@ def tuned_table(verdicts: Verdicts) -> Summary:
     lines = {named(verdicts, key): _qualities(verdicts.tuned[key]) for key in order}
     caption = (
         "The same with all training images, where the truth is the held-out accuracy after the "
-        "whole network was fine-tuned, in a third of the cells."
+        "whole network was fine-tuned, in a third of the cells; results on other "
+        "targets are still those of the probe."
     )
     columns = ["weighted tau", "tau", "regret", "residual"]
     return Summary(caption, columns, lines, "All scores, fine-tuning as truth")
@@ -110,11 +113,14 @@ def by_condition(verdicts: Verdicts) -> dict[str, dict[str, ByTarget]]:
     Args:
         verdicts: Judgement.
     """
-    return {
+    found: dict[str, dict[str, ByTarget]] = {
         name: {key: by_target(cells, key, score) for key, score in verdicts.scores.items()}
         for name, cells in conditions(verdicts.cells).items()
         if grouped(cells)
     }
+    if any(verdicts.tuned.values()):
+        found[TUNED] = dict(verdicts.tuned)
+    return found
 
 
 def conditions_table(verdicts: Verdicts) -> Summary:
@@ -212,7 +218,7 @@ def cost_table(verdicts: Verdicts, costs: Mapping[str, float]) -> Summary:
         for key, seconds in sorted(costs.items(), key=lambda pair: pair[1])
     }
     caption = (
-        "Time of each score for a cell, from its features, on one thread: median over cells. "
+        "Time of each score for a cell, from its features: median over cells. "
         "Beside it, how many times faster than the probe it is."
     )
     return Summary(caption, ["time", "times faster than the probe"], lines, "Cost")
