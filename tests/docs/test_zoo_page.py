@@ -1,0 +1,68 @@
+"""Page of the zoo: its tables, figures and evidence are those of the committed cells."""
+
+import json
+import sys
+
+import pytest
+
+from ncscope.lab.transfer_zoo import Zoo
+from ncscope.lab.zoo.design import networks, targets_of
+from ncscope.transfer.advice import CONDITIONS, evidence
+from tests.docs.pages import ROOT
+
+sys.path.insert(0, str(ROOT / "docs" / "figures"))
+import zoo as generator
+
+PAGE = (ROOT / "docs" / "transfer-zoo.md").read_text()
+TABLES = (ROOT / "docs" / "figures" / "zoo-tables.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def zoo() -> Zoo:
+    return Zoo.read(ROOT / "docs" / "figures" / "zoo-cells.json.gz")
+
+
+def test_the_committed_cells_are_a_whole_zoo(zoo):
+    cells = {(cell.network, cell.target, cell.images) for cell in zoo.cells}
+    wanted = {
+        (name, target, images)
+        for name, training in networks(zoo.config).items()
+        for target in targets_of(training.data, zoo.config.targets)
+        for images in ("all", "few")
+    }
+    assert cells == wanted
+    assert len(cells) == len(zoo.cells)
+
+
+def test_the_evidence_is_that_of_the_cells(zoo):
+    assert json.loads(generator.evidence(zoo)) == json.loads(generator.EVIDENCE.read_text())
+    assert set(evidence()) == set(CONDITIONS)
+
+
+@pytest.mark.slow
+def test_the_tables_are_those_of_the_cells(zoo):
+    costs = json.loads(generator.COSTS.read_text())
+    assert generator.written(zoo, costs) == TABLES
+
+
+def test_every_generated_part_is_on_the_page():
+    for line in TABLES.splitlines():
+        if "[start:" in line:
+            name = line.partition("[start:")[2].partition("]")[0]
+            assert f'"docs/figures/zoo-tables.md:{name}"' in PAGE
+
+
+@pytest.mark.slow
+def test_another_seed_of_the_bootstrap_gives_the_same_verdicts(zoo):
+    first, second = (zoo.verdicts(seed=seed).claims for seed in (0, 1))
+    assert [claim.verdict for claim in first] == [claim.verdict for claim in second]
+    assert [claim.evidence for claim in first] != [claim.evidence for claim in second]
+
+
+def test_numbers_in_the_text_are_those_of_the_evidence():
+    usual, tuned = evidence()["usual"], evidence()["tuned"]
+    assert f"is {usual['explained_entropy'].value:.2f}, that of" in PAGE
+    assert f"LogME, {usual['log_me'].value:.2f}." in PAGE
+    assert f"({tuned['explained_entropy'].value:.2f}); LEEP is the best" in PAGE
+    assert f"LEEP is the best ({tuned['leep'].value:.2f})" in PAGE
+    assert f"LogME does ({usual['other_sets'].value:.2f})" in PAGE

@@ -1,0 +1,48 @@
+"""Advice on scores: conditions of a ranking, and the order of scores under them."""
+
+import pytest
+import torch
+
+from ncscope.report.transfer import ranking_tables
+from ncscope.transfer import rank_checkpoints
+from ncscope.transfer.advice import CONDITIONS, advice, conditions_of, evidence
+
+
+@pytest.mark.parametrize(
+    ("samples", "classes", "dims", "known"),
+    [
+        (1000, 10, [64], ["usual", "tuned"]),
+        (99, 10, [64], ["few", "tuned"]),
+        (1000, 10, [64, 1000], ["few", "tuned"]),
+        (1000, 20, [64], ["usual", "many", "tuned"]),
+        (1000, 30, [64, 29], ["usual", "many", "wide", "tuned"]),
+        (1000, 10, [9], ["usual", "wide", "tuned"]),
+    ],
+)
+def test_conditions(samples, classes, dims, known):
+    assert conditions_of(samples, classes, dims) == known
+    assert set(known) <= set(CONDITIONS)
+
+
+def test_the_order_is_by_the_least_mean_of_the_conditions_that_count():
+    found = advice(1000, 30, [64, 29])
+    for first, second in zip(found.order, found.order[1:], strict=False):
+        assert found.least(first) >= found.least(second)
+    key = found.order[0]
+    assert found.least(key) == min(evidence()[name][key].value for name in ("usual", "many"))
+
+
+@pytest.mark.parametrize(("classes", "dim"), [(3, 8), (24, 8), (24, 40)])
+def test_a_ranking_shows_the_advice_for_its_own_size(classes, dim):
+    labels = torch.arange(12 * classes) % classes
+    draws = torch.Generator().manual_seed(0)
+    means = torch.randn(classes, dim, generator=draws)
+    noise = torch.randn(len(labels), dim, generator=draws)
+    checkpoints = {f"noise {scale}": means[labels] + scale * noise for scale in (0.5, 1.0, 2.0)}
+    ranking = rank_checkpoints(checkpoints, labels, expensive=False)
+    train = len(labels) - round(0.2 * 12) * classes
+    known = conditions_of(train, classes, [dim])
+    assert ranking.advice is not None
+    assert list(ranking.advice.conditions) == known
+    heads = [str(column.header) for table in ranking_tables(ranking) for column in table.columns]
+    assert all(any(CONDITIONS[name].split()[0] in head for head in heads) for name in known)
