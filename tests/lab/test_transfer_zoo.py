@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from html import unescape
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import ncscope.lab.cli.zoo  # noqa: F401, adds the command, which old metadata may lack
@@ -145,6 +147,20 @@ def test_the_kept_features_are_those_that_were_scored(whole, folder):
         assert row["dim"] == kept["train"].shape[1]
 
 
+@pytest.mark.parametrize(("network", "temperature"), [("small-conv 0", 1.0), ("small-conv 1", 0.3)])
+def test_probabilities_are_those_at_the_temperature_of_the_training(
+    whole, folder, network, temperature
+):
+    assert networks(CONFIG)[network].temperature == temperature
+    checkpoint = folder / "checkpoints" / network
+    model = torch.load(checkpoint / "checkpoint.pt", weights_only=True)["learner"]["model"]
+    for target in (SOURCE, "digits"):
+        kept = load_file(feature_file(checkpoint, target))
+        logits = kept["train"] @ model["classifier.weight"].T + model["classifier.bias"]
+        known = (logits / temperature).softmax(1)
+        assert torch.allclose(kept["probabilities"], known, atol=1e-5)
+
+
 def unfinished(run: Path, to: Path, part: str) -> Path:
     """Copy a run in which one part is not marked as finished."""
     shutil.copytree(run, to)
@@ -188,6 +204,27 @@ def test_lost_features_are_made_again_from_the_trained_network(whole, folder, tm
     assert all(torch.equal(made[key], known[key]) for key in known)
 
 
+def test_features_of_other_settings_are_made_again(whole, folder, tmp_path):
+    """A file of a run with longer fine-tuning is not taken for one of this run."""
+    network = "small-conv 0"
+    again = unfinished(folder, tmp_path / "again", network)
+    path = feature_file(again / "checkpoints" / network, "digits")
+    known = load_file(path)
+    made_by = metadata_of(path)
+    other = {key: text.replace('"epochs": 1', '"epochs": 2') for key, text in made_by.items()}
+    assert other != made_by
+    save_file({key: torch.zeros_like(value) for key, value in known.items()}, path, other)
+    reproduce("transfer/zoo", out=again, overrides=TINY, resume=True)
+    assert metadata_of(path) == made_by
+    assert all(torch.equal(value, known[key]) for key, value in load_file(path).items())
+    assert (again / "metrics.jsonl").read_bytes() == (folder / "metrics.jsonl").read_bytes()
+
+
+def metadata_of(path: Path) -> dict[str, str]:
+    with safe_open(path, "pt") as file:
+        return dict(file.metadata())
+
+
 @pytest.fixture
 def replayed(whole, folder, monkeypatch):
     """Networks give the results and features of the whole run, without training."""
@@ -213,6 +250,12 @@ def shards_of(tmp_path: Path) -> list[Path]:
         overrides = {**TINY, "shard": number, "shards": 2}
         reproduce("transfer/zoo", out=tmp_path / str(number), overrides=overrides)
     return [tmp_path / "0", tmp_path / "1"]
+
+
+def test_a_shard_alone_is_not_judged(replayed, tmp_path):
+    first, _ = shards_of(tmp_path)
+    assert json.loads((first / "claims.json").read_text()) == []
+    assert not list(first.glob("figures/*"))
 
 
 def test_two_shards_read_together_are_the_whole_zoo(replayed, zoo, tmp_path):
@@ -367,12 +410,14 @@ def test_every_score_has_a_time_and_so_has_the_probe(zoo, tmp_path):
 
 def test_the_page_of_the_design_half_makes_no_claims(zoo, tmp_path):
     report = unescape(zoo.save(tmp_path / "report.html").read_text())
-    design = unescape(zoo.save(tmp_path / "design.html", half="design").read_text())
+    design = unescape(
+        zoo.save(tmp_path / "design.html", verdicts=zoo.verdicts("design")).read_text()
+    )
     text = "explained entropy orders networks better than the best published score"
     assert text in report
     assert text not in design
-    assert "4 networks" in report
-    assert "2 networks" in design
+    assert "4 of 4 networks" in report
+    assert "2 of 4 networks" in design
     assert "no evidence for it" in design
 
 
@@ -383,8 +428,9 @@ def test_cells_in_a_file_are_judged_as_the_run_is(zoo, tmp_path):
     assert [cell.network for cell in read.cells] == [cell.network for cell in zoo.cells]
     for cell, known in zip(read.cells, zoo.cells, strict=True):
         for key in known.values:
-            assert cell.value(key) == pytest.approx(known.value(key), rel=1e-7, nan_ok=True)
+            assert cell.value(key) == pytest.approx(known.value(key), rel=1e-11, nan_ok=True)
     assert claims_on(read.verdicts()) == claims_on(zoo.verdicts())
+    # Not the tables: an accuracy of 12 digits can round a regret of 3.75 the other way.
     for key, found in zoo.verdicts().found.items():
         other = read.verdicts().found[key]
         assert set(other) == set(found)
@@ -469,11 +515,12 @@ def test_the_command_judges_the_design_half_and_files_of_cells(zoo, tmp_path, ca
         ("mine.py", "expected --score FILE.py:NAME with a file, found mine.py"),
         (":spread", "expected --score FILE.py:NAME with a file, found :spread"),
         ("none.py:spread", "expected --score FILE.py:NAME with a file, found none.py:spread"),
-        pytest.param(
-            "mine.txt:spread",
-            "expected --score FILE.py:NAME with a file, found mine.txt:spread",
-            marks=pytest.mark.xfail(reason="the command fails on its own assertion"),
+        ("mine.txt:spread", "expected --score FILE.py:NAME with a file, found mine.txt:spread"),
+        (
+            "broken.py:spread",
+            "expected broken.py to run, found ZeroDivisionError: division by zero",
         ),
+        ("words.py:spread", "expected words.py to run, found SyntaxError:"),
         ("mine.py:", "expected the function  in mine.py, found none"),
         ("mine.py:sprad", "expected the function sprad in mine.py, found none"),
         ("mine.py:LIMIT", "expected the function LIMIT in mine.py, found none"),
@@ -483,13 +530,38 @@ def test_a_score_that_cannot_be_read_is_refused(
     whole, folder, mine, tmp_path, monkeypatch, capsys, score, said
 ):
     shutil.copy(mine, tmp_path / "mine.txt")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "words.py").write_text("def spread(sample) return 1\n")
     monkeypatch.chdir(tmp_path)
     assert ran("zoo", folder, "--score", score, "--out", "page.html") == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"error: {' '.join(said.split())}; ")
+    assert err.startswith(f"error: {' '.join(said.split())}")
+    assert "; " in err
     assert err.count("\n") == 1
     assert not Path("page.html").exists()
+
+
+def test_two_scores_of_one_name_are_refused(whole, folder, mine, tmp_path, capsys):
+    other = tmp_path / "other.py"
+    shutil.copy(mine, other)
+    words = ["--score", f"{mine}:spread", "--score", f"{other}:spread"]
+    assert ran("zoo", folder, *words, "--out", tmp_path / "page.html") == 2
+    assert "expected scores of different names, found" in capsys.readouterr().err
+
+
+def test_a_file_of_scores_may_have_dataclasses_and_late_annotations(
+    whole, folder, tmp_path, monkeypatch
+):
+    path = tmp_path / "with_classes.py"
+    path.write_text(
+        "from __future__ import annotations\n\nfrom dataclasses import dataclass\n\n\n"
+        "@dataclass\nclass Share:\n    of: float\n\n\n"
+        "def share(sample: Sample) -> float:\n    return Share(0.5).of\n"
+    )
+    monkeypatch.delitem(sys.modules, "with_classes", raising=False)
+    assert ran("zoo", folder, "--score", f"{path}:share", "--out", tmp_path / "page.html") == 0
+    assert "share (yours)" in (tmp_path / "page.html").read_text()
 
 
 def test_the_page_must_be_html(folder, whole, tmp_path, capsys):

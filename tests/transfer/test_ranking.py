@@ -177,7 +177,11 @@ def test_every_score_of_the_downstream_samples_stands_in_a_table_of_checkpoints(
     found = [SCORES[key].name for key in SCORES if key in ranking.scores]
     assert sorted(heads) == sorted([*found, "top-1", "λ"])
     (own,) = (each for each in summaries if each.title == "Our own score")
-    known = {each.name: plain(each.scores["explained_entropy"], 3) for each in ranking.checkpoints}
+    known = {
+        each.name: f"{plain(each.scores[key], 3)} ± {plain(each.errors[key], 2)}"
+        for key in ("explained_entropy",)
+        for each in ranking.checkpoints
+    }
     assert own.lines == {name: [cell] for name, cell in known.items()}
 
 

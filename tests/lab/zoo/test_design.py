@@ -177,6 +177,20 @@ def test_a_shard_that_is_not_there_is_refused(shard, shards):
         overridden(ZOO, {"shard": shard, "shards": shards})
 
 
+@pytest.mark.parametrize(
+    "twice",
+    [
+        {"design_targets": ["digits"]},
+        {"report_targets": ["gratings", "gratings"]},
+        {"held_out_architectures": ["small-conv"]},
+        {"sources": ["gratings", "gratings"]},
+    ],
+)
+def test_a_name_that_stands_twice_is_refused(twice):
+    with pytest.raises(InputError, match="expected each name once, in one half only, among"):
+        overridden(ZOO, twice)
+
+
 def test_the_protocol_on_the_page_is_that_of_the_code():
     protocol = " ".join(_protocol().split())
     lists = dict(re.findall(r"\* ([A-Z][a-z -]+): (.*?)\.(?= \*| \*\*|$)", protocol))
@@ -198,7 +212,8 @@ def test_the_protocol_on_the_page_is_that_of_the_code():
 def test_the_numbers_on_the_page_are_those_of_the_code():
     page = " ".join(PAGE.read_text().split())
     assert f"trains {len(networks(ZOO))} small networks" in page
-    assert f"up to {len(ZOO.targets)} data sets" in page
+    most = max(len(targets_of(source, ZOO.targets)) for source in ZOO.sources)
+    assert f"up to {most} data sets" in page
     assert f"with {ZOO.networks} networks each" in page
     assert "(network number plus target number divisible by three)" in page
     assert f"for {ZOO.tuning_epochs} epochs" in page

@@ -41,7 +41,7 @@ from ncscope.lab.zoo.verdicts import (
 )
 from ncscope.report.claims import Claim, Interval
 from ncscope.report.summary import Summary
-from ncscope.transfer.advice import CONDITIONS, FEW, MANY, USUAL, WIDE
+from ncscope.transfer.advice import CONDITIONS, FEW, MANY, TUNED, USUAL, WIDE
 from ncscope.transfer.records import BASELINES, SCORES, Score
 from tests.lab.zoo.made_cells import cells_on
 
@@ -445,14 +445,19 @@ def test_conditions_are_by_images_classes_and_features():
 def test_the_table_by_condition_leaves_out_conditions_without_networks(perfect, tables):
     table = tables["By condition"]
     # All synthetic targets have 10 classes and all networks 32 features.
-    known = [f"{CONDITIONS[name]} ({len(ZOO.report_targets)} targets)" for name in (USUAL, FEW)]
+    count = len(ZOO.report_targets)
+    known = [f"{CONDITIONS[name]} ({count} targets)" for name in (USUAL, FEW, TUNED)]
     assert list(table.columns) == known
+    found = [perfect.found[ALL, BEST], perfect.found[A_FEW, BEST], perfect.tuned[BEST]]
     assert line(table, "LogME") == [
-        with_interval(
-            over_targets(perfect.found[images, BEST]), mean_quality(perfect.found[images, BEST])
-        )
-        for images in (ALL, A_FEW)
+        with_interval(over_targets(each), mean_quality(each)) for each in found
     ]
+
+
+def test_nothing_is_claimed_on_the_design_half():
+    cells = design_half(ZOO, synthetic(exact))
+    assert Verdicts(ZOO, cells, half="design").claims == []
+    assert [claim.verdict for claim in Verdicts(ZOO, cells).claims][:2] == ["held"] * 2
 
 
 def test_the_table_of_costs_has_the_fastest_first(perfect):
