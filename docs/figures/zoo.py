@@ -105,7 +105,8 @@ def main(runs: list[str]) -> None:
     zoo = Zoo.read(CELLS)
     networks = len({cell.network for cell in zoo.cells})
     if networks < len(trained(zoo.config)):
-        raise SystemExit(f"a whole zoo is needed: {networks} networks found")
+        message = f"a whole zoo is needed: {networks} networks found"
+        raise SystemExit(message)
     costs = json.loads(COSTS.read_text())
     (DOCS / "figures" / "zoo-tables.md").write_text(written(zoo, costs))
     EVIDENCE.write_text(evidence(zoo) + "\n")
