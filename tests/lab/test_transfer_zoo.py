@@ -386,12 +386,18 @@ def test_a_score_that_returns_no_number_is_refused(zoo, value, kind):
     )
 
 
+def test_a_folder_of_shards_is_read_as_its_shards(zoo, folder, tmp_path):
+    for number in (0, 1):
+        shutil.copytree(folder, tmp_path / "sweep" / f"run {number}")
+    (tmp_path / "sweep" / "report.html").touch()
+    assert Zoo.read(tmp_path / "sweep").verdicts().claims == zoo.verdicts().claims
+
+
 def test_scores_and_times_need_the_features(zoo, folder, tmp_path):
     bare = Zoo.read(zoo.save_cells(tmp_path / "cells.json.gz"))
     for use in (lambda: bare.with_scores({"spread": spread}), bare.costs):
-        with pytest.raises(
-            InputError, match="expected features of small-conv 0 on gratings-frequency, found none;"
-        ):
+        wanted = "expected features of small-conv 0 on gratings-frequency, found a file of cells;"
+        with pytest.raises(InputError, match=wanted):
             use()
     moved = tmp_path / "moved"
     shutil.copytree(folder, moved, ignore=shutil.ignore_patterns("features"))

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -80,7 +81,7 @@ class Zoo:
         whole = {"shard": 0, "shards": 1}
         config: TransferZoo | None = None
         cells: dict[tuple[str, str, str], Cell] = {}
-        for place in places:
+        for place in chain.from_iterable(_runs_in(Path(place)) for place in places):
             run = load_run(place)
             if not isinstance(run.config, TransferZoo):
                 fix = "pass the folder of ncscope reproduce transfer/zoo"
@@ -92,9 +93,13 @@ class Zoo:
                 found = f"others in {place}"
                 raise InputError(expected="the same settings", found=found, fix=fix)
             config = own
-            for cell in cells_of(own, run.rows, Path(place) / "checkpoints"):
+            for cell in cells_of(own, run.rows, place / "checkpoints"):
                 cells.setdefault((cell.network, cell.target, cell.images), cell)
         assert config is not None
+        if not cells:
+            fix = "train it again with ncscope reproduce transfer/zoo"
+            expected = f"networks measured on targets in {places[0]}"
+            raise InputError(expected=expected, found="none", fix=fix)
         # The bootstrap draws networks by their order, which must not depend on the shards.
         order = {name: number for number, name in enumerate(networks(config))}
         ordered = sorted(cells.values(), key=lambda cell: order[cell.network])
@@ -208,6 +213,12 @@ class Zoo:
         return write_bytes(Path(path), gzip.compress(text.encode(), mtime=0))
 
 
+def _runs_in(place: Path) -> list[Path]:
+    """Return the folder of a run, or the folders of runs inside, such as those of a sweep."""
+    inside = sorted(path.parent for path in place.glob("*/config.yaml"))
+    return inside if inside and not (place / "config.yaml").exists() else [place]
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -244,7 +255,7 @@ def _key(name: str) -> str:
 def _features_of(cell: Cell) -> Path:
     folder = cell.folder
     if folder is None or not feature_file(folder, cell.target).exists():
-        found = "none" if folder is None else f"none in {feature_file(folder, cell.target).parent}"
+        found = "a file of cells" if folder is None else f"none in {folder / 'features'}"
         fix = "read the folder of the run, with its checkpoints"
         expected = f"features of {cell.network} on {cell.target}"
         raise InputError(expected=expected, found=found, fix=fix)

@@ -20,13 +20,15 @@ MANY_CLASSES = 20
 """Classes from which on there are many."""
 
 USUAL, FEW, MANY, WIDE, TUNED = "usual", "few", "many", "wide", "tuned"
+FEW_OF_MANY = "few of many"
 
 CONDITIONS: Mapping[str, str] = {
-    USUAL: "many samples a class",
-    FEW: "five samples a class",
-    MANY: "20 classes or more",
-    WIDE: "more classes than features (one target)",
-    TUNED: "fine-tuned, many samples",
+    USUAL: "20 to 200 samples a class",
+    FEW: "5 samples a class",
+    MANY: "20 to 48 classes, all samples",
+    FEW_OF_MANY: "20 to 48 classes, 5 samples each",
+    WIDE: "48 classes, 32 or 44 features",
+    TUNED: "fine-tuned, all samples",
 }
 """Conditions under which scores were judged, by key."""
 
@@ -46,22 +48,10 @@ class Advice:
 
     @property
     def order(self) -> list[str]:
-        """Keys of the scores, the best first, by their least mean over the conditions.
-
-        Fine-tuning, where the truth is another, and more classes than features, which rests on one
-        target, are shown but have no part in the order.
-        """
+        """Keys of the scores, the best first, by the first of the conditions."""
         shared = set.intersection(*(set(self.found[name]) for name in self.conditions))
-        return sorted(shared, key=lambda key: -self.least(key))
-
-    def least(self, key: str) -> float:
-        """Return the least mean of a score over the conditions that count.
-
-        Args:
-            key: Key of the score.
-        """
-        own = [name for name in self.conditions if name not in (WIDE, TUNED)]
-        return min(self.found[name][key].value for name in own)
+        first = self.found[self.conditions[0]]
+        return sorted(shared, key=lambda key: -first[key].value)
 
 
 def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
@@ -74,12 +64,12 @@ def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
 
     Example:
         >>> conditions_of(samples=100, classes=20, dims=[16, 512])
-        ['few', 'many', 'wide', 'tuned']
+        ['few', 'few of many', 'wide', 'tuned']
     """
     few = samples < FEW_PER_CLASS * classes or samples <= max(dims)
     found = [FEW if few else USUAL]
     if classes >= MANY_CLASSES:
-        found.append(MANY)
+        found.append(FEW_OF_MANY if few else MANY)
     if any(dim < classes for dim in dims):
         found.append(WIDE)
     return [*found, TUNED]

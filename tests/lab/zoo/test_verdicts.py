@@ -41,7 +41,7 @@ from ncscope.lab.zoo.verdicts import (
 )
 from ncscope.report.claims import Claim, Interval
 from ncscope.report.summary import Summary
-from ncscope.transfer.advice import CONDITIONS, FEW, MANY, TUNED, USUAL, WIDE
+from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, TUNED, USUAL, WIDE
 from ncscope.transfer.records import BASELINES, SCORES, Score
 from tests.lab.zoo.made_cells import cells_on
 
@@ -176,8 +176,9 @@ def test_the_claim_rests_on_the_gains_over_the_best_published_score(perfect):
     assert len(values) == len(ZOO.report_targets)
     assert claim.interval is not None
     assert claim.interval.estimate == pytest.approx(np.mean(values))
-    listed = claim.evidence.rsplit(": ", 1)[1]
-    assert listed == ", ".join(f"{value:.3f}" for value in values)
+    listed = claim.evidence.rsplit("; by target: ", 1)[1]
+    pairs = zip(ours, values, strict=True)
+    assert listed == ", ".join(f"{target} {value:.3f}" for target, value in pairs)
 
 
 @pytest.mark.parametrize(
@@ -438,6 +439,7 @@ def test_conditions_are_by_images_classes_and_features():
         USUAL: ["a 0", "a 1", "a 2", "a 3"],
         FEW: ["a 0"],
         MANY: ["a 1", "a 2", "a 3"],
+        FEW_OF_MANY: ["a 0"],
         WIDE: ["a 1"],
     }
 

@@ -20,7 +20,8 @@ def zoo(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Folders of runs of transfer/zoo, such as its shards; or one file of cells."
+            help="Folders of runs of transfer/zoo, such as its shards; or one file of cells, as "
+            "--cells writes it."
         ),
     ],
     score: Annotated[
@@ -28,14 +29,16 @@ def zoo(
         typer.Option(
             metavar="FILE.py:NAME",
             help="Function of a network's features on a target that returns a number, the greater "
-            "the better; can be repeated. The file is run.",
+            "the better; can be repeated. The file is run. Needs the features, in the folders.",
         ),
     ] = None,
     half: Annotated[
         Literal["report", "design"], typer.Option(help="Half of the zoo to judge on.")
     ] = "report",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap over networks.")] = 0,
-    costs: Annotated[bool, typer.Option("--costs", help="Measure the time of each score.")] = False,
+    costs: Annotated[
+        bool, typer.Option("--costs", help="Measure the time of each score; needs the features.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="File for the page.")] = Path("zoo.html"),
     cells: Annotated[
         Path | None,
@@ -53,8 +56,7 @@ def zoo(
     """
     from ncscope.lab.report.rows import claims_table
     from ncscope.lab.transfer_zoo import Zoo
-    from ncscope.lab.zoo.cells import ALL
-    from ncscope.lab.zoo.tables import quality_table
+    from ncscope.lab.zoo.tables import brief_table
     from ncscope.report.summary import summary_table
 
     functions = dict(map(_function, score or []))
@@ -78,7 +80,7 @@ def zoo(
     verdicts = whole.verdicts(half, seed)
     page = whole.save(out, verdicts=verdicts, costs=times)
     console = Terminal()
-    console.print(summary_table(quality_table(verdicts, ALL)))
+    console.print(summary_table(brief_table(verdicts)))
     if verdicts.claims:
         console.print(claims_table(verdicts.claims))
     console.print(f"Page: {page.resolve().as_uri()}", soft_wrap=True)

@@ -27,8 +27,9 @@ def drawings_of(verdicts: Verdicts) -> list[Drawing]:
     """
     orders = (
         "How well each score orders the networks: mean weighted tau over the targets with 95 % "
-        "intervals; green: explained entropy, dark: published scores on the target, orange: what "
-        "does not look at the target."
+        "intervals; green: explained entropy, orange: what does not look at the target (size, "
+        "source accuracy, metrics on the source, results on other targets), the rest: published "
+        "scores on the target."
     )
     heat = (
         "Weighted tau of each score on each target, with all training images; the best score of a "

@@ -82,7 +82,7 @@ def cells_of(
                 )
             )
         elif row.split == SOURCE:
-            own |= {key: float(row[key]) for key in _SOURCE_FACTS}
+            own |= {key: float(row[key]) for key in _SOURCE_FACTS if key in row}
         elif row.epoch == training.optimisation.epochs:
             own |= _facts_of(row)
     return with_relative([cell.with_values(facts[cell.network]) for cell in cells])

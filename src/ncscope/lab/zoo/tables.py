@@ -11,7 +11,16 @@ from ncscope.lab.zoo.results import Cell
 from ncscope.lab.zoo.verdicts import PHRASES, Verdicts
 from ncscope.report.claims import Interval
 from ncscope.report.summary import Summary
-from ncscope.transfer.advice import CONDITIONS, FEW, MANY, MANY_CLASSES, TUNED, USUAL, WIDE
+from ncscope.transfer.advice import (
+    CONDITIONS,
+    FEW,
+    FEW_OF_MANY,
+    MANY,
+    MANY_CLASSES,
+    TUNED,
+    USUAL,
+    WIDE,
+)
 
 _NONE = "–"
 
@@ -99,10 +108,12 @@ def conditions(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
         cells: Cells of the half.
     """
     whole = [cell for cell in cells if cell.images == ALL]
+    few = [cell for cell in cells if cell.images == A_FEW]
     return {
         USUAL: whole,
-        FEW: [cell for cell in cells if cell.images == A_FEW],
+        FEW: few,
         MANY: [cell for cell in whole if cell.value("classes") >= MANY_CLASSES],
+        FEW_OF_MANY: [cell for cell in few if cell.value("classes") >= MANY_CLASSES],
         WIDE: [cell for cell in whole if cell.value("classes") > cell.value("dim")],
     }
 
@@ -138,7 +149,9 @@ def conditions_table(verdicts: Verdicts) -> Summary:
         for key in ordered(verdicts)
     }
     columns = [
-        f"{CONDITIONS[name]} ({len(found[INDEX])} targets)" if INDEX in found else CONDITIONS[name]
+        f"{CONDITIONS[name]} ({_targets(len(found[INDEX]))})"
+        if INDEX in found
+        else CONDITIONS[name]
         for name, found in parts.items()
     ]
     caption = (
@@ -260,6 +273,29 @@ def number(value: float, digits: int = 3, *, signed: bool = False) -> str:
     if not math.isfinite(value):
         return _NONE
     return f"{value:{'+' if signed else ''}.{digits}f}".replace("-", "−")
+
+
+def _targets(count: int) -> str:
+    return "1 target" if count == 1 else f"{count} targets"
+
+
+def brief_table(verdicts: Verdicts) -> Summary:
+    """Return the weighted tau of each score, for a terminal of 80 columns.
+
+    Args:
+        verdicts: Judgement.
+    """
+    lines = {
+        named(verdicts, key): [
+            with_interval(over_targets(found), mean_quality(found))
+            for found in (verdicts.found[images, key] for images in PHRASES)
+        ]
+        for key in ordered(verdicts)
+    }
+    caption = (
+        "Mean weighted Kendall tau over targets, with 95 % intervals. The page has all tables."
+    )
+    return Summary(caption, ["all images", "five a class"], lines)
 
 
 def _mean(values: Sequence[float]) -> float:

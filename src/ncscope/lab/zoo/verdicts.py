@@ -181,7 +181,7 @@ def _better(verdicts: Verdicts, images: str) -> Claim:
     )
     if best is None or (images, INDEX) not in verdicts.found:
         return _unknown(text)
-    values = gains(verdicts.found[images, INDEX], verdicts.found[images, best])
+    values = _gains(verdicts.found[images, INDEX], verdicts.found[images, best])
     cells = [cell for cell in verdicts.cells if cell.images == images]
     pair = (INDEX, SCORES[INDEX]), (best, SCORES[best])
     low, high = bootstrap_gain(cells, *pair, seed=verdicts.seed)
@@ -189,11 +189,11 @@ def _better(verdicts: Verdicts, images: str) -> Claim:
     for name in verdicts.config.held_out_architectures:
         chosen = [cell for cell in cells if cell.architecture == name]
         ours, theirs = (mean_quality(by_target(chosen, *each)) for each in pair)
-        alone.append(f"{name} {ours - theirs:.3f}")
-    told = (
-        f"over {SCORES[best].name}; bootstrap over networks {low:.3f} to {high:.3f}; within "
-        f"{', '.join(alone)}"
-    )
+        if not math.isnan(ours - theirs):
+            alone.append(f"{name} {ours - theirs:.3f}")
+    told = f"over {SCORES[best].name}; bootstrap over networks {low:.3f} to {high:.3f}"
+    if alone:
+        told += f"; within {', '.join(alone)}"
     return _by_margin(text, values, told)
 
 
@@ -206,15 +206,20 @@ def _better_tuned(verdicts: Verdicts) -> Claim:
     )
     if best is None or INDEX not in verdicts.tuned:
         return _unknown(text)
-    values = gains(verdicts.tuned[INDEX], verdicts.tuned[best])
+    values = _gains(verdicts.tuned[INDEX], verdicts.tuned[best])
     return _by_margin(text, values, f"over {SCORES[best].name}")
 
 
-def _by_margin(text: str, values: Sequence[float], told: str) -> Claim:
+def _gains(ours: ByTarget, theirs: ByTarget) -> dict[str, float]:
+    return dict(zip(ours, gains(ours, theirs), strict=True))
+
+
+def _by_margin(text: str, by_name: Mapping[str, float], told: str) -> Claim:
     """Judge a gain: held if its mean reaches the margin and its interval excludes 0.
 
     A mean below the margin needs no interval: gains that are all 0 have none, and are no gain.
     """
+    values = list(by_name.values())
     if not values:
         return _unknown(text)
     mean, interval = sum(values) / len(values), mean_interval(values)
@@ -222,8 +227,9 @@ def _by_margin(text: str, values: Sequence[float], told: str) -> Claim:
     if mean >= MARGIN:
         verdict = "undecided" if interval is None else "held" if interval.low > 0 else "not held"
     ends = "no interval" if interval is None else f"{interval.low:.3f}, {interval.high:.3f}"
-    listed = ", ".join(f"{value:.3f}" for value in values)
-    evidence = f"mean gain {mean:.3f} [{ends}] over {len(values)} targets, {told}: {listed}"
+    listed = ", ".join(f"{name} {value:.3f}" for name, value in by_name.items())
+    count = len(values)
+    evidence = f"mean gain {mean:.3f} [{ends}] over {count} targets, {told}; by target: {listed}"
     return Claim(text=text, source="ours", verdict=verdict, evidence=evidence, interval=interval)
 
 
