@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from rich.console import Console
 
-from ncscope.report.transfer import ranking_tables
+from ncscope.report import transfer
 from ncscope.transfer import rank_checkpoints
 from ncscope.transfer.advice import CONDITIONS, advice, conditions_of, evidence
 
@@ -45,5 +46,13 @@ def test_a_ranking_shows_the_advice_for_its_own_size(classes, dim):
     known = conditions_of(train, classes, [dim])
     assert ranking.advice is not None
     assert list(ranking.advice.conditions) == known
-    heads = [str(column.header) for table in ranking_tables(ranking) for column in table.columns]
-    assert {CONDITIONS[name] for name in known} <= set(heads)
+    shown = [
+        each
+        for each in transfer._ranking_summaries(ranking)
+        if each.title.startswith("Which score to trust")
+    ]
+    heads = [head for each in shown for head in each.columns]
+    assert heads == [CONDITIONS[name] for name in known]
+    assert all(next(iter(each.lines)) == "explained entropy" for each in shown)
+    for table in transfer.ranking_tables(ranking):
+        assert Console(width=200).measure(table).minimum <= 80

@@ -44,6 +44,7 @@ _MOST_NAMED = 12  # with more checkpoints, their numbers would cover the points
 _MOST_APART = 6  # with more columns, there is no space left between them
 _DIGITS = 3
 _WIDEST = 7  # columns of published scores that a terminal can show
+_MOST_CONDITIONS = 3  # columns with intervals that a terminal can show
 _LINE = 150  # characters that fit below four panels
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
@@ -122,20 +123,24 @@ def _advice(ranking: Ranking) -> list[Summary]:
     if known is None:
         return []
     keys = [key for key in known.order if key in ranking.scores]
-    lines = {
-        ALL_SCORES[key].name: [
-            _interval(known.found[condition][key]) for condition in known.conditions
-        ]
-        for key in keys
-    }
     caption = (
         "Which score to trust, the best first: mean weighted Kendall tau with 95 % intervals over "
-        "the targets of a zoo of 128 small networks, under conditions like yours; in the last "
-        "column the truth is fine-tuning. How a score orders a few checkpoints, above, says less. "
+        "the targets of a zoo of 128 small networks, under conditions near yours; the last "
+        "has fine-tuning as the truth. How a score orders a few checkpoints, above, says less. "
         "Evidence and limits: the page 'A zoo of networks' of the documentation."
     )
-    columns = [CONDITIONS[condition] for condition in known.conditions]
-    return [Summary(caption, columns, lines, title="Which score to trust")] if keys else []
+    summaries = []
+    for start in range(0, len(known.conditions), _MOST_CONDITIONS):
+        part = known.conditions[start : start + _MOST_CONDITIONS]
+        lines = {
+            ALL_SCORES[key].name: [_interval(known.found[condition][key]) for condition in part]
+            for key in keys
+        }
+        title = "Which score to trust" + ", continued" * (start > 0)
+        columns = [CONDITIONS[condition] for condition in part]
+        summaries.append(Summary(caption, columns, lines, title=title))
+        caption = "The same in the other condition, in the same order."
+    return summaries if keys else []
 
 
 def ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> list[Table]:
@@ -347,6 +352,12 @@ _NARROW = {
     "parameters": "para-\nmeters",
     "source accuracy": "source\naccuracy",
     "other sets": "other\nsets",
+    "20 to 200 samples a class": "20 to 200\nsamples a class",
+    "5 samples a class": "5 samples\na class",
+    "20 to 48 classes, all samples": "20 to 48 classes,\nall samples",
+    "20 to 48 classes, 5 samples each": "20 to 48 classes,\n5 samples each",
+    "48 classes, 32 or 44 features": "48 classes,\n32-44 features",
+    "fine-tuned, all samples": "fine-tuned,\nall samples",
     "undefined": "unde-\nfined",
     "unknown": "un-\nknown",
 }
