@@ -67,8 +67,8 @@ def quality_table(verdicts: Verdicts, images: str) -> Summary:
         "truth is the held-out accuracy of a linear probe. Regret: best accuracy less that of the "
         "network put first, in percentage points. Residual: rank correlation that is left after "
         "parameters, source accuracy and results on other targets. NCTI is relative to all "
-        "networks. NLEEP cannot work with five images a class: its mixture then has a component "
-        "for every image."
+        "networks. With five images a class NLEEP's mixture has a component for every "
+        "image, and says little."
     )
     title = f"All scores, {PHRASES[images]}"
     return Summary(caption, ["weighted tau", "tau", "regret", "residual"], lines, title)
