@@ -18,7 +18,7 @@ from hypothesis import settings
 from tests import bare, signatures
 from tests.browser import browser
 
-__all__ = ["browser", "unchecked_signatures"]
+__all__ = ["browser", "unchecked_signatures", "unchecked_signatures_of_module"]
 
 if os.environ.get("CI"):
     jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
@@ -72,6 +72,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def unchecked_signatures() -> Iterator[None]:
     """Bad input meets the library's own checks, as it does outside of this suite."""
+    yield from _unchecked()
+
+
+@pytest.fixture(scope="module")
+def unchecked_signatures_of_module() -> Iterator[None]:
+    """As `unchecked_signatures`, for a module whose own fixtures take most of the time."""
+    yield from _unchecked()
+
+
+def _unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

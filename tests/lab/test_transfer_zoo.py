@@ -37,7 +37,10 @@ from ncscope.lab.zoo.verdicts import PUBLISHED, claims_on
 from ncscope.transfer.explained_entropy import explained_entropy
 from ncscope.transfer.inputs import checked_labelled
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.usefixtures("unchecked_signatures_of_module"),  # most of the time, otherwise
+    pytest.mark.slow,
+]
 
 TINY: dict[str, Any] = {
     "design_architectures": ["small-conv"],
@@ -318,7 +321,11 @@ def test_a_users_score_is_computed_for_every_cell_and_stands_in_tables_and_page(
         kept = load_file(feature_file(folder / "checkpoints" / cell.network, cell.target))
         chosen = few_of(kept["train_labels"]) if cell.images == A_FEW else slice(None)
         sample = Sample(
-            kept["train"][chosen], kept["train_labels"][chosen], None, *[torch.ones(1)] * 2
+            kept["train"][chosen],
+            kept["train_labels"][chosen],
+            None,
+            torch.ones(1, 1),
+            torch.ones(1).long(),
         )
         assert cell.value("own:spread") == pytest.approx(float(spread(sample)))
     for images in (ALL, A_FEW):

@@ -45,6 +45,8 @@ from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, TUNED, U
 from ncscope.transfer.records import BASELINES, SCORES, Score
 from tests.lab.zoo.made_cells import cells_on
 
+pytestmark = pytest.mark.usefixtures("unchecked_signatures_of_module")
+
 ZOO = TransferZoo(networks=3)
 BEST = "log_me"
 """Published score with the least noise in the synthetic zoos."""
