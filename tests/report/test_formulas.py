@@ -1,10 +1,13 @@
 """Formulas as SVG: what is drawn, and where it stands."""
 
+import os
 import re
 import subprocess
 import sys
+import textwrap
 import warnings
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import matplotlib as mpl
 import pytest
@@ -210,3 +213,30 @@ def test_another_process_writes_the_same_bytes() -> None:
     code = f"from ncscope.report.formulas import formula; print(formula('x'), formula({latex!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == f"{formula('x')} {formula(latex)}\n"
+
+
+def test_a_damaged_list_of_fonts_changes_nothing(tmp_path: Path) -> None:
+    """Without Matplotlib's bundled fonts: what a program leaves whose Matplotlib is removed."""
+    spoil = """
+        from pathlib import Path
+        import matplotlib as mpl
+        from matplotlib import font_manager
+        fonts = font_manager.fontManager
+        fonts.ttflist = [font for font in fonts.ttflist if mpl.get_data_path() not in font.fname]
+        [path] = Path(mpl.get_cachedir()).glob("fontlist*")
+        font_manager.json_dump(fonts, path)
+    """
+    draw = r"""
+        from matplotlib.font_manager import fontManager
+        assert not any(font.name == "cmmi10" for font in fontManager.ttflist)
+        from ncscope.report.formulas import formula
+        print(formula(r"\tilde M_c"))
+    """
+    environment = os.environ | {"MPLCONFIGDIR": str(tmp_path)}
+    for code in (spoil, draw):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            capture_output=True, text=True, check=True, env=environment,
+        )  # fmt: skip
+    assert done.stdout == formula(r"\tilde M_c") + "\n"
+    assert done.stderr == ""

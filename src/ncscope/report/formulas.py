@@ -7,10 +7,11 @@ page needs no font, no script and no network; the path takes the colour of the t
 from collections.abc import Iterable
 from functools import cache
 from html import escape
+from pathlib import Path as File
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, fontManager
 from matplotlib.path import Path
 from matplotlib.textpath import TextToPath
 
@@ -204,4 +205,17 @@ class _Typesetter:
 
 @cache
 def _typesetter() -> _Typesetter:
+    _list_bundled_fonts()
     return _Typesetter()
+
+
+def _list_bundled_fonts() -> None:
+    """Add Matplotlib's bundled fonts to its list of fonts where they are missing.
+
+    The list is read from the user's cache folder. A Matplotlib that was being removed can have
+    written it there without them; formulas would then have the letters of another font.
+    """
+    listed = {font.fname for font in fontManager.ttflist}
+    for file in sorted(File(mpl.get_data_path(), "fonts", "ttf").glob("*.ttf")):
+        if str(file) not in listed:
+            fontManager.addfont(file)
