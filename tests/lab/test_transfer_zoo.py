@@ -444,8 +444,8 @@ def test_cells_in_a_file_are_judged_as_the_run_is(zoo, tmp_path):
             assert cell.value(key) == pytest.approx(known.value(key), rel=1e-11, nan_ok=True)
     assert claims_on(read.verdicts()) == claims_on(zoo.verdicts())
     # Not the tables: an accuracy of 12 digits can round a regret of 3.75 the other way.
-    for key, found in zoo.verdicts().found.items():
-        other = read.verdicts().found[key]
+    for key, found in zoo.verdicts().qualities.items():
+        other = read.verdicts().qualities[key]
         assert set(other) == set(found)
         assert all(other[target] == pytest.approx(found[target]) for target in found)
     again = read.save_cells(tmp_path / "again.json.gz")

@@ -17,8 +17,8 @@ from ncscope.transfer.advice import CONDITIONS, advice, conditions_of, evidence
         (1000, 10, [64, 1000], ["few", "tuned"]),
         (1000, 20, [64], ["usual", "many", "tuned"]),
         (199, 20, [64], ["few", "few of many", "tuned"]),
-        (1000, 30, [64, 29], ["usual", "many", "wide", "tuned"]),
-        (1000, 10, [9], ["usual", "wide", "tuned"]),
+        (1000, 30, [64, 29], ["usual", "many", "more classes", "tuned"]),
+        (1000, 10, [9], ["usual", "more classes", "tuned"]),
     ],
 )
 def test_conditions(samples, classes, dims, known):

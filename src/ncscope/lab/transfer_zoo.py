@@ -51,7 +51,7 @@ class Zoo:
     Attributes:
         config: Settings of the zoo.
         cells: Every network on every target, with all images and with a few.
-        own: Scores of the user's, by key.
+        user_scores: Scores of the user, by key.
 
     Example:
         >>> zoo = Zoo.read("runs/transfer-zoo-small")  # doctest: +SKIP
@@ -61,7 +61,7 @@ class Zoo:
 
     config: TransferZoo
     cells: Sequence[Cell]
-    own: Mapping[str, Score] = field(default_factory=dict)
+    user_scores: Mapping[str, Score] = field(default_factory=dict)
 
     @classmethod
     def read(cls, *places: str | Path) -> "Zoo":
@@ -133,7 +133,7 @@ class Zoo:
             cells.append(cell.with_values(values))
             on_cell(number + 1, len(self.cells))
         named = {_key(name): Score(name, 1) for name in scores}
-        return replace(self, cells=cells, own={**self.own, **named})
+        return replace(self, cells=cells, user_scores={**self.user_scores, **named})
 
     def verdicts(self, half: Half = "report", seed: int = 0) -> Verdicts:
         """Return the judgement of all scores.
@@ -143,7 +143,7 @@ class Zoo:
             seed: Seed of the bootstrap.
         """
         cells = _HALVES[half](self.config, self.cells)
-        return Verdicts(self.config, cells, self.own, seed, half)
+        return Verdicts(self.config, cells, self.user_scores, seed, half)
 
     def costs(self, cells: int = 12) -> dict[str, float]:
         """Return the median time of each score in seconds, from the kept features.

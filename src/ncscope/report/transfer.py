@@ -133,7 +133,9 @@ def _advice(ranking: Ranking) -> list[Summary]:
     for start in range(0, len(known.conditions), _MOST_CONDITIONS):
         part = known.conditions[start : start + _MOST_CONDITIONS]
         lines = {
-            ALL_SCORES[key].name: [_interval(known.found[condition][key]) for condition in part]
+            ALL_SCORES[key].name: [
+                _interval(known.weighted_tau[condition][key]) for condition in part
+            ]
             for key in keys
         }
         title = "Which score to trust" + ", continued" * (start > 0)

@@ -19,7 +19,7 @@ FEW_PER_CLASS = 10
 MANY_CLASSES = 20
 """Classes from which on there are many."""
 
-USUAL, FEW, MANY, WIDE, TUNED = "usual", "few", "many", "wide", "tuned"
+USUAL, FEW, MANY, MORE_CLASSES, TUNED = "usual", "few", "many", "more classes", "tuned"
 FEW_OF_MANY = "few of many"
 
 CONDITIONS: Mapping[str, str] = {
@@ -27,7 +27,7 @@ CONDITIONS: Mapping[str, str] = {
     FEW: "5 samples a class",
     MANY: "20 to 48 classes, all samples",
     FEW_OF_MANY: "20 to 48 classes, 5 samples each",
-    WIDE: "48 classes, 32 or 44 features",
+    MORE_CLASSES: "48 classes, 32 or 44 features",
     TUNED: "fine-tuned, all samples",
 }
 """Conditions under which scores were judged, by key."""
@@ -39,18 +39,18 @@ class Advice:
 
     Attributes:
         conditions: Keys of `CONDITIONS` that fit.
-        found: Mean weighted tau with its 95 % interval, by condition and key of the score; an
-            interval of NaN is unknown.
+        weighted_tau: Mean weighted tau with its 95 % interval, by condition and key of the score;
+            an interval of NaN is unknown.
     """
 
     conditions: Sequence[str]
-    found: Mapping[str, Mapping[str, Correlation]]
+    weighted_tau: Mapping[str, Mapping[str, Correlation]]
 
     @property
     def order(self) -> list[str]:
         """Keys of the scores, the best first, by the first of the conditions."""
-        shared = set.intersection(*(set(self.found[name]) for name in self.conditions))
-        first = self.found[self.conditions[0]]
+        shared = set.intersection(*(set(self.weighted_tau[name]) for name in self.conditions))
+        first = self.weighted_tau[self.conditions[0]]
         return sorted(shared, key=lambda key: -first[key].value)
 
 
@@ -64,14 +64,14 @@ def conditions_of(samples: int, classes: int, dims: Sequence[int]) -> list[str]:
 
     Example:
         >>> conditions_of(samples=100, classes=20, dims=[16, 512])
-        ['few', 'few of many', 'wide', 'tuned']
+        ['few', 'few of many', 'more classes', 'tuned']
     """
     few = samples < FEW_PER_CLASS * classes or samples <= max(dims)
     found = [FEW if few else USUAL]
     if classes >= MANY_CLASSES:
         found.append(FEW_OF_MANY if few else MANY)
     if any(dim < classes for dim in dims):
-        found.append(WIDE)
+        found.append(MORE_CLASSES)
     return [*found, TUNED]
 
 
@@ -88,7 +88,7 @@ def advice(samples: int, classes: int, dims: Sequence[int]) -> Advice:
 
 @cache
 def evidence() -> Mapping[str, Mapping[str, Correlation]]:
-    """Return the mean weighted tau of every score by condition, as the zoo's report half has it."""
+    """Return the mean weighted tau of every score by condition, on the zoo's report half."""
     text = files("ncscope.transfer").joinpath("evidence.json").read_text(encoding="utf-8")
     return {
         condition: {

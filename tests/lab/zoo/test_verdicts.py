@@ -41,7 +41,7 @@ from ncscope.lab.zoo.verdicts import (
 )
 from ncscope.report.claims import Claim, Interval
 from ncscope.report.summary import Summary
-from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, TUNED, USUAL, WIDE
+from ncscope.transfer.advice import CONDITIONS, FEW, FEW_OF_MANY, MANY, MORE_CLASSES, TUNED, USUAL
 from ncscope.transfer.records import BASELINES, SCORES, Score
 from tests.lab.zoo.made_cells import cells_on
 
@@ -308,7 +308,7 @@ def test_the_best_published_score_is_neither_ours_nor_a_users_nor_a_baseline():
     ]
     verdicts = Verdicts(ZOO, cells, own)
     for images in (ALL, A_FEW):
-        assert verdicts.best_published(lambda key, n=images: verdicts.found[n, key]) == BEST
+        assert verdicts.best_published(lambda key, n=images: verdicts.qualities[n, key]) == BEST
     assert INDEX not in PUBLISHED
     assert "vci" not in PUBLISHED
     assert not set(PUBLISHED) & set(BASELINES)
@@ -412,7 +412,7 @@ def test_the_table_of_qualities_holds_means_and_intervals_best_first(perfect):
     assert line(table, "LogME")[1] == f"{mean_quality(found, 'tau'):.3f}"
     assert line(table, "LogME")[2] == f"{100 * mean_quality(found, 'regret'):.1f}"
     assert list(table.lines)[:2] == ["explained entropy (ours)", "LogME"]
-    means = [mean_quality(perfect.found[A_FEW, key]) for key in ordered(perfect, A_FEW)]
+    means = [mean_quality(perfect.qualities[A_FEW, key]) for key in ordered(perfect, A_FEW)]
     assert means == sorted(means, reverse=True)
     assert f"over {len(ZOO.report_targets)} targets" in table.caption
 
@@ -442,7 +442,7 @@ def test_conditions_are_by_images_classes_and_features():
         FEW: ["a 0"],
         MANY: ["a 1", "a 2", "a 3"],
         FEW_OF_MANY: ["a 0"],
-        WIDE: ["a 1"],
+        MORE_CLASSES: ["a 1"],
     }
 
 
@@ -452,7 +452,7 @@ def test_the_table_by_condition_leaves_out_conditions_without_networks(perfect, 
     count = len(ZOO.report_targets)
     known = [f"{CONDITIONS[name]} ({count} targets)" for name in (USUAL, FEW, TUNED)]
     assert list(table.columns) == known
-    found = [perfect.found[ALL, BEST], perfect.found[A_FEW, BEST], perfect.tuned[BEST]]
+    found = [perfect.qualities[ALL, BEST], perfect.qualities[A_FEW, BEST], perfect.tuned[BEST]]
     assert line(table, "LogME") == [
         with_interval(over_targets(each), mean_quality(each)) for each in found
     ]

@@ -67,7 +67,7 @@ def orders_figure(verdicts: Verdicts) -> Figure:
 
 
 def _mark(axes: Axes, verdicts: Verdicts, images: str, key: str, place: int) -> None:
-    found = verdicts.found[images, key]
+    found = verdicts.qualities[images, key]
     mean, interval = mean_quality(found), over_targets(found)
     colour = _colour(verdicts, key)
     if interval is not None:
@@ -76,7 +76,7 @@ def _mark(axes: Axes, verdicts: Verdicts, images: str, key: str, place: int) -> 
 
 
 def _is_own(verdicts: Verdicts, key: str) -> bool:
-    return key == INDEX or key in verdicts.own
+    return key == INDEX or key in verdicts.user_scores
 
 
 def _colour(verdicts: Verdicts, key: str) -> str:
@@ -92,7 +92,7 @@ def targets_figure(verdicts: Verdicts) -> Figure:
         verdicts: Judgement of the half.
     """
     keys = ordered(verdicts)
-    targets = list(dict.fromkeys(t for key in keys for t in verdicts.found[ALL, key]))
+    targets = list(dict.fromkeys(t for key in keys for t in verdicts.qualities[ALL, key]))
     values = np.array(
         [[_weighted(verdicts, key, target) for target in targets] for key in keys], dtype=float
     ).reshape(len(keys), len(targets))
@@ -127,5 +127,5 @@ def _write(axes: Axes, values: Sequence[Sequence[float]] | np.ndarray) -> None:
 
 
 def _weighted(verdicts: Verdicts, key: str, target: str) -> float:
-    found = verdicts.found[ALL, key].get(target)
+    found = verdicts.qualities[ALL, key].get(target)
     return math.nan if found is None else found.weighted_tau

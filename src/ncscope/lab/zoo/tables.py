@@ -17,9 +17,9 @@ from ncscope.transfer.advice import (
     FEW_OF_MANY,
     MANY,
     MANY_CLASSES,
+    MORE_CLASSES,
     TUNED,
     USUAL,
-    WIDE,
 )
 
 _NONE = "–"
@@ -46,7 +46,7 @@ def ordered(verdicts: Verdicts, images: str = ALL) -> list[str]:
         verdicts: Judgement.
         images: Number of training images of the target.
     """
-    means = {key: mean_quality(verdicts.found[images, key]) for key in verdicts.scores}
+    means = {key: mean_quality(verdicts.qualities[images, key]) for key in verdicts.scores}
     return sorted(means, key=lambda key: -means[key] if math.isfinite(means[key]) else math.inf)
 
 
@@ -59,7 +59,7 @@ def quality_table(verdicts: Verdicts, images: str) -> Summary:
     """
     lines = {}
     for key in ordered(verdicts, images):
-        found = verdicts.found[images, key]
+        found = verdicts.qualities[images, key]
         lines[named(verdicts, key)] = _qualities(found)
     caption = (
         f"How well each score orders the networks, with {PHRASES[images]}: means over "
@@ -114,7 +114,7 @@ def conditions(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
         FEW: few,
         MANY: [cell for cell in whole if cell.value("classes") >= MANY_CLASSES],
         FEW_OF_MANY: [cell for cell in few if cell.value("classes") >= MANY_CLASSES],
-        WIDE: [cell for cell in whole if cell.value("classes") > cell.value("dim")],
+        MORE_CLASSES: [cell for cell in whole if cell.value("classes") > cell.value("dim")],
     }
 
 
@@ -247,7 +247,9 @@ def named(verdicts: Verdicts, key: str) -> str:
     name = verdicts.scores[key].name
     if key == "h_score":
         return f"{name} (= VCI)"
-    return f"{name} (ours)" if key == INDEX else f"{name} (yours)" if key in verdicts.own else name
+    if key == INDEX:
+        return f"{name} (ours)"
+    return f"{name} (yours)" if key in verdicts.user_scores else name
 
 
 def with_interval(interval: Interval | None, mean: float, *, signed: bool = False) -> str:
@@ -288,7 +290,7 @@ def brief_table(verdicts: Verdicts) -> Summary:
     lines = {
         named(verdicts, key): [
             with_interval(over_targets(found), mean_quality(found))
-            for found in (verdicts.found[images, key] for images in PHRASES)
+            for found in (verdicts.qualities[images, key] for images in PHRASES)
         ]
         for key in ordered(verdicts)
     }
@@ -303,4 +305,4 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _count(verdicts: Verdicts, images: str) -> int:
-    return len(verdicts.found.get((images, INDEX), {}))
+    return len(verdicts.qualities.get((images, INDEX), {}))

@@ -45,14 +45,14 @@ class Verdicts:
     Attributes:
         config: Settings of the zoo.
         cells: Cells of the half.
-        own: Further scores by key, such as a user's.
+        user_scores: Scores of the user, by key.
         seed: Seed of the bootstrap.
         half: Half of the zoo; nothing is claimed on the design half.
     """
 
     config: TransferZoo
     cells: Sequence[Cell]
-    own: Mapping[str, Score] = field(default_factory=dict)
+    user_scores: Mapping[str, Score] = field(default_factory=dict)
     seed: int = 0
     half: Half = "report"
 
@@ -65,7 +65,7 @@ class Verdicts:
     def scores(self) -> dict[str, Score]:
         """All scores that some cell has, by key: the user's, ours, published, facts."""
         known = {key for cell in self.cells for key in cell.values}
-        wanted = {**self.own, INDEX: SCORES[INDEX], **JUDGED}
+        wanted = {**self.user_scores, INDEX: SCORES[INDEX], **JUDGED}
         return {key: score for key, score in wanted.items() if key in known and key != "vci"}
 
     def of(
@@ -88,7 +88,7 @@ class Verdicts:
         return by_target(chosen, key, score, truth)
 
     @cached_property
-    def found(self) -> dict[tuple[str, str], ByTarget]:
+    def qualities(self) -> dict[tuple[str, str], ByTarget]:
         """Qualities of every score by target; by number of images and key."""
         return {
             (images, key): self.of(key, score, images=images)
@@ -174,14 +174,14 @@ def claims_on(verdicts: Verdicts) -> list[Claim]:
 
 def _better(verdicts: Verdicts, images: str) -> Claim:
     """Judge that our index has a weighted tau above the best published score's by the margin."""
-    best = verdicts.best_published(lambda key: verdicts.found[images, key])
+    best = verdicts.best_published(lambda key: verdicts.qualities[images, key])
     text = (
         f"With {PHRASES[images]}, explained entropy orders networks better than the best published "
         f"score, by {MARGIN} or more in weighted tau on average, with an interval that excludes 0"
     )
-    if best is None or (images, INDEX) not in verdicts.found:
+    if best is None or (images, INDEX) not in verdicts.qualities:
         return _unknown(text)
-    values = _gains(verdicts.found[images, INDEX], verdicts.found[images, best])
+    values = _gains(verdicts.qualities[images, INDEX], verdicts.qualities[images, best])
     cells = [cell for cell in verdicts.cells if cell.images == images]
     pair = (INDEX, SCORES[INDEX]), (best, SCORES[best])
     low, high = bootstrap_gain(cells, *pair, seed=verdicts.seed)
@@ -238,7 +238,7 @@ def _unknown(text: str) -> Claim:
 
 
 def _residual(verdicts: Verdicts, images: str) -> Claim:
-    found = verdicts.found.get((images, INDEX), {})
+    found = verdicts.qualities.get((images, INDEX), {})
     return judged(
         f"With {PHRASES[images]}, explained entropy tells more than size, source accuracy and "
         "results on other targets: the rank correlation that is left is above 0",
@@ -251,12 +251,12 @@ def _residual(verdicts: Verdicts, images: str) -> Claim:
 
 def _static(verdicts: Verdicts) -> Claim:
     """Judge that past results alone order networks better than every published score."""
-    best = verdicts.best_published(lambda key: verdicts.found[ALL, key])
-    past = verdicts.found.get((ALL, "other_sets"), {})
+    best = verdicts.best_published(lambda key: verdicts.qualities[ALL, key])
+    past = verdicts.qualities.get((ALL, "other_sets"), {})
     return judged(
         "Results on the other targets order networks better than the best published score",
         source="ours",
-        values=[] if best is None else gains(past, verdicts.found[ALL, best]),
+        values=[] if best is None else gains(past, verdicts.qualities[ALL, best]),
         region=above(0),
         of="targets",
         evidence="" if best is None else f"over {SCORES[best].name}",
