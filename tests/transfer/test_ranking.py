@@ -16,7 +16,8 @@ from ncscope.api.transfer import TransferReport
 from ncscope.errors import InputError, how_to_install
 from ncscope.report import transfer
 from ncscope.report.numbers import plain
-from ncscope.report.transfer import ranking_figure, ranking_page, ranking_tables
+from ncscope.report.transfer import ranking_page, ranking_tables
+from ncscope.report.transfer_figure import ranking_figure
 from ncscope.stats.moments import ClassMoments
 from ncscope.transfer import rank_checkpoints
 from ncscope.transfer.empirical_predictions import leep, nce

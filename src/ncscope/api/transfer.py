@@ -91,7 +91,7 @@ class TransferReport:
 
     def plot(self) -> "Figure":
         """Draw each score against the probe's accuracy."""
-        from ncscope.report.transfer import ranking_figure
+        from ncscope.report.transfer_figure import ranking_figure
 
         return ranking_figure(self.ranking)
 

@@ -36,6 +36,16 @@ def typeset(value: float, digits: int = 4) -> str:
     return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 
+def in_millions(count: float) -> str:
+    """Write a number of parameters for a narrow column.
+
+    Example:
+        >>> in_millions(25_557_032), in_millions(12_345)
+        ('25.6M', '12,345')
+    """
+    return f"{count / 1e6:.3g}M" if count >= 1e5 else f"{count:,.0f}"
+
+
 def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
     """Return the 95 % interval of a metric; None without error or bias correction.
 

@@ -1,27 +1,19 @@
-"""Scores of checkpoints and the accuracies of their probes, as tables, a figure and a page."""
+"""Scores of checkpoints and the accuracies of their probes, as tables and a page."""
 
 import io
 import math
-import textwrap
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.report import panels
-from ncscope.report.names import figure_text
-from ncscope.report.numbers import plain
+from ncscope.report.numbers import in_millions, plain
 from ncscope.report.page import rendered
 from ncscope.report.summary import Summary
+from ncscope.report.transfer_figure import ranking_figure
 from ncscope.transfer.advice import CONDITIONS
 from ncscope.transfer.correlations import Correlation
 from ncscope.transfer.quality import RankingQuality
@@ -39,14 +31,10 @@ from ncscope.transfer.records import (
 )
 from ncscope.transfer.static import StaticRanking
 
-_COLUMNS = 4
-_MOST_NAMED = 12  # with more checkpoints, their numbers would cover the points
 _MOST_APART = 6  # with more columns, there is no space left between them
 _DIGITS = 3
 _WIDEST = 7  # columns of published scores that a terminal can show
 _MOST_CONDITIONS = 3  # columns with intervals that a terminal can show
-_LINE = 150  # characters that fit below four panels
-_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def _ranking_summaries(ranking: Ranking, static: StaticRanking | None = None) -> list[Summary]:
@@ -125,8 +113,9 @@ def _advice(ranking: Ranking) -> list[Summary]:
     keys = [key for key in known.order if key in ranking.scores]
     caption = (
         "Which score to trust, the best first: mean weighted Kendall tau with 95 % intervals over "
-        "the targets of a zoo of 128 small networks, under conditions near yours; the last "
-        "has fine-tuning as the truth. How a score orders a few checkpoints, above, says less. "
+        "the targets of a zoo of 128 small networks, under conditions near yours. The truth is "
+        "the accuracy of a linear probe or, where it says fine-tuned, of the fine-tuned network. "
+        "How a score orders a few checkpoints, above, says less. "
         "Evidence and limits: the page 'A zoo of networks' of the documentation."
     )
     summaries = []
@@ -156,33 +145,6 @@ def ranking_tables(ranking: Ranking, static: StaticRanking | None = None) -> lis
         Tables that an 80-column terminal can show.
     """
     return [_table(summary) for summary in _ranking_summaries(ranking, static)]
-
-
-def ranking_figure(ranking: Ranking) -> Figure:
-    """Draw the probe's accuracy over each score: one panel per score, one point per checkpoint.
-
-    Args:
-        ranking: Ranking on one downstream set.
-    """
-    keys = list(ranking.scores)
-    columns = min(_COLUMNS, len(keys))
-    rows = math.ceil(len(keys) / columns)
-    numbered = len(ranking.checkpoints) <= _MOST_NAMED
-    with mpl.rc_context(panels.STYLE):
-        below = _below(ranking, numbered)
-        height = 2.6 * rows + 0.3 + 0.17 * len(below)
-        layout = ConstrainedLayoutEngine(h_pad=0.1)
-        figure = Figure(figsize=(2.9 * columns, height), layout=layout)
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
-        for axes, key in zip(grid.flat, keys, strict=False):
-            _panel(axes, ranking, key, numbered)
-        for axes in grid.flat[len(keys) :]:
-            axes.set_axis_off()
-        for axes in grid[:, 0]:
-            axes.set_ylabel(f"{ranking.measure} accuracy of the probe")
-        if below:
-            figure.supxlabel("\n".join(below), x=0.01, ha="left", fontsize=8.5)
-    return figure
 
 
 def ranking_page(
@@ -258,7 +220,7 @@ def _lines(
 
 def _cell(key: str, value: float) -> str:
     if key == "parameters" and math.isfinite(value):
-        return f"{value / 1e6:.3g}M" if value >= 1e5 else f"{value:,.0f}"
+        return in_millions(value)
     if key in BASELINES and math.isnan(value):
         return "unknown"
     return plain(value, _DIGITS)
@@ -385,46 +347,3 @@ def _table(summary: Summary) -> Table:
     for name, cells in summary.lines.items():
         table.add_row(Text(printable(name)), *(cells if beside else map(_narrow, cells)))
     return table
-
-
-def _below(ranking: Ranking, numbered: bool) -> list[str]:
-    """Return the lines below the panels: numbers of the checkpoints, and the first note."""
-    lines = []
-    if numbered:
-        # No-break spaces, so that lines are broken between checkpoints only.
-        names = [
-            f"{at}: {figure_text(each.name, _LINE)}"
-            for at, each in enumerate(ranking.checkpoints, start=1)
-        ]
-        whole = f" {2 * _UNBROKEN}".join(name.replace(" ", _UNBROKEN) for name in names)
-        lines = textwrap.wrap(whole, _LINE, break_long_words=False, break_on_hyphens=False)
-    return [*lines, *(figure_text(note, len(note)) for note in ranking.notes[:1])]
-
-
-def _panel(axes: Axes, ranking: Ranking, key: str, numbered: bool) -> None:
-    score = ranking.scores[key]
-    axes.set_title(score.name[:1].upper() + score.name[1:])
-    axes.set_xlabel(_caption(ranking, key), fontsize=8)
-    axes.margins(0.14)
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=key == "parameters"))
-    if key == "parameters":  # otherwise matplotlib writes a power of ten beside the axis
-        axes.xaxis.set_major_formatter(lambda value, _: _cell(key, value))
-    for at, each in enumerate(ranking.checkpoints, start=1):
-        x, y = each.scores[key], each.accuracy
-        axes.plot(x, y, "o", color=panels.ACCENT, markersize=5)
-        if numbered and math.isfinite(x):
-            beside: dict[str, Any] = {"xytext": (4, 3), "textcoords": "offset points"}
-            axes.annotate(str(at), (x, y), fontsize=7.5, color=panels.SOFT, **beside)
-
-
-def _caption(ranking: Ranking, key: str) -> str:
-    """Return the direction that is better, and the correlation with the accuracy."""
-    way = "greater is better" if ranking.scores[key].better > 0 else "smaller is better"
-    if key not in ranking.correlations:
-        return way
-    found = ranking.correlations[key]
-    value, low, high = found["pearson"]
-    if math.isnan(value):
-        return f"{way}\nthe same for all"
-    text = f"Pearson {value:.2f} [{low:.2f}, {high:.2f}], Kendall {found['kendall'].value:.2f}"
-    return f"{way}\n{text.replace('-', '−')}"
