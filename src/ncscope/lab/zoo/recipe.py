@@ -88,6 +88,6 @@ RECIPE: Recipe[TransferZoo] = Recipe(
     scales={"medium": _medium(), "small": TransferZoo()},
     cost={
         "medium": "10 hours of one GPU (estimated)",
-        "small": "110 minutes on one core",
+        "small": "90 minutes on one core",
     },
 )
