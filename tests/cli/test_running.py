@@ -206,5 +206,8 @@ def test_a_statement_that_fails_and_a_crash_both_exit_1_but_only_a_crash_says_so
 def test_usage_errors_name_the_command(capsys) -> None:
     assert run("measure", "--no-such") == 2
     err = capsys.readouterr().err
-    assert err == "error: No such option: --no-such See ncscope measure --help.\n"
+    assert err == "error: No such option: --no-such. See ncscope measure --help.\n"
+    assert run("reproduce", "mse/collapse", "--scale", "large") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: Invalid value for '--scale': 'large' is not one of 'paper', ")
     assert run("simulate") == 2

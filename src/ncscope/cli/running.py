@@ -40,9 +40,10 @@ def _run(arguments: list[str], debug: bool) -> int:
     try:
         code = app(args=arguments or ["--help"], prog_name="ncscope", standalone_mode=False)
     except _UsageError as error:
-        message = error.format_message() or "no command given"
+        message = error.format_message().rstrip(".") or "no command given"
+        message = message.replace(": Value error, ", ": ")  # Typer's words for a wrong choice
         command = "ncscope" if error.ctx is None else error.ctx.command_path
-        return _fail(f"{message} See {command} --help.", 2, debug)
+        return _fail(f"{message}. See {command} --help.", 2, debug)
     except (typer.Abort, Interrupted, KeyboardInterrupt) as error:
         return _fail(f"interrupted; {error}".rstrip("; "), 130, debug)
     except InputError as error:

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from ncscope.data.catalogue import load
 from ncscope.data.downstream_sets import seen_as
-from ncscope.data.draws import Purpose, seeded, stream_seed
+from ncscope.data.draws import Purpose, stream_seed
 from ncscope.data.images import ImageData, Images
 from ncscope.data.loaders import measuring_loader
 from ncscope.files import write_bytes
@@ -204,8 +204,8 @@ def _cell(
     seen = seen_as(data, bench.data)
     tensors = _readings(bench, seen)
     if tuning is not None:
-        found = _tuned(bench.learner.evaluated, seen, tuning, bench.settings.seed)
-        tensors[TUNED_ACCURACY] = torch.tensor(found, dtype=torch.float64)
+        accuracy = _tuned(bench.learner.evaluated, seen, tuning, bench.settings.seed)
+        tensors[TUNED_ACCURACY] = torch.tensor(accuracy, dtype=torch.float64)
     return tensors
 
 
@@ -227,7 +227,8 @@ def _tuned(model: nn.Module, data: ImageData, tuning: Tuning, seed: int) -> floa
     optimiser = torch.optim.SGD(network.parameters(), tuning.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, tuning.epochs)
     network.train()
-    with seeded(seed, Purpose.STEPS):  # for dropout and the like
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(stream_seed(seed, Purpose.STEPS))  # for dropout and the like
         for _ in range(tuning.epochs):
             for rows in torch.randperm(len(train), generator=draws).split(tuning.batch_size):
                 if len(rows) > 1:
