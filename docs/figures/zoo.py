@@ -2,7 +2,7 @@
 
 Command: ``python docs/figures/zoo.py`` reads ``docs/figures/zoo-cells.json.gz``, which ``ncscope
 zoo RUNS --cells`` writes, and ``docs/figures/zoo-costs.json``; ``python docs/figures/zoo.py RUNS``
-first writes both from the runs of the zoo. Cost: half a minute; with runs, ten minutes.
+first writes both from the runs of the zoo. Cost: 15 seconds; with runs, ten minutes.
 """
 
 import json

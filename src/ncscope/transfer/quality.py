@@ -1,13 +1,13 @@
 """Quality of the order in which a score puts models: weighted tau, Kendall, Spearman, regret."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ncscope.errors import InputError
-from ncscope.transfer.correlations import Correlation, Values, coefficient_of_rows, ranks, signs
+from ncscope.transfer.correlations import Correlation, Values, coefficient_of_rows, ranks
 
 _BLOCK = 2**24  # numbers that a block of resamples may hold for its pairs of models
 
@@ -125,35 +125,48 @@ def row_qualities(scores: Values, truth: Values) -> Values:
         scores: Scores, one row a table and one column a model, the greater the better; NaN last.
         truth: Accuracies, of the same shape, all known.
     """
-    lowest_last = ranks(np.where(np.isnan(scores), -np.inf, scores))
-    first, second = (_weighted_tau(lowest_last, truth, by) for by in (0, 1))
-    top = lowest_last == lowest_last.max(-1, keepdims=True)
+    placed, true_places = ranks(np.where(np.isnan(scores), -np.inf, scores)), ranks(truth)
+    a, b = _signs(placed), _signs(truth)
+    pairs = _Pairs(*(product.sum(-1, dtype=np.int32) for product in (a * b, a * a, b * b)))
+    weighted = sum(
+        pairs.tau(1 / (1 + _positions(first, then)))
+        for first, then in ((placed, truth), (truth, placed))
+    )
+    top = placed == placed.max(-1, keepdims=True)
     regret = ((truth.max(-1, keepdims=True) - truth) * top).sum(-1) / top.sum(-1)
-    kendall = coefficient_of_rows(signs(lowest_last), signs(truth))
-    spearman = coefficient_of_rows(lowest_last, ranks(truth))
-    return np.stack([(first + second) / 2, kendall, spearman, regret], -1)
+    spearman = coefficient_of_rows(placed, true_places)
+    return np.stack([weighted / 2, pairs.tau(np.ones(())), spearman, regret], -1)
 
 
-def _weighted_tau(a: Values, b: Values, by: int) -> Values:
-    """Compute the tau whose weights follow the ranks by one of two variables, ties by the other."""
-    first, then = (a, b) if by == 0 else (b, a)
-    above = _compare(first) > 0
-    level = _compare(first) == 0
-    rank = (above | (level & (_compare(then) > 0))).sum(-2).astype(float)
-    # Models alike in both have one rank here and several in scipy: their sum is what counts.
-    same = level & (_compare(then) == 0)
-    before = np.tril(np.ones(same.shape[-2:], bool), -1).T
-    rank = rank + (same & before).sum(-2)
-    weight = 1 / (rank + 1)
-    pairs = weight[..., :, None] + weight[..., None, :]
-    x, y = np.sign(_compare(a)), np.sign(_compare(b))
-    size = np.sqrt((pairs * x * x).sum((-1, -2)) * (pairs * y * y).sum((-1, -2)))
-    total = (pairs * x * y).sum((-1, -2))
-    return np.divide(total, size, where=size > 0, out=np.full(total.shape, np.nan))
+class _Pairs(NamedTuple):
+    """Sums over the pairs of each model: of both signs' product, and of each sign's square."""
+
+    product: NDArray[np.int32]
+    first: NDArray[np.int32]
+    second: NDArray[np.int32]
+
+    def tau(self, weights: Values) -> Values:
+        """Return the tau in which a pair weighs the sum of its models' weights."""
+        total, first, second = ((weights * part).sum(-1) for part in self)
+        size = np.sqrt(first * second)
+        return np.divide(total, size, where=size > 0, out=np.full(total.shape, np.nan))
 
 
-def _compare(values: Values) -> Values:
-    return values[..., :, None] - values[..., None, :]
+def _signs(values: Values) -> NDArray[np.int8]:
+    """Return the signs of the differences between the values of each row, in a byte each."""
+    one, other = values[..., :, None], values[..., None, :]
+    return np.subtract(one > other, one < other, dtype=np.int8)
+
+
+def _positions(first: Values, then: Values) -> Values:
+    """Return the position of each model from 0: by one variable, ties by the other, then as given.
+
+    Models alike in both have several positions; only the sum of their weights counts.
+    """
+    order = np.lexsort((-then, -first))
+    positions = np.empty(order.shape)
+    np.put_along_axis(positions, order, np.arange(order.shape[-1], dtype=float), -1)
+    return positions
 
 
 def _checked_table(scores: Any, accuracies: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -17,6 +17,7 @@ LEAST_NETWORKS = 3
 """Networks that a target needs at least."""
 
 _LEVEL = (2.5, 97.5)
+_BLOCK = 50  # resamples at once: 128 networks take about 50 MB
 
 
 class Judged(NamedTuple):
@@ -52,14 +53,29 @@ def by_target(
         score: Its direction.
         truth: Key of the truth.
     """
-    found = {}
-    for target, own in grouped(cells, truth).items():
+    return by_score(cells, {key: score}, truth)[key]
+
+
+def by_score(
+    cells: Sequence[Cell], scores: Mapping[str, Score], truth: str = ACCURACY
+) -> dict[str, dict[str, Judged]]:
+    """Judge several scores on every target, as `by_target` does one; by key and target.
+
+    Args:
+        cells: Cells of the networks to order.
+        scores: Direction of each score, by its key in the cells.
+        truth: Key of the truth.
+    """
+    found: dict[str, dict[str, Judged]] = {key: {} for key in scores}
+    for target, own in grouped(cells, truth).items() if scores else ():
         known = np.array([cell.value(truth) for cell in own])
-        values = signed(own, key, score)
-        weighted, tau, _, regret = np.nan_to_num(row_qualities(values[None], known[None])[0])
-        facts = [signed(own, name, fact) for name, fact in BASELINES.items() if name != key]
-        left = residual_correlation(values, known, facts)
-        found[target] = Judged(weighted, tau, regret, 0.0 if math.isnan(left) else left)
+        values = np.stack([signed(own, key, score) for key, score in scores.items()])
+        qualities = np.nan_to_num(row_qualities(values, np.tile(known, (len(values), 1))))
+        facts = {name: signed(own, name, fact) for name, fact in BASELINES.items()}
+        for key, row, (weighted, tau, _, regret) in zip(scores, values, qualities, strict=True):
+            others = [fact for name, fact in facts.items() if name != key]
+            left = residual_correlation(row, known, others)
+            found[key][target] = Judged(weighted, tau, regret, 0.0 if math.isnan(left) else left)
     return found
 
 
@@ -169,27 +185,58 @@ def bootstrap_gain(
         resamples: Number of draws.
         truth: Key of the truth.
     """
-    draws = np.random.default_rng(seed)
     members: dict[str, list[str]] = {}
     for cell in cells:
         names = members.setdefault(cell.architecture, [])
         if cell.network not in names:
             names.append(cell.network)
-    groups = grouped(cells, truth)
-    drawn = []
-    for _ in range(resamples):
-        chosen = np.concatenate([draws.choice(names, len(names)) for names in members.values()])
-        counts = dict(zip(*np.unique(chosen, return_counts=True), strict=True))
-        differences = []
-        for own in groups.values():
-            again = [cell for cell in own for _ in range(counts.get(cell.network, 0))]
-            if not again:  # none of the networks that are known on the target was drawn
-                continue
-            known = np.array([cell.value(truth) for cell in again])
-            pair = np.stack([signed(again, *ours), signed(again, *theirs)])
-            taus = np.nan_to_num(row_qualities(pair, np.stack([known, known]))[:, 0])
-            differences.append(taus[0] - taus[1])
-        if differences:
-            drawn.append(np.mean(differences))
-    low, high = np.percentile(drawn, _LEVEL)
+    counts = _drawn_counts(members, resamples, seed)
+    columns = []
+    for own in grouped(cells, truth).values():
+        known = np.array([cell.value(truth) for cell in own])
+        values = np.stack([signed(own, *ours), signed(own, *theirs)])
+        times = np.column_stack([counts[cell.network] for cell in own])
+        columns.append(_gains_in(times, values, known))
+    # A resample may have none of the networks that are known on a target, or on any.
+    table = np.column_stack(columns)
+    means = [row[~np.isnan(row)].mean() for row in table if not np.isnan(row).all()]
+    low, high = np.percentile(means, _LEVEL)
     return float(low), float(high)
+
+
+def _drawn_counts(
+    members: Mapping[str, Sequence[str]], resamples: int, seed: int
+) -> dict[str, Values]:
+    """Return how often each network is in each resample, drawn within its architecture."""
+    draws = np.random.default_rng(seed)
+    counts = {name: np.zeros(resamples, int) for names in members.values() for name in names}
+    for at in range(resamples):
+        for names in members.values():
+            for place in draws.integers(0, len(names), len(names)):
+                counts[names[place]][at] += 1
+    return counts
+
+
+def _gains_in(times: Values, values: Values, truth: Values) -> Values:
+    """Return the gain in weighted tau of the first of two rows over the second, by resample.
+
+    Args:
+        times: Number of times that each resample has each network.
+        values: Values of two scores for each network.
+        truth: Truth of each network.
+
+    Returns:
+        The gains; NaN for a resample without any of the networks.
+    """
+    gained = np.full(len(times), np.nan)
+    lengths = times.sum(1)
+    for length in np.unique(lengths[lengths > 0]):
+        of_length = np.nonzero(lengths == length)[0]
+        for start in range(0, len(of_length), _BLOCK):
+            block = of_length[start : start + _BLOCK]
+            places = np.stack([np.repeat(np.arange(len(truth)), times[at]) for at in block])
+            taus = [
+                np.nan_to_num(row_qualities(row[places], truth[places])[:, 0]) for row in values
+            ]
+            gained[block] = taus[0] - taus[1]
+    return gained

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from ncscope.lab.evidence.judging import mean_interval
 from ncscope.lab.zoo.cells import A_FEW, ALL
 from ncscope.lab.zoo.ingredients import INDEX
-from ncscope.lab.zoo.judgement import ByTarget, by_target, grouped, mean_quality, over_targets
+from ncscope.lab.zoo.judgement import ByTarget, by_score, grouped, mean_quality, over_targets
 from ncscope.lab.zoo.results import Cell
 from ncscope.lab.zoo.verdicts import PHRASES, Verdicts
 from ncscope.report.claims import Interval
@@ -125,7 +125,7 @@ def by_condition(verdicts: Verdicts) -> dict[str, dict[str, ByTarget]]:
         verdicts: Judgement.
     """
     found: dict[str, dict[str, ByTarget]] = {
-        name: {key: by_target(cells, key, score) for key, score in verdicts.scores.items()}
+        name: {**by_score(cells, verdicts.scores)}
         for name, cells in conditions(verdicts.cells).items()
         if grouped(cells)
     }
@@ -176,11 +176,13 @@ def architectures_table(verdicts: Verdicts, images: str) -> Summary:
     without = [
         [cell for cell in cells if cell.architecture != name] for name in config.architectures
     ]
+    inside, outside = (
+        [by_score(chosen, verdicts.scores) for chosen in parts] for parts in (groups, without)
+    )
     lines = {}
     for key in ordered(verdicts, images):
-        score = verdicts.scores[key]
-        own = [number(mean_quality(by_target(group, key, score))) for group in groups]
-        means = [mean_quality(by_target(group, key, score)) for group in without]
+        own = [number(mean_quality(found[key])) for found in inside]
+        means = [mean_quality(found[key]) for found in outside]
         known = [value for value in means if math.isfinite(value)]
         span = f"{number(min(known))} to {number(max(known))}" if known else _NONE
         lines[named(verdicts, key)] = [*own, span]

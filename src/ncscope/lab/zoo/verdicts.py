@@ -14,15 +14,15 @@ from ncscope.lab.zoo.design import TransferZoo
 from ncscope.lab.zoo.ingredients import ADDED, ADDED_SHARE, INDEX, PREFIX, VARIANTS
 from ncscope.lab.zoo.judgement import (
     ByTarget,
-    Judged,
     bootstrap_gain,
+    by_score,
     by_target,
     gains,
     grouped,
     mean_quality,
     signed,
 )
-from ncscope.lab.zoo.results import ACCURACY, JUDGED, Cell
+from ncscope.lab.zoo.results import JUDGED, Cell
 from ncscope.report.claims import Claim, ClaimVerdict
 from ncscope.transfer.records import FIELD_SCORES, SCORES, VARIABILITY_SCORES, Score
 
@@ -58,7 +58,7 @@ class Verdicts:
 
     @cached_property
     def claims(self) -> list[Claim]:
-        """Claims, which take half a minute: each is computed once."""
+        """Claims, which take seconds: each is computed once."""
         return claims_on(self) if self.half == "report" else []
 
     @cached_property
@@ -68,40 +68,22 @@ class Verdicts:
         wanted = {**self.user_scores, INDEX: SCORES[INDEX], **JUDGED}
         return {key: score for key, score in wanted.items() if key in known and key != "vci"}
 
-    def of(
-        self,
-        key: str,
-        score: Score,
-        *,
-        images: str = ALL,
-        truth: str = ACCURACY,
-    ) -> dict[str, Judged]:
-        """Judge a score on every target.
-
-        Args:
-            key: Key of the score.
-            score: Its direction.
-            images: Number of training images of the target.
-            truth: Key of the truth.
-        """
-        chosen = [cell for cell in self.cells if cell.images == images]
-        return by_target(chosen, key, score, truth)
+    def _having(self, images: str) -> list[Cell]:
+        return [cell for cell in self.cells if cell.images == images]
 
     @cached_property
     def qualities(self) -> dict[tuple[str, str], ByTarget]:
         """Qualities of every score by target; by number of images and key."""
         return {
-            (images, key): self.of(key, score, images=images)
+            (images, key): judged_by_target
             for images in PHRASES
-            for key, score in self.scores.items()
+            for key, judged_by_target in by_score(self._having(images), self.scores).items()
         }
 
     @cached_property
     def tuned(self) -> dict[str, ByTarget]:
         """Qualities of every score by target, where fine-tuning is the truth."""
-        return {
-            key: self.of(key, score, truth=TUNED_ACCURACY) for key, score in self.scores.items()
-        }
+        return dict(by_score(self._having(ALL), self.scores, TUNED_ACCURACY))
 
     def best_published(self, found: Callable[[str], ByTarget]) -> str | None:
         """Return the key of the published score with the highest mean weighted tau.
@@ -119,13 +101,11 @@ class Verdicts:
         Args:
             images: Number of training images of the target.
         """
-        whole = self.of(INDEX, SCORES[INDEX], images=images)
-        found = {
-            score.name: gains(whole, self.of(key, score, images=images))
-            for key, score in VARIANTS.items()
-        }
+        cells = self._having(images)
+        whole, *parts = by_score(cells, {INDEX: SCORES[INDEX], **VARIANTS}).values()
+        names = (score.name for score in VARIANTS.values())
+        found = {name: gains(whole, part) for name, part in zip(names, parts, strict=True)}
         for key, score in ADDED.items():
-            cells = [cell for cell in self.cells if cell.images == images]
             together = with_added(cells, key, score)
             found[score.name] = gains(whole, by_target(together, _TOGETHER, Score("", 1)))
         return found
