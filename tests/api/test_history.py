@@ -267,6 +267,7 @@ def test_any_steps_are_drawn(steps: tuple[float, ...], page: Page, tmp_path: Pat
     assert page.locator("#history-chart .xtitle").text_content() == "decay <b>"
 
 
+@pytest.mark.slow
 def test_further_numbers_are_drawn(history: History, page: Page, tmp_path: Path) -> None:
     deep, _ = history.plot("loss").axes
     np.testing.assert_array_equal(deep.lines[0].get_ydata(), [1, 1 / 2, 1 / 3])
@@ -374,6 +375,7 @@ def test_a_metric_is_drawn_for_every_layer_split_and_run(history: History) -> No
     assert deep.lines[2].get_linestyle() != deep.lines[0].get_linestyle()
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_chosen_run(history: History, page: Page, tmp_path: Path) -> None:
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))

@@ -59,7 +59,17 @@ def stacked(images) -> torch.Tensor:
     return torch.stack([images[i][0] for i in range(len(images))])
 
 
-@pytest.mark.parametrize("name", [*MADE, *VARIANTS, "transfer-many-32", "gratings-colour-32"])
+LONG = {"patterns-32", "patterns-32-100"}
+"""Sets that take three seconds to make."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in LONG else name
+        for name in [*MADE, *VARIANTS, "transfer-many-32", "gratings-colour-32"]
+    ],
+)
 def test_sizes(name):
     data = made(name)
     found = data.num_classes, data.shape, len(data.train), len(data.test)

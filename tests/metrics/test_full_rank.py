@@ -29,7 +29,7 @@ def test_every_side_by_the_factor_equals_the_reference(
     assert not mismatches(report, {k: wanted[k] for k in COLLAPSE}, rel=1e-9, abs_tol=1e-13)
 
 
-@pytest.mark.parametrize("k", [10, 400])
+@pytest.mark.parametrize("k", [10, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("collapse", [1.0, 1e-4])
 def test_a_wide_layer_by_both_ways(
     k: int, collapse: float, monkeypatch: pytest.MonkeyPatch

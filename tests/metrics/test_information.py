@@ -82,7 +82,7 @@ def test_class_means_equal_brute_force(name):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("classes", [3, 10, 100, 1000])
+@pytest.mark.parametrize("classes", [3, 10, 100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_collapse_to_a_simplex_takes_the_closed_form(classes):
     etf = simplex_etf(classes)
     found = means_entropies(etf, etf)

@@ -267,6 +267,7 @@ def test_epoch_zero_is_on_the_logarithmic_axis(run: Page, epochs: tuple[int, ...
     assert drawn(run, "history-chart")[0]["x"] == list(epochs)
 
 
+@pytest.mark.slow
 def test_zero_has_its_place_below_the_logarithmic_scale(show: Open) -> None:
     def measured(epoch: int, *values: float) -> Measurement:
         layers = tuple(
@@ -438,6 +439,7 @@ def test_probe_page_of_many_layers(show: Open, measurements: list[Measurement]) 
     assert overflow(narrowed(page)) <= 0
 
 
+@pytest.mark.slow
 def test_probe_page_chooses_the_layer(show: Open, single_layer: ProbeRecord) -> None:
     last = single_layer.layers[0]
     flat = [[1.0 if row == column else 0.0 for column in range(6)] for row in range(6)]
@@ -448,6 +450,7 @@ def test_probe_page_chooses_the_layer(show: Open, single_layer: ProbeRecord) -> 
     assert drawn(page, "gram-measured")[0]["z"] == flat
 
 
+@pytest.mark.slow
 def test_probe_page_of_one_layer_names_what_is_undefined(
     show: Open, single_layer: ProbeRecord
 ) -> None:
@@ -546,6 +549,7 @@ def test_nothing_is_said_of_a_plot_that_is_not_there(show: Open, single_layer: P
     assert "9 infinite" not in page.locator("#spectra").inner_text()
 
 
+@pytest.mark.slow
 def test_intervals_stand_below_the_values_that_are_compared(
     show: Open, single_layer: ProbeRecord
 ) -> None:
@@ -574,6 +578,7 @@ def test_the_layers_that_are_compared_are_named(measurements: list[Measurement])
     assert "first and last layer" not in said
 
 
+@pytest.mark.slow
 def test_a_comparison_draws_every_run_and_all_in_one(
     show: Open, measurements: list[Measurement]
 ) -> None:

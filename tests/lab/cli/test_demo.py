@@ -33,6 +33,7 @@ def test_the_run_folder_is_complete(folder):
     )
 
 
+@pytest.mark.slow
 def test_the_report_draws_every_chart_and_asks_the_network_for_nothing(folder, browser):
     page = browser.new_page()
     said, asked = [], []

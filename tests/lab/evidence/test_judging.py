@@ -108,7 +108,9 @@ def test_coarse_values_spread_at_least_as_rounding_does(count: int) -> None:
     assert mean_interval(wide, step=0.1) == mean_interval(wide)
 
 
-@pytest.mark.parametrize("count", [3, 10, 20])
+@pytest.mark.parametrize(
+    "count", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (10, 20))]
+)
 def test_one_interval_in_twenty_misses_the_mean(count: int) -> None:
     draws = np.random.default_rng(0).normal(size=(1000, count))
     intervals = [mean_interval(draw.tolist()) for draw in draws]
