@@ -101,6 +101,7 @@ def test_targets_of_transfer_share_no_pictures() -> None:
             assert (one == other) == torch.equal(pictures[one], pictures[other])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAND_INS)
 def test_a_set_without_files_has_a_stand_in_of_its_shape(name, tmp_path, monkeypatch) -> None:
     said = f"{STAND_INS[name]} stands in for {name}: found no "
