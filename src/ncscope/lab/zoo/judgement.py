@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ncscope.lab.evidence.judging import mean_interval
 from ncscope.lab.zoo.results import ACCURACY, Cell
@@ -206,10 +207,10 @@ def bootstrap_gain(
 
 def _drawn_counts(
     members: Mapping[str, Sequence[str]], resamples: int, seed: int
-) -> dict[str, Values]:
+) -> dict[str, NDArray[np.int64]]:
     """Return how often each network is in each resample, drawn within its architecture."""
     draws = np.random.default_rng(seed)
-    counts = {name: np.zeros(resamples, int) for names in members.values() for name in names}
+    counts = {name: np.zeros(resamples, np.int64) for names in members.values() for name in names}
     for at in range(resamples):
         for names in members.values():
             for place in draws.integers(0, len(names), len(names)):
@@ -217,7 +218,7 @@ def _drawn_counts(
     return counts
 
 
-def _gains_in(times: Values, values: Values, truth: Values) -> Values:
+def _gains_in(times: NDArray[np.int64], values: Values, truth: Values) -> Values:
     """Return the gain in weighted tau of the first of two rows over the second, by resample.
 
     Args:
