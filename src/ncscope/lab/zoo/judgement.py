@@ -41,9 +41,7 @@ class Judged(NamedTuple):
 ByTarget = Mapping[str, Judged]
 
 
-def by_target(
-    cells: Sequence[Cell], key: str, score: Score, truth: str = ACCURACY
-) -> dict[str, Judged]:
+def by_target(cells: Sequence[Cell], key: str, score: Score, truth: str = ACCURACY) -> ByTarget:
     """Judge a score on every target; cells without the truth are left out.
 
     A coefficient that is undefined, as for equal scores, counts as 0: such a score orders nothing.
@@ -59,13 +57,16 @@ def by_target(
 
 def by_score(
     cells: Sequence[Cell], scores: Mapping[str, Score], truth: str = ACCURACY
-) -> dict[str, dict[str, Judged]]:
-    """Judge several scores on every target, as `by_target` does one; by key and target.
+) -> Mapping[str, ByTarget]:
+    """Judge several scores on every target; `by_target` judges one score.
 
     Args:
         cells: Cells of the networks to order.
         scores: Direction of each score, by its key in the cells.
         truth: Key of the truth.
+
+    Returns:
+        Qualities by target, for each key.
     """
     found: dict[str, dict[str, Judged]] = {key: {} for key in scores}
     for target, own in grouped(cells, truth).items() if scores else ():

@@ -118,19 +118,19 @@ def conditions(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     }
 
 
-def by_condition(verdicts: Verdicts) -> dict[str, dict[str, ByTarget]]:
+def by_condition(verdicts: Verdicts) -> dict[str, Mapping[str, ByTarget]]:
     """Return the qualities of every score by condition and key; empty conditions are left out.
 
     Args:
         verdicts: Judgement.
     """
-    found: dict[str, dict[str, ByTarget]] = {
-        name: {**by_score(cells, verdicts.scores)}
+    found: dict[str, Mapping[str, ByTarget]] = {
+        name: by_score(cells, verdicts.scores)
         for name, cells in conditions(verdicts.cells).items()
         if grouped(cells)
     }
     if any(verdicts.tuned.values()):
-        found[TUNED] = dict(verdicts.tuned)
+        found[TUNED] = verdicts.tuned
     return found
 
 

@@ -81,9 +81,9 @@ class Verdicts:
         }
 
     @cached_property
-    def tuned(self) -> dict[str, ByTarget]:
+    def tuned(self) -> Mapping[str, ByTarget]:
         """Qualities of every score by target, where fine-tuning is the truth."""
-        return dict(by_score(self._having(ALL), self.scores, TUNED_ACCURACY))
+        return by_score(self._having(ALL), self.scores, TUNED_ACCURACY)
 
     def best_published(self, found: Callable[[str], ByTarget]) -> str | None:
         """Return the key of the published score with the highest mean weighted tau.
