@@ -16,10 +16,9 @@ from ncscope.lab.papers.info.pruning import (
     TUNED,
     UNTRAINED,
     InfoPruning,
-    between_features,
-    held_out_features,
     kept,
 )
+from ncscope.lab.papers.info.shared_information import between_features, held_out_features
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.supervised import bench_events, prepared
 from ncscope.metrics.information import pair_entropies

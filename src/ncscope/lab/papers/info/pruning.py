@@ -37,14 +37,12 @@ from functools import partial
 
 import matplotlib as mpl
 import numpy as np
-import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
-from ncscope.data.loaders import measuring_loader
 from ncscope.lab.evidence.judging import above, judged
 from ncscope.lab.observations import Event, Heartbeat, Observation, Value
 from ncscope.lab.papers.info.runs import (
@@ -69,6 +67,7 @@ from ncscope.lab.papers.info.runs import (
     with_classes,
     without_means,
 )
+from ncscope.lab.papers.info.shared_information import between_features, held_out_features
 from ncscope.lab.papers.info.unstructured_pruning import pruned, sparsity_of
 from ncscope.lab.papers.trained import average, ratio
 from ncscope.lab.report.drawing import Drawing
@@ -77,16 +76,11 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.optimisation import Optimisation, learner
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import (
-    INFORMATION_BATCH,
     Bench,
     bench_events,
     prepared,
     probed,
 )
-from ncscope.metrics.information import pair_entropies
-from ncscope.models.forward import features_and_logits
-from ncscope.models.measuring import measuring
-from ncscope.probing.by_batch import estimated_by_batch
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 
@@ -206,36 +200,6 @@ def _compared(
     values |= without_means(last.metrics)
     values |= between_features(held_out_features(bench, model), dense)
     return Observation(bench.learner.step, bench.learner.epoch, "pruned", last.layer, values=values)
-
-
-def between_features(
-    first: Float[Tensor, "n d"], second: Float[Tensor, "n d2"]
-) -> dict[str, float]:
-    """Compute MIR and HDR between two sets of features of the same samples, exactly and by batch.
-
-    Args:
-        first: First features, one sample per row.
-        second: Second features of the same samples.
-    """
-    whole = pair_entropies(first, second)
-    numbers = torch.arange(len(first))
-    parts = estimated_by_batch(first, numbers, second, INFORMATION_BATCH)
-    exact = {"mir": whole.mir, "hdr": whole.hdr}
-    return {f"dense_{key}": value for key, value in (exact | parts).items()}
-
-
-def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
-    """Gather the classifier's inputs of all held-out images on the CPU, in every process.
-
-    Args:
-        bench: The run that provides the data.
-        model: Network of the run, or one made from it.
-    """
-    size, device = bench.settings.optimisation.batch_size, bench.fabric.device
-    loader = measuring_loader(bench.data.test, size, workers=bench.workers)
-    with measuring(model):
-        batches = [features_and_logits(model, images.to(device))[0].cpu() for images, _ in loader]
-    return torch.cat(batches)
 
 
 def compared(

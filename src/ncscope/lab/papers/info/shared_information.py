@@ -1,0 +1,42 @@
+"""Information that the features of two networks share on the same held-out images."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ncscope.data.loaders import measuring_loader
+from ncscope.lab.training.supervised import INFORMATION_BATCH, Bench
+from ncscope.metrics.information import pair_entropies
+from ncscope.models.forward import features_and_logits
+from ncscope.models.measuring import measuring
+from ncscope.probing.by_batch import estimated_by_batch
+
+
+def between_features(
+    first: Float[Tensor, "n d"], second: Float[Tensor, "n d2"]
+) -> dict[str, float]:
+    """Compute MIR and HDR between two sets of features of the same samples, exactly and by batch.
+
+    Args:
+        first: First features, one sample per row.
+        second: Second features of the same samples.
+    """
+    whole = pair_entropies(first, second)
+    numbers = torch.arange(len(first))
+    parts = estimated_by_batch(first, numbers, second, INFORMATION_BATCH)
+    exact = {"mir": whole.mir, "hdr": whole.hdr}
+    return {f"dense_{key}": value for key, value in (exact | parts).items()}
+
+
+def held_out_features(bench: Bench, model: nn.Module) -> Float[Tensor, "n d"]:
+    """Gather the classifier's inputs of all held-out images on the CPU, in every process.
+
+    Args:
+        bench: The run that provides the data.
+        model: Network of the run, or one made from it.
+    """
+    size, device = bench.settings.optimisation.batch_size, bench.fabric.device
+    loader = measuring_loader(bench.data.test, size, workers=bench.workers)
+    with measuring(model):
+        batches = [features_and_logits(model, images.to(device))[0].cpu() for images, _ in loader]
+    return torch.cat(batches)
