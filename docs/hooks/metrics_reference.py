@@ -35,6 +35,7 @@ _NEEDS = {
     "head": "classifier",
     "decisions": "second pass",
     "hits": "logits, or second pass",
+    "outputs": "an output for each class",
     "information": "second pass",
     "ood": "OOD samples",
     "scores": "second pass",

@@ -290,7 +290,7 @@ def test_moments_report_what_was_gathered() -> None:
         moments = ncscope.ClassMoments(5, 8, statistics=statistics)
         moments.update(features, labels)
         report = ncscope.measure_moments(moments, instance.weight, instance.bias)
-        met = {"head", *statistics}
+        met = {"head", "outputs", *statistics}
         rows = [row for row in METRICS.values() if row.needs <= met]
         assert set(report) == {name for row in rows for name in (row.key, *row.aliases)}
         assert bool(report.spectra) == ("scatter" in statistics)

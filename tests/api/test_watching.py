@@ -33,9 +33,10 @@ def test_the_report_is_that_of_measure_model():
         for inputs, labels in BATCHES:
             model(inputs)
             seen.labels(labels)
-        report = seen.report()
+    report = seen.report()
     assert report.probe == expected.probe
     assert list(report.layers) == list(expected.layers)
     assert report["ncc_accuracy"] != ncscope.measure_model(model, BATCHES)["ncc_accuracy"]
-    with pytest.raises(ncscope.InputError, match="and ask, inside the context"):
-        seen.report()
+    assert seen.report() is report
+    with pytest.raises(ncscope.InputError, match="labels of each batch inside the context"):
+        ncscope.watch(model).report()

@@ -127,7 +127,8 @@ def test_evaluations_are_measured(kind, tmp_path):
     for trainer in (alone, followed):
         torch.manual_seed(1)
         trainer.train()
-    assert len(passes[1]) == len(passes[0]) + 2  # to find the head, and batch axes
+    # To find the head, and batch axes, in each of two evaluations.
+    assert len(passes[1]) == len(passes[0]) + 2 * 2
     after = followed.model.state_dict(), alone.model.state_dict()
     torch.testing.assert_close(*after, rtol=0, atol=0)
 

@@ -325,6 +325,7 @@ def test_needs_no_more_than_it_names(key: str) -> None:
         *head,
         decisions=decisions if "decisions" in row.needs else None,
         hits=decisions.hits if "hits" in row.needs else None,
+        one_logit="outputs" not in row.needs,
     )
     assert sources.gathered == row.needs
     assert float(row.compute(sources)) == pytest.approx(

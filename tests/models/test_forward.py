@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import first_tensor, forward, logits_of
+from ncscope.models.forward import forward
+from ncscope.models.outputs import first_tensor, logits_of
 
 ROWS = torch.arange(6.0).reshape(2, 3)
 
@@ -41,12 +42,12 @@ def test_logits_of_every_token_keep_their_tokens() -> None:
 @pytest.mark.parametrize(
     ("output", "found"),
     [
-        ({"hidden": ROWS, "loss": ROWS}, "dict with keys hidden, loss"),
+        ({"loss": torch.tensor(1.0)}, "dict with loss of shape a scalar"),
+        ({"labels": torch.arange(3)}, "dict with labels of shape 3"),
         (None, "NoneType"),
         ((), "tuple"),
         (torch.tensor(1.0), "a scalar"),
-        (torch.zeros(4), "found 4;"),
-        (torch.zeros(2, 3, 5, 5), "2x3x5x5"),
+        (torch.zeros(2, 3, 5, 5), "Tensor with 2x3x5x5"),
     ],
 )
 def test_no_logits(output: object, found: str) -> None:

@@ -186,21 +186,29 @@ def test_named_head_that_gives_the_logits() -> None:
     assert head.gives_logits
 
 
-def test_named_head_is_verified_against_its_own_output() -> None:
-    model = Wrapped(lambda y: 2 * y)
-    check_head(model, batch(), "head", name="head")
-    assert not find_head(model, batch(), "head").gives_logits
-
-
-def test_scaled_logits_name_the_layer_and_the_scale() -> None:
-    with pytest.raises(InputError, match=r"2 times the output of 'head'; pass head=.head."):
-        find_head(Wrapped(lambda y: 2 * y), batch())
+@pytest.mark.parametrize("name", [None, "head"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_scale_of_the_logits_is_in_the_weight(name: str | None, in_place: bool) -> None:
+    model = Wrapped((lambda y: y.mul_(2)) if in_place else (lambda y: 2 * y))
+    head = find_head(model, batch(), name)
+    torch.testing.assert_close(head.weight, 2 * model.head.weight.detach())
+    torch.testing.assert_close(head.bias, 2 * model.head.bias.detach())
+    assert head.gives_logits
+    assert head.notes == (
+        "head: the model returns 2 times the outputs of 'head', in its weight here",
+    )
 
 
 def test_inplace_change_of_the_output_is_not_mistaken_for_the_logits() -> None:
-    torch.manual_seed(0)  # weights that leave some logits above zero
-    with pytest.raises(InputError, match=r"found none; .*'body.0', 'head'"):
-        find_head(Wrapped(lambda y: y.relu_()), batch())
+    model = Wrapped(lambda y: y.relu_())
+    with torch.no_grad():
+        model.head.bias -= 100  # a row of zeros has lost its order
+    with pytest.raises(InputError, match="found none: neither a layer"):
+        find_head(model, batch())
+    with torch.no_grad():
+        model.head.bias += 200
+        model.head.bias[0] -= 200
+    assert find_head(model, batch()).step.kind == "ReLU"
 
 
 def test_cosine_head_is_refused() -> None:
@@ -284,19 +292,22 @@ def test_unknown_name_names_near_matches() -> None:
 
 @pytest.mark.parametrize("name", ["body.1", "body"])
 def test_name_of_no_linear_map(name: str) -> None:
-    with pytest.raises(InputError, match=f"head '{name}' to apply a weight matrix"):
+    with pytest.raises(
+        InputError, match=f"'{name}' to make the 3 outputs of the model, found .* 5"
+    ):
         find_head(Wrapped(lambda y: y), batch(), name)
 
 
-def test_name_of_a_container_points_inside() -> None:
-    head = nn.Sequential(nn.ReLU(), nn.Linear(5, 3))
-    with pytest.raises(InputError, match=r"last linear layers are 'head\.1'$"):
-        find_head(Wrapped(lambda y: y, head), batch(), "head")
+def test_name_of_a_container_is_refused_and_the_advice_finds_the_head() -> None:
+    model = Wrapped(lambda y: y, nn.Sequential(nn.ReLU(), nn.Linear(5, 3)))
+    with pytest.raises(InputError, match="if another layer is the head, leave head out"):
+        find_head(model, batch(), "head")
+    check_head(model, batch(), "head.1")
 
 
 def test_pooling_after_the_classifier_is_explained() -> None:
     model = nn.Sequential(nn.Conv2d(2, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    with pytest.raises(InputError, match="pool before the classifier"):
+    with pytest.raises(InputError, match="pooled before and not after it"):
         find_head(model, torch.randn(4, 2, 5, 5))
 
 
@@ -326,5 +337,5 @@ def test_no_hook_is_left_even_after_an_error() -> None:
         try:
             find_head(model, batch())
         except InputError as error:
-            assert "returns logits" in str(error)  # noqa: PT017
+            assert "an output with logits" in str(error)  # noqa: PT017
         assert not any(module._forward_hooks for module in model.modules())

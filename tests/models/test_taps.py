@@ -148,7 +148,6 @@ def test_by_default_only_sequences_with_a_mask_are_averaged() -> None:
     for pool, attention, kept in (
         (None, mask, masked),
         (None, None, plain),
-        (None, mask.T.contiguous(), plain),  # a mask of other tokens
         (False, mask, flat),
     ):
         with Taps(model, ["block"], "head", pool=pool) as taps:
@@ -156,6 +155,12 @@ def test_by_default_only_sequences_with_a_mask_are_averaged() -> None:
         kept.append(taps.features["block"])
     torch.testing.assert_close(masked[0], torch.stack([x[0, :2].mean(dim=0), x[1].mean(dim=0)]))
     assert all(torch.equal(rows, x.flatten(1)) for rows in (*plain, *flat))
+    for pool in (None, True):  # the padding is unknown under a mask of other tokens
+        with Taps(model, ["block"], "head", pool=pool), pytest.raises(InputError, match="2 tokens"):
+            model(x, attention_mask=mask.T.contiguous())
+    with Taps(model, ["block"], "head", pool=False) as taps:
+        model(x, attention_mask=mask.T.contiguous())
+    assert torch.equal(taps.features["block"], x.flatten(1))
     maps = nn.Sequential(nn.Identity(), nn.Flatten(), nn.Linear(16, 2))
     with Taps(maps, ["0"], "2") as taps:
         maps(torch.ones(2, 1, 4, 4))
@@ -376,7 +381,7 @@ def test_hooks_are_removed_also_after_errors() -> None:
         pass
     assert hooks_of(model) == 0
     with pytest.raises(ZeroDivisionError), Taps(model, ["blocks.0"], "classifier"):
-        1 / (hooks_of(model) - 4)
+        1 / (hooks_of(model) - 9)
     assert hooks_of(model) == 0
 
 

@@ -159,9 +159,9 @@ def test_distilled(arch: str, size: int, options: dict, heads: tuple[str, str]) 
 
 def test_classifier_pooled_after_a_relu_has_no_head() -> None:
     model = from_torchvision("squeezenet1_0")
-    with pytest.raises(InputError, match="pool before the classifier"):
+    with pytest.raises(InputError, match="pooled before and not after it"):
         find_head(model, images(64))
-    with pytest.raises(InputError, match=r"head 'classifier\.1' to apply"):
+    with pytest.raises(InputError, match=r"head 'classifier\.1' to turn one vector"):
         find_head(model, images(64), "classifier.1")
 
 

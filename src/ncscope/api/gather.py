@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ncscope.api.shard_files import Shard, batches_of
 from ncscope.errors import InputError
-from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.probing.classifier import checked_classifier
 from ncscope.probing.resampling import in_unit
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 from ncscope.stats.decisions import Decider, DecisionCounts
@@ -54,11 +54,9 @@ class SecondPass:
         Raises:
             InputError: If fewer than two classes have samples, or weight or bias do not fit.
         """
-        check_head(weight, bias)
         k, d, device = moments.num_classes, moments.dim, moments.device
-        head = None if weight is None else checked_weight(weight, k, d, device)
-        offset = None if bias is None else checked_bias(bias, k, device)
-        return cls.after(finish(moments), head, offset)
+        classifier = checked_classifier(weight, bias, k, d, device)
+        return cls.after(finish(moments), classifier.weight, classifier.bias)
 
     @classmethod
     def after(

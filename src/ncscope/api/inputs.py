@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.probing.classifier import checked_classifier, has_one_row
 from ncscope.probing.ood import check_ood_features
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 
@@ -24,6 +24,7 @@ class Samples(NamedTuple):
     num_classes: int
     weight: Tensor | None
     bias: Tensor | None
+    one_logit: bool
 
 
 def checked_samples(
@@ -45,10 +46,8 @@ def checked_samples(
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
     count = largest if count is None else count
     _refuse_negative(classes, count)
-    check_head(weight, bias)
-    checked = None if head is None else checked_weight(head, count, rows.shape[1], rows.device)
-    offset = None if bias is None else checked_bias(bias, count, rows.device)
-    return Samples(rows, classes, count, checked, offset)
+    classifier = checked_classifier(head, bias, count, rows.shape[1], rows.device)
+    return Samples(rows, classes, count, *classifier)
 
 
 def _checked_classes(labels: Any, rows: Tensor) -> Tensor:
@@ -145,7 +144,11 @@ def _rows_of(head: Tensor | None, dim: int, least: int) -> int | None:
 
     A transposed weight is then refused for its shape, with the number of classes it was meant for.
     """
-    if head is None or head.ndim != 2:
+    if head is None:
+        return None
+    if has_one_row(head) and least <= 2:
+        return 2
+    if head.ndim != 2:
         return None
     rows, columns = head.shape
     return columns if rows == dim != columns and columns >= least else rows

@@ -13,8 +13,8 @@ from ncscope.api.inputs import (
 from ncscope.api.missing import left_out_note
 from ncscope.api.result import Report
 from ncscope.errors import InputError
-from ncscope.metrics.sources import Sources
-from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.metrics.sources import ONE_LOGIT, Sources
+from ncscope.probing.classifier import check_head, checked_classifier
 from ncscope.probing.samples import layer_record, measure_samples
 from ncscope.probing.unlabelled import measure_unlabelled, unlabelled_record
 from ncscope.stats.moments import ClassMoments
@@ -45,7 +45,9 @@ def measure(
             memmap, data frame. Sparse and masked arrays are refused.
         labels: n integers in 0..K-1. None measures the spectra alone, which need no labels:
             RankMe, effective rank, participation ratio, and the decay of the spectrum.
-        weight: Classifier weight K x d; without a weight, the metrics that need one are absent.
+        weight: Classifier weight K x d; without a weight, the metrics that need one are absent. A
+            single row, as scikit-learn's ``coef_`` for two classes, is a logit z of class 1: the
+            rows measured give -z/2 and z/2, without the group ``"mse"``.
         bias: Classifier bias, K; None for a classifier without a bias.
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
@@ -123,7 +125,8 @@ def measure(
         by_class=True,
     )
     lacking = left_out_note(groups, record.metrics)
-    return Report(replace(record, notes=(*record.notes, *lacking)), stats)
+    one = [ONE_LOGIT] if samples.one_logit else []
+    return Report(replace(record, notes=(*one, *record.notes, *lacking)), stats)
 
 
 def measure_moments(
@@ -167,10 +170,17 @@ def measure_moments(
         return Report(unlabelled_record("features", unlabelled, groups), unlabelled)
     stats = finish(moments)
     k, d, device = moments.num_classes, moments.dim, moments.device
-    head = None if weight is None else checked_weight(weight, k, d, device)
-    offset = None if bias is None else checked_bias(bias, k, device)
-    sources = Sources(stats, head, offset, weight_decay=weight_decay)
-    return Report(layer_record("features", sources, groups, by_class=True), stats)
+    classifier = checked_classifier(weight, bias, k, d, device)
+    sources = Sources(
+        stats,
+        classifier.weight,
+        classifier.bias,
+        weight_decay=weight_decay,
+        one_logit=classifier.one_logit,
+    )
+    record = layer_record("features", sources, groups, by_class=True)
+    one = [ONE_LOGIT] if classifier.one_logit else []
+    return Report(replace(record, notes=(*one, *record.notes)), stats)
 
 
 def _reference_statistics(

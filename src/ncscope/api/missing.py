@@ -8,6 +8,7 @@ from ncscope.metrics.metric import Metric
 
 _NEEDED = {
     "head": "the classifier's weight",
+    "outputs": "a classifier with an output for each class, not one logit",
     "decisions": "a second pass over the features",
     "hits": "a second pass over the features",
     "information": "a second pass over the features",
@@ -44,7 +45,11 @@ def left_out_note(groups: Collection[str] | None, present: Collection[str]) -> l
     """
     asked = [groups] if isinstance(groups, str) else list(groups or ())
     lacking = [name for name in asked if _all_need_head(select([name]), present)]
-    return [f"left out, because no weight was given: {', '.join(lacking)}"] if lacking else []
+    if not lacking:
+        return []
+    with_head = any("head" in row.needs and row.key in present for row in select(None))
+    why = "the classifier has one logit" if with_head else "no weight was given"
+    return [f"left out, because {why}: {', '.join(lacking)}"]
 
 
 def _all_need_head(rows: Collection[Metric], present: Collection[str]) -> bool:

@@ -15,8 +15,8 @@ from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, batches_of, name_of
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import LEFT_OUT, Needs, needs_of
-from ncscope.metrics.sources import Sources, check_weight_decay
-from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.metrics.sources import ONE_LOGIT, Sources, check_weight_decay
+from ncscope.probing.classifier import check_head, checked_classifier, has_one_row
 from ncscope.probing.samples import layer_record
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.decisions import DecisionCounts
@@ -143,9 +143,10 @@ def measure_shards(
     check_head(weight, bias)
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
+    rows = 2 if has_one_row(head) and num_classes in (None, 2) else rows
     check_weight_decay(weight_decay)  # before hours of reading, as the shape of the bias
-    if bias is not None and rows is not None:
-        checked_bias(bias, rows, "cpu")
+    if bias is not None and rows is not None and dim is not None:
+        checked_classifier(head, bias, rows, dim, "cpu")
     needs = needs_of(groups, head is not None)
     k = rows if num_classes is None else num_classes
     precision = checked_precision(precision)
@@ -159,17 +160,25 @@ def measure_shards(
         fix = "pass the classifier that reads these features (shape is (num_classes, dim))"
         raise InputError(expected=expected, found=error.found, fix=fix) from error
     k, d = moments.num_classes, moments.dim
-    head = None if head is None else checked_weight(head, k, d, "cpu")
-    offset = None if bias is None else checked_bias(bias, k, "cpu")
+    classifier = checked_classifier(head, bias, k, d, "cpu")
     stats = finish(moments)
     del moments
     decisions = None
     if needs.decisions or needs.hits:
-        second = ShardPass("second pass", second=SecondPass.after(stats, head, offset))
+        second = ShardPass("second pass", second=SecondPass.after(stats, *classifier[:2]))
         decisions = _summed(map(second, shards), stats.num_samples)
     hits = None if decisions is None else decisions.hits
-    sources = Sources(stats, head, offset, decisions, weight_decay=weight_decay, hits=hits)
+    sources = Sources(
+        stats,
+        *classifier[:2],
+        decisions,
+        weight_decay=weight_decay,
+        hits=hits,
+        one_logit=classifier.one_logit,
+    )
     record = layer_record("features", sources, groups, by_class=True)
+    if classifier.one_logit:
+        record = replace(record, notes=(ONE_LOGIT, *record.notes))
     if needs.information:
         kept = tuple(note for note in record.notes if note != LEFT_OUT)
         record = replace(record, notes=(*kept, _NEEDS_ALL))

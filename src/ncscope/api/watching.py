@@ -17,19 +17,25 @@ from ncscope.stats.store import DEFAULT_BUDGET
 class Watched(Watch):
     """Context in which forward passes of a model are measured: see `watch`."""
 
+    _latest: ModelReport | None = None
+
     def report(self) -> ModelReport:
         """Measure the forward passes whose labels were given since the last report.
 
-        Call this inside the context. The head enters with its present weights.
+        The head enters with its present weights. The context may have ended. In several processes,
+        every process must call this.
 
         Returns:
-            A report, as from `measure_model`.
+            A report, as from `measure_model`. Without new passes, the last report again.
 
         Raises:
-            InputError: If there were no such passes, or fewer than two classes are present.
+            InputError: If there were no such passes and no report before, or fewer than two classes
+                are present; or if the model replaced its head in between.
         """
-        probed = self.probed()
-        return ModelReport(probed.record, probed.statistics)
+        if self._latest is None or self._failure is not None or self.counted_anywhere():
+            probed = self.probed()
+            self._latest = ModelReport(probed.record, probed.statistics)
+        return self._latest
 
 
 def watch(
@@ -55,10 +61,11 @@ def watch(
 ) -> Watched:
     """Measure neural collapse in forward passes that your own loop runs.
 
-    Inside the context, call ``labels(...)`` after a pass to add its samples, and ``report()`` to
-    measure the samples added since the last report. In evaluation mode the result equals that of
-    `measure_model` on the same batches. Two additional forward passes run: one of the first batch,
-    to find the head, and one of two samples, to find each layer's batch axis. Passes in training
+    Inside the context, call ``labels(...)`` after a pass to add its samples. ``report()``, inside
+    the context or after it, measures the samples added since the last report. In evaluation mode
+    the result equals that of `measure_model` on the same batches. Two additional forward passes run
+    for each report: one of its first batch, to find the head, which may have been replaced or have
+    grown, and one of two samples, to find each layer's batch axis. Passes in training
     mode are measured as they run: with dropout, with batch statistics, and with weights that change
     from pass to pass. ``accuracy`` is that of the head with its weights at the time of the report,
     as are NC3 and NC4, not that of the logits of the passes.
@@ -110,8 +117,7 @@ def watch(
         ...     for _ in range(3):
         ...         logits = model(torch.randn(20, 8))
         ...         seen.labels(torch.arange(20) % 4)
-        ...     report = seen.report()
-        >>> report.num_samples
+        >>> seen.report().num_samples
         60
     """
     options = ProbeOptions(

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ncscope.api.history import History
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference
-from ncscope.models.measuring import kept_random_states, unwrapped
+from ncscope.models.measuring import kept_random_states
+from ncscope.models.wrappers import unwrapped
 from ncscope.probing.naming import Logged
 from ncscope.probing.records import ProbeRecord
 from ncscope.probing.watching import Watch

@@ -200,7 +200,7 @@ class NeuralCollapseCallback(Callback):
         if trainer.sanity_checking:
             self._recorder.together()
             for watch in self._watches.values():
-                watch.forget()
+                watch.restart()
         else:
             self._recorder.together(lambda: self._measure_steps(trainer, pl_module, "val"))
             self._log(trainer, pl_module, "val")

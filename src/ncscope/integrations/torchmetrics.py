@@ -15,7 +15,7 @@ from ncscope.errors import InputError, missing_library
 from ncscope.integrations.packing import Packing
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
-from ncscope.probing.classifier import check_head, checked_bias, checked_weight
+from ncscope.probing.classifier import checked_classifier
 from ncscope.probing.samples import measure_samples
 from ncscope.stats.batch import (
     as_tensor,
@@ -123,6 +123,7 @@ class NeuralCollapse(Metric):
             self._packing = self._checked_packing()
             empty = self._packing.packed(self._packing.empty())
             self.add_state("moments", empty, dist_reduce_fx=self._packing.merged)
+        self.one_logit = False
         none = torch.full((num_classes, dim), _NOT_GIVEN, dtype=torch.float64)
         self.add_state("weight", none, dist_reduce_fx=_latest)
         self.add_state("bias", none[:, 0].clone(), dist_reduce_fx=_latest)
@@ -142,11 +143,7 @@ class NeuralCollapse(Metric):
 
         Cost: as `ClassMoments.update`.
         """
-        check_head(weight, bias)
-        if weight is not None:
-            weight = checked_weight(weight, self.num_classes, self.dim, self.device)
-        if bias is not None:
-            bias = checked_bias(bias, self.num_classes, self.device)
+        given = checked_classifier(weight, bias, self.num_classes, self.dim, self.device)
         rows, classes = as_tensor(features, "features"), as_tensor(labels, "labels")
         if self.keep_features:
             self._keep(rows, classes)
@@ -154,8 +151,10 @@ class NeuralCollapse(Metric):
             with torch.inference_mode(False):  # updated again outside of it
                 self._class_moments().update(rows, classes)
             self._vector = None
-        self.weight = self.weight if weight is None else weight.clone()
-        self.bias = self.bias if bias is None else bias.clone()
+        if given.weight is not None:
+            self.weight, self.one_logit = given.weight.clone(), given.one_logit
+        if given.bias is not None:
+            self.bias = given.bias.clone()
 
     @property
     def moments(self) -> Float[Tensor, " s"]:
@@ -281,7 +280,9 @@ class NeuralCollapse(Metric):
         weight, bias = (head if _given(head) else None for head in (self.weight, self.bias))
         if not self.keep_features:
             stats = finish(self._class_moments())
-            sources = Sources(stats, weight, bias, weight_decay=self.weight_decay)
+            sources = Sources(
+                stats, weight, bias, weight_decay=self.weight_decay, one_logit=self.one_logit
+            )
             return evaluate(sources, self.groups)
         features = dim_zero_cat(self.features)
         device = features.device  # the CPU if torchmetrics' compute_on_cpu is set
@@ -292,6 +293,7 @@ class NeuralCollapse(Metric):
             self.num_classes,
             None if weight is None else weight.to(device),
             None if bias is None else bias.to(device),
+            self.one_logit,
             prior=self.prior,
             groups=self.groups,
             weight_decay=self.weight_decay,
@@ -301,7 +303,9 @@ class NeuralCollapse(Metric):
 
     def _keys(self) -> list[str]:
         """Return the names of all values that the state allows."""
-        gathered = {"scatter", "directions"} | ({"head"} if _given(self.weight) else set())
+        gathered = {"scatter", "directions"}
+        if _given(self.weight):
+            gathered |= {"head"} if self.one_logit else {"head", "outputs"}
         gathered |= {"decisions", "hits", "information"} if self.keep_features else set()
         rows = [row for row in select(self.groups) if row.needs <= gathered]
         return [key for row in rows for key in (row.key, *row.aliases)]

@@ -24,8 +24,9 @@ class Metric:
         formula: Definition, in LaTeX.
         source: Paper and equation.
         compute: Function that computes the value from the sources.
-        needs: Required statistics: ``"scatter"``, ``"directions"``, ``"head"``, ``"decisions"``,
-            ``"hits"``, ``"information"``, ``"ood"``, ``"scores"``.
+        needs: Required statistics: ``"scatter"``, ``"directions"``, ``"head"``, ``"outputs"`` (a
+            head with an output for each class), ``"decisions"``, ``"hits"``, ``"information"``,
+            ``"ood"``, ``"scores"``.
         low: Least possible value.
         high: Greatest possible value (may be ``inf``).
         zero: Meaning of the value 0, in words.

@@ -21,6 +21,12 @@ from ncscope.metrics.uniformity import Uniformity, uniformity
 from ncscope.stats.decisions import DecisionCounts, Hits
 from ncscope.stats.statistics import ClassStatistics
 
+ONE_LOGIT = (
+    "one logit z: classes 0 and 1 have the logits -z/2 and z/2, which have the same softmax. Group "
+    "'mse' is left out: it is about the outputs of two classes"
+)
+"""Note on a measurement with a classifier of one logit."""
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -37,6 +43,8 @@ class Sources:
         weight_decay: Weight decay on the classifier, for the MSE decomposition.
         ood: Comparison with samples from outside the distribution; None without such samples.
         weight_exponent: Unit e of the weight: the classifier's weight is $2^e$ times ``weight``.
+        one_logit: True if the classifier has one output z for two classes, and ``weight`` has rows
+            that give -z/2 and z/2.
     """
 
     stats: ClassStatistics
@@ -48,6 +56,7 @@ class Sources:
     weight_exponent: int = 0
     hits: Hits | None = None
     ood: OodResult | None = None
+    one_logit: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a weight decay that is negative or not finite."""
@@ -153,6 +162,7 @@ class Sources:
             "scatter": self.stats.within is not None,
             "directions": self.stats.unit_means is not None,
             "head": self.weight is not None,
+            "outputs": self.weight is not None and not self.one_logit,
             "decisions": self.decisions is not None,
             "hits": self.hits is not None,
             "information": self.information is not None,

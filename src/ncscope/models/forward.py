@@ -1,13 +1,12 @@
-"""Forward passes of a classifier: its inputs, its logits, and the features that its head reads."""
+"""Forward passes of a classifier: its inputs, its decisions, and what its head reads."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ncscope.errors import InputError
 from ncscope.models.networks.fixed_head import FixedSimplexHead
 from ncscope.models.sharding import best_in_all_shards, is_sharded
 
@@ -36,44 +35,6 @@ def forward(model: nn.Module, inputs: object) -> Any:
     if isinstance(inputs, tuple | list):
         return model(*inputs)
     return model(inputs)
-
-
-def logits_of(output: object) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
-    """Return the logits in a model's output, with one row for each sample or for each token.
-
-    Args:
-        output: A tensor; a mapping or an object with ``logits``; or a tuple or list, whose
-            first tensor is taken.
-
-    Returns:
-        Logits of shape B x K, after dropping dimensions of size one other than the batch; or of
-        shape B x T x K.
-
-    Raises:
-        InputError: If the output has no logits, or logits of other dimensions.
-
-    Example:
-        >>> import torch
-        >>> logits_of({"loss": None, "logits": torch.zeros(4, 3, 1, 1)}).shape
-        torch.Size([4, 3])
-        >>> logits_of(torch.zeros(4, 7, 3)).shape
-        torch.Size([4, 7, 3])
-    """
-    logits = _find_logits(output)
-    if logits is None:
-        found = type(output).__name__
-        if isinstance(output, Mapping):
-            found += f" with keys {', '.join(map(str, output))}"
-        expected = "a model that returns logits as a tensor, in a tuple or under the name 'logits'"
-        raise InputError(expected=expected, found=found, fix="wrap the model to return its logits")
-    if logits.ndim > 1 and logits.numel() == logits.shape[0] * max(logits.shape[1:]):
-        return logits.flatten(1)
-    if logits.ndim != 3:
-        shape = "x".join(map(str, logits.shape)) or "a scalar"
-        expected = "logits of shape batch x classes, or batch x tokens x classes"
-        fix = "wrap the model to return one row of logits a sample"
-        raise InputError(expected=expected, found=shape, fix=fix)
-    return logits
 
 
 def predicted_classes(logits: Tensor) -> Tensor:
@@ -114,44 +75,6 @@ def undecided_rows(logits: Tensor, classes: Tensor) -> Tensor:
     best = logits.gather(-1, classes[..., None]).flatten(0, -2)
     blocks = zip(logits.flatten(0, -2).split(_ROWS), best.split(_ROWS), strict=True)
     return torch.cat([(rows == top).sum(-1) != 1 for rows, top in blocks]).view(classes.shape)
-
-
-def first_tensor(value: object) -> Tensor | None:
-    """Return the first tensor in a nested value, depth first; None if there is none.
-
-    Example:
-        >>> import torch
-        >>> first_tensor((None, [torch.tensor(3), torch.tensor(4)]))
-        tensor(3)
-    """
-    return next(tensors_in(value), None)
-
-
-def tensors_in(value: object) -> Iterator[Tensor]:
-    """Yield the tensors in a nested value, depth first.
-
-    Example:
-        >>> import torch
-        >>> list(tensors_in((None, {"a": [torch.tensor(3)], "b": torch.tensor(4)})))
-        [tensor(3), tensor(4)]
-    """
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        for item in value:
-            yield from tensors_in(item)
-
-
-def _find_logits(output: object) -> Tensor | None:
-    if isinstance(output, Tensor):
-        return output
-    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    if isinstance(named, Tensor) or isinstance(output, Mapping):
-        return named
-    return first_tensor(output)
 
 
 def classifier(model: nn.Module) -> nn.Linear | FixedSimplexHead:

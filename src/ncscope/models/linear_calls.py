@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ncscope.models.forward import first_tensor
 from ncscope.models.hooks import caught
+from ncscope.models.outputs import first_tensor
 from ncscope.models.sharding import gathered, is_sharded, rows_at
 from ncscope.models.wrappers import assembled, named_modules
 
@@ -54,6 +54,7 @@ class LinearCall:
         module: The module.
         shape: Shape of the outputs: B x K, or B x T x K (or T x B x K) for a call on tokens.
         turns: True if the input may be sequence-first: it has three axes.
+        row: Shape of the input of one sample.
         rows: A few rows of inputs and outputs; None if a later call has taken their place.
     """
 
@@ -61,6 +62,7 @@ class LinearCall:
     module: nn.Module
     shape: tuple[int, ...]
     turns: bool = False
+    row: tuple[int, ...] = ()
     rows: CallRows | None = None
 
     @property
@@ -90,12 +92,15 @@ class Wanted:
         each: Number of rows to keep of a call.
         columns: Keep a few columns of all tokens if True, to find a chosen token.
         whole: Keep the whole inputs of calls on samples if True.
+        widths: Record calls of modules with or without a weight matrix, whose outputs have one of
+            these widths, or any width if empty; None for all modules with a weight matrix.
     """
 
     modules: Collection[nn.Module] | None = None
     each: int = KEPT_ROWS // (LAST_CALLS + 1)
     columns: bool = False
     whole: bool = False
+    widths: Collection[int] | None = None
 
 
 @contextmanager
@@ -138,16 +143,26 @@ def _recorder(name: str, calls: list[LinearCall], wanted: Wanted) -> Any:
     ) -> None:
         weight = own_tensor(module, "weight")
         features, result = first_tensor((args, kwargs)), first_tensor(output)
-        if weight is None or weight.ndim < 2 or features is None or result is None:
+        if features is None or result is None or features.is_nested or result.is_nested:
             return
-        if features.is_nested or result.is_nested:
+        if wanted.widths is not None:
+            if wanted.modules is not None and module not in wanted.modules:
+                return
+            if features.ndim < 2 or result.ndim < 2:
+                return
+            if wanted.widths and result.shape[-1] not in wanted.widths:
+                return
+            matrix: tuple[int, ...] = (result.shape[-1], features.shape[-1])
+        elif weight is None or weight.ndim < 2:
             return
-        matrix = tuple(dequantized(weight).shape)
+        else:
+            matrix = tuple(dequantized(weight).shape)
         shape = _output_shape(matrix, features, result)
         if shape is None:
             return
-        call = LinearCall(name, module, shape, turns=features.ndim == 3)
-        if wanted.modules is None:
+        row = tuple(features.shape[1:])
+        call = LinearCall(name, module, shape, features.ndim == 3, row)
+        if wanted.modules is None and wanted.widths is None:
             forget_rows(calls, LAST_CALLS - 1)
         if wanted.modules is None or module in wanted.modules:
             call = replace(call, rows=_kept(call, features, result, wanted))
@@ -218,7 +233,7 @@ def _columns(output: Tensor) -> tuple[Tensor, ...]:
 def own_tensor(module: nn.Module, name: str) -> Tensor | None:
     """Return a module's weight or bias; torch's quantised modules have methods of these names."""
     value: Any = getattr(module, name, None)
-    if hasattr(module, "_packed_params"):
+    if hasattr(module, "_packed_params") and callable(value):
         value = value()
     return value if isinstance(value, Tensor) else None
 

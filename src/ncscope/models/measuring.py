@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ncscope.models.sharding import local
+from ncscope.models.wrappers import ORIGINAL
 
 
 @contextmanager
@@ -67,37 +68,13 @@ def uncompiled(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside ``torch.compile``, ``DataParallel`` or ``DistributedDataParallel``.
-
-    Args:
-        model: Any model, wrapped any number of times or not at all.
-
-    Example:
-        >>> plain = nn.Linear(3, 2)
-        >>> unwrapped(nn.DataParallel(plain)) is plain
-        True
-    """
-    while True:
-        if _ORIGINAL in model._modules:
-            model = model.get_submodule(_ORIGINAL)
-        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        else:
-            return model
-
-
-# Name that torch.compile gives to the module that it wraps.
-_ORIGINAL = "_orig_mod"
-
-
 def _compiled(module: nn.Module) -> bool:
     """Return whether ``torch.compile`` made a module, or its ``compile`` method was called.
 
     Lightning replaces methods of a compiled `LightningModule`, and marks it by ``_compiler_ctx``.
     """
     called = module._compiled_call_impl is not None
-    return _ORIGINAL in module._modules or called or bool(getattr(module, "_compiler_ctx", None))
+    return ORIGINAL in module._modules or called or bool(getattr(module, "_compiler_ctx", None))
 
 
 def _restore_flags(flags: list[tuple[nn.Module, bool]]) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import logits_of, tensors_in
 from ncscope.models.heads import Head, head_among
 from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
 from ncscope.models.linear_calls import KEPT_ROWS, Wanted, recorded_calls
-from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, mask_of
+from ncscope.models.masks import PassMasks
+from ncscope.models.outputs import possible_logits, tensors_in
+from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
 from ncscope.models.tracing import Trace
 
 
@@ -56,6 +57,7 @@ class PartsObserver:
         self._head_name = head
         blocks = residual_blocks(model) if layers is None else match_layers(model, layers)
         self._layers, self._by_name = blocks, layers is not None
+        self._masks = PassMasks(model, blocks)
         self._hooks = ExitStack()
         self._paused = False
         self._depth = 0
@@ -75,6 +77,7 @@ class PartsObserver:
                     end = caught(self._ends, self._on_error)
                     hooks.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
                     hooks.callback(module.register_forward_hook(end).remove)
+            hooks.enter_context(self._masks.recorded(self._on_error))
             for name in self._layers:
                 keep = caught(self._keeper(name), self._on_error)
                 module = named_layer(self._model, name)
@@ -142,17 +145,18 @@ class PartsObserver:
         axes = {name: _batch_axis(name, kept, count) for name, kept in self._outputs.items()}
         layers = [name for name in self._layers if self._by_name or name in axes]
         layers = [name for name in layers if name != head.name]
-        return Trace(head, tuple(layers), {**axes, HEAD_INPUT: BatchAxis()}, whole=False)
+        axes = {**axes, HEAD_INPUT: BatchAxis()}
+        return Trace(head, tuple(layers), axes, whole=False, notes=head.notes)
 
     def replay(self, taps: Taps) -> None:
         """Let taps of the trace read the latest pass."""
-        taps.replay({**self._outputs, HEAD_INPUT: self._features}, self._mask)
+        taps.replay({**self._outputs, HEAD_INPUT: self._features}, self._masks)
 
     def _start_pass(self) -> None:
         self._tops: set[nn.Module] = set()
         self._last: nn.Module | None = None
         self._found: Head | Exception | None = None
-        self._mask: Tensor | None = None
+        self._masks.forget()
         self._calls: Counter[str] = Counter()
         self._outputs: dict[str, list[Tensor]] = {}
 
@@ -162,8 +166,6 @@ class PartsObserver:
         if self._depth == 0 and module in self._tops:
             self._start_pass()
             self._linear.clear()
-        if self._mask is None:
-            self._mask = mask_of(kwargs)
         self._depth += 1
 
     def _ends(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -175,8 +177,8 @@ class PartsObserver:
             self._last = module
             # Now, because the weights may move before the loop gives the labels.
             try:
-                logits = None if self._head_name is not None else logits_of(output).detach()
-                self._found = head_among(self._model, self._linear, logits, self._head_name)
+                outputs = {at: each.detach() for at, each in possible_logits(output).items()}
+                self._found = head_among(self._model, self._linear, outputs, self._head_name)
             except InputError as error:
                 self._found = error
 
@@ -194,7 +196,7 @@ def _batch_axis(name: str, tensors: Sequence[Tensor], count: int) -> BatchAxis:
     """Return the first tensor with an axis of the number of samples; its first axis if possible."""
     for index, tensor in enumerate(tensors):
         for axis in range(min(2, tensor.ndim)):
-            if tensor.shape[axis] == count:
+            if tensor.is_floating_point() and tensor.shape[axis] == count:
                 return BatchAxis(index, axis)
     raise InputError(
         expected=f"layer {name!r} to return one row a sample",

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple
@@ -9,18 +10,22 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from ncscope.errors import InputError
-from ncscope.models.forward import first_tensor, logits_of, tensors_in
-from ncscope.models.heads import Rows, chosen_tokens
+from ncscope.models.heads import Head, Rows, chosen_tokens
 from ncscope.models.hooks import caught, in_backward
+from ncscope.models.last_step import LastStep, find_last_step, leads
 from ncscope.models.layers import named_layer
 from ncscope.models.linear_calls import dequantized
-from ncscope.models.sharding import gathered
+from ncscope.models.masks import PassMasks
+from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
+from ncscope.models.sharding import gathered, is_sharded
 
 # Name of the head's input among the features. No module has a space in its name.
 HEAD_INPUT = "head input"
+
+# Rows of a pass by which the head is checked at the report.
+_SHOWN = 8
 
 
 class BatchAxis(NamedTuple):
@@ -58,11 +63,12 @@ class Taps:
     Args:
         model: Model that will run; a forward pass begins with a call of this module.
         layers: Names of submodules whose outputs are read.
-        head: Name of the head, as `find_head` reports it.
+        head: Head, as `find_head` returns it; or the name of a module whose outputs are the logits.
         pool: Average maps (B x C x H x W, or more) over their spatial dimensions, and sequences
-            (B x T x d) over their tokens if True: over the tokens that the model's
-            ``attention_mask`` keeps, if a mask of this shape is passed. Flatten both if False. By
-            default, average sequences with such a mask, and flatten everything else.
+            (B x T x d) over their tokens if True: over the tokens that the mask of the layer keeps,
+            see `PassMasks`. Flatten both if False. By default, average sequences with a mask, and
+            flatten everything else. In a pass with masks, a sequence that no mask fits is refused
+            unless ``pool`` is False: its padding is unknown.
         rows: Unit of a row of the features, as `find_head` reports it: a sample; every token; or
             one chosen token of each sample, whose outputs are the logits. The chosen token is taken
             in the head's input and in every layer with the same tokens.
@@ -74,7 +80,8 @@ class Taps:
             raised in the forward pass.
 
     Raises:
-        InputError: On entry, if the model lacks a name. In the forward pass, if a layer does not
+        InputError: On entry, if the model lacks a name. In the forward pass, if the head has been
+            replaced since it was found; if a layer does not
             run, runs more or less often than in ``axes``, returns no tensor or not one row for each
             sample (token), or, with ``pool``, returns a map that looks channels-last; if the head
             runs twice; if the logits of a sample are the outputs of no token, or of several tokens
@@ -92,7 +99,7 @@ class Taps:
         self,
         model: nn.Module,
         layers: Sequence[str],
-        head: str,
+        head: Head | str,
         *,
         pool: bool | None = None,
         rows: Rows = "sample",
@@ -102,19 +109,26 @@ class Taps:
     ) -> None:
         self._model = model
         self._layers = tuple(dict.fromkeys(layers))
-        self._head = head
+        self._head = head.name if isinstance(head, Head) else head
+        self._found = head if isinstance(head, Head) else None
         self._pool = pool
         self._rows = rows
         self._axes = axes or {}
         self._whole, self._on_error = whole, on_error
-        self._handles: list[RemovableHandle] = []
-        self._mask: Tensor | None = None
+        self._handles = ExitStack()
+        # The head's own input is averaged by no mask; its mask tells which tokens are real.
+        reads = "" if self._found is not None and self._found.after else self._head
+        self._masks = PassMasks(model, [*self._layers, reads])
+        self._reads = reads
+        self._place: tuple[nn.Module, str] | None = None
         self._inside = not whole
         self._calls: Counter[str] = Counter()
         self._running: dict[str, Tensor] = {}
         self._outputs: Tensor | None = None
         self._features: Mapping[str, Tensor] | None = None
         self._logits: Tensor | None = None
+        self._shown: tuple[Tensor, list[Tensor]] | None = None
+        self.token_mask: Tensor | None = None
 
     @property
     def features(self) -> Mapping[str, Float[Tensor, "b d"]]:
@@ -144,22 +158,59 @@ class Taps:
         """Forget the logits of the last pass: with many classes they take the most memory."""
         self._logits = self._outputs = None
 
+    def check_step(self) -> LastStep | None:
+        """Return the last step that the latest pass shows; None if the pass does not show it.
+
+        In training mode a model may change its outputs in ways that it does not in evaluation mode;
+        then nothing is compared.
+
+        Raises:
+            InputError: If the model does not return the outputs of its head, apart from a last step
+                of the kind that was found: another layer makes its logits.
+        """
+        if self._shown is None or self._found is None:
+            return None
+        outputs, returned = self._shown
+        finite = torch.stack([rows.isfinite().all(1) for rows in (outputs, *returned)]).all(0)
+        outputs, returned = outputs[finite], [rows[finite] for rows in returned]
+        if not len(outputs):
+            return None
+        known = self._found.step
+        if any(leads(known, outputs, rows) for rows in returned):
+            return known
+        kinds = {"none", "affine"} if known.kind in ("none", "affine") else {known.kind}
+        for rows in returned:  # a factor may be learned
+            step = find_last_step(outputs, rows)
+            if step is not None and step.kind in kinds:
+                return step
+        raise InputError(
+            expected=f"logits that head {self._head!r} makes, as when it was found",
+            found="logits of another layer in the last pass",
+            fix="report before the model uses another head; the next report finds that one",
+        )
+
     def __enter__(self) -> "Taps":
         """Attach to the model."""
-        modules = [(name, named_layer(self._model, name)) for name in self._layers]
-        head = named_layer(self._model, self._head)
-        for module in [self._model] if self._whole else self._model.modules():
-            begin = self.begin if self._whole else self._keep_mask
-            self._before(module, begin)
-        for name, module in modules:
-            self._after(module, self._output_hook(name))
-        self._before(head, self._keep_input)
-        if self._rows == "chosen token":
-            self._after(head, self._keep_outputs)
-        if self._whole:
-            self._after(self._model, self._end)
-        else:
-            self._after(head, self._end_at_head)
+        with ExitStack() as handles:
+            self._handles = handles
+            modules = [(name, named_layer(self._model, name)) for name in self._layers]
+            head = self._head_module()
+            handles.enter_context(self._masks.recorded(self._on_error))
+            if self._whole:
+                self._before(self._model, self.begin)
+            for name, module in modules:
+                self._after(module, self._output_hook(name))
+            after = self._found is not None and self._found.after
+            if after:
+                self._after(head, self._keep_features)
+            else:
+                self._before(head, self._keep_input)
+                self._after(head, self._keep_outputs)
+            if self._whole:
+                self._after(self._model, self._end)
+            else:
+                self._after(head, self._end_at_head)
+            self._handles = handles.pop_all()
         return self
 
     def __exit__(
@@ -169,31 +220,53 @@ class Taps:
         trace: TracebackType | None,
     ) -> None:
         """Remove the hooks from the model."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._handles.close()
 
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start a forward pass; to be called by code that attaches when a pass has just begun."""
-        self._mask = mask_of(kwargs)
+        self._check_head()
+        self._masks.forget()  # those of a pass that did not end
+        self._masks.note(module, args, kwargs)
         self._inside = True
         self._calls.clear()
         self._running, self._outputs = {}, None
-        self._features = self._logits = None
+        self._features = self._logits = self._shown = self.token_mask = None
+
+    def _head_module(self) -> nn.Module:
+        """Return the module of the head, and remember where the model has it."""
+        head = named_layer(self._model, self._head) if self._found is None else self._found.module
+        for parent in self._model.modules():
+            for name, child in parent._modules.items():
+                if child is head:
+                    self._place = parent, name
+        self._check_head()
+        return head
+
+    def _check_head(self) -> None:
+        """Refuse a head that the model does not have any more: its weight would be measured."""
+        if self._place is not None and self._found is not None:
+            parent, name = self._place
+            replaced = (
+                name not in parent._modules or parent._modules[name] is not self._found.module
+            )
+        else:
+            replaced = self._found is not None and self._found.module is not self._model
+        if replaced:
+            raise InputError(
+                expected=f"head {self._head!r} in the model for all samples of a report",
+                found="another module in its place",
+                fix="report before the head is replaced; the next report finds the new one",
+            )
 
     def _before(self, module: nn.Module, hook: Any) -> None:
         """Call a hook with the arguments of every call of the module."""
         handle = module.register_forward_pre_hook(caught(hook, self._on_error), with_kwargs=True)
-        self._handles.append(handle)
+        self._handles.callback(handle.remove)
 
     def _after(self, module: nn.Module, hook: Any) -> None:
         """Call a hook with the output of every call of the module."""
-        self._handles.append(module.register_forward_hook(caught(hook, self._on_error)))
-
-    def _keep_mask(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Keep the first mask that is passed to a part of the model."""
-        if self._mask is None and not in_backward():
-            self._mask = mask_of(kwargs)
+        handle = module.register_forward_hook(caught(hook, self._on_error))
+        self._handles.callback(handle.remove)
 
     def _output_hook(self, layer: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -213,6 +286,10 @@ class Taps:
                 fix="wrap the model so that it calls its head once",
             )
         self._keep(HEAD_INPUT, (args, kwargs))
+
+    def _keep_features(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._inside and not in_backward():
+            self._keep(HEAD_INPUT, output)
 
     def _keep(self, name: str, value: object) -> None:
         at = self._axes.get(name, BatchAxis())
@@ -241,40 +318,98 @@ class Taps:
             return _unshared(tensor.flatten(0, 1).flatten(1), tensor)
         if self._rows == "chosen token" and tensor.ndim > 2:
             return tensor.clone()
+        if name == HEAD_INPUT:
+            return _flat(tensor)
         # Without a mask, nothing tells a sequence of tokens from a one-dimensional feature map.
-        pool = _masked(tensor, self._mask) if self._pool is None else self._pool
-        if pool and name != HEAD_INPUT:
-            return _averaged(tensor, name, self._mask)
+        mask = check_mask(self._masks, name, tensor.shape, self._pool)
+        if self._pool or (mask is not None and self._pool is None):
+            return _averaged(tensor, name, mask)
         return _flat(tensor)
 
     def _keep_outputs(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         outputs = first_tensor(output)
-        if not self._inside or outputs is None or in_backward():
-            return
-        rows = gathered(dequantized(outputs.detach())).movedim(
-            self._axes.get(HEAD_INPUT, BatchAxis()).axis, 0
-        )
-        self._outputs = rows.flatten(1, -2).clone()
+        if self._inside and outputs is not None and not in_backward():
+            # The model may change the outputs in place before it chooses a token.
+            kept = outputs.clone() if self._rows == "chosen token" else outputs
+            self._outputs = dequantized(kept.detach())
 
     def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._inside = False
         self._check_all_ran(self._running)
-        logits = dequantized(logits_of(output).detach())
-        if self._outputs is not None:
-            self._choose_tokens(self._outputs, gathered(logits))
-            self._outputs = None
+        returned = possible_logits(output)
+        logits = self._logits_in(returned)
+        mask = self._masks.of(self._reads)
+        self.token_mask = mask if mask is not None and mask.shape == logits.shape[:-1] else None
+        if self._rows == "chosen token":
+            assert self._outputs is not None
+            axis = self._axes.get(HEAD_INPUT, BatchAxis()).axis
+            outputs = gathered(self._outputs).movedim(axis, 0).flatten(1, -2)
+            self._choose_tokens(outputs, gathered(logits))
+        elif not module.training:
+            self._show(returned)
+        self._outputs = None
         self._check_rows(self._running, len(logits.flatten(0, -2)))
         self._features = _in_order(self._running)
         self._logits = logits
+        self._masks.forget()
 
-    def replay(self, outputs: Mapping[str, object], mask: Tensor | None) -> None:
+    def _logits_in(self, returned: Mapping[str, Tensor]) -> Tensor:
+        """Return the logits of a pass: outputs of the model, or of the head before a last step."""
+        head = self._found
+        place = "" if head is None else head.output
+        if head is not None and head.gives_logits and place in returned:
+            # Softmax and sigmoid round the greatest logits to equal ones; a scale does not.
+            exact = head.step.kind in ("none", "affine") or self._outputs is None
+            logits = dequantized(returned[place].detach()) if exact else self._as_logits(returned)
+        elif head is None and returned:
+            logits = dequantized(next(iter(returned.values())).detach())
+        else:
+            logits = self._as_logits(returned)
+        if head is not None and head.one_logit:
+            logits = torch.cat([-logits, logits], dim=-1) / 2
+        return logits
+
+    def _as_logits(self, returned: Mapping[str, Tensor]) -> Tensor:
+        """Return the head's outputs in the form that logits have: B x K, or B x T x K."""
+        outputs = self._outputs
+        if outputs is None:
+            raise InputError(
+                expected=f"logits at output {getattr(self._found, 'output', '')!r} of the model",
+                found="none in this pass",
+                fix="let the model return the same outputs in every pass",
+            )
+        if self._rows == "sample":
+            return outputs.flatten(1)
+        if outputs.ndim == 3:
+            return outputs.movedim(self._axes.get(HEAD_INPUT, BatchAxis()).axis, 0)
+        tokens = (output.shape[:2] for output in returned.values() if output.ndim == 3)
+        lengths = next((each for each in tokens if each.numel() == len(outputs)), None)
+        return outputs if lengths is None else outputs.unflatten(0, lengths)
+
+    def _show(self, returned: Mapping[str, Tensor]) -> None:
+        """Keep a few rows of the head's outputs and of the model's, to compare at the report."""
+        head = self._found
+        if head is None or not head.gives_logits or head.after or self._outputs is None:
+            return
+        rows = self._as_logits(returned)
+        if is_sharded(rows):
+            return
+        few = rows.flatten(0, -2)[:_SHOWN].clone()
+        alike = [
+            output.detach().flatten(0, -2)[:_SHOWN].clone()
+            for output in returned.values()
+            if output.shape == rows.shape and not is_sharded(output)
+        ]
+        self._shown = few, alike
+
+    def replay(self, outputs: Mapping[str, object], masks: PassMasks) -> None:
         """Read a pass of parts of the model that ran before the taps were attached.
 
         Args:
             outputs: Outputs of each call of a layer, and the head's input as `HEAD_INPUT`.
-            mask: Attention mask of the pass, if any.
+            masks: Masks of the pass.
         """
-        self._mask = mask
+        self._masks.take(masks)
         for name, value in outputs.items():
             self._keep(name, value)
         self._end_of_parts()
@@ -285,7 +420,8 @@ class Taps:
             self._end_of_parts()
 
     def _end_of_parts(self) -> None:
-        running, self._running, self._mask = self._running, {}, None
+        running, self._running = self._running, {}
+        self._masks.forget()
         self._calls.clear()
         self._check_all_ran(running)
         self._check_rows(running, len(running[HEAD_INPUT]))
@@ -346,10 +482,33 @@ def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return MappingProxyType({**layers, HEAD_INPUT: running[HEAD_INPUT]})
 
 
-def mask_of(arguments: Mapping[str, Any]) -> Tensor | None:
-    """Return the attention mask among the arguments of a call; None without a mask."""
-    mask = arguments.get("attention_mask")
-    return mask if isinstance(mask, Tensor) else None
+def check_mask(masks: PassMasks, name: str, shape: torch.Size, pool: bool | None) -> Tensor | None:
+    """Return the mask of the tokens of a layer, or None for a layer without tokens or masks.
+
+    Args:
+        masks: Masks of the pass.
+        name: Name of the layer, or of a call of the layer.
+        shape: Shape of its output, batch first.
+        pool: Choice of the user, see `Taps`.
+
+    Raises:
+        InputError: If the pass has masks, none of which fits this sequence, and the sequence is not
+            to be flattened whole: its padding is unknown.
+    """
+    if len(shape) != 3 or pool is False:
+        return None
+    mask = masks.of(name.partition("#")[0])
+    if mask is not None and mask.shape == shape[:2]:
+        return mask
+    if mask is None and not masks.any:
+        return None
+    covers = "no mask of its own" if mask is None else f"a mask of {mask.shape[1]} tokens"
+    raise InputError(
+        expected=f"a mask that tells the padding in layer {name!r}",
+        found=f"{shape[1]} positions a sample and {covers}",
+        fix="leave the layer out, or pass pool=False to flatten it with its padding; without "
+        "padding, leave the mask out of the batch",
+    )
 
 
 def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "b d"]:
@@ -359,15 +518,11 @@ def _averaged(tensor: Tensor, name: str, mask: Tensor | None) -> Float[Tensor, "
         return tensor.flatten(2).mean(dim=2)
     if tensor.ndim < 3:
         return _flat(tensor)
-    if mask is None or not _masked(tensor, mask):
+    if mask is None:
         return tensor.mean(dim=1)
-    kept = mask.to(tensor.dtype)[:, :, None]
-    return (tensor * kept).sum(dim=1) / kept.sum(dim=1)
-
-
-def _masked(tensor: Tensor, mask: Tensor | None) -> bool:
-    """Return whether a tensor is a sequence whose tokens the mask covers."""
-    return tensor.ndim == 3 and mask is not None and mask.shape == tensor.shape[:2]
+    kept = mask.to(tensor.device)[:, :, None]
+    # Not a product: padding may be infinite or NaN.
+    return torch.where(kept, tensor, 0).sum(dim=1) / kept.sum(dim=1)
 
 
 def _flat(tensor: Tensor) -> Float[Tensor, "b d"]:

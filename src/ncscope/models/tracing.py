@@ -3,20 +3,24 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import first_tensor, forward, logits_of, tensors_in
-from ncscope.models.heads import Head, Rows, first_look, head_of
+from ncscope.models.forward import forward
+from ncscope.models.heads import Head, Look, Rows, first_look, head_of
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
+from ncscope.models.masks import PassMasks, in_encoder
 from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
 from ncscope.models.resizing import repeated_first_sample
 from ncscope.models.sharding import rows_at
-from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
+from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name, check_mask
+from ncscope.models.wrappers import named_modules
 
 # Tokens of each copy that show the order of the rows: 16 rows of two copies.
 _TOKENS = 8
@@ -32,12 +36,17 @@ class Trace:
         axes: Batch axis of the head's input and of every call of a layer, by the name of the
             features in `Taps`.
         whole: True if the loop calls the model; False if it calls parts of the model.
+        label_argument: Name of the argument by which the model must be given the labels; empty if
+            it runs without them.
+        notes: Sentences on what was chosen or left out.
     """
 
     head: Head
     layers: tuple[str, ...]
     axes: Mapping[str, BatchAxis]
     whole: bool = True
+    label_argument: str = ""
+    notes: tuple[str, ...] = ()
 
     def taps(
         self,
@@ -50,7 +59,7 @@ class Trace:
         return Taps(
             model,
             self.layers,
-            self.head.name,
+            self.head,
             pool=pool,
             rows=self.head.rows,
             axes=self.axes,
@@ -58,16 +67,32 @@ class Trace:
             on_error=on_error,
         )
 
+    def run(self, model: nn.Module, inputs: object, labels: Tensor) -> None:
+        """Run the model on a batch, with the labels if it needs them."""
+        if self.label_argument:
+            inputs = with_labels(model, inputs, labels, self.label_argument)
+        forward(model, inputs)
+
 
 def trace(
-    model: nn.Module, inputs: object, layers: Sequence[str] | None = None, head: str | None = None
+    model: nn.Module,
+    inputs: object,
+    layers: Sequence[str] | None = None,
+    head: str | None = None,
+    *,
+    labels: Tensor | None = None,
+    pool: bool | None = None,
 ) -> Trace:
-    """Find a model's head, its layers and the batch axis of each layer's output.
+    """Decide what is measured in a model: its head, its layers, and the rows of each layer.
 
     The model runs on the batch, which shows the head and the layers that the forward pass calls,
     and then on copies of the first sample. The batch axis of a layer is the axis whose length
     changes with the number of samples. Lengths in one pass would not suffice: a sequence-first
-    layer may have as many tokens as samples.
+    layer may have as many tokens as samples. Only floating-point tensors are features.
+
+    Layers that are named and cannot be measured are refused; of the repeated blocks they are left
+    out, with a note: layers without a row for each sample or token, layers of an encoder beside
+    the decoder that the head reads, and sequences whose padding no mask tells.
 
     Args:
         model: A classifier, as for `find_head`.
@@ -75,6 +100,8 @@ def trace(
             the first axis is tried first; the logits show whether it is the batch axis.
         layers: Names or patterns of layers; None for the repeated blocks, see `residual_blocks`.
         head: Name of the head, if known.
+        labels: Labels of the batch, for a model whose forward pass needs them.
+        pool: Choice of the user, see `Taps`.
 
     Returns:
         The trace. Cost: a forward pass of the batch; and a pass of two samples (three for a batch
@@ -82,9 +109,8 @@ def trace(
         on tokens.
 
     Raises:
-        InputError: If no head is found, a pattern matches nothing, a layer is not called or does
-            not return one row for each sample, or the model does not run on another number of
-            samples.
+        InputError: If no head is found, a pattern matches nothing, a named layer is not called or
+            cannot be measured, or the model does not run on another number of samples.
 
     Example:
         >>> class Last(nn.Module):
@@ -98,32 +124,180 @@ def trace(
         BatchAxis(tensor=0, axis=1)
     """
     with measuring(model):
-        with _recorded(model.modules()) as calls:
-            look = first_look(model, inputs, head)
+        masks = PassMasks(model, [name for name, _ in named_modules(model)])
+        with masks.recorded(), _recorded(model.modules()) as calls:
+            look, argument = _first_look(model, inputs, head, labels)
+        if argument:
+            inputs = with_labels(model, inputs, labels, argument)
         found, shape = head_of(model, inputs, look, head)
         del look  # with the logits of the whole batch
-        names = _names(model, layers, calls, found)
-        axes = {HEAD_INPUT: BatchAxis(axis=found.axis)}
+        choice = _Choice(model, found, masks, pool, layers is not None)
+        if layers is None:
+            names = residual_blocks(model, {module: len(made) for module, made in calls.items()})
+        else:
+            names = match_layers(model, layers)
+        names = choice.without_encoder([name for name in names if name != found.name])
         modules = {name: named_layer(model, name) for name in names}
         by_head = found.rows != "token" or found.gives_logits
+        axes: dict[str, BatchAxis] = {}
         if names or not by_head:
             tapped = [*modules.values(), found.module]
             other = _rerun(model, inputs, found, shape, tapped)
             for name, module in modules.items():
-                axes |= other.axes(name, module, calls.get(module, []))
+                axes |= choice.axes(other, name, module, calls.get(module, []))
             if not by_head:
                 one, few = (made[found.module][0].given for made in (calls, other.calls))
                 assert one is not None
                 assert few is not None
                 axes[HEAD_INPUT] = other.axis(HEAD_INPUT, [one], [few])
-    return Trace(found, tuple(names), axes)
+    axes = {HEAD_INPUT: BatchAxis(axis=found.axis)} | axes
+    kept = [name for name in names if name in axes]
+    said = (f"the model is given the labels as {argument!r}",) if argument else ()
+    return Trace(
+        found,
+        tuple(kept),
+        axes,
+        label_argument=argument,
+        notes=(*said, *found.notes, *choice.notes),
+    )
+
+
+_LABEL_ARGUMENTS = ("labels", "label", "targets", "target", "y")
+
+
+def _first_look(
+    model: nn.Module, inputs: object, head: str | None, labels: Tensor | None
+) -> tuple[Look, str]:
+    """Run the model without the labels, or else with them; return the argument that takes them."""
+    try:
+        return first_look(model, inputs, head), ""
+    except InputError:
+        raise
+    except Exception:
+        named = named_inputs(model, inputs)
+        free = [name for name in _arguments(model) if name in _LABEL_ARGUMENTS]
+        argument = next((name for name in free if named is not None and name not in named), "")
+        if labels is None or not argument:
+            raise
+        given = with_labels(model, inputs, labels, argument)
+        return first_look(model, given, head), argument
+
+
+def named_inputs(model: nn.Module, inputs: object) -> dict[str, Any] | None:
+    """Return inputs as arguments by name; None if the model has too few names."""
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
+    names = _arguments(model)
+    return None if len(names) < len(given) else dict(zip(names, given, strict=False))
+
+
+def with_labels(
+    model: nn.Module, inputs: object, labels: Tensor | None, argument: str
+) -> dict[str, Any]:
+    """Return inputs by name, with the labels on the device of the first input.
+
+    Args:
+        model: Model that takes the labels.
+        inputs: Batch without the labels.
+        labels: Labels of the batch.
+        argument: Name of the argument for the labels.
+    """
+    named = named_inputs(model, inputs)
+    assert named is not None
+    assert labels is not None
+    first = first_tensor(inputs)
+    return {**named, argument: labels if first is None else labels.to(first.device)}
+
+
+def _arguments(model: nn.Module) -> list[str]:
+    try:
+        return list(signature(model.forward).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+class _Choice:
+    """Choice of layers that can be measured, and sentences on it.
+
+    Args:
+        model: Model that was traced.
+        head: Its head.
+        masks: Masks of the pass of the first batch.
+        pool: Choice of the user, see `Taps`.
+        named: True if the user named the layers: a layer that cannot be measured is then refused.
+    """
+
+    def __init__(
+        self, model: nn.Module, head: Head, masks: PassMasks, pool: bool | None, named: bool
+    ) -> None:
+        self._model, self._head, self._masks, self._pool = model, head, masks, pool
+        self._named = named
+        self._left_out: dict[str, list[str]] = defaultdict(list)
+        self._notes: list[str] = []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on layers that were left out, and on outputs that were chosen."""
+        left = [f"layers left out: {', '.join(n)}; {why}" for why, n in self._left_out.items()]
+        return (*left, *self._notes)
+
+    def without_encoder(self, names: Sequence[str]) -> list[str]:
+        """Return the names without layers whose tokens are not those of the logits."""
+        if self._head.rows == "sample":
+            return list(names)
+        kept = []
+        for name in names:
+            if not in_encoder(self._model, name, self._head.name):
+                kept.append(name)
+            elif self._named:
+                raise InputError(
+                    expected=f"layer {name!r} to return one row a token of the logits",
+                    found="a layer of the encoder, whose tokens are those of the source",
+                    fix="name layers of the decoder, or measure the encoder's features by "
+                    "ncscope.measure with labels of their own",
+                )
+            else:
+                self._left_out["the encoder's tokens are not those of the logits"].append(name)
+        return kept
+
+    def axes(
+        self, other: "_Rerun", layer: str, module: nn.Module, calls: list["_Call"]
+    ) -> dict[str, BatchAxis]:
+        """Return the batch axis of each call of a layer; nothing for a layer that is left out."""
+        try:
+            axes = other.axes(layer, module, calls)
+            if self._head.rows == "sample":
+                for (name, at), call in zip(axes.items(), calls, strict=True):
+                    shape = list(call.returned[at.tensor].shape)
+                    check_mask(
+                        self._masks,
+                        name,
+                        torch.Size([shape.pop(at.axis), *shape]),
+                        self._pool,
+                    )
+        except InputError as error:
+            if self._named:
+                raise
+            why = f"{error.expected.replace(f'layer {layer!r}', 'the layer')}: {error.found}"
+            self._left_out[why].append(layer)
+            return {}
+        for name, at in axes.items():
+            if len(also := other.qualified.get(name, [])) > 1:
+                rest = ", ".join(str(index) for index in also if index != at.tensor)
+                self._notes.append(
+                    f"layer {name!r} returns several tensors with a row a sample: output "
+                    f"{at.tensor} is measured, output {rest} is not"
+                )
+        return axes
 
 
 class _Seen(NamedTuple):
-    """Shape of a tensor of a call, and whether its rows are in the order of the logits."""
+    """Shape of a tensor of a call, the order of its rows, and whether it may be features."""
 
     shape: torch.Size
     in_order: bool = False
+    floating: bool = True
 
 
 class _Call(NamedTuple):
@@ -150,9 +324,9 @@ def _recorded(
     calls: dict[nn.Module, list[_Call]] = defaultdict(list)
 
     def seen(tensor: Tensor) -> _Seen:
-        shape = _shape(tensor)
-        if copies is None or shape[:1] != (copies[:-1].numel(),):
-            return _Seen(shape)
+        shape, floating = _shape(tensor), tensor.is_floating_point() or tensor.is_quantized
+        if copies is None or not floating or shape[:1] != (copies[:-1].numel(),):
+            return _Seen(shape, floating=floating)
         return _Seen(shape, _is_in_order(tensor, copies, batch))
 
     def record(
@@ -168,13 +342,6 @@ def _recorded(
         yield calls
 
 
-def _names(model: nn.Module, layers: Sequence[str] | None, calls: _Calls, head: Head) -> list[str]:
-    """Return the names of the requested layers without the head, or of the repeated blocks."""
-    if layers is None:
-        return residual_blocks(model, {module: len(made) for module, made in calls.items()})
-    return [name for name in match_layers(model, layers) if name != head.name]
-
-
 @dataclass(frozen=True)
 class _Rerun:
     """A run of the model on copies of the first sample.
@@ -185,6 +352,7 @@ class _Rerun:
         copies: Shape of the logits of the copies.
         batch: Batch axis of the logits: 1 for logits of tokens of shape T x B x K, else 0.
         rows: Unit to which the head is applied.
+        qualified: Indices of the tensors of each call that have a row a sample, once asked for.
     """
 
     calls: _Calls
@@ -192,6 +360,7 @@ class _Rerun:
     copies: torch.Size
     batch: int
     rows: Rows
+    qualified: dict[str, list[int]] = field(default_factory=dict)
 
     def axes(self, layer: str, module: nn.Module, calls: list[_Call]) -> dict[str, BatchAxis]:
         """Return the batch axis of each call of a layer in the run on the whole batch."""
@@ -210,26 +379,35 @@ class _Rerun:
         return axes
 
     def axis(self, name: str, many: list[_Seen], few: list[_Seen]) -> BatchAxis:
-        """Find the first tensor with exactly one axis whose length changes like the batch size."""
+        """Find the first floating-point tensor of which one axis changes like the batch size."""
+        found = []
         for index, (one, other) in enumerate(zip(many, few, strict=False)):
+            if not (one.floating and other.floating):
+                continue
             sizes = zip(one.shape, other.shape, strict=False)
             axes = [axis for axis, both in enumerate(sizes) if both == self._counts]
             alike = len(one.shape) == len(other.shape)
             if alike and len(axes) == 1 and (self.batch == 0 or axes[0] < 2):
                 # If the logits are T x B x K, their first axis is that of the tokens, which is the
                 # other one of the tensor's first two axes.
-                return BatchAxis(index, abs(axes[0] - self.batch))
-            if other.in_order and one.shape[:1] == (self.whole[:-1].numel(),):
-                return BatchAxis(index)
+                found.append(BatchAxis(index, abs(axes[0] - self.batch)))
+            elif other.in_order and one.shape[:1] == (self.whole[:-1].numel(),):
+                found.append(BatchAxis(index))
+        if found:
+            self.qualified[name] = [at.tensor for at in found]
+            return found[0]
         counts = self._counts
         unit = "token" if self.rows == "token" else "sample"
-        found = [
-            " and ".join(str(tuple(seen.shape)) for seen in tensors) or "no tensor"
+        shapes = [
+            " and ".join(
+                f"{tuple(seen.shape)}{'' if seen.floating else ' of integers'}" for seen in tensors
+            )
+            or "no tensor"
             for tensors in (many, few)
         ]
         raise InputError(
             expected=f"layer {name!r} to return one row a {unit}",
-            found=f"{found[0]} of {counts[0]} samples, {found[1]} of {counts[1]}",
+            found=f"{shapes[0]} of {counts[0]} samples, {shapes[1]} of {counts[1]}",
             fix="tap the block around it, or leave it out of layers=[...]",
         )
 
@@ -278,6 +456,17 @@ def _difference_of_copies(tensor: Tensor, index: Tensor) -> float:
     return float((rows - rows[:1]).abs().max())
 
 
+def _shape_in(head: Head, returned: Mapping[str, Tensor], calls: _Calls) -> torch.Size | None:
+    """Return the shape of the logits in a run; that of the head's outputs if they are others."""
+    if head.gives_logits:
+        return returned[head.output].shape if head.output in returned else None
+    tokens = [output.shape for output in returned.values() if output.ndim == 3]
+    made = calls[head.module][0].returned[0].shape if calls[head.module] else torch.Size()
+    if head.rows == "token" and len(made) == 2:
+        return next((shape for shape in tokens if shape[:2].numel() == made[0]), None)
+    return made if head.rows == "token" else torch.Size([*made[:1], made[1:].numel()])
+
+
 def _rerun(
     model: nn.Module, inputs: object, head: Head, logits: torch.Size, modules: Iterable[nn.Module]
 ) -> _Rerun:
@@ -294,7 +483,8 @@ def _rerun(
             try:
                 tokens = wanted if head.rows == "token" else None
                 with kept_buffers(model), _recorded(modules, tokens, batch) as calls:
-                    shape = logits_of(forward(model, copies)).shape
+                    returned = possible_logits(forward(model, copies))
+                shape = _shape_in(head, returned, calls)
             except Exception as error:
                 failure = failure or error
                 continue

@@ -1,4 +1,4 @@
-"""Modules and parameters inside the wrappers of sharded training (FSDP, checkpointing)."""
+"""Modules and parameters inside of wrappers: compilation, several devices, checkpointing."""
 
 import sys
 from collections.abc import Iterator
@@ -7,19 +7,37 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from ncscope.errors import InputError
 from ncscope.models.sharding import is_sharded
 
-# Name of the module inside a wrapper of FSDP, or of activation checkpointing.
-_WRAPPED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+# Names that a wrapper gives to the module inside: of torch.compile, FSDP, activation checkpointing.
+ORIGINAL = "_orig_mod"
+_SHARDED = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside ``torch.compile``, ``DataParallel`` or ``DistributedDataParallel``.
+
+    Args:
+        model: Any model, wrapped any number of times or not at all.
+
+    Example:
+        >>> plain = nn.Linear(3, 2)
+        >>> unwrapped(nn.DataParallel(plain)) is plain
+        True
+    """
+    while (inside := _inside_copying(model)) is not None:
+        model = inside
+    return model
 
 
 def inner(module: nn.Module) -> nn.Module:
-    """Return the module inside the wrappers of FSDP and of activation checkpointing.
+    """Return the module inside of wrappers of any kind.
 
-    Hooks of the inner module run while the wrapper has the whole parameters together. The wrapper
-    must be called nevertheless.
+    Hooks of the inner module run while a wrapper of FSDP has the whole parameters together. The
+    wrapper must be called nevertheless.
 
     Example:
         >>> plain = nn.Linear(3, 2)
@@ -27,10 +45,20 @@ def inner(module: nn.Module) -> nn.Module:
         True
     """
     while True:
-        name = next((name for name in _WRAPPED if name in module._modules), None)
-        if name is None:
+        inside = _inside_copying(module)
+        name = next((name for name in _SHARDED if name in module._modules), None)
+        if inside is None and name is not None:
+            inside = module._modules[name]
+        if inside is None:
             return module
-        module = module.get_submodule(name)
+        module = inside
+
+
+def _inside_copying(module: nn.Module) -> nn.Module | None:
+    """Return the module inside a wrapper that may be left out: one that does not shard it."""
+    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel | AveragedModel):
+        return module._modules["module"]
+    return module._modules[ORIGINAL] if ORIGINAL in module._modules else None
 
 
 def named_modules(
@@ -39,17 +67,30 @@ def named_modules(
     """Yield the modules of a model under the names that they have without wrappers.
 
     Args:
-        model: Any model, whose parts may be wrapped by FSDP or activation checkpointing; the
-            wrappers are left out.
+        model: Any model, whose parts may be wrapped at any depth, by compilation, by training on
+            several devices or by activation checkpointing; the wrappers are left out.
         remove_duplicate: Yield a shared module once if True, else once for each of its names.
 
     Example:
-        >>> [name for name, _ in named_modules(nn.Sequential(nn.Linear(3, 2)))]
-        ['', '0']
+        >>> model = nn.Sequential(nn.DataParallel(nn.Sequential(nn.Linear(3, 2))))
+        >>> [name for name, _ in named_modules(model)]
+        ['', '0', '0.0']
     """
-    for name, module in model.named_modules(remove_duplicate=remove_duplicate):
-        if inner(module) is module:
-            yield ".".join(part for part in name.split(".") if part not in _WRAPPED), module
+    yield from _named(model, "", set() if remove_duplicate else None)
+
+
+def _named(
+    module: nn.Module, name: str, seen: set[nn.Module] | None
+) -> Iterator[tuple[str, nn.Module]]:
+    module = inner(module)
+    if seen is not None:
+        if module in seen:
+            return
+        seen.add(module)
+    yield name, module
+    for child_name, child in module._modules.items():
+        if child is not None:
+            yield from _named(child, f"{name}.{child_name}" if name else child_name, seen)
 
 
 def own_parameters(model: nn.Module) -> dict[nn.Module, dict[object, torch.Size]]:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
-from ncscope.models.forward import first_tensor
 from ncscope.models.heads import Head
+from ncscope.models.outputs import first_tensor
 from ncscope.stats.batch import as_tensor
 
 IGNORED = -100
@@ -43,16 +43,14 @@ def peek(loader: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
     raise EmptyLoaderError(expected="batches to measure", found=found, fix=fix)
 
 
-def split(batch: Any, device: torch.device, *, next_token: bool = False) -> tuple[Any, Tensor]:
+def split(batch: Any, device: torch.device) -> tuple[Any, Tensor]:
     """Return the inputs of a batch on the model's device, and its labels.
 
-    Labels stay where they are: checking them on the CPU does not wait for an accelerator. Labels of
-    tokens that the attention mask hides are `IGNORED`.
+    Labels stay where they are: checking them on the CPU does not wait for an accelerator.
 
     Args:
         batch: Batch of the loader.
         device: Device of the model.
-        next_token: True if a token's class is the label of the following token.
 
     Raises:
         InputError: If the batch is neither a pair nor a mapping with labels, the labels are no
@@ -67,7 +65,7 @@ def split(batch: Any, device: torch.device, *, next_token: bool = False) -> tupl
     if isinstance(inputs, Tensor) and inputs.shape[:1] == (0,) and len(labels):
         expected = f"inputs of {len(labels)} samples, as many as labels"
         raise InputError(expected=expected, found="none", fix="pass matching inputs and labels")
-    return _moved(inputs, device), _without_padding(inputs, labels, next_token)
+    return _moved(inputs, device), labels
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -84,7 +82,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def token_labels(
-    labels: Tensor, tokens: torch.Size, next_token: bool
+    labels: Tensor, tokens: torch.Size, next_token: bool, mask: Tensor | None = None
 ) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
     """Return the labels of the tokens to measure, and the indices of these tokens.
 
@@ -93,6 +91,7 @@ def token_labels(
         tokens: Shape B x T of the model's logits, without the classes.
         next_token: Take the label of the following token as a token's class if True; the last
             token of a sequence is then not measured.
+        mask: B x T, false for padding, which is not measured and predicts nothing; None for none.
 
     Raises:
         InputError: If there is not one label for each token.
@@ -107,6 +106,11 @@ def token_labels(
             found=f"labels of shape {tuple(labels.shape)}",
             fix=f"pass labels of that shape, {IGNORED} where there is nothing to measure",
         )
+    if mask is not None:
+        real = mask.to(labels.device)
+        if next_token:  # padding on the left would predict the first token
+            real = torch.cat([real[:, :1], real[:, 1:] & real[:, :-1]], dim=1)
+        labels = labels.masked_fill(~real, IGNORED)
     if next_token:
         labels = torch.cat([labels[:, 1:], labels.new_full((len(labels), 1), IGNORED)], dim=1)
     kept = torch.nonzero(labels.flatten() != IGNORED).squeeze(1)
@@ -145,19 +149,18 @@ def unlabelled(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[An
 
 
 def kept_tokens(
-    inputs: Any, labels: Any, tokens: torch.Size, next_token: bool
+    labels: Any, tokens: torch.Size, next_token: bool, mask: Tensor | None
 ) -> Int[Tensor, " m"]:
-    """Return the indices of the tokens to compare, which labels and attention mask do not exclude.
+    """Return the indices of the tokens to compare, which labels and mask do not exclude.
 
     Args:
-        inputs: Inputs of the model.
         labels: Labels of the tokens, of which only `IGNORED` counts; anything else for none.
         tokens: Shape B x T of the model's logits, without the classes.
         next_token: Leave out tokens without a following token if True.
+        mask: B x T, false for padding; None for none.
     """
     given = labels if isinstance(labels, Tensor) and labels.shape == tokens else torch.zeros(tokens)
-    marks = _without_padding(inputs, given.to(torch.int64), next_token)
-    return token_labels(marks, tokens, next_token)[1]
+    return token_labels(given.to(torch.int64), tokens, next_token, mask)[1]
 
 
 def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) -> None:
@@ -213,17 +216,6 @@ def _numbers(labels: Any) -> Tensor:
             kinds = sorted({type(label).__name__ for label in labels})
             found = f"{type(labels).__name__} of {', '.join(kinds)}"
         raise InputError(expected=error.expected, found=found, fix=fix) from error
-
-
-def _without_padding(inputs: Any, labels: Tensor, next_token: bool) -> Tensor:
-    """Return labels that are `IGNORED` for padding, and for what padding would predict."""
-    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    if not isinstance(mask, Tensor) or labels.ndim != 2 or mask.shape != labels.shape:
-        return labels
-    real = (mask != 0).to(labels.device)
-    if next_token:  # padding on the left would predict the first token
-        real[:, 1:] = real[:, 1:] & real[:, :-1]
-    return labels.masked_fill(~real, IGNORED)
 
 
 def _has_samples(batch: Any) -> bool:

@@ -1,13 +1,25 @@
 """A classifier given as arrays, checked at the boundary."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.stats.batch import as_tensor
+
+
+class Classifier(NamedTuple):
+    """Weight and bias of a classifier in float64; all None without a classifier.
+
+    A classifier with one output z for two classes has two rows here, which give -z/2 and z/2 and
+    have the same softmax; ``one_logit`` is then true. Rows of 0 and z would not do: their mean is
+    not zero, and perfect collapse would look like failure.
+    """
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    one_logit: bool = False
 
 
 def check_head(weight: Any, bias: Any) -> None:
@@ -21,24 +33,45 @@ def check_head(weight: Any, bias: Any) -> None:
         raise InputError(expected="a weight along with the bias", found="no weight", fix=fix)
 
 
-def checked_weight(
-    weight: Any, num_classes: int, dim: int, device: torch.device | str
-) -> Float[Tensor, "k d"]:
-    """Check the classifier's weight and return it in float64.
+def has_one_row(weight: Any) -> bool:
+    """Return whether a weight is that of one logit: 1 x d, as scikit-learn's for two classes."""
+    return weight is not None and as_tensor(weight, "weight").shape[:-1].numel() == 1
+
+
+def checked_classifier(
+    weight: Any, bias: Any, num_classes: int, dim: int, device: torch.device | str
+) -> Classifier:
+    """Check a classifier that is given as arrays, and return it in float64.
+
+    Args:
+        weight: Weight K x d; 1 x d or d numbers for one logit of two classes; None for none.
+        bias: Bias of length K, or one number for one logit; None for none.
+        num_classes: K.
+        dim: d.
+        device: Device of the result.
 
     Raises:
-        InputError: If it is not K x d, not real or not finite.
+        InputError: If there is a bias alone, or an array has another shape, or is not real or not
+            finite.
+
+    Example:
+        >>> checked_classifier([[2.0, 4.0]], [1.0], 2, 2, "cpu").weight.tolist()
+        [[-1.0, -2.0], [1.0, 2.0]]
     """
-    return _checked("weight", weight, (num_classes, dim), device)
-
-
-def checked_bias(bias: Any, num_classes: int, device: torch.device | str) -> Float[Tensor, " k"]:
-    """Check the classifier's bias and return it in float64.
-
-    Raises:
-        InputError: If its length is not K, or it is not real or not finite.
-    """
-    return _checked("bias", bias, (num_classes,), device)
+    check_head(weight, bias)
+    if weight is None:
+        return Classifier()
+    if num_classes == 2 and has_one_row(weight):
+        row = _checked("weight", as_tensor(weight, "weight").reshape(1, -1), (1, dim), device) / 2
+        offset = None
+        if bias is not None:
+            half = _checked("bias", as_tensor(bias, "bias").reshape(-1), (1,), device) / 2
+            offset = torch.cat([-half, half])
+        return Classifier(torch.cat([-row, row]), offset, one_logit=True)
+    head = _checked("weight", weight, (num_classes, dim), device)
+    return Classifier(
+        head, None if bias is None else _checked("bias", bias, (num_classes,), device)
+    )
 
 
 def _checked(name: str, value: Any, shape: tuple[int, ...], device: torch.device | str) -> Tensor:

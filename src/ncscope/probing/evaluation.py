@@ -120,12 +120,27 @@ def with_undecided(probed: Probed, count: int) -> Probed:
     """
     if not count:
         return probed
-    *before, last = probed.record.layers
-    note = (
-        f"accuracy: {count:,} of {last.num_samples:,} samples have several equal greatest logits, "
-        "or NaN; of equal ones the first counts"
+    total = probed.record.layers[-1].num_samples
+    return with_notes(
+        probed,
+        [
+            f"accuracy: {count:,} of {total:,} samples have several equal greatest logits, or NaN; "
+            "of equal ones the first counts"
+        ],
     )
-    layers = (*before, replace(last, notes=(*last.notes, note)))
+
+
+def with_notes(probed: Probed, notes: Sequence[str]) -> Probed:
+    """Return a measurement with further notes on its last layer.
+
+    Args:
+        probed: Measurement.
+        notes: Sentences on what was measured.
+    """
+    if not notes:
+        return probed
+    *before, last = probed.record.layers
+    layers = (*before, replace(last, notes=(*notes, *last.notes)))
     return replace(probed, record=replace(probed.record, layers=layers))
 
 
@@ -205,6 +220,7 @@ def _sources(
         information.get(plan.name),
         options.weight_decay,
         hits=hits,
+        one_logit=plan.one_logit,
     )
 
 

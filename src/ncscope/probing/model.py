@@ -15,13 +15,13 @@ from ncscope.devices import moved
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import needs_of
 from ncscope.metrics.sources import check_weight_decay
-from ncscope.models.forward import forward, predicted_classes, undecided_rows
+from ncscope.models.forward import predicted_classes, undecided_rows
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
-from ncscope.models.measuring import kept_buffers, measuring, unwrapped
-from ncscope.models.taps import Taps
+from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import check_callable, fsdp1_units
+from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
 from ncscope.probing.batches import (
     EmptyLoaderError,
     check_next_token,
@@ -30,7 +30,7 @@ from ncscope.probing.batches import (
     split,
     token_labels,
 )
-from ncscope.probing.evaluation import Probed, measured, with_undecided
+from ncscope.probing.evaluation import Probed, measured, with_notes, with_undecided
 from ncscope.probing.gather import LayerGatherer
 from ncscope.probing.ood import OodSource, check_groups
 from ncscope.probing.outside import run_outside
@@ -130,16 +130,19 @@ def _probed(
         with processes.ending_together(), _empty_beside_others(processes):
             # Inside `measuring`, because a loader that starts draws a seed from torch.
             first, batches = peek(loader)
-            inputs, labels = split(first, device, next_token=options.next_token)
-            traced = trace(model, inputs, options.layers, options.head)
+            inputs, labels = split(first, device)
+            traced = trace(
+                model, inputs, options.layers, options.head, labels=labels, pool=options.pool
+            )
             traced = replace(traced, head=_sharing_memory(model, traced.head))
             check_next_token(traced.head, inputs, labels, options.next_token)
             del first, inputs, labels
             with traced.taps(model, pool=options.pool) as taps:
                 for batch in with_progress(batches, length, "Measuring", options.progress):
-                    inputs, labels = split(batch, device, next_token=options.next_token)
-                    forward(model, inputs)
-                    probe.update(taps, labels, traced.head)
+                    inputs, labels = split(batch, device)
+                    traced.run(model, inputs, labels)
+                    probe.update(taps, labels, traced)
+                taps.check_step()
             if isinstance(kept, Rerun):
                 kept.source = partial(_run_again, probe, model, loader, traced, options)
         outside = None
@@ -163,8 +166,8 @@ def _run_again(
         except EmptyLoaderError:
             return  # the samples are then counted, and are too few
         for batch in with_progress(batches, length, "Deciding", options.progress):
-            inputs, labels = split(batch, device, next_token=options.next_token)
-            forward(model, inputs)
+            inputs, labels = split(batch, device)
+            traced.run(model, inputs, labels)
             features, classes, _ = probe.rows(taps, labels, traced.head)
             taps.release_logits()
             yield features, classes.labels
@@ -220,27 +223,32 @@ class LayerwiseProbe:
         self._reference, self._counts_logits = reference, counts_logits
         self._processes = options.processes
         self._labels_seen = 0
+        self._notes: tuple[str, ...] = ()
         self._head = ""
         self._plans: list[LayerPlan] = []
 
-    def update(self, taps: Taps, labels: Tensor, head: Head) -> None:
+    def update(self, taps: Taps, labels: Tensor, traced: Trace) -> None:
         """Add the forward pass that the taps recorded last.
 
         Args:
             taps: Taps on the head's input and the layers to measure.
             labels: Class of each sample, or of each token if the model gives logits for every
                 token; any integer type.
-            head: The model's classifier head.
+            traced: What is measured in the model.
 
         Raises:
-            InputError: If labels do not fit the features or the head.
+            InputError: If labels do not fit the features or the head, or a layer has features of
+                another dimension than in the first batch.
         """
+        head = traced.head
         if not self._plans:
             options = self._options
+            self._notes = traced.notes
             plans = plans_of(taps.features, head, options.groups, options.layer_groups)
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
             counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
             self._begin(head.name, plans, dims, counts)
+        self._check_sizes(taps)
         features, classes, predicted = self.rows(taps, labels, head)
         if predicted is not None:
             chosen, undecided = predicted
@@ -275,7 +283,7 @@ class LayerwiseProbe:
             predicted = torch.stack([chosen, undecided_rows(taps.logits, chosen)])
         if head.rows == "token":
             tokens = taps.logits.shape[:2]
-            labels, kept = token_labels(labels, tokens, self._options.next_token)
+            labels, kept = token_labels(labels, tokens, self._options.next_token, taps.token_mask)
             kept = moved(kept, head.weight.device)  # once for all layers on that device
             features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
             predicted = None if predicted is None else predicted.flatten(1)[:, kept]
@@ -306,7 +314,23 @@ class LayerwiseProbe:
             by_class = self._processes.sum(self._counted).cpu()
             correct, undecided = by_class[0], int(by_class[1].sum())
         found = measured(self._gatherer, self._plans, self._options, self._known, correct, outside)
-        return with_undecided(found, undecided)
+        return with_notes(with_undecided(found, undecided), self._notes)
+
+    def _check_sizes(self, taps: Taps) -> None:
+        """Refuse a layer whose features have another dimension than in the first batch."""
+        for plan in self._plans:
+            dim = self._gatherer.moments[plan.name].dim
+            size = taps.features[plan.tapped].shape[1]
+            if size != dim:
+                of_head = plan.tapped == HEAD_INPUT
+                raise InputError(
+                    expected=f"features of one dimension from layer {plan.name!r} in all batches",
+                    found=f"{dim:,} in the batches before and {size:,} in this one",
+                    fix="give the model inputs of one size"
+                    if of_head
+                    else "pass pool=True to average over positions, give the model inputs of one "
+                    "size, or leave the layer out of layers=[...]",
+                )
 
     def _check_replicas(self) -> None:
         """Check that the processes of a tensor-parallel group read the same labels."""

@@ -30,12 +30,13 @@ def run_outside(
     batches = with_progress(unlabelled(loader, device), length, "Comparing", options.progress)
     for inputs, given in batches:
         if traced is None:
-            traced = trace(model, inputs, options.layers, options.head)
+            traced = trace(model, inputs, options.layers, options.head, pool=options.pool)
         with traced.taps(model, pool=options.pool) as taps:
             forward(model, inputs)
             features = taps.features[HEAD_INPUT]
             if traced.head.rows == "token":
-                kept = kept_tokens(inputs, given, taps.logits.shape[:2], options.next_token)
+                tokens = taps.logits.shape[:2]
+                kept = kept_tokens(given, tokens, options.next_token, taps.token_mask)
                 features = features[moved(kept, features.device)]
             taps.release_logits()
         yield features

@@ -116,13 +116,17 @@ def for_model(options: ProbeOptions, model: nn.Module) -> ProbeOptions:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """One layer to measure: name of the tap, groups of metrics, and the head that reads it."""
+    """One layer to measure: name of the tap, groups of metrics, and the head that reads it.
+
+    A head with one output for two classes has two rows here, and ``one_logit`` is true.
+    """
 
     name: str
     tapped: str
     groups: Groups
     weight: Float[Tensor, "k d"] | None = None
     bias: Float[Tensor, " k"] | None = None
+    one_logit: bool = False
 
     @property
     def needs(self) -> Needs:
@@ -139,6 +143,7 @@ class Layout:
         classes: Number of classes.
         head_type: Type of the head's weight.
         bias: True if the head has a bias.
+        one_logit: True if the head has one output for two classes.
         layers: Names of the layers in forward order; the last feeds the head.
         dims: Feature dimension of each layer.
         needs: Statistics that each layer's metrics need.
@@ -158,6 +163,7 @@ class Layout:
     classes: int
     head_type: str
     bias: bool
+    one_logit: bool
     layers: list[str]
     dims: list[int]
     needs: list[list[str]]
@@ -208,7 +214,7 @@ def plans_in(
     weight = torch.empty(layout.classes, layout.dims[-1], dtype=dtype, device=device)
     bias = torch.empty(layout.classes, dtype=dtype, device=device) if layout.bias else None
     plans = [LayerPlan(name, name, layer_groups) for name in before]
-    return [*plans, LayerPlan(last, HEAD_INPUT, groups, weight, bias)]
+    return [*plans, LayerPlan(last, HEAD_INPUT, groups, weight, bias, layout.one_logit)]
 
 
 def layout_of(
@@ -237,6 +243,7 @@ def layout_of(
         classes=len(weight),
         head_type=type_name(weight.dtype),
         bias=bias is not None,
+        one_logit=plans[-1].one_logit,
         layers=[plan.name for plan in plans],
         dims=list(dims),
         needs=[_needs_in_words(plan.needs) for plan in plans],
@@ -271,7 +278,7 @@ def share_head(plan: LayerPlan, rank: int, receives: bool, processes: Processes)
 
 def matrix_of(head: Head) -> dict[str, Any]:
     """Return the head's weight and bias in the head's type: float64 would take twice the memory."""
-    return {"weight": head.weight, "bias": head.bias}
+    return {"weight": head.weight, "bias": head.bias, "one_logit": head.one_logit}
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -168,6 +168,7 @@ class LayerSamples:
             information,
             self.weight_decay,
             hits=None if decisions is None else decisions.hits,
+            one_logit=self.plan.one_logit,
         )
 
 

@@ -33,6 +33,7 @@ def measure_samples(
     num_classes: int,
     weight: Float[Tensor, "k d"] | None = None,
     bias: Float[Tensor, " k"] | None = None,
+    one_logit: bool = False,
     *,
     prior: Prior = "empirical",
     groups: Collection[str] | None = None,
@@ -53,6 +54,7 @@ def measure_samples(
         num_classes: K.
         weight: Classifier weight in float64.
         bias: Classifier bias in float64.
+        one_logit: True if the classifier has one output for two classes; see `Sources`.
         prior: Weight of each class.
         groups: Groups of metrics; by default all that apply, except entropies that take long.
         weight_decay: Weight decay on the classifier, for the MSE decomposition.
@@ -95,7 +97,7 @@ def measure_samples(
         check_unit(reference.exponent - exponent, "a reference of features")
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
     samples = LayerSamples(
-        plan=LayerPlan(layer, layer, groups, weight, bias),
+        plan=LayerPlan(layer, layer, groups, weight, bias, one_logit),
         batches=[(features, labels)],
         counts=moments.counts,
         dim=dim,

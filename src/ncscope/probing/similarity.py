@@ -10,12 +10,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import forward
-from ncscope.models.measuring import kept_buffers, measuring, unwrapped
+from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
-from ncscope.models.wrappers import check_callable, check_measurable
+from ncscope.models.wrappers import check_callable, check_measurable, unwrapped
 from ncscope.probing.batches import device_of, peek, split, token_labels
 from ncscope.probing.progress import with_progress
 from ncscope.probing.second_pass import number_of_batches
@@ -121,17 +120,18 @@ class _Run:
         cls, stack: ExitStack, model: nn.Module, side: Compared, first: Any, pool: bool | None
     ) -> "_Run":
         """Find the head and the layers on the first batch, and attach taps until the stack ends."""
-        inputs, _ = split(first, device_of(model))
-        traced = trace(model, inputs, side.layers, side.head)
+        inputs, labels = split(first, device_of(model))
+        traced = trace(model, inputs, side.layers, side.head, labels=labels, pool=pool)
         return cls(model, traced, stack.enter_context(traced.taps(model, pool=pool)))
 
     def features(self, batch: Any) -> dict[str, Float[Tensor, "n _d"]]:
         """Return the features of a batch by layer; a last layer that feeds the head counts once."""
         inputs, labels = split(batch, self.device)
-        forward(self.model, inputs)
+        self.traced.run(self.model, inputs, labels)
         features = dict(self.taps.features)
         if self.traced.head.rows == "token":
-            _, kept = token_labels(labels, self.taps.logits.shape[:2], next_token=False)
+            tokens, mask = self.taps.logits.shape[:2], self.taps.token_mask
+            _, kept = token_labels(labels, tokens, next_token=False, mask=mask)
             features = {name: rows[kept.to(rows.device)] for name, rows in features.items()}
         self.taps.release_logits()
         if self._last is None:

@@ -1,11 +1,11 @@
 """Measurement of a model in forward passes that a training loop or a trainer runs."""
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from inspect import signature
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
 from ncscope.models.hooks import caught
-from ncscope.models.linear_calls import whole_tensor
-from ncscope.models.measuring import kept_buffers, uncompiled, unwrapped
+from ncscope.models.measuring import kept_buffers, uncompiled
 from ncscope.models.parts import PartsObserver
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
+from ncscope.models.wrappers import unwrapped
 from ncscope.probing.batches import check_next_token, device_of
 from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import LayerwiseProbe
@@ -35,9 +35,10 @@ class Watch:
     measured. The passes are measured as they run: in training or evaluation mode, in any precision;
     a compiled model runs uncompiled while the watch is attached.
 
-    The first pass alone costs two more passes in evaluation mode: one to find the head, and one of
-    two samples to find the batch axis of each layer. A loop may also call parts of the model, such
-    as a backbone and then a head, instead of the model: the first pass then shows the head and the
+    The first pass of each measurement costs two more passes in evaluation mode: one to find the
+    head, which may have been replaced or have grown since the last, and one of two samples to find
+    the batch axis of each layer. A loop may also call parts of the model, such
+    as a backbone and then a head, instead of the model: that pass then shows the head and the
     layers by itself; see `PartsObserver`.
 
     A forward pass never fails because it is watched: an error in a hook ends the recording, and the
@@ -86,8 +87,11 @@ class Watch:
         self._untraceable: Exception | None = None
         self._failure: Exception | None = None
         self._attached = False
+        self._called_whole: bool | None = None
+        # Samples that are never measured must not stay on the disk.
+        weakref.finalize(self, self._gathered.close)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> Self:
         self.attach()
         return self
 
@@ -97,14 +101,15 @@ class Watch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove the hooks from the model, and drop samples that were not measured."""
+        """Remove the hooks from the model; after an error, drop the samples too."""
         self.detach()
-        self.forget()
+        if error is not None:
+            self.forget()
 
     @property
     def called_whole(self) -> bool | None:
         """Return whether the loop calls the model itself; None before the first labels."""
-        return None if self._traced is None or self._observer is not None else self._traced.whole
+        return self._called_whole
 
     def attach(self) -> None:
         """Record the forward passes from now on.
@@ -121,7 +126,7 @@ class Watch:
         if self._traced is not None and self._observer is None:
             self._tap(self._traced)
             return
-        self._traced, self._untraceable = None, None
+        self._traced, self._taps, self._untraceable = None, None, None
         layers, head = self._options.layers, self._options.head
         observer = PartsObserver(self._model, layers, head, self._fail, whole=self._whole)
         self._observer = self._observing.enter_context(observer)
@@ -170,7 +175,7 @@ class Watch:
         assert self._traced is not None
         with _outliving():
             self._probe = self._probe or self._new_probe()
-            self._probe.update(taps, self._checked(as_tensor(labels, "labels")), self._traced.head)
+            self._probe.update(taps, self._checked(as_tensor(labels, "labels")), self._traced)
         self._last = taps.features
 
     def counted_anywhere(self) -> bool:
@@ -197,19 +202,27 @@ class Watch:
                 raise InputError(
                     expected="forward passes of the watched model, and their labels",
                     found="none",
-                    fix="run the model, pass the labels of each batch, and ask, inside the context",
+                    fix="run the model and pass the labels of each batch inside the context",
                 )
             probe = self._probe or self._new_probe()
             try:
                 probe.set_reference(self.reference)
-                return probe.result(None if self._traced is None else self._present_head())
+                return probe.result(self._present_head())
             finally:
-                self.forget()
+                self.restart()
 
     def forget(self) -> None:
         """Drop the samples added since the last call of `probed`."""
         self._probe = None
         self._gathered.close()
+
+    def restart(self) -> None:
+        """Drop the samples, and find the head again in the next pass: it may have been replaced."""
+        self.forget()
+        if self._observer is None:
+            self._traced, self._taps = None, None
+            if self._attached:
+                self.attach()
 
     def _begin_first(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -231,7 +244,7 @@ class Watch:
         inputs = _cloned(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
         with _outliving(), kept_buffers(self._model):
-            return trace(self._model, inputs, layers, head)
+            return trace(self._model, inputs, layers, head, pool=self._options.pool)
 
     def _settle(self) -> None:
         """Decide after the first pass whether the loop calls the model or parts of the model."""
@@ -240,6 +253,7 @@ class Watch:
             return
         self._observer = None
         self._observing.close()
+        self._called_whole = observer.called_whole
         if observer.called_whole and self._untraceable is None:
             return
         self._hooks.close()
@@ -273,12 +287,12 @@ class Watch:
         store: Kept = self._gathered.enter_context(context)
         return LayerwiseProbe(self._model, self._options, store, self.reference)
 
-    def _present_head(self) -> Head:
-        """Return the head with the present weight and bias of its module."""
-        assert self._traced is not None
-        head = self._traced.head
-        weight, bias = (whole_tensor(self._model, head.module, name) for name in ("weight", "bias"))
-        return head if weight is None else replace(head, weight=weight.flatten(1), bias=bias)
+    def _present_head(self) -> Head | None:
+        """Return the head with its present weight; check that it made the logits to the end."""
+        if self._traced is None:
+            return None
+        step = None if self._taps is None else self._taps.check_step()
+        return self._traced.head.present(step)
 
     def _checked(self, labels: Tensor) -> Tensor:
         """Return the labels; compare those of the first pass with its inputs."""

@@ -8,10 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import forward, logits_of
-from ncscope.models.measuring import kept_buffers, measuring, unwrapped
+from ncscope.models.forward import forward
+from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.outputs import logits_of
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
+from ncscope.models.wrappers import unwrapped
 from ncscope.probing.batches import device_of, peek, split
 from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments

@@ -2,7 +2,7 @@
 
 from ncscope.metrics.metric import Metric
 
-_MSE = frozenset({"scatter", "head"})
+_MSE = frozenset({"scatter", "head", "outputs"})
 _BEYOND = (
     "the value is beyond the range of float64, or there is weight decay and features are beyond "
     "1e-141..1e141"

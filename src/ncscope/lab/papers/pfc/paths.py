@@ -23,8 +23,9 @@ from ncscope.lab.papers.pfc.weight_decay import block_energy
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
 from ncscope.models.layers import match_layers, named_layer
-from ncscope.models.measuring import kept_buffers, measuring, unwrapped
+from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.networks.catalogue import tapped_layers
+from ncscope.models.wrappers import unwrapped
 
 SAMPLE = "sample"
 """Split of the rows: a balanced sample of the training images."""

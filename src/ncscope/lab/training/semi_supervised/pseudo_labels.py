@@ -13,8 +13,9 @@ from ncscope.data.loaders import measuring_loader
 from ncscope.lab.training.semi_supervised.unlabelled import UNKNOWN
 from ncscope.lab.training.supervised import Bench
 from ncscope.losses.pseudo_labels import trusted
-from ncscope.models.forward import forward, logits_of
+from ncscope.models.forward import forward
 from ncscope.models.measuring import measuring
+from ncscope.models.outputs import logits_of
 from ncscope.stats.processes import ALL
 
 _BATCH = 256

@@ -1,0 +1,213 @@
+"""Last step of a model: what it does with the outputs of its head."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+Kind: TypeAlias = Literal[
+    "none", "affine", "log-softmax", "softmax", "sigmoid", "log-sigmoid", "ReLU", "soft cap"
+]
+
+Rows: TypeAlias = Float[Tensor, "n k"]
+
+_ROWS_TO_FIT = 4
+"""Fewest rows to which a scale and a shift of each class are fitted: two rows fit anything."""
+
+_UNEXPLAINED = 0.05
+"""Largest share of the variation over rows that a step may leave: rounding hides less than that."""
+
+
+@dataclass(frozen=True)
+class LastStep:
+    r"""What a model does with the outputs of its head before it returns them.
+
+    Attributes:
+        kind: ``"affine"`` for a scale and a shift, which belong to the logits; the other kinds keep
+            the order of the logits in each row.
+        scale: Factor of the head's outputs: one number, or one of each class.
+        shift: Summand of each class, or None.
+        cap: Bound $c$ of a soft cap $c\tanh(z/c)$.
+    """
+
+    kind: Kind = "none"
+    scale: float | Float[Tensor, " k"] = 1.0
+    shift: Float[Tensor, " k"] | None = None
+    cap: float = 1.0
+
+    def __call__(self, outputs: Rows) -> Rows:
+        """Return what the model makes of rows of the head's outputs."""
+        logits = self.scale * outputs
+        if self.shift is not None:
+            logits = logits + self.shift.to(logits)
+        if self.kind in ("none", "affine"):
+            return logits
+        if self.kind == "soft cap":
+            return self.cap * (logits / self.cap).tanh()
+        if self.kind == "log-sigmoid":
+            return functional.logsigmoid(logits)
+        if self.kind == "log-softmax":
+            return logits.log_softmax(1)
+        if self.kind == "softmax":
+            return logits.softmax(1)
+        return logits.sigmoid() if self.kind == "sigmoid" else logits.relu()
+
+    @property
+    def in_words(self) -> str:
+        """Description for a note."""
+        scaled = isinstance(self.scale, Tensor) or self.scale != 1
+        factor = "a factor for each class"
+        if not isinstance(self.scale, Tensor):
+            factor = f"{self.scale:.6g} times the outputs"
+        parts = [] if self.kind in ("none", "affine") else [f"the {self.kind}"]
+        parts += [factor] if scaled else []
+        parts += ["a constant for each class"] if self.shift is not None else []
+        return ", ".join(parts)
+
+    def of_affine(
+        self, weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"] | None
+    ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]:
+        """Return weight and bias with the scale and the shift in them, in the weight's type.
+
+        The MSE of the logits, and NC3 where classes have factors of their own, are of another head
+        without them.
+        """
+        if isinstance(self.scale, float) and self.scale == 1 and self.shift is None:
+            return weight, bias
+        wide = torch.float32 if weight.device.type == "mps" else torch.float64
+        scale = torch.as_tensor(self.scale, dtype=wide, device=weight.device)
+        offset = torch.zeros(len(weight), dtype=wide, device=weight.device)
+        if bias is not None:
+            offset = bias.to(wide) * scale
+        if self.shift is not None:
+            offset = offset + self.shift.to(weight.device, wide)
+        scaled = (weight.to(wide) * (scale[:, None] if scale.ndim else scale)).to(weight.dtype)
+        plain = bias is None and self.shift is None
+        return scaled, None if plain else offset.to(weight.dtype)
+
+
+def find_last_step(outputs: Rows, returned: Rows) -> LastStep | None:
+    """Find the step that leads from the outputs of a linear layer to what the model returned.
+
+    Args:
+        outputs: Rows of the layer's outputs.
+        returned: The same rows of the model's output.
+
+    Returns:
+        The step; None if no known step, up to the rounding of both types, leads there.
+
+    Example:
+        >>> rows = torch.randn(8, 3)
+        >>> find_last_step(rows, rows.log_softmax(1)).kind
+        'log-softmax'
+        >>> round(find_last_step(rows, rows / 9).scale * 9, 6)
+        1.0
+        >>> find_last_step(rows, rows.square()) is None
+        True
+    """
+    if outputs.shape != returned.shape or not outputs.numel():
+        return None
+    if torch.equal(outputs.to(returned.dtype), returned):
+        return LastStep()
+    z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
+    if not (z.isfinite().all() and p.isfinite().all()):
+        return None
+    steps = _proposals(z, p, torch.finfo(returned.dtype).tiny)
+    return next((step for step in steps if leads(step, outputs, returned)), None)
+
+
+def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
+    """Return whether a step leads from outputs to what was returned, also in how its rows differ.
+
+    Args:
+        step: The step.
+        outputs: Rows of a layer's outputs.
+        returned: The same rows of the model's output.
+
+    Example:
+        >>> rows = torch.randn(8, 3)
+        >>> leads(LastStep("softmax"), rows, rows.softmax(1)), leads(LastStep(), rows, rows + 1)
+        (True, False)
+    """
+    z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
+    unit = 8 * max(1e-6, *(torch.finfo(rows.dtype).eps for rows in (outputs, returned)))
+    made, dtype = step(z), returned.dtype
+    if torch.equal(made.to(dtype), p.to(dtype)):
+        return True
+    size = max(1.0, float(z.abs().max()), float((step.scale * z).abs().max()))
+    if step.kind in ("softmax", "sigmoid"):
+        # Rounding of the logits is relative in probabilities; the least ones lose their digits.
+        allowed = unit * size * torch.maximum(made, p) + torch.finfo(dtype).tiny
+    else:
+        least = size if step.kind in _LOGARITHMS else 1e-30
+        allowed = unit * p.abs().max().clamp(min=least)
+    gap = made - p
+    # Of small logits beside a large constant, rounding leaves nothing by which to know a layer.
+    varied = (p - p.mean(0)) if len(p) > 1 else (p - p.mean())
+    return bool((gap.abs() <= allowed).all() and gap.norm() <= _UNEXPLAINED * varied.norm())
+
+
+_LOGARITHMS = ("log-softmax", "log-sigmoid")
+
+
+def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
+    """Yield the steps that may lead from z to p; where there is a factor, 1 comes first.
+
+    Args:
+        z: Outputs of a layer.
+        p: Rows that the model returned.
+        least: Least number of full precision in the type of what was returned.
+    """
+    varies = bool((p != p.flatten()[0]).any())  # a constant is affine in anything
+    if varies and (scale := _factor(z, p)):
+        yield LastStep("affine", scale)
+    if (p >= 0).all() and (z.amax(1) > 0).all():  # a row of zeros has no order
+        yield LastStep("ReLU")
+    logarithm = bool((p <= 0).all())
+    if z.shape[1] > 1 and (logarithm or ((p >= 0).all() and (p <= 1).all())):
+        logs = p if logarithm else p.clamp(min=least).log()
+        known = logs > math.log(least)
+        top = p.argmax(1, keepdim=True)
+        below, lower = (rows - rows.gather(1, top) for rows in (z, logs))
+        for factor in (1.0, _factor(below[known], lower[known])):
+            if factor > 0:
+                yield LastStep("log-softmax" if logarithm else "softmax", factor)
+    if logarithm:
+        yield LastStep("log-sigmoid")
+    elif (p >= 0).all() and (p <= 1).all():
+        inside = (p > 1e-6) & (p < 1 - 1e-6)
+        for factor in (1.0, _factor(z[inside], p[inside].logit())):
+            if factor > 0:
+                yield LastStep("sigmoid", factor)
+    at = z.abs().argmax()
+    largest, capped = (float(rows.flatten()[at].abs()) for rows in (z, p))
+    if 0 < capped < largest:
+        yield LastStep("soft cap", cap=_cap(largest, capped))
+    spread = (z - z.mean(0)).square().sum(0)
+    if varies and len(z) >= _ROWS_TO_FIT and (spread > 0).all():
+        slopes = ((z - z.mean(0)) * (p - p.mean(0))).sum(0) / spread
+        for each in (1.0, _factor(z - z.mean(0), p - p.mean(0)), slopes):
+            yield LastStep("affine", each, (p - each * z).mean(0))
+
+
+def _factor(z: Tensor, p: Tensor) -> float:
+    """Return the factor of least squares from z to p; 1 if z is zero."""
+    square = float((z * z).sum())
+    return float((z * p).sum()) / square if square else 1.0
+
+
+def _cap(value: float, capped: float) -> float:
+    r"""Return the bound $c$ with $c\tanh(z/c)$ equal to a smaller number, by bisection."""
+    low, high = capped, 1e6 * value
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        if middle * math.tanh(value / middle) < capped:
+            low = middle
+        else:
+            high = middle
+    return high
