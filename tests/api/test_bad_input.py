@@ -45,19 +45,19 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "label too large": (
         lambda: ncscope.measure(X, Y, num_classes=2),
-        r"labels in 0\.\.1, found label 2 at row 2; .*num_classes",
+        r"labels in 0\.\.1, found label 2 at row 2, one of 4 outside; pass num_classes=3",
     ),
     "label too large for the head": (
         lambda: ncscope.measure(X, Y + 1, W),
-        r"label 3 at row 2; number the classes from 0 \(subtract 1 if they are 1\.\.3\)$",
+        "label 3 at row 2, .*; number the classes from 0: pass labels - 1$",
     ),
     "label too large for the head, uniform": (
         lambda: ncscope.measure(X, Y + 1, W, prior="uniform"),
-        "label 3 at row 2; number the classes from 0",
+        "label 3 at row 2, .*; number the classes from 0: pass labels - 1$",
     ),
     "label too large for the head, batches": (
         lambda: ncscope.batch_information(X, Y + 1, W, batch_size=6),
-        "label 3 at row 2; number the classes from 0",
+        "label 3 at row 2, .*; number the classes from 0: pass labels - 1$",
     ),
     "label too large, uniform": (
         lambda: ncscope.measure(X, Y, num_classes=2, prior="uniform"),
@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "negative label": (lambda: ncscope.measure(X, relabelled(-1)), "label -1 at row 11"),
     "ignored sample": (
         lambda: ncscope.measure(X, relabelled(-100), W),
-        r"labels in 0\.\.2, found label -100 at row 11; leave out samples without a class",
+        r"labels in 0\.\.2, found label -100 at row 11, .*: keep = labels != -100$",
     ),
     "numbers to predict": (
         lambda: ncscope.measure(X, X[:, 0]),
@@ -111,7 +111,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "broken label": (lambda: ncscope.measure(X, relabelled(0.5)), "label 0.5 at row 11"),
     "NaN label": (lambda: ncscope.measure(X, relabelled(np.nan)), "label nan at row 11"),
     "infinite label": (lambda: ncscope.measure(X, relabelled(np.inf)), "label inf at row 11"),
-    "boolean labels": (lambda: ncscope.measure(X, Y > 0), "dtype torch.bool"),
+    "complex labels": (lambda: ncscope.measure(X, Y + 1j), "dtype torch.complex128"),
+    "classes -1 and 1": (
+        lambda: ncscope.measure(X, 2 * (Y > 0).astype(int) - 1, num_classes=2),
+        r"label -1 at row 0, one of 4 outside; pass \(labels \+ 1\) // 2",
+    ),
+    "a mark of 255": (
+        lambda: ncscope.measure(X, np.where(np.arange(12) < 2, 255, Y)),
+        "2 of 12 labels are 255, .*: keep = labels != 255; or pass num_classes=256$",
+    ),
     "words as labels": (
         lambda: ncscope.measure(X, list("abc" * 4)),
         r"labels as a numeric array.*np\.unique\(labels, return_inverse=True\)\[1\]",

@@ -41,8 +41,8 @@ def test_both_sets_are_measured_on_the_final_weights():
     callback = NeuralCollapseCallback(every_n_epochs=2, log="all", by_class=True)
     trainer, model = fit(callback)
     alone = fit(None)[1]
-    # the second epoch and the last: two passes to trace the model and three batches of each set; and
-    # two passes to trace it for each validation, and for the sanity check
+    # the second epoch and the last: two passes to trace the model and three batches each; and two
+    # passes to trace it for each validation, and for the sanity check
     assert model.passes == alone.passes + 2 * 5 + 2 * 2 + 2
     torch.testing.assert_close(model.state_dict(), alone.state_dict(), rtol=0, atol=0)
     assert_logged(trainer.callback_metrics, "train", model, TRAIN)

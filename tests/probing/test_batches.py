@@ -132,7 +132,7 @@ REFUSED = {
     ),
     "ragged": ([(X, [[1], [2, 3]])], "labels as a numeric array, found list of list;"),
     "ragged later": ([FIRST, (X, [[1], [2, 3]])], "labels as a numeric array, found list of list;"),
-    "truth values later": ([FIRST, (X, Y > 2)], "found dtype torch.bool"),
+    "complex labels later": ([FIRST, (X, Y + 1j)], "found dtype torch.complex64"),
     "scores later": ([FIRST, (X, Y / 7)], "found label 0.14"),
     "a column": ([(X, Y[:, None])], r"labels\[:, 0\]"),
     "a column later": ([FIRST, (X, Y[:, None])], r"labels\[:, 0\]"),
@@ -154,10 +154,14 @@ def test_what_cannot_be_measured_is_refused_in_one_line(name: str) -> None:
 
 
 @pytest.mark.usefixtures("unchecked_signatures")
-@pytest.mark.parametrize("labels", [Y + 1, Y - 1])
-def test_a_label_without_a_row_of_the_head_is_refused_with_what_can_be_done(labels: Tensor) -> None:
+@pytest.mark.parametrize(
+    ("labels", "fix"), [(Y + 1, "from 0: pass labels - 1$"), (Y - 1, "keep = labels != -1$")]
+)
+def test_a_label_without_a_row_of_the_head_is_refused_with_what_can_be_done(
+    labels: Tensor, fix: str
+) -> None:
     for batches in ([(X, labels)], [FIRST, (X, labels)]):
-        with pytest.raises(InputError, match=r"labels in 0\.\.4, found label .*from 0") as caught:
+        with pytest.raises(InputError, match=rf"labels in 0\.\.4, found label .*{fix}") as caught:
             measured(batches)
         assert "num_classes" not in str(caught.value)  # measure_model has no such argument
 

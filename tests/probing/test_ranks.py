@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -304,10 +306,10 @@ FAILURES = [
     ("RuntimeError: out of\nluck", ELSEWHERE.format("RuntimeError: out of luck")),
     ("KeyboardInterrupt: ", ELSEWHERE.format("KeyboardInterrupt")),
     *[("InputError: expected batches to measure, found none in any process",) * 2],
-    *[("InputError: expected the same dims in every process, found 8 on rank 0 and 16 on",) * 2],
+    *[("InputError: expected the same weights in every process, found another 'stem.weight'",) * 2],
     *[("InputError: expected the same layers in every process, found",) * 2],
     *[("InputError: expected the same needs in every process, found",) * 2],
-    ("InputError: expected the name of a layer", ELSEWHERE.format("expected the name of a layer")),
+    *[("InputError: expected the same weights in every process, found another 'stem.weight'",) * 2],
     (
         "InputError: expected a reference of dimension 8 for layer 'stem'",
         ELSEWHERE.format("expected a reference of dimension 8"),
@@ -320,7 +322,7 @@ FAILURES = [
     *[("InputError: expected the same baseline in every process, found False on rank 0 and",) * 2],
     *[("InputError: expected the same uncertainty in every process, found False on rank 0",) * 2],
     *[("InputError: expected the same reference in every process, found False on rank 0",) * 2],
-    ("InputError: expected a linear layer", ELSEWHERE.format("expected a linear layer")),
+    *[("InputError: expected the same weights in every process, found another 'stem.weight'",) * 2],
     (
         "InputError: expected parameters with values",
         ELSEWHERE.format("expected parameters with values"),
@@ -399,7 +401,32 @@ def test_processes_do_not_wait_for_one_that_is_killed(tmp_path: Path) -> None:
     codes = in_processes(3, partial(measure_beside_the_dead, tmp_path), seconds=20)
     assert codes == [0, -signal.SIGKILL, 0]
     for rank in (0, 2):
-        assert (tmp_path / f"{rank}.txt").read_text()
+        said = (tmp_path / f"{rank}.txt").read_text()
+        assert said.startswith("InputError: expected an answer of all 3 processes within 0:30:00")
+        assert "read what the others printed" in said
+
+
+def measure_beside_the_absent(folder: Path, how: str, rank: int) -> None:
+    patience = timedelta(seconds=3)
+    dist.init_process_group("gloo", f"file://{folder}/meeting", patience, world_size=3, rank=rank)
+    if rank == 1:
+        if how == "hangs":
+            time.sleep(8)
+        return
+    start = time.monotonic()
+    text = said_of(network(), batches(slice(20 * rank, 20 * rank + 20)))
+    (folder / f"{rank}.txt").write_text(f"{time.monotonic() - start} {text}")
+
+
+@pytest.mark.parametrize("how", ["is missing", "hangs"])
+def test_processes_wait_for_one_that_does_not_come_as_long_as_the_group_does(
+    how: str, tmp_path: Path
+) -> None:
+    in_processes(3, partial(measure_beside_the_absent, tmp_path, how), seconds=30)
+    for rank in (0, 2):
+        seconds, said = (tmp_path / f"{rank}.txt").read_text().split(" ", 1)
+        assert float(seconds) < 7  # once, not once for each step that ends
+        assert said.startswith("InputError: expected an answer of all 3 processes within 0:00:03")
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_labels_belong_to_one_pass():
             InputError, match="labels as a numeric array, found dtype <U3; pass class indices"
         ):
             seen.labels(["cat"] * len(LABELS))
-        with pytest.raises(InputError, match=r"found label -1 at row 0; number the classes"):
+        with pytest.raises(InputError, match=r"found label -1 at row 0, one of 13 outside"):
             seen.labels(LABELS - 1)
         seen.labels(LABELS)
         with pytest.raises(InputError, match="found the labels of that pass twice"):

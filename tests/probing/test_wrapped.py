@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
-from ncscope.errors import InputError
 from ncscope.models.heads import find_head
 
 from ..closeness import assert_agree

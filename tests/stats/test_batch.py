@@ -1,9 +1,12 @@
 """What is read as a tensor, and what is refused in one line."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
+import ncscope
 from ncscope.errors import InputError
 from ncscope.stats.batch import as_tensor, check_labels
 
@@ -45,18 +48,81 @@ def test_lists_of_unequal_rows_are_refused(value, found):
 
 
 @pytest.mark.parametrize(
-    ("shape", "fix"),
+    ("labels", "fix"),
     [
-        ((4, 1), r"labels\[:, 0\]"),
-        ((4, 3), r"labels\.argmax\(1\) if they are one-hot"),
-        ((3, 4), "pass matching features and labels"),
-        ((5,), "pass matching features and labels"),
-        ((4, 2, 2), "pass matching features and labels"),
+        (torch.zeros(4, 1), r"labels\[:, 0\]"),
+        (torch.eye(3)[[0, 1, 2, 0]], r"one-hot; pass class indices: labels\.argmax\(1\)$"),
+        (torch.eye(3)[[0, 1, 2, 0]] > 0, r"one-hot; pass class indices: labels\.argmax\(1\)$"),
+        (torch.ones(4, 3), r"several classes or none a sample; .*keep = labels\.sum\(1\) == 1"),
+        (torch.full((4, 2), 0.5), r"shares that add to 1; .*labels\.argmax\(1\)$"),
+        (torch.full((4, 2), 7), "pass one class index a sample"),
+        (torch.zeros(3, 4), "pass matching features and labels"),
+        (torch.zeros(5), "pass matching features and labels"),
+        (torch.zeros(4, 2, 2), "pass matching features and labels"),
     ],
 )
-def test_labels_of_another_shape_get_the_fix_that_fits(shape, fix):
+def test_labels_of_another_shape_get_the_fix_that_fits(labels, fix):
     with pytest.raises(InputError, match=fix):
-        check_labels(torch.zeros(shape, dtype=torch.int64), 4)
+        check_labels(labels, 4)
+
+
+X = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(12) % 3
+MARKED = torch.arange(12) % 4 == 3
+
+
+def evaluated(names, **values):
+    """What the code in a message gives."""
+    return eval(names, {"torch": torch}, values)
+
+
+@pytest.mark.parametrize("mark", [-1, -100, 255])
+@pytest.mark.parametrize("given", [{}, {"num_classes": 3}])
+def test_the_advice_on_marks_leaves_them_out(mark, given):
+    labels = Y.masked_fill(MARKED, mark)
+    with pytest.raises(InputError, match=f"{mark} usually marks samples") as error:
+        ncscope.measure(X, labels, groups=["nc1"], **given)
+    code = re.search(r"keep = (labels != -?\d+)", error.value.fix)[1]
+    keep = evaluated(code, labels=labels)
+    found = ncscope.measure(X[keep], labels[keep], groups=["nc1"], **given)
+    wanted = ncscope.measure(X[~MARKED], Y[~MARKED], groups=["nc1"])
+    assert dict(found) == dict(wanted)
+
+
+@pytest.mark.parametrize(
+    ("labels", "code"),
+    [
+        (Y + 1, r"pass (labels - 1)$"),
+        (torch.eye(3)[Y], r"(labels\.argmax\(1\))$"),
+        (torch.eye(3)[Y] * 0.8 + 0.2 / 3, r"(labels\.argmax\(1\))$"),
+        (Y[:, None], r"(labels\[:, 0\])$"),
+    ],
+)
+def test_the_advice_on_labels_gives_the_classes(labels, code):
+    with pytest.raises(InputError) as error:
+        ncscope.measure(X, labels, torch.ones(3, 3), groups=["nc1"])
+    found = evaluated(re.search(code, error.value.fix)[1], labels=labels)
+    assert torch.equal(found, Y)
+
+
+def test_the_advice_on_several_classes_keeps_the_samples_of_one():
+    labels = torch.eye(3)[Y]
+    labels[MARKED] = 1
+    with pytest.raises(InputError, match="several classes") as error:
+        ncscope.measure(X, labels)
+    keep, classes = re.search(
+        r"keep = (.*), with the class indices (.*)$", error.value.fix
+    ).groups()
+    kept = evaluated(keep, labels=labels)
+    assert torch.equal(evaluated(classes, labels=labels, keep=kept), Y[~MARKED])
+
+
+def test_the_advice_on_two_signs_gives_two_classes():
+    labels = 2 * (Y > 0).long() - 1
+    with pytest.raises(InputError) as error:
+        ncscope.measure(X, labels)
+    code = re.search(r"pass (\(labels.*//.2)", error.value.fix)[1]
+    assert torch.equal(evaluated(code, labels=labels), (Y > 0).long())
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])

@@ -230,7 +230,7 @@ BAD_BATCHES = {
     "an infinite label": (FINE, torch.tensor([0.0, 1, float("inf")]), "label inf at row 2"),
     "too few labels": (FINE, torch.tensor([0, 1]), r"labels of shape \(2,\) for 3 rows"),
     "labels in a column": (FINE, torch.tensor([[0], [1], [1]]), r"labels of shape \(3, 1\)"),
-    "boolean labels": (FINE, torch.tensor([True, False, True]), "dtype torch.bool"),
+    "complex labels": (FINE, torch.tensor([1j, 0, 1]), "dtype torch.complex64"),
     "another dimension": (torch.ones(3, 5), torch.tensor([0, 1, 1]), "dimension 5"),
     "one vector": (torch.ones(2), torch.tensor([0, 1]), r"shape \(2,\)"),
     "maps": (torch.ones(3, 2, 2), torch.tensor([0, 1, 1]), r"shape \(3, 2, 2\)"),

@@ -10,7 +10,13 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.probing.classifier import checked_classifier, has_one_row
 from ncscope.probing.ood import check_ood_features
-from ncscope.stats.batch import as_tensor, check_features, check_labels
+from ncscope.stats.batch import (
+    as_tensor,
+    check_features,
+    check_labels,
+    check_range,
+    refuse_marks,
+)
 
 _MOST_CLASSES_UNSAID = 100_000
 """A label above this and above the number of samples is more likely an identifier than a class."""
@@ -44,8 +50,10 @@ def checked_samples(
         fix = "number the classes from 0, or pass num_classes"
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"
         raise InputError(expected=expected, found=f"label {largest - 1}", fix=fix)
-    count = largest if count is None else count
-    _refuse_negative(classes, count)
+    if count is None:
+        refuse_marks(classes)
+        count = largest
+    check_range(classes, count, of_classifier=head is not None)
     classifier = checked_classifier(head, bias, count, rows.shape[1], rows.device)
     return Samples(rows, classes, count, *classifier)
 
@@ -62,19 +70,6 @@ def _checked_classes(labels: Any, rows: Tensor) -> Tensor:
         elif given.is_floating_point() and given.ndim == 1 and bool(given.isfinite().all()):
             fix += "; numbers to predict are for measure_regression"
         raise InputError(expected=error.expected, found=error.found, fix=fix) from None
-
-
-def _refuse_negative(classes: Tensor, count: int) -> None:
-    """Refuse the labels -1 and -100, which mark samples without a class."""
-    negative = (classes < 0).nonzero()
-    if len(negative):
-        row = int(negative[0])
-        raise InputError(
-            expected=f"labels in 0..{count - 1}",
-            found=f"label {int(classes[row])} at row {row}",
-            fix="leave out samples without a class (keep = labels >= 0), or number the classes "
-            "from 0",
-        )
 
 
 def checked_unlabelled(features: Any) -> Tensor:

@@ -94,6 +94,8 @@ class Report(Mapping[str, float]):
         lines += [f"  note: {note}" for note in self.notes]
         lines = [f"  warning: {warning}" for warning in self.warnings] + lines
         classes = f"{self.num_classes} classes" if self.num_classes else "no labels"
+        if self.record.num_present:
+            classes = f"{self.record.num_present} of {classes}"
         head = f"{self.num_samples} samples, {classes}, dimension {self.dim}"
         return "\n".join([f"{type(self).__name__}: {head}", *lines])
 
@@ -233,7 +235,7 @@ class Report(Mapping[str, float]):
                 "layer": record.layer,
                 "metric": key,
                 "value": value,
-                "collapsed_at": collapsed_at(key, record.num_classes, record.dim),
+                "collapsed_at": collapsed_at(key, record.k, record.dim),
                 "baseline": record.baseline.get(key),
                 "standard_error": record.standard_errors.get(key),
                 "bias_corrected": record.bias_corrected.get(key),

@@ -380,7 +380,7 @@ def _print(report: "Report", save: Path | None, json: bool, by_class: bool) -> N
     console.print(probe_table(report.probe))
     if by_class and report.per_class is not None:
         print(printable(f"{report.per_class}\n", keep="\n"))
-    classes = classes_text(report.num_classes)
+    classes = classes_text(report.num_classes, report.record.num_present)
     size = f"{report.num_samples:,} samples, {classes}, dimension {report.dim}"
     console.print(size, style="dim", highlight=False)
     for note in report.notes:

@@ -15,6 +15,7 @@ from ncscope.errors import InputError, missing_library
 from ncscope.integrations.packing import Packing
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
+from ncscope.models.replicas import digests
 from ncscope.probing.classifier import checked_classifier
 from ncscope.probing.samples import measure_samples
 from ncscope.stats.batch import (
@@ -26,6 +27,7 @@ from ncscope.stats.batch import (
 )
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, checked_precision, checked_prior, checked_size
+from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import finish
 
 try:
@@ -332,7 +334,20 @@ class NeuralCollapse(Metric):
             none = torch.zeros(0, self.dim, dtype=torch.float64, device=self.device)
             self.features = [dim_zero_cat([*self.features, none])]
             self.labels = [dim_zero_cat([*self.labels, none[:, 0].long()])]
+        self._check_one_head()
         super()._sync_dist(*args, **kwargs)
+
+    def _check_one_head(self) -> None:
+        """Refuse heads that differ between processes: one of them would be measured."""
+        processes = Processes(self.process_group)
+        own = digests({"weight": self.weight, "bias": self.bias}) if _given(self.weight) else None
+        heads = [head for head in processes.values(own) if head is not None]
+        if any(head != heads[0] for head in heads):
+            raise InputError(
+                expected="the same weight and bias in every process",
+                found=f"{len({str(head) for head in heads})} different ones",
+                fix="update with the head of one model, as DistributedDataParallel keeps it",
+            )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = ()) -> Any:
         """Move the state to the device of a model, but keep the precision of float64."""

@@ -36,6 +36,7 @@ _LOWERED = ("nc1", "nc1_quotient", "cdnv")
 _MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
 _INVERTED = ("vci", "linear_probe_mse", "mse_nc1", "mse_nc23", "mse_off_path")
+_RANKS = ("rankme", "effective_rank_features", "participation_ratio")
 _MSE_PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 
 
@@ -48,7 +49,7 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
     """
     stats = sources.stats
     if not stats.labelled:
-        return ()
+        return tuple(_bounded_ranks(stats, values))
     return (
         *_few_samples(stats, values),
         *_noisy_means(stats, values),
@@ -98,6 +99,17 @@ def _few_samples(stats: ClassStatistics, values: Collection[str]) -> Iterator[st
         yield (
             f"{n:,} samples are few for {what}: random labels give {' and '.join(given)}. Compare "
             f"with the chance level (baseline), or measure {enough:,} samples."
+        )
+
+
+def _bounded_ranks(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
+    """Warn if the number of samples bounds the ranks: features of any kind then look low-rank."""
+    bounded = [key for key in _RANKS if key in values]
+    if bounded and stats.num_samples <= stats.dim:
+        enough = SAMPLES_PER_DIMENSION * stats.dim
+        yield (
+            f"{stats.num_samples:,} samples span at most {stats.num_samples:,} of {stats.dim:,} "
+            f"dimensions, which bounds {', '.join(bounded)}: measure {enough:,} samples"
         )
 
 

@@ -55,9 +55,9 @@ def affine_reader(model: nn.Module, call: LinearCall) -> Callable[[], Affine | N
     raise InputError(
         expected=f"outputs of head {call.name!r} equal to features @ weight.T + bias",
         found="outputs that are no affine function of its input",
-        fix="if another layer is the head, leave head out: it is found by its outputs. A normalised "
-        "(cosine, ArcFace) head has no weight: collect the features that it reads, and call "
-        "ncscope.measure(features, labels)",
+        fix="if another layer is the head, leave head out: it is found by its outputs. A "
+        "normalised (cosine, ArcFace) head has no weight: collect the features that it reads, and "
+        "call ncscope.measure(features, labels)",
     )
 
 

@@ -78,6 +78,16 @@ class Head:
     notes: tuple[str, ...] = ()
     read: Callable[[], Affine | None] | None = None
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences on values that may mislead."""
+        if self.gives_logits:
+            return ()
+        return (
+            f"head {self.name!r} was given by name, and the model does not return its outputs: "
+            "accuracy and NC4 are those of the head alone",
+        )
+
     def present(self, step: LastStep | None = None) -> "Head":
         """Return the head with its present weight and bias, which training may have changed.
 
@@ -226,8 +236,8 @@ def head_among(
         widths = {output.shape[-1] for output in outputs.values()}
         if match is None and widths and call.shape[-1] not in widths:
             raise InputError(
-                expected=f"head {name!r} to make the {' or '.join(map(str, sorted(widths)))} outputs "
-                "of the model",
+                expected=f"head {name!r} to make the {' or '.join(map(str, sorted(widths)))} "
+                "outputs of the model",
                 found=f"a layer of {call.shape[-1]} outputs",
                 fix="leave head out: the head is then found by its outputs",
             )

@@ -136,8 +136,9 @@ def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
     """
     z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
     unit = 8 * max(1e-6, *(torch.finfo(rows.dtype).eps for rows in (outputs, returned)))
-    made, dtype = step(z), returned.dtype
-    if torch.equal(made.to(dtype), p.to(dtype)):
+    dtype = returned.dtype
+    made = step(z).to(dtype).double()  # a probability near 1 is rounded to 1
+    if torch.equal(made, p):
         return True
     size = max(1.0, float(z.abs().max()), float((step.scale * z).abs().max()))
     if step.kind in ("softmax", "sigmoid"):
@@ -192,7 +193,8 @@ def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
     if varies and len(z) >= _ROWS_TO_FIT and (spread > 0).all():
         slopes = ((z - z.mean(0)) * (p - p.mean(0))).sum(0) / spread
         for each in (1.0, _factor(z - z.mean(0), p - p.mean(0)), slopes):
-            yield LastStep("affine", each, (p - each * z).mean(0))
+            if bool((torch.as_tensor(each) != 0).all()):
+                yield LastStep("affine", each, (p - each * z).mean(0))
 
 
 def _factor(z: Tensor, p: Tensor) -> float:

@@ -178,7 +178,8 @@ class PartsObserver:
             # Now, because the weights may move before the loop gives the labels.
             try:
                 outputs = {at: each.detach() for at, each in possible_logits(output).items()}
-                self._found = head_among(self._model, self._linear, outputs, self._head_name)
+                with self.paused():  # an adapter runs on unit vectors, with hooks in it
+                    self._found = head_among(self._model, self._linear, outputs, self._head_name)
             except InputError as error:
                 self._found = error
 

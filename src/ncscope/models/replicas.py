@@ -1,12 +1,15 @@
-"""Processes that run one model on the same samples: tensor-parallel ranks."""
+"""Processes that run copies of one model: whether the copies are equal, and which share samples."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from ncscope.errors import InputError
 from ncscope.models.sharding import is_sharded
+from ncscope.models.wrappers import named_modules
 from ncscope.stats.processes import Processes
 
 _groups: dict[tuple[int, ...], tuple[Any, Any]] = {}
@@ -104,3 +107,107 @@ def _ranks_of_fsdp(model: nn.Module) -> Iterator[int]:
             for group in groups:
                 if group is not None:
                     yield from group.mesh_info.mesh.mesh.flatten().tolist()
+
+
+Digests = dict[str, list[Any]]
+"""Shape, type and sums of the bits of each tensor, by name."""
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def digests(tensors: Mapping[str, Tensor]) -> Digests:
+    """Return sums of the bits of tensors, which differ where the tensors do.
+
+    Tensors that are sharded differ by design and are left out, and so are tensors without values.
+
+    Args:
+        tensors: Tensors by name. Cost: one pass over their memory, and one wait for each device.
+
+    Example:
+        >>> digests({"a": torch.zeros(2)}) == digests({"a": torch.zeros(2)})
+        True
+        >>> digests({"a": torch.tensor([1.0, 2.0])}) == digests({"a": torch.tensor([2.0, 1.0])})
+        False
+    """
+    names, sums, found = [], list[Tensor](), Digests()
+    for name, tensor in tensors.items():
+        whole = not is_sharded(tensor) and not tensor.is_meta and tensor.layout == torch.strided
+        of_fsdp = hasattr(tensor, "_param_infos") or getattr(tensor, "_fsdp_flattened", False)
+        if not whole or of_fsdp or type(tensor) not in (Tensor, nn.Parameter):
+            continue
+        plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        bits = plain.detach().contiguous().view(_INTEGERS[plain.element_size()]).flatten()
+        # The second sum tells permuted entries apart. Integers add up to the same in any order.
+        both = torch.stack([bits.sum(dtype=torch.int64), bits[::2].sum(dtype=torch.int64)])
+        names.append(name)
+        sums.append(both)
+        found[name] = [list(tensor.shape), str(tensor.dtype)]
+    by_device: dict[torch.device, list[int]] = {}
+    for index, each in enumerate(sums):
+        by_device.setdefault(each.device, []).append(index)
+    for indices in by_device.values():
+        rows = torch.stack([sums[index] for index in indices]).tolist()
+        for index, row in zip(indices, rows, strict=True):
+            found[names[index]] += row
+    return found
+
+
+def check_replicas(model: nn.Module, processes: Processes) -> list[str]:
+    """Check that all processes have one model; return the names of buffers that differ.
+
+    Weights that differ would be merged without a sign, and each process would return other numbers.
+    The running statistics of batch norm differ between the processes of a training in parallel.
+
+    Args:
+        model: Model of this process.
+        processes: Processes that measure their samples together; each must call this.
+
+    Raises:
+        InputError: If the weights of two processes differ; the message names the first such weight.
+    """
+    if not processes.several:
+        return []
+    with processes.ending_together():
+        own = [digests(_named(model, kind)) for kind in ("_parameters", "_buffers")]
+    weights, buffers = zip(*processes.values(own), strict=True)
+    for rank, other in zip(processes.ranks, weights, strict=True):
+        if other != weights[0]:
+            first = next(n for n in [*weights[0], *other] if weights[0].get(n) != other.get(n))
+            raise InputError(
+                expected="the same weights in every process",
+                found=f"another {first!r} on rank {rank} than on rank {processes.ranks[0]}",
+                fix="load one checkpoint in every process, or wrap the model in "
+                "DistributedDataParallel, which sends the weights of rank 0",
+            )
+    names = {name for other in buffers for name in other}
+    return sorted(n for n in names if any(other.get(n) != buffers[0].get(n) for other in buffers))
+
+
+def share_buffers(model: nn.Module, names: list[str], processes: Processes) -> None:
+    """Overwrite buffers of this process with those of the first process.
+
+    Args:
+        model: Model of this process, whose buffers the caller restores.
+        names: Names of the buffers; the same in every process.
+        processes: Processes that measure their samples together; each must call this.
+
+    Raises:
+        InputError: If a process lacks a buffer, or has another shape of it.
+    """
+    own = _named(model, "_buffers")
+    with processes.ending_together():
+        forms = {
+            name: [list(own[name].shape), str(own[name].dtype)] for name in names if name in own
+        }
+    processes.common_description(processes.values(forms))
+    processes.send([own[name] for name in names], 0)
+
+
+def _named(model: nn.Module, kind: str) -> dict[str, Tensor]:
+    """Return the parameters or buffers of a model, by names without wrappers."""
+    return {
+        f"{path}.{name}" if path else name: tensor
+        for path, module in named_modules(model)
+        for name, tensor in getattr(module, kind).items()
+        if isinstance(tensor, Tensor)
+    }

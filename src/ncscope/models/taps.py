@@ -122,6 +122,7 @@ class Taps:
         self._reads = reads
         self._place: tuple[nn.Module, str] | None = None
         self._inside = not whole
+        self._head_is_model = False
         self._calls: Counter[str] = Counter()
         self._running: dict[str, Tensor] = {}
         self._outputs: Tensor | None = None
@@ -204,7 +205,9 @@ class Taps:
             if after:
                 self._after(head, self._keep_features)
             else:
-                self._before(head, self._keep_input)
+                self._head_is_model = self._whole and head is self._model
+                if not self._head_is_model:
+                    self._before(head, self._keep_input)
                 self._after(head, self._keep_outputs)
             if self._whole:
                 self._after(self._model, self._end)
@@ -231,6 +234,8 @@ class Taps:
         self._calls.clear()
         self._running, self._outputs = {}, None
         self._features = self._logits = self._shown = self.token_mask = None
+        if self._head_is_model:  # a hook that is added in a pass runs from the next pass on
+            self._keep_input(module, args, kwargs)
 
     def _head_module(self) -> nn.Module:
         """Return the module of the head, and remember where the model has it."""

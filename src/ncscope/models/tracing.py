@@ -162,7 +162,8 @@ def trace(
     )
 
 
-_LABEL_ARGUMENTS = ("labels", "label", "targets", "target", "y")
+LABEL_ARGUMENTS = ("labels", "label", "targets", "target", "y")
+"""Names that models give to the argument for the labels."""
 
 
 def _first_look(
@@ -175,7 +176,7 @@ def _first_look(
         raise
     except Exception:
         named = named_inputs(model, inputs)
-        free = [name for name in _arguments(model) if name in _LABEL_ARGUMENTS]
+        free = [name for name in arguments_of(model) if name in LABEL_ARGUMENTS]
         argument = next((name for name in free if named is not None and name not in named), "")
         if labels is None or not argument:
             raise
@@ -188,7 +189,7 @@ def named_inputs(model: nn.Module, inputs: object) -> dict[str, Any] | None:
     if isinstance(inputs, Mapping):
         return dict(inputs)
     given = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
-    names = _arguments(model)
+    names = arguments_of(model)
     return None if len(names) < len(given) else dict(zip(names, given, strict=False))
 
 
@@ -210,7 +211,8 @@ def with_labels(
     return {**named, argument: labels if first is None else labels.to(first.device)}
 
 
-def _arguments(model: nn.Module) -> list[str]:
+def arguments_of(model: nn.Module) -> list[str]:
+    """Return the names of the arguments of a model's forward pass; none if they are unknown."""
     try:
         return list(signature(model.forward).parameters)
     except (TypeError, ValueError):

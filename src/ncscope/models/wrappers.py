@@ -58,7 +58,8 @@ def _inside_copying(module: nn.Module) -> nn.Module | None:
     """Return the module inside a wrapper that may be left out: one that does not shard it."""
     if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel | AveragedModel):
         return module._modules["module"]
-    return module._modules[ORIGINAL] if ORIGINAL in module._modules else None
+    # The modules of a scripted model are no dictionary with `get`.
+    return module._modules[ORIGINAL] if ORIGINAL in module._modules else None  # noqa: SIM401
 
 
 def named_modules(

@@ -130,17 +130,17 @@ def with_undecided(probed: Probed, count: int) -> Probed:
     )
 
 
-def with_notes(probed: Probed, notes: Sequence[str]) -> Probed:
-    """Return a measurement with further notes on its last layer.
+def with_notes(probed: Probed, notes: Sequence[str], warnings: Sequence[str] = ()) -> Probed:
+    """Return a measurement with further notes and warnings on its last layer.
 
     Args:
         probed: Measurement.
         notes: Sentences on what was measured.
+        warnings: Sentences on values that may mislead.
     """
-    if not notes:
-        return probed
     *before, last = probed.record.layers
-    layers = (*before, replace(last, notes=(*notes, *last.notes)))
+    more = {"notes": (*notes, *last.notes), "warnings": (*warnings, *last.warnings)}
+    layers = (*before, replace(last, **more))
     return replace(probed, record=replace(probed.record, layers=layers))
 
 

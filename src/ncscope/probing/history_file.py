@@ -179,6 +179,7 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
         metrics=_named_numbers(given["metrics"]),
         notes=tuple(map(str, given["notes"])),
         num_classes=_count(given["num_classes"]),
+        num_present=_count(given.get("num_present", 0)),
         num_samples=_count(given["num_samples"]),
         dim=_count(given["dim"]),
         spectra={

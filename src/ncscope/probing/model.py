@@ -19,8 +19,9 @@ from ncscope.models.forward import predicted_classes, undecided_rows
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.replicas import check_replicas, share_buffers
 from ncscope.models.taps import HEAD_INPUT, Taps
-from ncscope.models.tracing import Trace, trace
+from ncscope.models.tracing import LABEL_ARGUMENTS, Trace, arguments_of, trace
 from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
 from ncscope.probing.batches import (
     EmptyLoaderError,
@@ -126,6 +127,7 @@ def _probed(
         samples_kept(options, batches=length) as kept,
     ):
         probe = LayerwiseProbe(model, options, kept, reference, counts_logits=True)
+        probe.take_buffers(check_replicas(model, processes))
         traced = None
         with processes.ending_together(), _empty_beside_others(processes):
             # Inside `measuring`, because a loader that starts draws a seed from torch.
@@ -224,6 +226,7 @@ class LayerwiseProbe:
         self._processes = options.processes
         self._labels_seen = 0
         self._notes: tuple[str, ...] = ()
+        self._warnings: tuple[str, ...] = ()
         self._head = ""
         self._plans: list[LayerPlan] = []
 
@@ -243,7 +246,8 @@ class LayerwiseProbe:
         head = traced.head
         if not self._plans:
             options = self._options
-            self._notes = traced.notes
+            self._notes += traced.notes
+            self._warnings = traced.head.warnings
             plans = plans_of(taps.features, head, options.groups, options.layer_groups)
             dims = [taps.features[plan.tapped].shape[1] for plan in plans]
             counts = self._counts_logits and head.gives_logits and plans[-1].needs.hits
@@ -287,8 +291,26 @@ class LayerwiseProbe:
             kept = moved(kept, head.weight.device)  # once for all layers on that device
             features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
             predicted = None if predicted is None else predicted.flatten(1)[:, kept]
-        labels = check_labels(labels, len(features[self._plans[-1].name]))
+        rows = len(features[self._plans[-1].name])
+        if head.rows != "token" and labels.ndim == 2 and len(labels) == rows:
+            self._refuse_labels_of_tokens(labels, head)
+        labels = check_labels(labels, rows)
         return features, BatchClasses.of(labels, len(head.weight), of_classifier=True), predicted
+
+    def take_buffers(self, names: list[str]) -> None:
+        """Measure with the buffers of the first process; the caller restores those of this one.
+
+        Args:
+            names: Names of the buffers that differ between the processes.
+        """
+        if names:
+            share_buffers(self._model, names, self._processes)
+            self._notes += (_buffers_note(names, "measured with those of the first process"),)
+
+    def note_buffers(self, names: list[str]) -> None:
+        """Note that the passes of each process ran with buffers of its own."""
+        if names:
+            self._notes += (_buffers_note(names, "each process ran with its own"),)
 
     def result(self, head: Head | None = None, outside: OodSource | None = None) -> Probed:
         """Compute the measurement from the statistics of all processes.
@@ -314,7 +336,22 @@ class LayerwiseProbe:
             by_class = self._processes.sum(self._counted).cpu()
             correct, undecided = by_class[0], int(by_class[1].sum())
         found = measured(self._gatherer, self._plans, self._options, self._known, correct, outside)
-        return with_notes(with_undecided(found, undecided), self._notes)
+        return with_notes(with_undecided(found, undecided), self._notes, self._warnings)
+
+    def _refuse_labels_of_tokens(self, labels: Tensor, head: Head) -> None:
+        """Refuse labels of every token beside logits of one token a sample."""
+        if head.rows != "chosen token" or labels.is_floating_point():
+            return
+        shown, *others = arguments_of(self._model)
+        taking = next((name for name in others if name in LABEL_ARGUMENTS), None)
+        batch = f'{{"{shown}": X, "{taking}": Y, "labels": Y}}'
+        raise InputError(
+            expected="logits of every token, for labels of every token",
+            found=f"labels of shape {tuple(labels.shape)} and logits of one token a sample",
+            fix=f"give the model its targets, for which it returns all tokens: batches {batch}"
+            if taking
+            else "let the model return the logits of every token, or pass one label a sample",
+        )
 
     def _check_sizes(self, taps: Taps) -> None:
         """Refuse a layer whose features have another dimension than in the first batch."""
@@ -405,6 +442,11 @@ class LayerwiseProbe:
             reference=bool(self._known),
         )
         return asdict(form)
+
+
+def _buffers_note(names: Sequence[str], what: str) -> str:
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"buffers differ between processes ({', '.join(names[:2])}{more}): {what}"
 
 
 def _gatherer(

@@ -69,7 +69,8 @@ class LayerRecord:
         layer: Name of the layer.
         metrics: Metric key to value; NaN and infinities are explained in ``notes``.
         notes: Sentences for the reader: empty classes, rank cuts, why a value is undefined.
-        num_classes: Number of classes requested, present or not; 0 without labels.
+        num_classes: Number of classes requested, present or not; 0 without labels. With a head, the
+            number of its outputs.
         num_samples: Number of samples measured.
         dim: Feature dimension d.
         spectra: ``between``, ``within``, ``total`` eigenvalues (descending) and
@@ -84,6 +85,7 @@ class LayerRecord:
         bias_corrected: Metric key to the value with its jackknife estimate of bias removed; the
             centre of a confidence interval.
         per_class: Values of each class; None if not computed.
+        num_present: Number of classes with samples; 0 for as many as requested.
     """
 
     layer: str
@@ -99,6 +101,12 @@ class LayerRecord:
     standard_errors: Mapping[str, float] = field(default_factory=dict)
     bias_corrected: Mapping[str, float] = field(default_factory=dict)
     per_class: ClassTable | None = None
+    num_present: int = 0
+
+    @property
+    def k(self) -> int:
+        """Number of classes that the values are of, and so the values at collapse."""
+        return self.num_present or self.num_classes
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,7 @@ def with_trust(
         baseline = record.num_samples * record.dim <= AUTOMATIC
     if baseline:
         chance = chance_level(samples)
-        said = no_better_than_chance(record.metrics, chance, record.num_classes)
+        said = no_better_than_chance(record.metrics, chance, record.k)
         record = replace(record, baseline=chance, warnings=(*said, *record.warnings))
     if not uncertainty:
         return record

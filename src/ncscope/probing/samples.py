@@ -180,6 +180,7 @@ def layer_record(
         gram=_without_nan(cosines(stats.frame)) if pictures and small and stats.labelled else None,
         warnings=warnings_on(sources, values),
         per_class=class_table(sources) if wanted(sources, groups, by_class) else None,
+        num_present=stats.k if stats.labelled and stats.k < stats.num_classes else 0,
     )
 
 

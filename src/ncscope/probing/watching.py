@@ -15,6 +15,7 @@ from ncscope.models.heads import Head
 from ncscope.models.hooks import caught
 from ncscope.models.measuring import kept_buffers, uncompiled
 from ncscope.models.parts import PartsObserver
+from ncscope.models.replicas import check_replicas
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.models.wrappers import unwrapped
@@ -206,6 +207,7 @@ class Watch:
                 )
             probe = self._probe or self._new_probe()
             try:
+                probe.note_buffers(check_replicas(self._model, self._processes))
                 probe.set_reference(self.reference)
                 return probe.result(self._present_head())
             finally:

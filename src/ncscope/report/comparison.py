@@ -313,7 +313,7 @@ def _trust(metric: Label, column: _Column, write: Write) -> tuple[str, str]:
 
 def _distance(metric: Label, column: _Column, value: float | None) -> float:
     """Return how far a value is from collapse; infinity if either is unknown."""
-    known = collapsed_at(metric.key, column.last.num_classes, column.last.dim)
+    known = collapsed_at(metric.key, column.last.k, column.last.dim)
     if value is None or not math.isfinite(value) or known is None:
         return math.inf
     return abs(value - known)

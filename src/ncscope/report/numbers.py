@@ -58,14 +58,19 @@ def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
     return Estimate(record.standard_errors[key], record.bias_corrected[key]).interval
 
 
-def classes_text(num_classes: int) -> str:
+def classes_text(num_classes: int, num_present: int = 0) -> str:
     """Write the number of classes; samples without labels have none.
 
+    Args:
+        num_classes: Number of classes, with or without samples.
+        num_present: Number of classes with samples; 0 if all have.
+
     Example:
-        >>> classes_text(1000), classes_text(0)
-        ('1,000 classes', 'no labels')
+        >>> classes_text(1000), classes_text(1000, 49), classes_text(0)
+        ('1,000 classes', '49 of 1,000 classes', 'no labels')
     """
-    return f"{num_classes:,} classes" if num_classes else "no labels"
+    some = f"{num_present:,} of " if num_present else ""
+    return f"{some}{num_classes:,} classes" if num_classes else "no labels"
 
 
 def listed(words: list[str]) -> str:

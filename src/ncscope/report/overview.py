@@ -153,7 +153,7 @@ def cell_of(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
 
 def collapsed_text(metric: Label, record: LayerRecord, write: Write = typeset) -> str:
     """Write the value of a metric at collapse, with an arrow towards it; empty if unknown."""
-    value = collapsed_at(metric.key, record.num_classes, record.dim)
+    value = collapsed_at(metric.key, record.k, record.dim)
     return "" if value is None else f"{write(value, 4)} {metric.arrow}".rstrip()
 
 
@@ -196,7 +196,7 @@ def history_facts(measurements: Sequence[Measurement], unit: str) -> list[str]:
     last = last_run[-1].probe
     facts = [
         f"{len(last.layers)} layer{'s' * (len(last.layers) != 1)}",
-        classes_text(last.layers[-1].num_classes),
+        classes_text(last.layers[-1].num_classes, last.layers[-1].num_present),
     ]
     if len(runs) > 1:
         facts.insert(0, f"{len(runs)} runs")
@@ -241,7 +241,7 @@ def probe_facts(probe: ProbeRecord) -> list[str]:
     last = probe.layers[-1]
     facts = [
         f"{last.num_samples:,} samples",
-        classes_text(last.num_classes),
+        classes_text(last.num_classes, last.num_present),
         f"{last.dim:,} features",
     ]
     return facts if len(probe.layers) == 1 else [f"{len(probe.layers)} layers", *facts]

@@ -119,7 +119,7 @@ def probe_payload(probe: ProbeRecord, class_names: Sequence[str] = ()) -> dict[s
 
 def _metric_entry(metric: Label, key: str = "", at: LayerRecord | None = None) -> dict[str, Any]:
     """Return the script's data on one metric; with its value at collapse, if a record is given."""
-    line = None if at is None else collapse_line(metric.key, at.num_classes, at.dim)
+    line = None if at is None else collapse_line(metric.key, at.k, at.dim)
     return {
         "collapse": None if line is None else compact(line),
         "collapsed": "" if at is None else collapsed_text(metric, at),

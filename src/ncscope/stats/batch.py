@@ -66,11 +66,10 @@ def check_labels(labels: Shaped[Tensor, "..."], samples: int) -> Int[Tensor, " n
         found = f"labels of shape {tuple(labels.shape)} for {samples} rows of features"
         fix = "pass matching features and labels"
         if labels.ndim == 2 and len(labels) == samples:
-            column = labels.shape[1] == 1
-            index = "labels[:, 0]" if column else "labels.argmax(1) if they are one-hot"
-            fix = f"pass class indices: {index}"
+            kind, fix = _columns(labels)
+            found += kind
         raise InputError(expected="one label a sample", found=found, fix=fix)
-    if labels.dtype == torch.bool or labels.is_complex():
+    if labels.is_complex():
         raise InputError(
             expected="integer labels", found=f"dtype {labels.dtype}", fix="pass class indices"
         )
@@ -99,14 +98,80 @@ def check_range(
     Raises:
         InputError: If a label is out of range; the message names the first one and its row.
     """
-    broken = torch.nonzero((labels < 0) | (labels >= num_classes))
-    if len(broken):
-        row = int(broken[0])
-        fix = f"number the classes from 0 (subtract 1 if they are 1..{num_classes})"
-        if not of_classifier:
-            fix = f"pass a larger num_classes, or {fix}"
-        found = f"label {int(labels[row])} at row {row}"
-        raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
+    outside = (labels < 0) | (labels >= num_classes)
+    broken = torch.nonzero(outside)
+    if not len(broken):
+        return
+    row, given = int(broken[0]), labels[outside]
+    found = f"label {int(given[0])} at row {row}, one of {len(broken)} outside"
+    mark = int(given[0])
+    if mark in MARKS and bool((given == mark).all()):
+        found += f"; {mark} usually marks samples without a class"
+        fix = f"leave these samples out, in features and labels: keep = labels != {mark}"
+        if mark == -1:
+            others = labels[~outside]
+            binary = bool((others == 1).all()) and len(others) > 0
+            fix = "pass (labels + 1) // 2 for classes -1 and 1" if binary else fix
+            found = found.partition(";")[0] if binary else found
+    elif int(labels.min()) >= 1 and int(labels.max()) == num_classes:
+        fix = "number the classes from 0: pass labels - 1"
+    elif int(given.max()) < num_classes:
+        fix = "number the classes from 0"
+    elif of_classifier:
+        fix = (
+            f"pass the labels that this head of {num_classes} outputs predicts, or name the head "
+            f"that has {int(given.max()) + 1} outputs or more"
+        )
+    else:
+        fix = f"pass num_classes={int(given.max()) + 1}, or number the classes from 0"
+    raise InputError(expected=f"labels in 0..{num_classes - 1}", found=found, fix=fix)
+
+
+MARKS = (-1, -100, 255)
+"""Labels by which data sets mark samples, pixels or tokens that have no class."""
+
+
+def refuse_marks(labels: Int[Tensor, " n"]) -> None:
+    """Refuse the label 255 beside labels that are far smaller: it marks samples without a class.
+
+    Args:
+        labels: Labels from which the number of classes would be taken.
+
+    Raises:
+        InputError: If there is such a label.
+    """
+    largest = MARKS[-1]
+    if not len(labels) or int(labels.max()) != largest:
+        return
+    others = labels[labels != largest]
+    if len(others) and int(others.max()) < largest - 1:
+        count = len(labels) - len(others)
+        raise InputError(
+            expected="labels in 0..K-1",
+            found=f"{count} of {len(labels)} labels are {largest}, the others at most "
+            f"{int(others.max())}; {largest} usually marks samples without a class",
+            fix=f"leave these samples out: keep = labels != {largest}; or pass num_classes="
+            f"{largest + 1}",
+        )
+
+
+def _columns(labels: Shaped[Tensor, "n m"]) -> tuple[str, str]:
+    """Return what labels of several columns are, and what to pass in their place."""
+    if labels.shape[1] == 1:
+        return "", "pass class indices: labels[:, 0]"
+    values = labels.real if labels.is_complex() else labels.to(torch.float64)
+    sums = values.sum(1)
+    if bool(((values == 0) | (values == 1)).all()):
+        if bool((sums == 1).all()):
+            return ", one-hot", "pass class indices: labels.argmax(1)"
+        return (
+            ", of 0 and 1, with several classes or none a sample",
+            "measure the samples of one class: keep = labels.sum(1) == 1, with the class indices "
+            "labels[keep].argmax(1)",
+        )
+    if labels.is_floating_point() and bool(((sums - 1).abs() < 1e-3).all()):
+        return ", shares that add to 1", "pass the class of the largest share: labels.argmax(1)"
+    return "", "pass one class index a sample"
 
 
 def refuse_nonfinite(features: Shaped[Tensor, "n d"], what: str = "features") -> None:

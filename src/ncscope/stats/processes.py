@@ -175,7 +175,8 @@ class Processes:
             return
         operation = dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM
         sent = values.to(self.reachable(values.device))
-        dist.all_reduce(sent, operation, group=self.group)
+        with self._losing_none():
+            dist.all_reduce(sent, operation, group=self.group)
         if sent is not values:
             values.copy_(sent)
 
@@ -191,7 +192,8 @@ class Processes:
         with uninterrupted():
             for tensor in tensors:
                 sent = tensor.to(self.reachable(tensor.device))
-                dist.broadcast(sent, self.ranks[source], group=self.group)
+                with self._losing_none():
+                    dist.broadcast(sent, self.ranks[source], group=self.group)
                 if sent is not tensor:
                     tensor.copy_(sent)
 
@@ -255,7 +257,8 @@ class Processes:
         self, space: tuple[Tensor, list[Tensor]], lengths: Sequence[int], device: torch.device
     ) -> list[Tensor]:
         padded, copies = space
-        dist.all_gather(copies, padded, group=self.group)
+        with self._losing_none():
+            dist.all_gather(copies, padded, group=self.group)
         both = zip(copies, lengths, strict=True)
         return [copied[:length].to(device) for copied, length in both]
 
@@ -283,7 +286,8 @@ class Processes:
             text = _written(failure).to(self.device)
             numbers = torch.tensor([length, len(text)], device=self.device)
             copies = [torch.empty_like(numbers) for _ in range(self.count)]
-            dist.all_gather(copies, numbers, group=self.group)
+            with self._losing_none():
+                dist.all_gather(copies, numbers, group=self.group)
             lengths, sizes = zip(*(copied.tolist() for copied in copies), strict=True)
             if not any(sizes):
                 return list(lengths)
@@ -296,6 +300,34 @@ class Processes:
         )
         _mark(error, self)
         raise error
+
+    @contextmanager
+    def _losing_none(self) -> Iterator[None]:
+        """Name the loss of a process, of which torch says only that a connection has ended.
+
+        Raises:
+            InputError: If the communication inside fails. It counts as known to all: to announce it
+                would mean to wait for the lost process once more.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            lost = InputError(
+                expected=f"an answer of all {self.count} processes{self._patience()}",
+                found=" ".join(str(error).split())[:200],
+                fix="read what the others printed: one has ended, hangs, or did not make this "
+                "call; one that is only slow needs init_process_group(timeout=...)",
+            )
+            _mark(lost, self)
+            raise lost from error
+
+    def _patience(self) -> str:
+        """Return how long the processes wait for each other, in words; empty if torch hides it."""
+        group: Any = dist.group.WORLD if self.group is None else self.group
+        try:
+            return f" within {group._get_backend(self.device).options._timeout}"
+        except (AttributeError, RuntimeError):
+            return ""
 
     def _knows(self, error: BaseException | None, start: int) -> bool:
         """Return whether all of the processes were told of an error, or of one that it came from.

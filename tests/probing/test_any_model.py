@@ -1,0 +1,674 @@
+"""In any kind of model the numbers are those of its own head and features, or there are none."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import parametrizations
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+import ncscope
+from ncscope.errors import InputError
+
+N, K, D = 60, 4, 8
+LABELS = torch.arange(N) % K
+INPUTS = torch.randn(N, 6, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(6)[LABELS]
+BATCHES = list(zip(INPUTS.split(25), LABELS.split(25), strict=True))
+GROUPS = ["nc1", "nc3", "nc4", "accuracy"]
+
+
+class Net(nn.Module):
+    """A classifier whose test decides what becomes of features and logits."""
+
+    def __init__(
+        self,
+        after: Callable[[Tensor, Tensor], Any] = lambda h, z: z,
+        head: nn.Module | None = None,
+        classes: int = K,
+    ) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(6, 16), nn.ReLU())
+        self.embed = nn.Linear(16, D)
+        self.fc = nn.Linear(D, classes) if head is None else head
+        self.after = after
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.embed(self.body(x))
+
+    def forward(self, x: Tensor) -> Any:
+        h = self.features(x)
+        return self.after(h, self.fc(h))
+
+
+def numbers(report: Any) -> dict[str, float]:
+    return {
+        "K": report.num_classes,
+        "d": report.dim,
+        "n": report.num_samples,
+        **{key: report[key] for key in ("nc1", "nc3_self_duality", "nc4_disagreement", "accuracy")},
+    }
+
+
+def truth(model: Net, weight: Tensor, bias: Tensor | None, labels: Tensor = LABELS) -> dict:
+    with torch.no_grad():
+        features = model.eval().features(INPUTS)
+    given = None if bias is None else bias.detach()
+    return numbers(ncscope.measure(features, labels, weight.detach(), given, groups=GROUPS))
+
+
+def measured(model: nn.Module, batches: Any = BATCHES, **settings: Any) -> Any:
+    return ncscope.measure_model(model, batches, groups=GROUPS, progress=False, **settings)
+
+
+def watched(model: nn.Module, batches: Any = BATCHES, **settings: Any) -> Any:
+    model.eval()
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS, **settings) as seen:
+        for inputs, labels in batches:
+            model(inputs)
+            seen.labels(labels)
+    return seen.report()
+
+
+def close(wanted: dict[str, float]) -> Any:
+    return pytest.approx(wanted, rel=1e-5, abs=1e-7)
+
+
+@dataclass
+class Output:
+    features: Tensor
+    score: Tensor
+
+
+AFTER: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "features first": lambda h, z: (h, z),
+    "logits first": lambda h, z: (z, h),
+    "features after a ReLU": lambda h, z: (h.relu(), z),
+    "unit features": lambda h, z: (z, functional.normalize(h)),
+    "dictionary": lambda h, z: {"embedding": h, "out": z},
+    "dataclass": Output,
+    "nested": lambda h, z: [h, {"a": (None, z)}],
+    "with an index": lambda h, z: (z.argmax(1), z),
+    "with a map": lambda h, z: (h[:, :, None, None].expand(-1, -1, 3, 3), z),
+    "with a loss": lambda h, z: (z, z.square().mean()),
+    "with probabilities": lambda h, z: (z.softmax(1), h, z),
+    "log-softmax": lambda h, z: z.log_softmax(1),
+    "softmax": lambda h, z: z.softmax(1),
+    "sigmoid": lambda h, z: z.sigmoid(),
+    "log-sigmoid": lambda h, z: functional.logsigmoid(z),
+    "soft cap": lambda h, z: 2 * (z / 2).tanh(),
+    "ReLU": lambda h, z: z.relu(),
+    "saturated softmax": lambda h, z: z.softmax(1),
+}
+
+
+@pytest.mark.parametrize("kind", AFTER)
+@pytest.mark.parametrize("run", [measured, watched])
+def test_the_head_is_found_whatever_is_returned(kind: str, run: Callable) -> None:
+    model = Net(AFTER[kind])
+    if kind == "ReLU":
+        model.fc.bias.data += torch.tensor([5.0, 5, 0, 0])
+    if kind == "saturated softmax":
+        model.fc.weight.data *= 400
+    report = run(model)
+    assert numbers(report) == close(truth(model, model.fc.weight, model.fc.bias))
+    choice = kind not in ("with an index", "with a map", "with a loss")
+    assert choice == any(note.startswith("head") and "'fc'" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift"),
+    [(1 / 9, None), (-3.0, None), (1.0, torch.arange(4.0)), (torch.arange(1.0, 5), torch.ones(4))],
+    ids=["temperature", "negative", "shift", "of each class"],
+)
+def test_scale_and_shift_belong_to_the_logits(factor: Any, shift: Tensor | None) -> None:
+    model = Net(lambda h, z: factor * z + (0 if shift is None else shift))
+    scale = torch.as_tensor(factor).expand(K)
+    bias = model.fc.bias * scale + (0 if shift is None else shift)
+    report = measured(model)
+    assert numbers(report) == close(truth(model, model.fc.weight * scale[:, None], bias))
+    settings = {"groups": ["mse"], "layers": [], "progress": False}
+    whole = ncscope.measure_model(model, [(INPUTS, LABELS)], **settings)["mse_loss"]
+    with torch.no_grad():
+        errors = model(INPUTS) - functional.one_hot(LABELS, K)
+    assert whole == pytest.approx(float(errors.square().sum(1).mean() / 2), rel=1e-5)
+
+
+def test_features_narrower_than_classes_are_features_all_the_same() -> None:
+    torch.manual_seed(0)
+    model = Net(lambda h, z: (h, z), nn.Linear(D, 12))
+    assert measured(model).num_classes == 12
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_heads_are_refused_by_name_and_the_name_picks_one(order: int) -> None:
+    model = Net(lambda h, z: (z, model.other(h))[::order])
+    model.other = nn.Linear(D, K)
+    with pytest.raises(
+        InputError, match=r"'fc' \(output '\d'\) and 'other' \(output '\d'\)"
+    ) as error:
+        measured(model)
+    for name in ("fc", "other"):
+        assert f'head="{name}"' in error.value.fix
+        layer = getattr(model, name)
+        wanted = truth(model, layer.weight, layer.bias)
+        assert numbers(measured(model, head=name)) == close(wanted)
+        assert numbers(watched(model, head=name)) == close(wanted)
+
+
+def test_an_output_of_no_known_layer_beside_another_is_refused_and_the_advice_holds() -> None:
+    model = Net(lambda h, z: (z, functional.normalize(h) @ torch.eye(D)[:, :K].exp()))
+    with pytest.raises(InputError, match=r"output '1' of shape 25x4, of which no linear") as error:
+        measured(model)
+    assert "pass head=\"fc\" if output '0' is the logits" in error.value.fix
+    assert numbers(measured(model, head="fc")) == close(
+        truth(model, model.fc.weight, model.fc.bias)
+    )
+
+
+def test_the_output_need_not_be_read_where_the_head_is_named() -> None:
+    model = Net(lambda h, z: None)
+    with pytest.raises(InputError, match="found NoneType; pass head="):
+        measured(model)
+    report = measured(model, head="fc")
+    assert numbers(report) == close(truth(model, model.fc.weight, model.fc.bias))
+    assert "given by name" in "".join(report.warnings)
+
+
+def test_a_hidden_layer_is_no_head_even_by_name() -> None:
+    model = Net()
+    with pytest.raises(
+        InputError, match=r"'body\.0' to make the 4 outputs of the model, found .* 16"
+    ):
+        measured(model, head="body.0")
+    assert numbers(measured(model)) == close(truth(model, model.fc.weight, model.fc.bias))
+
+
+class Adapted(nn.Module):
+    """A low-rank adapter that shows the weight of the layer inside, as PEFT's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base_layer = nn.Linear(D, K)
+        self.down, self.up = nn.Linear(D, 2, bias=False), nn.Linear(2, K, bias=False)
+
+    @property
+    def weight(self) -> Tensor:
+        return self.base_layer.weight
+
+    @property
+    def bias(self) -> Tensor:
+        return self.base_layer.bias
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.base_layer(h) + 2 * self.up(self.down(h))
+
+    def acts(self) -> tuple[Tensor, Tensor]:
+        return self.weight + 2 * self.up.weight @ self.down.weight, self.bias
+
+
+class Turned(nn.Module):
+    """A matrix of d x K under a name of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(D, K))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h @ self.kernel
+
+    def acts(self) -> tuple[Tensor, None]:
+        return self.kernel.T, None
+
+
+class PerFeature(nn.Linear):
+    """Factors of the features before the product, as IA3's."""
+
+    def __init__(self) -> None:
+        super().__init__(D, K)
+        self.factors = nn.Parameter(torch.rand(D))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return super().forward(h * self.factors)
+
+    def acts(self) -> tuple[Tensor, Tensor]:
+        return self.weight * self.factors, self.bias
+
+
+@pytest.mark.parametrize("make", [Adapted, Turned, PerFeature])
+@pytest.mark.parametrize("name", [None, "fc"])
+def test_heads_of_other_kinds_are_measured_as_they_act(make: type, name: str | None) -> None:
+    torch.manual_seed(1)
+    model = Net(head=make())
+    weight, bias = model.fc.acts()
+    assert numbers(measured(model, head=name)) == close(truth(model, weight, bias))
+    assert numbers(watched(model, head=name)) == close(truth(model, weight, bias))
+
+
+def test_an_adapter_in_training_enters_with_its_present_weight() -> None:
+    torch.manual_seed(1)
+    model = Net(head=Adapted()).eval()
+    with ncscope.watch(model, groups=GROUPS) as seen:
+        loss = functional.cross_entropy(model(INPUTS), LABELS)
+        seen.labels(LABELS)
+        before = truth(model, *model.fc.acts())
+        loss.backward()
+        torch.optim.SGD(model.fc.parameters(), lr=1.0).step()
+    found = numbers(seen.report())
+    assert found == close(truth(model, *model.fc.acts()))
+    assert found["nc3_self_duality"] != close(before["nc3_self_duality"])
+
+
+@pytest.mark.parametrize("wrap", [parametrizations.weight_norm, parametrizations.spectral_norm])
+def test_normalised_weights(wrap: Callable) -> None:
+    torch.manual_seed(2)
+    model = Net(head=wrap(nn.Linear(D, K))).eval()
+    assert numbers(measured(model)) == close(truth(model, model.fc.weight, model.fc.bias))
+
+
+@pytest.mark.parametrize("kind", ["Linear8bitLt", "Linear4bit"])
+def test_heads_of_bitsandbytes_are_dequantised(kind: str) -> None:
+    library = pytest.importorskip("bitsandbytes")
+    torch.manual_seed(2)
+    model = Net()
+    plain = model.fc.weight.detach().clone()
+    made = getattr(library.nn, kind)
+    options = {"has_fp16_weights": False} if kind == "Linear8bitLt" else {}
+    head = made(D, K, **options)
+    head.load_state_dict(model.fc.state_dict())
+    model.fc = head.to("cpu")
+    with torch.no_grad():
+        zero, unit = model.fc(torch.zeros(1, D)), model.fc(torch.eye(D))
+    weight = (unit - zero).T
+    step = float(plain.abs().max()) / (100 if kind == "Linear8bitLt" else 3)
+    torch.testing.assert_close(weight, plain, rtol=0, atol=step)
+    assert numbers(measured(model)) == close(truth(model, weight, zero[0]))
+
+
+class Matrix(nn.Module):
+    """Logits that are the product of a layer's output and a fixed simplex, or end in a softmax."""
+
+    def __init__(self, turned: bool = True, after: Callable = lambda z: z) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.f = nn.Sequential(nn.Linear(6, D), nn.ReLU())
+        simplex = (torch.eye(K) - 1 / K) * (K / (K - 1)) ** 0.5
+        frame = torch.linalg.qr(torch.randn(D, K))[0] @ simplex
+        self.register_buffer("M", frame if turned else frame.T.contiguous())
+        self.turned, self.after = turned, after
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.f(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.after(self.f(x) @ (self.M if self.turned else self.M.T))
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("after", [lambda z: z, lambda z: z / 7, lambda z: z.log_softmax(1)])
+@pytest.mark.parametrize("run", [measured, watched])
+def test_a_matrix_of_the_model_is_its_head(turned: bool, after: Callable, run: Callable) -> None:
+    model = Matrix(turned, after)
+    weight = model.M.T if turned else model.M
+    report = run(model, layers=[])
+    scale = 1 / 7 if float(after(torch.ones(1, 1))) == pytest.approx(1 / 7) else 1.0
+    assert numbers(report) == close(truth(model, weight * scale, None))
+    assert any("matrix 'M', which multiplies the outputs of 'f" in note for note in report.notes)
+
+
+class Cosine(nn.Linear):
+    def forward(self, h: Tensor) -> Tensor:
+        return functional.normalize(h) @ functional.normalize(self.weight).T
+
+
+@pytest.mark.parametrize("name", [None, "fc"])
+def test_a_cosine_head_is_refused_and_the_advice_gives_the_numbers(name: str | None) -> None:
+    model = Net(head=Cosine(D, K))
+    with pytest.raises(InputError, match=r"call ncscope\.measure\(features, labels\)"):
+        measured(model, head=name)
+    kept = []
+    hook = model.fc.register_forward_pre_hook(lambda _, args: kept.append(args[0]))
+    with torch.no_grad():
+        for inputs, _ in BATCHES:
+            model.eval()(inputs)
+    hook.remove()
+    wanted = ncscope.measure(model.features(INPUTS).detach(), LABELS, groups=["nc1"])
+    found = ncscope.measure(torch.cat(kept), LABELS, groups=["nc1"])
+    assert found["nc1"] == pytest.approx(wanted["nc1"], rel=1e-6)
+
+
+class NeedsLabels(Net):
+    """A model whose forward pass takes the labels, as those with a loss of centres."""
+
+    def forward(self, x: Tensor, labels: Tensor) -> Any:
+        h = self.features(x)
+        return self.fc(h), functional.cross_entropy(self.fc(h.detach()) * 0, labels)
+
+
+class Margin(Net):
+    """A head that subtracts a margin from the logit of the label, as ArcFace."""
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        return self.fc(self.features(x)) - 3 * functional.one_hot(labels, K)
+
+
+def test_a_model_that_needs_labels_gets_them() -> None:
+    class Once(Net):
+        def forward(self, x: Tensor, target: Tensor) -> Any:
+            h = self.features(x)
+            z = self.fc(h)
+            return functional.cross_entropy(z, target), z
+
+    model = Once()
+    report = measured(model)
+    assert numbers(report) == close(truth(model, model.fc.weight, model.fc.bias))
+    assert "the model is given the labels as 'target'" in report.notes
+    with pytest.raises(InputError, match="once in a forward pass, found 2 calls"):
+        measured(NeedsLabels())
+
+
+def test_logits_that_depend_on_the_labels_are_refused() -> None:
+    with pytest.raises(InputError, match="found none"):
+        measured(Margin())
+
+
+@pytest.mark.parametrize("squeezed", [False, True])
+@pytest.mark.parametrize("step", [lambda z: z, torch.sigmoid])
+@pytest.mark.parametrize("run", [measured, watched])
+def test_one_logit(squeezed: bool, step: Callable, run: Callable) -> None:
+    model = Net(lambda h, z: step(z).squeeze(1) if squeezed else step(z), classes=1)
+    labels = LABELS % 2
+    batches = list(zip(INPUTS.split(25), labels.split(25), strict=True))
+    weight = torch.cat([-model.fc.weight, model.fc.weight]) / 2
+    bias = torch.cat([-model.fc.bias, model.fc.bias]) / 2
+    report = run(model, batches)
+    assert numbers(report) == close(truth(model, weight, bias, labels))
+    assert "one logit" in "".join(report.notes)
+    every = ncscope.measure_model(model, batches, progress=False)
+    assert not {"mse_loss", "mse_nc1"} & every.keys()
+    with torch.no_grad():
+        positive = model.fc(model.features(INPUTS)).squeeze(1) > 0
+    assert report["accuracy"] == pytest.approx(float((positive == labels.bool()).double().mean()))
+
+
+def test_one_row_of_weights_and_boolean_labels() -> None:
+    features = torch.randn(40, 3, dtype=torch.float64)
+    labels = torch.arange(40) % 2
+    features += labels[:, None]
+    row, offset = torch.tensor([[1.0, -2.0, 0.5]]).double(), torch.tensor([0.3]).double()
+    both = torch.cat([-row, row]) / 2, torch.cat([-offset, offset]) / 2
+    wanted = dict(ncscope.measure(features, labels, *both))
+    for key in ("mse_loss", "mse_nc1", "mse_nc23", "mse_off_path"):
+        del wanted[key]
+    for given in (labels, labels.bool()):
+        found = ncscope.measure(features, given, row, offset)
+        assert dict(found) == pytest.approx(wanted, nan_ok=True)
+    moments = ncscope.ClassMoments(2, 3)
+    moments.update(features, labels)
+    by_moments = ncscope.measure_moments(moments, row, offset)
+    assert by_moments["nc3_self_duality"] == pytest.approx(wanted["nc3_self_duality"])
+    assert "mse_loss" not in by_moments
+
+
+def test_collapsed_features_look_collapsed_to_one_logit() -> None:
+    labels = torch.arange(40) % 2
+    features = torch.tensor([[1.0, 2.0], [-1.0, -2.0]]).double()[labels]
+    report = ncscope.measure(features, labels, [[-1.0, -2.0]], groups=["nc3"])
+    assert report["nc3_self_duality"] == pytest.approx(0, abs=1e-12)
+
+
+LENGTHS = torch.randint(1, 8, (N,), generator=torch.Generator().manual_seed(1))
+TOKENS = torch.randint(0, 20, (N, 7), generator=torch.Generator().manual_seed(2))
+SEQUENCES = [
+    ((TOKENS[at], LENGTHS[at]), LABELS[at]) for at in (slice(0, 25), slice(25, 50), slice(50, 60))
+]
+
+
+def packed(rows: Tensor, lengths: Tensor) -> PackedSequence:
+    return pack_padded_sequence(rows, lengths, batch_first=True, enforce_sorted=False)
+
+
+class Recurrent(nn.Module):
+    """An LSTM on packed sequences; the head reads its last state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.lstm = nn.Embedding(20, 8), nn.LSTM(8, 6, batch_first=True, num_layers=2)
+        self.head = nn.Linear(6, K)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        _, (hidden, _) = self.lstm(packed(self.embed(tokens), lengths))
+        return self.head(hidden[-1])
+
+
+def test_packed_sequences_are_averaged_over_their_own_lengths() -> None:
+    model = Recurrent()
+    settings = {"layers": ["lstm"], "layer_groups": ["nc1"], "groups": ["nc1"], "progress": False}
+    report = ncscope.measure_model(model, SEQUENCES, **settings)
+    with torch.no_grad():
+        out, _ = model.lstm(packed(model.embed(TOKENS), LENGTHS))
+        padded, lengths = pad_packed_sequence(out, batch_first=True)
+    means = torch.stack([padded[i, : lengths[i]].mean(0) for i in range(N)])
+    wanted = ncscope.measure(means, LABELS, groups=["nc1"])
+    assert report.layers["lstm"].dim == 6
+    assert report.layers["lstm"]["nc1"] == pytest.approx(wanted["nc1"], rel=1e-5)
+    assert any("layer 'lstm' returns several tensors" in note for note in report.notes)
+
+
+class Quantiser(nn.Module):
+    """Returns indices and vectors, in the order asked for."""
+
+    def __init__(self, order: int) -> None:
+        super().__init__()
+        self.linear, self.order = nn.Linear(6, 6), order
+        self.codes = nn.Parameter(torch.randn(32, 6))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        index = torch.cdist(self.linear(x), self.codes).argmin(1)
+        return (index, self.codes[index])[:: self.order]
+
+
+class Quantised(nn.Module):
+    def __init__(self, order: int = 1) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([Quantiser(order), Quantiser(order)])
+        self.head = nn.Linear(6, K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            parts = block(x)
+            x = next(part for part in parts if part.is_floating_point())
+        return self.head(x)
+
+
+class Indices(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.argmax(1)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("layers", [None, ["blocks.0"]])
+def test_indices_are_no_features(order: int, layers: list[str] | None) -> None:
+    model = Quantised(order)
+    report = measured(model, layers=layers, layer_groups=["nc1"])
+    with torch.no_grad():
+        vectors = next(part for part in model.blocks[0](INPUTS) if part.is_floating_point())
+    wanted = ncscope.measure(vectors, LABELS, groups=["nc1"])["nc1"]
+    assert report.layers["blocks.0"].dim == 6
+    assert report.layers["blocks.0"]["nc1"] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_layer_of_integers_alone_is_refused_by_name() -> None:
+    model = nn.Sequential(nn.Linear(6, D), nn.ReLU(), nn.Linear(D, K))
+    model.add_module("3", nn.Identity())
+
+    class Beside(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.index = model, Indices()
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.index(x)
+            return self.net(x)
+
+    with pytest.raises(InputError, match=r"'index' to return one row a sample, .* of integers"):
+        measured(Beside(), layers=["index"])
+
+
+def test_sizes_that_vary_end_in_one_sentence_whose_advice_holds() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()),
+        nn.Sequential(nn.Conv2d(8, 8, 3), nn.ReLU()),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 3),
+    )
+    labels = torch.arange(16) % 3
+    small, large = torch.randn(16, 3, 8, 8), torch.randn(16, 3, 12, 12)
+    batches = [(small, labels), (large, labels)]
+    with pytest.raises(
+        InputError, match=r"layer '0' .* found 288 in .* and 800 .*; pass pool=True"
+    ):
+        measured(model, batches, layers=["0", "1"])
+    report = measured(model, batches, layers=["0", "1"], layer_groups=["nc1"], pool=True)
+    with torch.no_grad():
+        rows = torch.cat([model[0](images).mean((2, 3)) for images in (small, large)])
+    wanted = ncscope.measure(rows, torch.cat([labels, labels]), groups=["nc1"])["nc1"]
+    assert report.layers["0"]["nc1"] == pytest.approx(wanted, rel=1e-5)
+    assert list(measured(model, batches, layers=[]).layers) == ["head input"]
+
+
+class Blocks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        block = [nn.Sequential(nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6))) for _ in range(2)]
+        self.stage, self.head = nn.Sequential(*block), nn.Linear(6, K)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.stage(x))
+
+
+def test_names_of_wrappers_vanish_at_every_depth() -> None:
+    plain = measured(Blocks(), layers=["stage.*", "stage.0.1"])
+    model = Blocks()
+    model.stage[0] = nn.DataParallel(model.stage[0])
+    model.stage[1] = torch.compile(model.stage[1], backend="eager")
+    model.stage = torch.optim.swa_utils.AveragedModel(model.stage)
+    model.head = torch.compile(model.head, backend="eager")
+    found = measured(model, layers=["stage.*", "stage.0.1"])
+    assert list(found.layers) == list(plain.layers)
+    assert found.probe == plain.probe
+    with pytest.raises(InputError, match=r"did you mean .*'stage\.0'"):
+        measured(model, layers=["stage.module.0"])
+
+
+def test_the_head_is_found_again_when_it_is_replaced_or_grows() -> None:
+    model = Net().eval()
+    labels, history = LABELS, ncscope.History(unit="epoch")
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        for epoch, classes in enumerate([K, K, K + 3]):
+            if epoch:
+                torch.manual_seed(epoch)
+                model.fc = nn.Linear(D, classes)
+            for inputs, given in BATCHES:
+                model(inputs)
+                seen.labels(given)
+            report = seen.report()
+            assert numbers(report) == close(truth(model, model.fc.weight, model.fc.bias, labels))
+            history.add(report, step=epoch)
+    assert [entry.probe.layers[-1].num_classes for entry in history] == [K, K, K + 3]
+
+
+def test_another_head_of_the_same_model_is_found_again() -> None:
+    class Tasks(Net):
+        task = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.heads[self.task](self.features(x))
+
+    model = Tasks().eval()
+    model.heads = nn.ModuleList([nn.Linear(D, K), nn.Linear(D, K)])
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        for task in (0, 1, 0):
+            model.task = task
+            for inputs, given in BATCHES:
+                model(inputs)
+                seen.labels(given)
+            head = model.heads[task]
+            assert numbers(seen.report()) == close(truth(model, head.weight, head.bias))
+
+
+def test_a_head_that_is_replaced_within_a_report_is_refused_and_the_advice_holds() -> None:
+    model = Net().eval()
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        model(INPUTS)
+        seen.labels(LABELS)
+        model.fc = nn.Linear(D, K)
+        model(INPUTS)
+        with pytest.raises(InputError, match="report before the head is replaced"):
+            seen.labels(LABELS)
+    model = Net().eval()
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        for _ in range(2):
+            model(INPUTS)
+            seen.labels(LABELS)
+            report = seen.report()
+            assert numbers(report) == close(truth(model, model.fc.weight, model.fc.bias))
+            model.fc = nn.Linear(D, K)
+
+
+def test_logits_that_another_layer_makes_in_the_end_are_refused() -> None:
+    model = Net(lambda h, z: z if model.own else h[:, :K] * 2).eval()
+    model.own = True
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        model(INPUTS)
+        seen.labels(LABELS)
+        model.own = False
+        model(INPUTS)
+        seen.labels(LABELS)
+        with pytest.raises(InputError, match="logits of another layer in the last pass"):
+            seen.report()
+
+
+def test_a_bare_linear_layer_is_watched() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(6, K)
+    with torch.no_grad(), ncscope.watch(layer, groups=GROUPS) as seen:
+        for inputs, labels in BATCHES:
+            layer(inputs)
+            seen.labels(labels)
+    weight, bias = layer.weight.detach(), layer.bias.detach()
+    wanted = numbers(ncscope.measure(INPUTS, LABELS, weight, bias, groups=GROUPS))
+    assert numbers(seen.report()) == close(wanted)
+    assert numbers(measured(layer)) == close(wanted)
+
+
+def test_reports_after_the_block_and_again() -> None:
+    model = Net().eval()
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        for inputs, labels in BATCHES:
+            model(inputs)
+            seen.labels(labels)
+    first = seen.report()
+    assert numbers(first) == close(truth(model, model.fc.weight, model.fc.bias))
+    assert seen.report() is first
+    hooks = [m for m in model.modules() if m._forward_hooks or m._forward_pre_hooks]
+    assert not hooks
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_last_batches_of_few_samples(size: int) -> None:
+    for after in (AFTER["log-softmax"], AFTER["sigmoid"], lambda h, z: z / 3 + torch.arange(4.0)):
+        model = Net(after)
+        rows = 57 + size
+        batches = [(INPUTS[:57], LABELS[:57]), (INPUTS[57:rows], LABELS[57:rows])]
+        assert measured(model, batches).num_samples == rows
+        assert watched(model, batches).num_samples == rows
