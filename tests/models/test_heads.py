@@ -293,7 +293,7 @@ def test_unknown_name_names_near_matches() -> None:
 @pytest.mark.parametrize("name", ["body.1", "body"])
 def test_name_of_no_linear_map(name: str) -> None:
     with pytest.raises(
-        InputError, match=f"'{name}' to make the 3 outputs of the model, found .* 5"
+        InputError, match=f"head '{name}' equal to features @ weight"
     ):
         find_head(Wrapped(lambda y: y), batch(), name)
 

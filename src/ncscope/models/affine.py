@@ -15,7 +15,7 @@ from ncscope.models.linear_calls import (
     own_tensor,
     whole_tensor,
 )
-from ncscope.models.measuring import measuring
+from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.wrappers import assembled
 
 # Classes whose weights are converted at once.
@@ -63,7 +63,9 @@ def affine_reader(model: nn.Module, call: LinearCall) -> Callable[[], Affine | N
 
 def _own(model: nn.Module, call: LinearCall) -> Affine | None:
     """Return the weight and the bias that a module holds; None if they have other shapes."""
-    weight, bias = (whole_tensor(model, call.module, part) for part in ("weight", "bias"))
+    # Not in training mode: spectral normalisation would do a step of its iteration.
+    with measuring(call.module), kept_buffers(call.module):
+        weight, bias = (whole_tensor(model, call.module, part) for part in ("weight", "bias"))
     assert call.rows is not None
     size = call.rows.features.shape[1]
     if weight is None or weight.ndim < 2 or not weight.is_floating_point():

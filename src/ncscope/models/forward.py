@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.models.networks.fixed_head import FixedSimplexHead
 from ncscope.models.sharding import best_in_all_shards, is_sharded
@@ -32,7 +33,7 @@ def forward(model: nn.Module, inputs: object) -> Any:
     """
     if isinstance(inputs, Mapping):
         return model(**inputs)
-    if isinstance(inputs, tuple | list):
+    if isinstance(inputs, tuple | list) and not isinstance(inputs, PackedSequence):
         return model(*inputs)
     return model(inputs)
 

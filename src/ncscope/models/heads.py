@@ -96,7 +96,11 @@ class Head:
         """
         found = None if self.read is None else self.read()
         if found is None:
-            return self
+            raise InputError(
+                expected=f"head {self.name!r} as it was in the passes of the report",
+                found="a weight of another shape",
+                fix="report before the head grows; the next report finds the new one",
+            )
         present = _with_step(replace(self, weight=found[0], bias=found[1]), step or self.step)
         return replace(present, notes=self.notes)
 
@@ -196,7 +200,11 @@ def head_of(
         if not any(call.module is module for call in first.calls):
             first = look_again(Wanted({module}, KEPT_ROWS, columns=True, widths=()))
         head = head_among(model, first.calls, first.outputs, name)
-        return head, _shape_of(head, first)
+        shape = _shape_of(head, first)
+        widths = {output.shape[-1] for output in first.outputs.values()}
+        if not head.gives_logits and len(head.weight) not in widths:
+            _refuse_hidden(model, head, look_again(Wanted(each=8)))
+        return head, shape
     look = first
     alike = {call.module for call in first.calls if _places(call, first.outputs)}
     again = Wanted(alike or None, max(2, KEPT_ROWS // max(1, len(alike))), columns=True)
@@ -211,6 +219,20 @@ def head_of(
         look = look_again(again)
         raise _no_head(look.calls, look.outputs)
     return found, _shape_of(found, look)
+
+
+def _refuse_hidden(model: nn.Module, head: Head, look: Look) -> None:
+    """Refuse a hidden layer that was named as the head, if another layer makes the outputs."""
+    try:
+        other = _weighted_head(model, look.calls, look.outputs)
+    except InputError:
+        return
+    if other is not None and other.name != head.name:
+        raise InputError(
+            expected=f"head {head.name!r} to make the outputs of the model",
+            found=f"a layer of {len(head.weight)} outputs, beside {other.name!r} that makes them",
+            fix=f'pass head="{other.name}", or leave head out',
+        )
 
 
 def head_among(
@@ -233,14 +255,6 @@ def head_among(
     if name is not None:
         call = _last_call(model, calls, name)
         match = next(_matches([call], outputs), None)
-        widths = {output.shape[-1] for output in outputs.values()}
-        if match is None and widths and call.shape[-1] not in widths:
-            raise InputError(
-                expected=f"head {name!r} to make the {' or '.join(map(str, sorted(widths)))} "
-                "outputs of the model",
-                found=f"a layer of {call.shape[-1]} outputs",
-                fix="leave head out: the head is then found by its outputs",
-            )
         return _built(model, calls, match or _Match(call, "", _rows_of_scaled(call, outputs)))
     head = _weighted_head(model, calls, outputs)
     if head is None:
@@ -404,7 +418,7 @@ def _weighted_head(
         if _may_be_of_one_token(call, outputs[place])
     ]
     inner = [match for match in matches if not any(_inside(other, match) for other in matches)]
-    inner = [match for match in inner if not any(_reads(other, match) for other in inner)]
+    inner = [m for m in inner if not any(_reads(other, m, outputs) for other in inner)]
     by_name = {match.call.name: match for match in reversed(inner)}
     if not by_name:
         _check_whole_logits(model, outputs)
@@ -423,16 +437,21 @@ def _inside(other: _Match, match: _Match) -> bool:
     return name != outer and (outer == "" or name.startswith(f"{outer}."))
 
 
-def _reads(other: _Match, match: _Match) -> bool:
+def _reads(other: _Match, match: _Match, outputs: Mapping[str, Tensor]) -> bool:
     """Return whether another match's layer reads what this match's makes: features, not logits."""
-    if other.call.module is match.call.module or not (other.call.rows and match.call.rows):
+    rows, reader = match.call.rows, other.call.rows
+    if other.call.module is match.call.module or rows is None or reader is None:
         return False
-    return _feeds(match.call.rows.output, other.call.rows.features)
+    if feeds(rows.output, reader.features):
+        return True
+    if match.rows == "chosen token" or len(rows.index) != len(reader.index):
+        return False
+    return feeds(_traced(match.call, outputs[match.output], match.axis), reader.features)
 
 
-def _feeds(rows: Tensor, features: Tensor) -> bool:
+def feeds(rows: Tensor | None, features: Tensor) -> bool:
     """Return whether features are rows, or a ReLU of them, or scaled to unit length."""
-    if rows.shape != features.shape:
+    if rows is None or rows.shape != features.shape:
         return False
     wide, wanted = rows.double(), features.double()
     close = 1e-5 + 8 * torch.finfo(features.dtype).eps
@@ -460,12 +479,12 @@ def _notes_on_others(
     for place in others:
         output = outputs[place]
         comparable = output.shape[:-1] == outputs[match.output].shape[:-1]
-        if place in known or not comparable or output.shape[-1] == 1:
+        if place in known or not comparable:
             continue
         if match.rows == "chosen token":
             continue
         traced = _traced(match.call, output, match.axis)
-        if not (_feeds(traced, rows.features) or _feeds(rows.features, traced)):
+        if not (feeds(traced, rows.features) or feeds(rows.features, traced)):
             name = match.call.name
             raise InputError(
                 expected="one output of the model that may be its logits",

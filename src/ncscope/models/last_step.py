@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -17,10 +17,16 @@ Kind: TypeAlias = Literal[
 Rows: TypeAlias = Float[Tensor, "n k"]
 
 _ROWS_TO_FIT = 4
-"""Fewest rows to which a scale and a shift of each class are fitted: two rows fit anything."""
+"""Fewest rows to which a shift of each class is fitted, and fewest numbers to which a factor is."""
 
 _UNEXPLAINED = 0.05
-"""Largest share of the variation over rows that a step may leave: rounding hides less than that."""
+"""Largest share of the variation over rows that a step may leave unexplained."""
+
+_ROUNDED = 0.25
+"""The same share where it is rounding, as bfloat16 leaves of small logits beside the log of K."""
+
+_NUMBERS = 16
+"""Numbers from which a share of 0.25 is no chance."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class LastStep:
 
     def __call__(self, outputs: Rows) -> Rows:
         """Return what the model makes of rows of the head's outputs."""
-        logits = self.scale * outputs
+        scale = self.scale.to(outputs) if isinstance(self.scale, Tensor) else self.scale
+        logits = scale * outputs
         if self.shift is not None:
             logits = logits + self.shift.to(logits)
         if self.kind in ("none", "affine"):
@@ -135,22 +142,55 @@ def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
         (True, False)
     """
     z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
-    unit = 8 * max(1e-6, *(torch.finfo(rows.dtype).eps for rows in (outputs, returned)))
-    dtype = returned.dtype
-    made = step(z).to(dtype).double()  # a probability near 1 is rounded to 1
+    made, allowed = _made(step, z, p, outputs.dtype, returned.dtype)
     if torch.equal(made, p):
         return True
-    size = max(1.0, float(z.abs().max()), float((step.scale * z).abs().max()))
-    if step.kind in ("softmax", "sigmoid"):
-        # Rounding of the logits is relative in probabilities; the least ones lose their digits.
-        allowed = unit * size * torch.maximum(made, p) + torch.finfo(dtype).tiny
-    else:
-        least = size if step.kind in _LOGARITHMS else 1e-30
-        allowed = unit * p.abs().max().clamp(min=least)
     gap = made - p
     # Of small logits beside a large constant, rounding leaves nothing by which to know a layer.
     varied = (p - p.mean(0)) if len(p) > 1 else (p - p.mean())
-    return bool((gap.abs() <= allowed).all() and gap.norm() <= _UNEXPLAINED * varied.norm())
+    unit_of_last_place = torch.finfo(returned.dtype).eps * p.abs()
+    rounded = p.numel() >= _NUMBERS and bool((gap.abs() <= unit_of_last_place).all())
+    share = _ROUNDED if rounded else _UNEXPLAINED
+    return bool((gap.abs() <= allowed).all() and gap.norm() <= share * varied.norm())
+
+
+def agrees(step: LastStep, outputs: Rows, returned: Rows) -> Bool[Tensor, ""]:
+    """Return whether rows agree with a step that is known, without waiting for an accelerator.
+
+    Rows with NaN or infinity are passed over.
+
+    Args:
+        step: The step.
+        outputs: Rows of the head's outputs.
+        returned: The same rows of the model's output.
+    """
+    z, p = (rows.detach().double() for rows in (outputs, returned))
+    made, allowed = _made(step, z, p, outputs.dtype, returned.dtype)
+    broken = ~(z.isfinite().all(1) & p.isfinite().all(1))
+    return (((made - p).abs() <= allowed) | (made == p) | broken[:, None]).all()
+
+
+def _made(
+    step: LastStep, z: Rows, p: Rows, of_outputs: torch.dtype, of_returned: torch.dtype
+) -> tuple[Rows, Rows]:
+    """Return what a step makes of rows in the type of what was returned, and what rounding allows.
+
+    Args:
+        step: The step.
+        z: Outputs of the head, in float64.
+        p: What the model returned, in float64.
+        of_outputs: Type of the outputs.
+        of_returned: Type of what was returned.
+    """
+    made = step(z).to(of_returned).double()  # a probability near 1 is rounded to 1
+    unit = 8 * max(1e-6, *(torch.finfo(dtype).eps for dtype in (of_outputs, of_returned)))
+    scale = step.scale.to(z) if isinstance(step.scale, Tensor) else step.scale
+    size = torch.maximum(z.abs().amax(), (scale * z).abs().amax()).clamp(min=1)
+    if step.kind in ("softmax", "sigmoid"):
+        # Rounding of the logits is relative in probabilities; the least ones lose their digits.
+        return made, unit * size * torch.maximum(made, p) + torch.finfo(of_returned).tiny
+    least = size if step.kind in _LOGARITHMS else torch.full_like(size, 1e-30)
+    return made, unit * torch.maximum(p.abs().amax(), least).expand_as(p)
 
 
 _LOGARITHMS = ("log-softmax", "log-sigmoid")
@@ -164,7 +204,8 @@ def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
         p: Rows that the model returned.
         least: Least number of full precision in the type of what was returned.
     """
-    varies = bool((p != p.flatten()[0]).any())  # a constant is affine in anything
+    # A constant is affine in anything, and one number is a multiple of any other.
+    varies = bool((p != p.flatten()[0]).any()) and p.numel() >= _ROWS_TO_FIT
     if varies and (scale := _factor(z, p)):
         yield LastStep("affine", scale)
     if (p >= 0).all() and (z.amax(1) > 0).all():  # a row of zeros has no order
@@ -175,19 +216,19 @@ def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
         known = logs > math.log(least)
         top = p.argmax(1, keepdim=True)
         below, lower = (rows - rows.gather(1, top) for rows in (z, logs))
-        for factor in (1.0, _factor(below[known], lower[known])):
+        for factor in (1.0, _factor(below[known], lower[known]))[: 1 + varies]:
             if factor > 0:
                 yield LastStep("log-softmax" if logarithm else "softmax", factor)
     if logarithm:
         yield LastStep("log-sigmoid")
     elif (p >= 0).all() and (p <= 1).all():
         inside = (p > 1e-6) & (p < 1 - 1e-6)
-        for factor in (1.0, _factor(z[inside], p[inside].logit())):
+        for factor in (1.0, _factor(z[inside], p[inside].logit()))[: 1 + varies]:
             if factor > 0:
                 yield LastStep("sigmoid", factor)
     at = z.abs().argmax()
     largest, capped = (float(rows.flatten()[at].abs()) for rows in (z, p))
-    if 0 < capped < largest:
+    if varies and 0 < capped < largest:
         yield LastStep("soft cap", cap=_cap(largest, capped))
     spread = (z - z.mean(0)).square().sum(0)
     if varies and len(z) >= _ROWS_TO_FIT and (spread > 0).all():

@@ -233,6 +233,10 @@ def _columns(output: Tensor) -> tuple[Tensor, ...]:
 def own_tensor(module: nn.Module, name: str) -> Tensor | None:
     """Return a module's weight or bias; torch's quantised modules have methods of these names."""
     value: Any = getattr(module, name, None)
+    hooks: Any = module._forward_pre_hooks.values()
+    for hook in hooks:
+        if name == "weight" and type(hook).__name__ == "WeightNorm":
+            value = hook.compute_weight(module)  # the attribute is that of the last pass
     if hasattr(module, "_packed_params") and callable(value):
         value = value()
     return value if isinstance(value, Tensor) else None

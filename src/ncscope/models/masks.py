@@ -14,7 +14,8 @@ from ncscope.models.wrappers import named_modules
 
 _KEEPS = "attention_mask"
 _OF_DECODER = "decoder_attention_mask"
-_HIDES = ("src_key_padding_mask", "tgt_key_padding_mask")
+_OF_TARGET = "tgt_key_padding_mask"
+_HIDES = ("src_key_padding_mask", _OF_TARGET, "key_padding_mask")
 """Arguments of torch's transformer layers: true where a token is padding."""
 
 
@@ -101,6 +102,9 @@ class PassMasks:
                 inside = "encoder" in name.removeprefix(path).split(".")
                 mask = mask if inside else given[_OF_DECODER]
                 return _real(mask) if isinstance(mask, Tensor) and mask.ndim == 2 else None
+            if _OF_TARGET in given and "encoder" not in name.removeprefix(path).split("."):
+                mask = given[_OF_TARGET]
+                return _padding(mask).logical_not() if isinstance(mask, Tensor) else None
             if isinstance(mask, Tensor) and mask.ndim == 2:
                 return _real(mask)
             for hides in _HIDES:

@@ -15,7 +15,7 @@ from ncscope.models.outputs import first_tensor
 from ncscope.models.sharding import is_sharded
 from ncscope.models.wrappers import named_modules
 
-_ROWS = 8
+_ROWS = 32
 _SAME = 1e-5
 
 
@@ -80,12 +80,22 @@ def find_matrix_head(
                 if features.shape[1] != len(right) or output.shape[1] != right.shape[1]:
                     continue
                 product = (features.double() @ right).to(output.dtype)
-                step = find_last_step(product, output[: len(product)])
+                step = find_last_step(product, spread_rows(output, _ROWS))
                 if step is not None:
                     step = _without_rounding(step)
                     head = MatrixHead(name, layer, module, turned, place, step)
                     found[name, place] = head  # the last layer to end with these outputs
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def spread_rows(rows: Tensor, most: int) -> Tensor:
+    """Return rows that are spread over all; slicing waits for no accelerator, as an index would.
+
+    Example:
+        >>> spread_rows(torch.arange(10), 3).tolist()
+        [0, 3, 6]
+    """
+    return rows[:: max(1, len(rows) // most)][:most]
 
 
 def _matrices(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -113,7 +123,7 @@ def _recorded(
             batched = tensor.ndim > 1 and len(tensor) == count
             if batched and tensor.numel() // count in widths:
                 rows.pop(name, None)
-                rows[name] = module, tensor.detach()[:_ROWS].flatten(1).clone()
+                rows[name] = module, spread_rows(tensor.detach().flatten(1), _ROWS).clone()
 
         return keep
 

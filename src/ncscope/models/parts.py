@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.heads import Head, head_among
+from ncscope.models.heads import Head, feeds, head_among
 from ncscope.models.hooks import caught, in_backward
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
-from ncscope.models.linear_calls import KEPT_ROWS, Wanted, recorded_calls
+from ncscope.models.linear_calls import KEPT_ROWS, CallRows, Wanted, recorded_calls
 from ncscope.models.masks import PassMasks
 from ncscope.models.outputs import possible_logits, tensors_in
 from ncscope.models.taps import HEAD_INPUT, BatchAxis, Taps, call_name
@@ -22,7 +22,7 @@ from ncscope.models.tracing import Trace
 class PartsObserver:
     """Record of the latest forward pass of a loop that may call parts of a model.
 
-    The last module with parameters that the loop itself calls gives the logits. If this module is
+    A module with parameters that the loop itself calls gives the logits. If the last such module is
     the model, `called_whole` is true, and `ncscope.models.tracing.trace` can analyse the model on
     its inputs. Otherwise the parts cannot run a second time, because only the loop knows what it
     does between them; the method `trace` then takes the head and the layers from this one pass. A
@@ -61,6 +61,9 @@ class PartsObserver:
         self._hooks = ExitStack()
         self._paused = False
         self._depth = 0
+        # Head, rows of its call, and output of the part that it made, by name.
+        self._heads: dict[str, tuple[Head, CallRows | None, Tensor | None]] = {}
+        self._failure: InputError | None = None
         self._start_pass()
 
     def __enter__(self) -> "PartsObserver":
@@ -118,25 +121,22 @@ class PartsObserver:
     def trace(self) -> Trace:
         """Return the head and the layers of the latest pass.
 
-        The head is the linear layer whose output is the output of the last module that the loop
-        called. The batch axis of a layer is the first or else the second axis of its output, of
-        which the length is the number of samples.
+        The head is the linear layer that makes the output of a module that the loop called, if no
+        other such layer reads this output. The batch axis of a layer is the first or else the
+        second axis of its output, of which the length is the number of samples.
 
         Raises:
             InputError: If no layer or several layers qualify as the head, the head is applied to
                 tokens, or a layer does not return one row for each sample.
         """
-        if isinstance(self._found, Exception):
-            raise self._found
-        assert self._found is not None
-        head = self._found
+        head = self._only_head()
         if head.rows != "sample":
             raise InputError(
                 expected="a head on one vector a sample in a model whose parts are called apart",
                 found=f"head {head.name!r} on tokens",
                 fix="put the parts into one module that returns the logits, and call this module",
             )
-        rows = [call.rows for call in self._linear if call.module is head.module][-1]
+        rows = self._heads[head.name][1]
         assert rows is not None
         assert rows.whole is not None
         self._features = rows.whole
@@ -148,6 +148,25 @@ class PartsObserver:
         axes = {**axes, HEAD_INPUT: BatchAxis()}
         return Trace(head, tuple(layers), axes, whole=False, notes=head.notes)
 
+    def _only_head(self) -> Head:
+        """Return the head among those of the parts that the loop has called.
+
+        Raises:
+            InputError: If there is none, or several of which none reads another's outputs: which of
+                them the labels are for, only the user knows.
+        """
+        if not self._heads:
+            assert self._failure is not None
+            raise self._failure
+        if len(self._heads) > 1:
+            names = " or ".join(f'head="{name}"' for name in sorted(self._heads))
+            raise InputError(
+                expected="one part whose output is the logits",
+                found=" and ".join(map(repr, sorted(self._heads))),
+                fix=f"pass {names}",
+            )
+        return next(iter(self._heads.values()))[0]
+
     def replay(self, taps: Taps) -> None:
         """Let taps of the trace read the latest pass."""
         taps.replay({**self._outputs, HEAD_INPUT: self._features}, self._masks)
@@ -155,7 +174,6 @@ class PartsObserver:
     def _start_pass(self) -> None:
         self._tops: set[nn.Module] = set()
         self._last: nn.Module | None = None
-        self._found: Head | Exception | None = None
         self._masks.forget()
         self._calls: Counter[str] = Counter()
         self._outputs: dict[str, list[Tensor]] = {}
@@ -179,9 +197,17 @@ class PartsObserver:
             try:
                 outputs = {at: each.detach() for at, each in possible_logits(output).items()}
                 with self.paused():  # an adapter runs on unit vectors, with hooks in it
-                    self._found = head_among(self._model, self._linear, outputs, self._head_name)
+                    head = head_among(self._model, self._linear, outputs, self._head_name)
+                rows = [call.rows for call in self._linear if call.module is head.module][-1]
+                # What a later part reads are features, not logits.
+                self._heads = {
+                    name: found
+                    for name, found in self._heads.items()
+                    if rows is None or rows.whole is None or not feeds(found[2], rows.whole)
+                }
+                self._heads[head.name] = head, rows, outputs.get(head.output)
             except InputError as error:
-                self._found = error
+                self._failure = error
 
     def _keeper(self, layer: str) -> Any:
         def keep(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:

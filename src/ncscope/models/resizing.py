@@ -6,9 +6,10 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-# A tensor; or a list of numbers or words, such as the lengths of sequences.
-Leaf: TypeAlias = Tensor | list[Any] | tuple[Any, ...]
+# A tensor; packed sequences; or a list of numbers or words, such as the lengths of sequences.
+Leaf: TypeAlias = Tensor | PackedSequence | list[Any] | tuple[Any, ...]
 
 
 def repeated_first_sample(inputs: object, count: int, times: int) -> Iterator[object]:
@@ -55,6 +56,10 @@ def _cut(value: Any, axes: Mapping[tuple[int, ...], int | None], times: int) -> 
 def _repeated(leaf: Leaf, axis: int, times: int) -> Leaf:
     if isinstance(leaf, Tensor):
         return torch.cat([leaf.narrow(axis, 0, 1)] * times, dim=axis)
+    if isinstance(leaf, PackedSequence):
+        padded, lengths = pad_packed_sequence(leaf, batch_first=True)
+        first = padded[:1].expand(times, *padded.shape[1:])
+        return pack_padded_sequence(first, lengths[:1].expand(times), batch_first=True)
     return leaf[:1] * times
 
 
@@ -69,9 +74,13 @@ def _leaves(value: Any) -> Iterator[Leaf]:
 def _is_leaf(value: Any) -> bool:
     if isinstance(value, Tensor):
         return not value.is_nested
+    if isinstance(value, PackedSequence):
+        return True
     scalars = isinstance(value, tuple | list) and len(value) > 0
     return scalars and all(isinstance(item, int | float | str) for item in value)
 
 
 def _shape(leaf: Leaf) -> tuple[int, ...]:
+    if isinstance(leaf, PackedSequence):
+        return (int(leaf.batch_sizes[0]),)
     return tuple(leaf.shape) if isinstance(leaf, Tensor) else (len(leaf),)

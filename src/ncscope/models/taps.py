@@ -14,18 +14,19 @@ from torch import Tensor, nn
 from ncscope.errors import InputError
 from ncscope.models.heads import Head, Rows, chosen_tokens
 from ncscope.models.hooks import caught, in_backward
-from ncscope.models.last_step import LastStep, find_last_step, leads
+from ncscope.models.last_step import LastStep, agrees, find_last_step, leads
 from ncscope.models.layers import named_layer
 from ncscope.models.linear_calls import dequantized
 from ncscope.models.masks import PassMasks
+from ncscope.models.matrix_heads import spread_rows
 from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
 from ncscope.models.sharding import gathered, is_sharded
 
 # Name of the head's input among the features. No module has a space in its name.
 HEAD_INPUT = "head input"
 
-# Rows of a pass by which the head is checked at the report.
-_SHOWN = 8
+# Rows of a pass by which the head is checked.
+_SHOWN = 64
 
 
 class BatchAxis(NamedTuple):
@@ -128,7 +129,8 @@ class Taps:
         self._outputs: Tensor | None = None
         self._features: Mapping[str, Tensor] | None = None
         self._logits: Tensor | None = None
-        self._shown: tuple[Tensor, list[Tensor]] | None = None
+        self._agree: Tensor | None = None
+        self._trained: tuple[Tensor, Tensor] | None = None
         self.token_mask: Tensor | None = None
 
     @property
@@ -159,35 +161,35 @@ class Taps:
         """Forget the logits of the last pass: with many classes they take the most memory."""
         self._logits = self._outputs = None
 
-    def check_step(self) -> LastStep | None:
-        """Return the last step that the latest pass shows; None if the pass does not show it.
+    def check_step(self) -> tuple[LastStep | None, tuple[str, ...]]:
+        """Check that the head has made the logits of every pass.
 
-        In training mode a model may change its outputs in ways that it does not in evaluation mode;
-        then nothing is compared.
+        In training mode a model may change its outputs in ways that it does not in evaluation mode,
+        and a factor may be learned: the factor of the last pass is then taken.
+
+        Returns:
+            The last step of the latest pass, None for the one that was found; and warnings.
 
         Raises:
-            InputError: If the model does not return the outputs of its head, apart from a last step
-                of the kind that was found: another layer makes its logits.
+            InputError: If in evaluation mode the model did not return the outputs of its head,
+                apart from the last step that was found: another layer made logits.
         """
-        if self._shown is None or self._found is None:
-            return None
-        outputs, returned = self._shown
-        finite = torch.stack([rows.isfinite().all(1) for rows in (outputs, *returned)]).all(0)
-        outputs, returned = outputs[finite], [rows[finite] for rows in returned]
-        if not len(outputs):
-            return None
-        known = self._found.step
-        if any(leads(known, outputs, rows) for rows in returned):
-            return known
-        kinds = {"none", "affine"} if known.kind in ("none", "affine") else {known.kind}
-        for rows in returned:  # a factor may be learned
-            step = find_last_step(outputs, rows)
-            if step is not None and step.kind in kinds:
-                return step
-        raise InputError(
-            expected=f"logits that head {self._head!r} makes, as when it was found",
-            found="logits of another layer in the last pass",
-            fix="report before the model uses another head; the next report finds that one",
+        if self._found is None:
+            return None, ()
+        if self._agree is not None and not bool(self._agree):
+            raise InputError(
+                expected=f"logits that head {self._head!r} makes, in all passes of a report",
+                found="logits of another layer in some",
+                fix="report before the model uses another head; the next report finds that one",
+            )
+        if self._trained is None or leads(self._found.step, *self._trained):
+            return None, ()
+        step, known = find_last_step(*self._trained), self._found.step.kind
+        if step is not None and {step.kind, known} <= {"none", "affine", known}:
+            return step, ()
+        return None, (
+            f"in training mode the model did not return the outputs of head {self._head!r}, as it "
+            "does in evaluation mode",
         )
 
     def __enter__(self) -> "Taps":
@@ -233,7 +235,7 @@ class Taps:
         self._inside = True
         self._calls.clear()
         self._running, self._outputs = {}, None
-        self._features = self._logits = self._shown = self.token_mask = None
+        self._features = self._logits = self.token_mask = None
         if self._head_is_model:  # a hook that is added in a pass runs from the next pass on
             self._keep_input(module, args, kwargs)
 
@@ -249,14 +251,10 @@ class Taps:
 
     def _check_head(self) -> None:
         """Refuse a head that the model does not have any more: its weight would be measured."""
-        if self._place is not None and self._found is not None:
-            parent, name = self._place
-            replaced = (
-                name not in parent._modules or parent._modules[name] is not self._found.module
-            )
-        else:
-            replaced = self._found is not None and self._found.module is not self._model
-        if replaced:
+        if self._place is None or self._found is None:
+            return
+        parent, name = self._place
+        if name not in parent._modules or parent._modules[name] is not self._found.module:
             raise InputError(
                 expected=f"head {self._head!r} in the model for all samples of a report",
                 found="another module in its place",
@@ -334,9 +332,23 @@ class Taps:
     def _keep_outputs(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         outputs = first_tensor(output)
         if self._inside and outputs is not None and not in_backward():
+            self._check_width(outputs)
             # The model may change the outputs in place before it chooses a token.
             kept = outputs.clone() if self._rows == "chosen token" else outputs
             self._outputs = dequantized(kept.detach())
+
+    def _check_width(self, outputs: Tensor) -> None:
+        """Refuse a head that has grown in place since it was found."""
+        if self._found is None:
+            return
+        classes = 1 if self._found.one_logit else len(self._found.weight)
+        made = outputs.shape[-1] if self._rows != "sample" else outputs[:1].numel()
+        if made != classes and len(outputs):
+            raise InputError(
+                expected=f"{classes} outputs of head {self._head!r} for all samples of a report",
+                found=f"{made} in this pass",
+                fix="report before the head grows; the next report finds the new one",
+            )
 
     def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self._inside = False
@@ -350,8 +362,8 @@ class Taps:
             axis = self._axes.get(HEAD_INPUT, BatchAxis()).axis
             outputs = gathered(self._outputs).movedim(axis, 0).flatten(1, -2)
             self._choose_tokens(outputs, gathered(logits))
-        elif not module.training:
-            self._show(returned)
+        else:
+            self._compare(returned, training=module.training)
         self._outputs = None
         self._check_rows(self._running, len(logits.flatten(0, -2)))
         self._features = _in_order(self._running)
@@ -362,10 +374,14 @@ class Taps:
         """Return the logits of a pass: outputs of the model, or of the head before a last step."""
         head = self._found
         place = "" if head is None else head.output
-        if head is not None and head.gives_logits and place in returned:
-            # Softmax and sigmoid round the greatest logits to equal ones; a scale does not.
-            exact = head.step.kind in ("none", "affine") or self._outputs is None
-            logits = dequantized(returned[place].detach()) if exact else self._as_logits(returned)
+        if head is not None and self._outputs is not None and self._rows != "chosen token":
+            logits = self._as_logits(returned)
+            # A scale belongs to the logits. Softmax and sigmoid would round the greatest to ties.
+            if head.gives_logits and head.step.kind == "affine" and place in returned:
+                scaled = dequantized(returned[place].detach())
+                logits = scaled if scaled.shape == logits.shape else logits
+        elif head is not None and place in returned:
+            logits = dequantized(returned[place].detach())
         elif head is None and returned:
             logits = dequantized(next(iter(returned.values())).detach())
         else:
@@ -391,21 +407,38 @@ class Taps:
         lengths = next((each for each in tokens if each.numel() == len(outputs)), None)
         return outputs if lengths is None else outputs.unflatten(0, lengths)
 
-    def _show(self, returned: Mapping[str, Tensor]) -> None:
-        """Keep a few rows of the head's outputs and of the model's, to compare at the report."""
+    def _compare(self, returned: Mapping[str, Tensor], *, training: bool) -> None:
+        """Compare rows of the head's outputs with what the model returned.
+
+        On an accelerator nothing is read before the report, so that no pass waits.
+        """
         head = self._found
-        if head is None or not head.gives_logits or head.after or self._outputs is None:
+        if head is None or not head.gives_logits:
             return
-        rows = self._as_logits(returned)
-        if is_sharded(rows):
+        if head.after:
+            affine = head.read() if head.read is not None else None
+            if affine is None:
+                return
+            features = spread_rows(self._running[HEAD_INPUT], _SHOWN)
+            outputs = (features.double() @ affine[0].double().T).to(features.dtype)
+        else:
+            whole = self._as_logits(returned)
+            if is_sharded(whole):
+                return
+            outputs = spread_rows(whole.flatten(0, -2), _SHOWN)
+        given = [returned[head.output]] if head.output in returned else list(returned.values())
+        for output in given:
+            if is_sharded(output) or output.shape[-1] != outputs.shape[1]:
+                continue
+            rows = spread_rows(dequantized(output.detach()).flatten(0, -2), _SHOWN)
+            if rows.shape != outputs.shape:
+                continue
+            if training:
+                self._trained = outputs.clone(), rows.clone()
+            else:
+                agree = agrees(head.step, outputs, rows)
+                self._agree = agree if self._agree is None else self._agree & agree
             return
-        few = rows.flatten(0, -2)[:_SHOWN].clone()
-        alike = [
-            output.detach().flatten(0, -2)[:_SHOWN].clone()
-            for output in returned.values()
-            if output.shape == rows.shape and not is_sharded(output)
-        ]
-        self._shown = few, alike
 
     def replay(self, outputs: Mapping[str, object], masks: PassMasks) -> None:
         """Read a pass of parts of the model that ran before the taps were attached.
@@ -436,6 +469,12 @@ class Taps:
         calls = dict.fromkeys((*self._layers, *self._axes, HEAD_INPUT))
         missing = [name for name in calls if name not in running]
         if missing:
+            if missing == [HEAD_INPUT] and self._found is not None:
+                raise InputError(
+                    expected=f"head {self._head!r} to run in all passes of a report",
+                    found="a pass without it",
+                    fix="report before the model uses another head; the next report finds that one",
+                )
             names = _listed(self._head if name == HEAD_INPUT else name for name in missing)
             fix = "leave out modules that the model does not call (in evaluation mode)"
             raise InputError(

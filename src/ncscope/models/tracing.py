@@ -124,8 +124,9 @@ def trace(
         BatchAxis(tensor=0, axis=1)
     """
     with measuring(model):
-        masks = PassMasks(model, [name for name, _ in named_modules(model)])
-        with masks.recorded(), _recorded(model.modules()) as calls:
+        modules = dict(named_modules(model))
+        masks = PassMasks(model, modules)
+        with masks.recorded(), _recorded(modules.values()) as calls:
             look, argument = _first_look(model, inputs, head, labels)
         if argument:
             inputs = with_labels(model, inputs, labels, argument)

@@ -89,7 +89,10 @@ def _named(
             return
         seen.add(module)
     yield name, module
-    for child_name, child in module._modules.items():
+    # Keras keeps the layers of a model in a list, where torch does not see them.
+    listed: Any = module.layers if hasattr(module, "_layers") and hasattr(module, "layers") else ()
+    children = [(str(layer.name), layer) for layer in listed if isinstance(layer, nn.Module)]
+    for child_name, child in (*children, *module._modules.items()):
         if child is not None:
             yield from _named(child, f"{name}.{child_name}" if name else child_name, seen)
 

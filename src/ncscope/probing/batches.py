@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
-from ncscope.models.outputs import first_tensor
+from ncscope.models.outputs import first_tensor, tensors_in
 from ncscope.stats.batch import as_tensor
 
 IGNORED = -100
@@ -176,11 +177,14 @@ def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) 
             found=f"one row a sample from head {head.name!r}",
             fix="leave next_token out",
         )
-    shown = inputs.get("input_ids") if isinstance(inputs, Mapping) else None
-    if next_token or head.rows != "token" or shown is None or shown.shape != labels.shape:
+    if next_token or head.rows != "token":
         return
-    labels = labels.to(shown.device)
-    if ((shown == labels) | (labels == IGNORED)).all():
+    shown = [
+        tensor.to(labels.device)
+        for tensor in tensors_in(inputs)
+        if tensor.shape == labels.shape and not tensor.is_floating_point()
+    ]
+    if any(bool(((tokens == labels) | (labels == IGNORED)).all()) for tokens in shown):
         raise InputError(
             expected="labels that the model is to predict",
             found="those of the tokens that it is shown",
@@ -232,6 +236,9 @@ def _has_samples(batch: Any) -> bool:
 def _moved(inputs: Any, device: torch.device) -> Any:
     if isinstance(inputs, Tensor):
         return moved(inputs, device)
+    if isinstance(inputs, PackedSequence):
+        packed: Any = inputs
+        return packed.to(device)
     if isinstance(inputs, Mapping):
         return {name: _moved(value, device) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):

@@ -139,8 +139,8 @@ def with_notes(probed: Probed, notes: Sequence[str], warnings: Sequence[str] = (
         warnings: Sentences on values that may mislead.
     """
     *before, last = probed.record.layers
-    more = {"notes": (*notes, *last.notes), "warnings": (*warnings, *last.warnings)}
-    layers = (*before, replace(last, **more))
+    last = replace(last, notes=(*notes, *last.notes), warnings=(*warnings, *last.warnings))
+    layers = (*before, last)
     return replace(probed, record=replace(probed.record, layers=layers))
 
 

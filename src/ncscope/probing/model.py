@@ -1,5 +1,6 @@
 """Measure a model layer by layer, in one pass over a loader."""
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import LABEL_ARGUMENTS, Trace, arguments_of, trace
 from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
 from ncscope.probing.batches import (
+    IGNORED,
     EmptyLoaderError,
     check_next_token,
     device_of,
@@ -144,7 +146,7 @@ def _probed(
                     inputs, labels = split(batch, device)
                     traced.run(model, inputs, labels)
                     probe.update(taps, labels, traced)
-                taps.check_step()
+                probe.warn(taps.check_step()[1])
             if isinstance(kept, Rerun):
                 kept.source = partial(_run_again, probe, model, loader, traced, options)
         outside = None
@@ -292,10 +294,16 @@ class LayerwiseProbe:
             features = {name: rows[moved(kept, rows.device)] for name, rows in features.items()}
             predicted = None if predicted is None else predicted.flatten(1)[:, kept]
         rows = len(features[self._plans[-1].name])
+        if head.one_logit and labels.shape == (rows, 1):
+            labels = labels[:, 0]  # the form that the loss of one logit takes
         if head.rows != "token" and labels.ndim == 2 and len(labels) == rows:
-            self._refuse_labels_of_tokens(labels, head)
+            self._refuse_labels_of_tokens(labels)
         labels = check_labels(labels, rows)
-        return features, BatchClasses.of(labels, len(head.weight), of_classifier=True), predicted
+        try:
+            classes = BatchClasses.of(labels, len(head.weight), of_classifier=True)
+        except InputError as error:
+            raise _of_tokens(error) if head.rows == "token" else error from None
+        return features, classes, predicted
 
     def take_buffers(self, names: list[str]) -> None:
         """Measure with the buffers of the first process; the caller restores those of this one.
@@ -306,6 +314,10 @@ class LayerwiseProbe:
         if names:
             share_buffers(self._model, names, self._processes)
             self._notes += (_buffers_note(names, "measured with those of the first process"),)
+
+    def warn(self, warnings: Sequence[str]) -> None:
+        """Add warnings to the last layer of the result."""
+        self._warnings += tuple(warnings)
 
     def note_buffers(self, names: list[str]) -> None:
         """Note that the passes of each process ran with buffers of its own."""
@@ -338,9 +350,9 @@ class LayerwiseProbe:
         found = measured(self._gatherer, self._plans, self._options, self._known, correct, outside)
         return with_notes(with_undecided(found, undecided), self._notes, self._warnings)
 
-    def _refuse_labels_of_tokens(self, labels: Tensor, head: Head) -> None:
+    def _refuse_labels_of_tokens(self, labels: Tensor) -> None:
         """Refuse labels of every token beside logits of one token a sample."""
-        if head.rows != "chosen token" or labels.is_floating_point():
+        if labels.is_floating_point() or labels.shape[1] < 2 or int(labels.max()) < 2:
             return
         shown, *others = arguments_of(self._model)
         taking = next((name for name in others if name in LABEL_ARGUMENTS), None)
@@ -365,8 +377,9 @@ class LayerwiseProbe:
                     found=f"{dim:,} in the batches before and {size:,} in this one",
                     fix="give the model inputs of one size"
                     if of_head
-                    else "pass pool=True to average over positions, give the model inputs of one "
-                    "size, or leave the layer out of layers=[...]",
+                    else "pass pool=True to average over positions (of padding too, where the "
+                    "model is given no attention_mask), give it inputs of one size, or leave the "
+                    "layer out of layers=[...]",
                 )
 
     def _check_replicas(self) -> None:
@@ -442,6 +455,19 @@ class LayerwiseProbe:
             reference=bool(self._known),
         )
         return asdict(form)
+
+
+def _of_tokens(error: InputError) -> InputError:
+    """Return the error for a label of a token, which has a mark of its own."""
+    mark = re.search(r"keep = labels (!= -?\d+|>= 0)$", error.fix)
+    if mark is None:
+        return error
+    marked = mark[1].replace("!=", "==").replace(">= 0", "< 0")
+    return InputError(
+        expected=error.expected,
+        found=error.found.replace("samples without", "tokens without"),
+        fix=f"mark these tokens by {IGNORED}: labels.masked_fill(labels {marked}, {IGNORED})",
+    )
 
 
 def _buffers_note(names: Sequence[str], what: str) -> str:

@@ -293,7 +293,10 @@ class Watch:
         """Return the head with its present weight; check that it made the logits to the end."""
         if self._traced is None:
             return None
-        step = None if self._taps is None else self._taps.check_step()
+        step = None
+        if self._taps is not None and self._probe is not None:
+            step, warnings = self._taps.check_step()
+            self._probe.warn(warnings)
         return self._traced.head.present(step)
 
     def _checked(self, labels: Tensor) -> Tensor:

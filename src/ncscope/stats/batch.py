@@ -105,7 +105,10 @@ def check_range(
     row, given = int(broken[0]), labels[outside]
     found = f"label {int(given[0])} at row {row}, one of {len(broken)} outside"
     mark = int(given[0])
-    if mark in MARKS and bool((given == mark).all()):
+    if bool((given < 0).all()) and bool((given != mark).any()):
+        found += "; negative numbers usually mark samples without a class"
+        fix = "leave these samples out, in features and labels: keep = labels >= 0"
+    elif mark in MARKS and bool((given == mark).all()):
         found += f"; {mark} usually marks samples without a class"
         fix = f"leave these samples out, in features and labels: keep = labels != {mark}"
         if mark == -1:
