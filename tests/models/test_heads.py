@@ -292,9 +292,7 @@ def test_unknown_name_names_near_matches() -> None:
 
 @pytest.mark.parametrize("name", ["body.1", "body"])
 def test_name_of_no_linear_map(name: str) -> None:
-    with pytest.raises(
-        InputError, match=f"head '{name}' equal to features @ weight"
-    ):
+    with pytest.raises(InputError, match=f"head '{name}' equal to features @ weight"):
         find_head(Wrapped(lambda y: y), batch(), name)
 
 

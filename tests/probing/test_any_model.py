@@ -671,3 +671,311 @@ def test_last_batches_of_few_samples(size: int) -> None:
         batches = [(INPUTS[:57], LABELS[:57]), (INPUTS[57:rows], LABELS[57:rows])]
         assert measured(model, batches).num_samples == rows
         assert watched(model, batches).num_samples == rows
+
+
+@pytest.mark.parametrize(
+    "after", [lambda z: z - z.amax(1, keepdim=True), lambda z: z - z.mean(1)[:, None]]
+)
+def test_a_shift_of_each_row_keeps_the_order(after: Callable) -> None:
+    model = Net(lambda h, z: after(z))
+    assert numbers(measured(model)) == close(truth(model, model.fc.weight, model.fc.bias))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_features_after_a_step_of_their_own_are_features(order: int) -> None:
+    class Hidden(Net):
+        def features(self, x: Tensor) -> Tensor:
+            return self.embed(self.body(x)).tanh()
+
+    model = Hidden(lambda h, z: (h, z)[::order])
+    assert numbers(measured(model)) == close(truth(model, model.fc.weight, model.fc.bias))
+
+
+def test_a_loss_of_each_sample_beside_the_logits_needs_the_name() -> None:
+    model = Net(lambda h, z: (z.square().mean(1), z))
+    with pytest.raises(InputError, match="pass head=\"fc\" if output '1' is the logits"):
+        measured(model)
+    assert numbers(measured(model, head="fc")) == close(
+        truth(model, model.fc.weight, model.fc.bias)
+    )
+
+
+def test_every_pass_is_checked_not_the_last_alone() -> None:
+    class Switching(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.features(x)
+            one, other = self.fc(h), self.second(h)
+            return torch.where(x[:, :1] > self.above, other, one)
+
+    model = Switching().eval()
+    model.second, model.above = nn.Linear(D, K), 1e9
+    for bounds in ([1e9, -1e9, 1e9], [1e9, 1.0, 1e9]):
+        with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+            for bound in bounds:
+                model.above = bound
+                model(INPUTS)
+                seen.labels(LABELS)
+            with pytest.raises(InputError, match="found logits of another layer in some"):
+                seen.report()
+
+
+def test_a_matrix_that_is_not_used_for_all_samples_is_refused() -> None:
+    class Both(Matrix):
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.f(x)
+            return torch.where(x[:, :1] > 2, h @ self.M, h @ self.M.roll(1, 1))
+
+    with pytest.raises(InputError, match=r"found none|logits of another layer"):
+        measured(Both())
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_head_that_grows_in_place_is_refused_within_a_report(reported: bool) -> None:
+    model = Net().eval()
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        model(INPUTS)
+        seen.labels(LABELS)
+        if reported:
+            seen.report()
+        for name in ("weight", "bias"):
+            old = getattr(model.fc, name)
+            setattr(model.fc, name, nn.Parameter(torch.cat([old, old[:2] - 9])))
+        if reported:
+            model(INPUTS)
+            seen.labels(LABELS)
+            wanted = truth(model, model.fc.weight, model.fc.bias)
+            assert numbers(seen.report()) == close(wanted)
+        else:
+            with pytest.raises(InputError, match="report before the head grows"):
+                seen.report()
+
+
+def test_a_learned_factor_enters_as_the_last_pass_had_it() -> None:
+    model = Net(lambda h, z: z * model.factor).train()
+    model.factor = nn.Parameter(torch.ones(()))
+    with ncscope.watch(model, groups=["mse"], layers=[]) as seen:
+        for factor in (1.0, 5.0):
+            model.factor.data.fill_(factor)
+            model(INPUTS)
+            seen.labels(LABELS)
+        report = seen.report()
+    with torch.no_grad():
+        errors = model(INPUTS) - functional.one_hot(LABELS, K)
+    assert report["mse_loss"] == pytest.approx(float(errors.square().sum(1).mean() / 2), rel=1e-5)
+
+
+def test_in_training_mode_other_outputs_are_a_warning() -> None:
+    model = Net(lambda h, z: z.square() if model.training else z).train()
+    with ncscope.watch(model, groups=GROUPS) as seen:
+        model(INPUTS)
+        seen.labels(LABELS)
+    warnings = "".join(seen.report().warnings)
+    assert "in training mode the model did not return the outputs of head 'fc'" in warnings
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+def test_the_weight_norm_of_old_enters_with_its_present_weight() -> None:
+    model = Net(head=nn.utils.weight_norm(nn.Linear(D, K))).eval()
+    with ncscope.watch(model, groups=GROUPS) as seen:
+        loss = functional.cross_entropy(model(INPUTS), LABELS)
+        seen.labels(LABELS)
+        loss.backward()
+        torch.optim.SGD(model.fc.parameters(), lr=1.0).step()
+    found = numbers(seen.report())
+    with torch.no_grad():
+        model(INPUTS)
+    assert found == close(truth(model, model.fc.weight, model.fc.bias))
+
+
+def test_a_report_does_no_step_of_spectral_normalisation() -> None:
+    model = Net(head=parametrizations.spectral_norm(nn.Linear(D, K))).train()
+    with ncscope.watch(model, groups=["nc3"]) as seen:
+        model(INPUTS)
+        seen.labels(LABELS)
+        before = {name: value.clone() for name, value in model.named_buffers()}
+        seen.report()
+    assert before
+    assert all(torch.equal(value, before[name]) for name, value in model.named_buffers())
+
+
+def test_packed_sequences_as_inputs() -> None:
+    class Reads(Recurrent):
+        def forward(self, rows: PackedSequence) -> Tensor:
+            return self.head(self.lstm(rows)[1][0][-1])
+
+    model = Reads()
+    with torch.no_grad():
+        batches = [(packed(model.embed(t), n), y) for (t, n), y in SEQUENCES]
+    settings = {"layers": ["lstm"], "layer_groups": ["nc1"], "progress": False}
+    report = ncscope.measure_model(model, batches, groups=["nc1"], **settings)
+    plain = ncscope.measure_model(Recurrent(), SEQUENCES, groups=["nc1"], **settings)
+    for name in ("lstm", "head input"):
+        assert report.layers[name]["nc1"] == pytest.approx(plain.layers[name]["nc1"], rel=1e-5)
+
+
+class Parts(nn.Module):
+    """A backbone, a head and an auxiliary head, which the loop calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.backbone, self.head, self.aux = nn.Linear(6, D), nn.Linear(D, K), nn.Linear(D, 7)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.backbone(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.backbone(x))
+
+
+@pytest.mark.parametrize("order", [("head", "aux"), ("aux", "head")])
+def test_of_two_heads_that_a_loop_calls_the_name_picks_one(order: tuple[str, str]) -> None:
+    model = Parts().eval()
+
+    def loop(**settings: Any) -> Any:
+        with torch.no_grad(), ncscope.watch(model, groups=GROUPS, **settings) as seen:
+            for inputs, labels in BATCHES:
+                hidden = model.backbone(inputs)
+                for name in order:
+                    getattr(model, name)(hidden)
+                seen.labels(labels)
+        return seen.report()
+
+    with pytest.raises(InputError, match="found 'aux' and 'head'") as error:
+        loop()
+    for name in ("head", "aux"):
+        assert f'head="{name}"' in error.value.fix
+        layer = getattr(model, name)
+        assert numbers(loop(head=name)) == close(truth(model, layer.weight, layer.bias))
+
+
+def test_an_extra_call_of_a_part_beside_the_model_changes_nothing() -> None:
+    model = Parts().eval()
+    with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+        for inputs, labels in BATCHES:
+            model(inputs)
+            model.head(torch.randn(len(inputs), D))
+            seen.labels(labels)
+    assert numbers(seen.report()) == close(truth(model, model.head.weight, model.head.bias))
+
+
+class Blocked(nn.Module):
+    """Attention blocks under a mask of a name of its own; the head reads the first token."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True)
+        self.layer, self.head, self.name = layer, nn.Linear(8, K), name
+
+
+class Hiding(Blocked):
+    def forward(self, x: Tensor, key_padding_mask: Tensor) -> Tensor:
+        return self.head(self.layer(x, src_key_padding_mask=key_padding_mask)[:, 0])
+
+
+class Keeping(Blocked):
+    def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.head(self.layer(x, src_key_padding_mask=attention_mask == 0)[:, 0])
+
+
+@pytest.mark.parametrize("pool", [None, True])
+@pytest.mark.parametrize("kind", [Hiding, Keeping])
+def test_masks_by_position_and_of_both_meanings(kind: type, pool: bool | None) -> None:
+    rows = torch.randn(N, 7, 8, generator=torch.Generator().manual_seed(3))
+    kept = torch.arange(7) < LENGTHS[:, None]
+    mask = ~kept if kind is Hiding else kept.long()
+    model = kind("mask").eval()
+    batches = [((rows, mask), LABELS)]
+    settings = {"layers": ["layer"], "layer_groups": ["nc1"], "groups": ["nc1"], "pool": pool}
+    report = ncscope.measure_model(model, batches, progress=False, **settings)
+    with torch.no_grad():
+        out = model.layer(rows, src_key_padding_mask=~kept)
+    means = torch.stack([out[i, : LENGTHS[i]].mean(0) for i in range(N)])
+    wanted = ncscope.measure(means, LABELS, groups=["nc1"])["nc1"]
+    assert report.layers["layer"]["nc1"] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_mask_of_the_source_is_none_of_the_target() -> None:
+    class Translates(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.net = nn.Transformer(8, 2, 1, 1, 12, dropout=0.0, batch_first=True)
+            self.head = nn.Linear(8, K)
+
+        def forward(self, source: Tensor, target: Tensor, padding: Tensor) -> Tensor:
+            return self.head(self.net(source, target, src_key_padding_mask=padding)[:, -1])
+
+    rows = torch.randn(N, 7, 8, generator=torch.Generator().manual_seed(3))
+    batches = [((rows, rows.flip(1), torch.arange(7) >= LENGTHS[:, None]), LABELS)]
+    model = Translates()
+    encoder, decoder = "net.encoder.layers.0", "net.decoder.layers.0"
+    assert measured(model, batches, layers=[encoder]).layers[encoder].dim == 8
+    with pytest.raises(InputError, match=r"layer 'net\.decoder.*no mask of its own.*pool=False"):
+        measured(model, batches, layers=[decoder])
+    report = measured(model, batches, layers=[decoder], pool=False, layer_groups=["nc1"])
+    assert report.layers[decoder].dim == 7 * 8
+
+
+class Generates(nn.Module):
+    """The forward pass of nanoGPT: the last token alone, unless targets are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.lm_head = nn.Embedding(10, D), nn.Linear(D, 10, bias=False)
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Any]:
+        x = self.embed(idx).cumsum(1)
+        if targets is None:
+            return self.lm_head(x[:, [-1], :]), None
+        logits = self.lm_head(x)
+        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+        return logits, loss
+
+
+def test_the_batches_of_nanogpt_get_the_form_that_works() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, 10, (20, 9), generator=generator)
+    shown, following = ids[:, :-1], ids[:, 1:]
+    model = Generates()
+    with pytest.raises(InputError, match="logits of one token a sample") as error:
+        measured(model, [(shown, following)], layers=[])
+    form = error.value.fix.partition("batches ")[2]
+    batch = eval(form, {"X": shown, "Y": following})
+    found = measured(model, [batch], layers=[])
+    with torch.no_grad():
+        rows = model.embed(shown).cumsum(1).flatten(0, 1)
+    weight = model.lm_head.weight.detach()
+    wanted = ncscope.measure(rows, following.flatten(), weight, groups=GROUPS)
+    assert numbers(found) == close(numbers(wanted))
+    marked = following.clone()
+    marked[:, ::2] = -1
+    with pytest.raises(InputError, match="marks tokens without a class") as error:
+        measured(model, [{"idx": shown, "targets": marked, "labels": marked}], layers=[])
+    code = error.value.fix.partition(": ")[2]
+    labels = eval(code, {"labels": marked})
+    found = measured(model, [{"idx": shown, "targets": marked, "labels": labels}], layers=[])
+    kept = (marked != -1).flatten()
+    some = ncscope.measure(rows[kept], marked.flatten()[kept], weight, groups=GROUPS)
+    assert numbers(found) == close(numbers(some))
+
+
+def test_a_language_model_that_is_shown_its_labels_by_position_is_refused() -> None:
+    class Every(Generates):
+        def forward(self, idx: Tensor) -> Tensor:
+            return self.lm_head(self.embed(idx))
+
+    ids = torch.randint(0, 10, (20, 9), generator=torch.Generator().manual_seed(0))
+    with pytest.raises(InputError, match="pass next_token=True"):
+        measured(Every(), [(ids, ids)], layers=[])
+    found = measured(Every(), [(ids, ids)], layers=[], next_token=True)
+    assert found.num_samples == 20 * 8
+
+
+def test_a_column_of_labels_is_taken_by_one_logit() -> None:
+    model = Net(classes=1)
+    labels = LABELS % 2
+    report = measured(model, [(INPUTS, labels[:, None].float())])
+    assert dict(report) == dict(measured(model, [(INPUTS, labels)]))

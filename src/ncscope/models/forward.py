@@ -11,6 +11,9 @@ from torch.nn.utils.rnn import PackedSequence
 from ncscope.models.networks.fixed_head import FixedSimplexHead
 from ncscope.models.sharding import best_in_all_shards, is_sharded
 
+LABEL_ARGUMENTS = ("labels", "label", "targets", "target", "y")
+"""Names that models give to the argument for the labels."""
+
 _ROWS = 1024
 """Rows of logits that are compared at once, so that the comparisons take little memory."""
 

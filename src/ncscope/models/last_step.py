@@ -11,7 +11,15 @@ from torch import Tensor
 from torch.nn import functional
 
 Kind: TypeAlias = Literal[
-    "none", "affine", "log-softmax", "softmax", "sigmoid", "log-sigmoid", "ReLU", "soft cap"
+    "none",
+    "affine",
+    "shift of each row",
+    "log-softmax",
+    "softmax",
+    "sigmoid",
+    "log-sigmoid",
+    "ReLU",
+    "soft cap",
 ]
 
 Rows: TypeAlias = Float[Tensor, "n k"]
@@ -52,7 +60,7 @@ class LastStep:
         logits = scale * outputs
         if self.shift is not None:
             logits = logits + self.shift.to(logits)
-        if self.kind in ("none", "affine"):
+        if self.kind in ("none", "affine", "shift of each row"):
             return logits
         if self.kind == "soft cap":
             return self.cap * (logits / self.cap).tanh()
@@ -151,6 +159,8 @@ def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
     unit_of_last_place = torch.finfo(returned.dtype).eps * p.abs()
     rounded = p.numel() >= _NUMBERS and bool((gap.abs() <= unit_of_last_place).all())
     share = _ROUNDED if rounded else _UNEXPLAINED
+    if step.kind == "shift of each row":
+        varied = varied - varied.mean(1, keepdim=True)
     return bool((gap.abs() <= allowed).all() and gap.norm() <= share * varied.norm())
 
 
@@ -182,7 +192,10 @@ def _made(
         of_outputs: Type of the outputs.
         of_returned: Type of what was returned.
     """
-    made = step(z).to(of_returned).double()  # a probability near 1 is rounded to 1
+    made = step(z)
+    if step.kind == "shift of each row":  # such as the largest logit, which no row tells
+        made = made + (p - made).mean(1, keepdim=True)
+    made = made.to(of_returned).double()  # a probability near 1 is rounded to 1
     unit = 8 * max(1e-6, *(torch.finfo(dtype).eps for dtype in (of_outputs, of_returned)))
     scale = step.scale.to(z) if isinstance(step.scale, Tensor) else step.scale
     size = torch.maximum(z.abs().amax(), (scale * z).abs().amax()).clamp(min=1)
@@ -219,6 +232,8 @@ def _proposals(z: Rows, p: Rows, least: float) -> Iterator[LastStep]:
         for factor in (1.0, _factor(below[known], lower[known]))[: 1 + varies]:
             if factor > 0:
                 yield LastStep("log-softmax" if logarithm else "softmax", factor)
+    if z.shape[1] > 1:
+        yield LastStep("shift of each row")
     if logarithm:
         yield LastStep("log-sigmoid")
     elif (p >= 0).all() and (p <= 1).all():

@@ -61,8 +61,8 @@ class PartsObserver:
         self._hooks = ExitStack()
         self._paused = False
         self._depth = 0
-        # Head, rows of its call, and output of the part that it made, by name.
-        self._heads: dict[str, tuple[Head, CallRows | None, Tensor | None]] = {}
+        # Head, rows of its call, output that it made, and part that returned it, by name.
+        self._heads: dict[str, tuple[Head, CallRows | None, Tensor | None, nn.Module]] = {}
         self._failure: InputError | None = None
         self._start_pass()
 
@@ -104,8 +104,9 @@ class PartsObserver:
 
     @property
     def called_whole(self) -> bool:
-        """Return whether the last module that the loop called is the model itself."""
-        return self._last is self._model
+        """Return whether the logits are those of the model itself, and not of a part of it."""
+        of_model = any(found[3] is self._model for found in self._heads.values())
+        return of_model or self._last is self._model
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -205,7 +206,9 @@ class PartsObserver:
                     for name, found in self._heads.items()
                     if rows is None or rows.whole is None or not feeds(found[2], rows.whole)
                 }
-                self._heads[head.name] = head, rows, outputs.get(head.output)
+                known = self._heads.get(head.name)
+                if known is None or known[3] is not self._model or module is self._model:
+                    self._heads[head.name] = head, rows, outputs.get(head.output), module
             except InputError as error:
                 self._failure = error
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.models.forward import forward
+from ncscope.models.forward import LABEL_ARGUMENTS, forward
 from ncscope.models.heads import Head, Look, Rows, first_look, head_of
 from ncscope.models.layers import match_layers, named_layer, residual_blocks
 from ncscope.models.masks import PassMasks, in_encoder
@@ -161,10 +161,6 @@ def trace(
         label_argument=argument,
         notes=(*said, *found.notes, *choice.notes),
     )
-
-
-LABEL_ARGUMENTS = ("labels", "label", "targets", "target", "y")
-"""Names that models give to the argument for the labels."""
 
 
 def _first_look(

@@ -12,8 +12,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
+from ncscope.models.forward import LABEL_ARGUMENTS
 from ncscope.models.heads import Head
-from ncscope.models.outputs import first_tensor, tensors_in
+from ncscope.models.outputs import first_tensor
 from ncscope.stats.batch import as_tensor
 
 IGNORED = -100
@@ -179,12 +180,13 @@ def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) 
         )
     if next_token or head.rows != "token":
         return
-    shown = [
-        tensor.to(labels.device)
-        for tensor in tensors_in(inputs)
-        if tensor.shape == labels.shape and not tensor.is_floating_point()
-    ]
-    if any(bool(((tokens == labels) | (labels == IGNORED)).all()) for tokens in shown):
+    if isinstance(inputs, Mapping):  # a model may also be given its targets
+        inputs = [value for name, value in inputs.items() if name not in LABEL_ARGUMENTS]
+    shown = first_tensor(inputs)
+    if shown is None or shown.shape != labels.shape or shown.is_floating_point():
+        return
+    tokens = shown.to(labels.device)
+    if bool(((tokens == labels) | (labels == IGNORED)).all()):
         raise InputError(
             expected="labels that the model is to predict",
             found="those of the tokens that it is shown",

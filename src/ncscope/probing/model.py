@@ -16,13 +16,13 @@ from ncscope.devices import moved
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import needs_of
 from ncscope.metrics.sources import check_weight_decay
-from ncscope.models.forward import predicted_classes, undecided_rows
+from ncscope.models.forward import LABEL_ARGUMENTS, predicted_classes, undecided_rows
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.replicas import check_replicas, share_buffers
 from ncscope.models.taps import HEAD_INPUT, Taps
-from ncscope.models.tracing import LABEL_ARGUMENTS, Trace, arguments_of, trace
+from ncscope.models.tracing import Trace, arguments_of, trace
 from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
 from ncscope.probing.batches import (
     IGNORED,

@@ -105,7 +105,7 @@ def check_range(
     row, given = int(broken[0]), labels[outside]
     found = f"label {int(given[0])} at row {row}, one of {len(broken)} outside"
     mark = int(given[0])
-    if bool((given < 0).all()) and bool((given != mark).any()):
+    if bool((given < 0).all()) and not (mark in MARKS and bool((given == mark).all())):
         found += "; negative numbers usually mark samples without a class"
         fix = "leave these samples out, in features and labels: keep = labels >= 0"
     elif mark in MARKS and bool((given == mark).all()):
@@ -118,8 +118,6 @@ def check_range(
             found = found.partition(";")[0] if binary else found
     elif int(labels.min()) >= 1 and int(labels.max()) == num_classes:
         fix = "number the classes from 0: pass labels - 1"
-    elif int(given.max()) < num_classes:
-        fix = "number the classes from 0"
     elif of_classifier:
         fix = (
             f"pass the labels that this head of {num_classes} outputs predicts, or name the head "
