@@ -366,8 +366,16 @@ def _is_decided(call: LinearCall, outputs: Mapping[str, Tensor]) -> bool:
     return not (call.by_token and chosen and not rows.columns)
 
 
-def _matches(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> Iterator[_Match]:
-    """Yield the calls that make an output of the model, for each output; equal ones come first."""
+def _matches(
+    calls: Sequence[LinearCall], outputs: Mapping[str, Tensor], *, every: bool = False
+) -> Iterator[_Match]:
+    """Yield the calls that make an output of the model, for each output; equal ones come first.
+
+    Args:
+        calls: Calls of linear layers.
+        outputs: Outputs of the model that may be logits.
+        every: Yield calls before a last step also where the outputs of another call are equal.
+    """
     for place, output in outputs.items():
         equal: list[_Match] = []
         stepped: list[_Match] = []
@@ -387,7 +395,7 @@ def _matches(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> Iter
                         _Match(call, place, rows, axis, step)
                     )
                     break
-        yield from equal or stepped
+        yield from (*equal, *stepped) if every else equal or stepped
 
 
 def _traced(call: LinearCall, logits: Tensor, axis: int = 0) -> Tensor:
