@@ -186,3 +186,26 @@ def test_a_model_that_is_not_given_the_labels_is_refused(tmp_path):
     trainer = run(tmp_path, vision, images, default_data_collator, [callback], **smooth)
     with pytest.raises(ncscope.InputError, match=r"expected 'labels' among .*found none"):
         trainer.evaluate()
+
+
+class Replacing(TrainerCallback):
+    def on_epoch_begin(self, args, state, control, model, **kwargs):
+        if state.epoch and state.epoch >= 1:
+            torch.manual_seed(5)
+            model.classifier = nn.Linear(model.classifier.in_features, 7)
+            model.num_labels = model.config.num_labels = 7
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("capsys")
+def test_a_head_that_is_replaced_within_a_training_is_found_again(kind, tmp_path):
+    make, data, collate, _ = KINDS[kind]
+    callback = NeuralCollapseTrainerCallback(groups=["nc1", "nc3"])
+    trainer = run(tmp_path, make, data, collate, [callback, Replacing()])
+    before = trainer.model.config.num_labels
+    trainer.train()
+    assert [m.probe.layers[-1].num_classes for m in callback.history] == [before, 7]
+    batches = trainer.get_eval_dataloader()
+    report = ncscope.measure_model(trainer.model, batches, groups=["nc1", "nc3"], progress=False)
+    found = callback.latest["eval"].layers[-1].metrics
+    assert found == pytest.approx(dict(report), rel=1e-6)

@@ -134,3 +134,25 @@ def test_which_submodule_is_the_network():
 def test_settings_that_are_none_are_refused(settings):
     with pytest.raises(ncscope.InputError, match=f"expected {next(iter(settings))}"):
         NeuralCollapseCallback(**settings)
+
+
+class Growing(Classifier):
+    """Replaces its head in the second epoch, and its network in the third."""
+
+    def on_train_epoch_start(self) -> None:
+        torch.manual_seed(10 + self.current_epoch)
+        if self.current_epoch == 1:
+            self.net.classifier = nn.Linear(8, 6).double()
+        if self.current_epoch == 2:
+            self.net = Classifier().net
+
+
+@pytest.mark.parametrize("train", ["pass", "steps"])
+def test_a_head_or_a_network_that_is_replaced_within_a_fit_is_found_again(train):
+    callback = NeuralCollapseCallback(train=train, **SOME)
+    _, model = fit(callback, kind=Growing)
+    heads = {(m.split, m.step): m.probe.layers[-1].num_classes for m in callback.history}
+    assert list(heads.values()) == [4, 4, 6, 6, 4, 4]
+    report = ncscope.measure_model(model.net, HELD_OUT, progress=False, **SOME)
+    found = callback.latest["val"].layers[-1].metrics
+    assert found == pytest.approx(dict(report), rel=1e-9)

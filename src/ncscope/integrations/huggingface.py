@@ -33,8 +33,9 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
     the model when the training begins or the first batch of an evaluation has ended; an evaluation
     before any training, if it is the first, is then not measured, with a warning.
 
-    Only the first batch of the run runs twice, to find the head, and two copies of its first sample
-    run, to find the batch axis of each layer. Several processes measure their samples together;
+    The first batch of each evaluation runs twice, to find the head, which may have been replaced or
+    have grown since the last, and two copies of its first sample run, to find the batch axis of
+    each layer. Several processes measure their samples together;
     samples that a loader repeats to fill up a batch count twice.
 
     Metrics are logged after the prefix of the evaluation, as ``eval_nc/nc1``, those of other layers

@@ -14,6 +14,7 @@ from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import uncompiled
+from ncscope.models.wrappers import unwrapped
 from ncscope.probing.batches import split
 from ncscope.probing.evaluation import Probed
 from ncscope.probing.model import probe_model
@@ -35,9 +36,10 @@ except ModuleNotFoundError as error:
 class NeuralCollapseCallback(Callback):
     """Measure the network of a `LightningModule` as it trains, and log the metrics.
 
-    Validation samples are measured in the forward passes of the validation steps. Only the first
-    batch of the run, in the sanity check if there is one, runs twice, to find the head, and two
-    copies of its first sample run, to find the batch axis of each layer. The training set is
+    Validation samples are measured in the forward passes of the validation steps. The first batch
+    of each validation runs twice, to find the head, which may have been replaced or have grown
+    since the last, and two copies of its first sample run, to find the batch axis of each layer.
+    The training set is
     measured in one of two ways. ``"pass"`` runs an additional pass over the training loader, in
     evaluation mode, at the end of the epoch. ``"steps"`` measures the passes of the training steps:
     no additional pass, but in training mode, and with weights that change from step to step.
@@ -338,9 +340,13 @@ class NeuralCollapseCallback(Callback):
         return children[0] if len(children) == 1 else pl_module
 
     def _watch(self, trainer: Trainer, pl_module: LightningModule, name: str) -> Watch:
-        """Return the watch on the network; it is kept, because it has found the head."""
-        if name not in self._watches:
-            network = self._network(pl_module)
+        """Return the watch on the network, a new one if the module has another network now."""
+        network = self._network(pl_module)
+        known = self._watches.get(name)
+        if known is None or known.model is not unwrapped(network):
+            if known is not None:
+                known.detach()
+                known.forget()
             # In several processes a call of the LightningModule runs a whole step.
             whole = network is not pl_module or trainer.strategy.model is pl_module
             self._watches[name] = Watch(network, self._recorder.options, whole=whole)

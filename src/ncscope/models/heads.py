@@ -579,10 +579,15 @@ def _head_of_other_kind(model: nn.Module, look: Look, run: Callable[[], object])
         look: Look at the calls of modules of any kind.
         run: Function that runs the model again.
     """
-    matches = [
-        match for match in _matches(look.calls, look.outputs) if match.rows != "chosen token"
+    # The softmax may be a module too, whose outputs are equal.
+    every = _matches(look.calls, look.outputs, every=True)
+    matches = [match for match in every if match.rows != "chosen token"]
+    weights = nn.ParameterDict | nn.ParameterList
+    leaves = [
+        match
+        for match in matches
+        if all(isinstance(child, weights) for child in match.call.module.children())
     ]
-    leaves = [match for match in matches if not list(match.call.module.children())]
     around = [match for match in matches if match not in leaves and match.call.name]
     for match in leaves:
         if (head := _built_if_affine(model, look, match)) is not None:

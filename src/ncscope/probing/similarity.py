@@ -102,6 +102,8 @@ def layer_similarity(
             sets = [run.features(batch) for run in runs]
             moments = moments or _moments(sets, runs[0].device)
             moments.update(*(rows for each in sets for rows in each.values()))
+        for run in runs:
+            run.taps.check_step()
         assert moments is not None
         merge_in_place(moments, processes)
         return _record([tuple(each) for each in sets], moments)

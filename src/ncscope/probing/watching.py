@@ -108,6 +108,11 @@ class Watch:
             self.forget()
 
     @property
+    def model(self) -> nn.Module:
+        """Return the model that is watched, without wrappers."""
+        return self._model
+
+    @property
     def called_whole(self) -> bool | None:
         """Return whether the loop calls the model itself; None before the first labels."""
         return self._called_whole

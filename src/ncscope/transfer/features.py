@@ -11,6 +11,7 @@ from ncscope.errors import InputError
 from ncscope.models.forward import forward
 from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.outputs import logits_of
+from ncscope.models.sharding import gathered
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
 from ncscope.models.wrappers import unwrapped
@@ -18,7 +19,8 @@ from ncscope.probing.batches import device_of, peek, split
 from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 
-Take = Callable[[Tensor, Tensor, object], None]
+Take = Callable[[Tensor, Tensor, Tensor | None], None]
+"""Function of features, labels, and the head's logits, None for a model without a head."""
 
 
 class HeadReadings(NamedTuple):
@@ -27,8 +29,8 @@ class HeadReadings(NamedTuple):
     Attributes:
         features: Features in float32 on the CPU.
         labels: Labels of the samples.
-        probabilities: Softmax of the model's outputs; None for a model without a head, or with
-            outputs that are not finite or not one row for each sample.
+        probabilities: Softmax of the head's logits; None for a model without a head, or with
+            logits that are not finite.
     """
 
     features: Float[Tensor, "n d"]
@@ -92,9 +94,10 @@ def head_readings(
     kept: list[tuple[Tensor, Tensor]] = []
     outputs: list[Tensor | None] = []
 
-    def take(features: Tensor, labels: Tensor, output: object) -> None:
+    def take(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
         kept.append((features.float().cpu(), check_labels(labels, len(features)).cpu()))
-        outputs.append(_probabilities(output, len(features)) if has_head else None)
+        finite = logits is not None and bool(logits.isfinite().all())
+        outputs.append(logits.float().softmax(1).cpu() if finite and logits is not None else None)
         on_batch()
 
     _run(model, loader, has_head, take)
@@ -102,17 +105,6 @@ def head_readings(
     known = [rows for rows in outputs if rows is not None]
     whole = torch.cat(known) if len(known) == len(outputs) else None
     return HeadReadings(features, labels, whole)
-
-
-def _probabilities(output: object, count: int) -> Float[Tensor, "b z"] | None:
-    """Return the softmax of a model's output; None if the output is not one row for each sample."""
-    try:
-        logits = logits_of(output)
-    except InputError:
-        return None
-    if logits.ndim != 2 or len(logits) != count or not bool(logits.isfinite().all()):
-        return None
-    return logits.float().softmax(1).cpu()
 
 
 def head_moments(
@@ -135,20 +127,20 @@ def head_moments(
     Raises:
         InputError: As `head_features`; or if a label is out of range, or a feature is not finite.
     """
-    gathered: list[ClassMoments] = []
+    moments: list[ClassMoments] = []
 
-    def take(features: Tensor, labels: Tensor, output: object) -> None:
-        if not gathered:
-            gathered.append(ClassMoments(num_classes, features.shape[1], device=features.device))
-        gathered[0].update(features, labels)
+    def take(features: Tensor, labels: Tensor, logits: Tensor | None) -> None:
+        if not moments:
+            moments.append(ClassMoments(num_classes, features.shape[1], device=features.device))
+        moments[0].update(features, labels)
         on_batch()
 
     _run(model, loader, has_head, take)
-    return gathered[0]
+    return moments[0]
 
 
 def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) -> None:
-    """Call a function with the features, labels and outputs of each batch."""
+    """Call a function with the features, labels and logits of each batch."""
     model = unwrapped(model)
     device = device_of(model)
     with measuring(model), kept_buffers(model):
@@ -157,15 +149,16 @@ def _run(model: nn.Module, loader: Iterable[Any], has_head: bool, take: Take) ->
         if not has_head:
             for batch in batches:
                 inputs, labels = split(batch, device)
-                output = forward(model, inputs)
-                take(logits_of(output), labels, output)
+                take(logits_of(forward(model, inputs)), labels, None)
             return
-        traced = trace(model, split(first, device)[0], layers=[])
+        inputs, labels = split(first, device)
+        traced = trace(model, inputs, layers=[], labels=labels)
         if traced.head.rows == "token":
             fix = "rank models that classify whole samples"
             raise InputError(expected="a head of one row a sample", found="one a token", fix=fix)
         with traced.taps(model) as taps:
             for batch in batches:
                 inputs, labels = split(batch, device)
-                output = forward(model, inputs)
-                take(taps.features[HEAD_INPUT], labels, output)
+                traced.run(model, inputs, labels)
+                take(taps.features[HEAD_INPUT], labels, gathered(taps.logits))
+            taps.check_step()
