@@ -203,7 +203,9 @@ def head_of(
         shape = _shape_of(head, first)
         widths = {output.shape[-1] for output in first.outputs.values()}
         if not head.gives_logits and len(head.weight) not in widths:
-            _refuse_hidden(model, head, look_again(Wanted(each=8)))
+            first.outputs = {}
+            with kept_buffers(model):
+                _refuse_hidden(model, inputs, head)
         return head, shape
     look = first
     alike = {call.module for call in first.calls if _places(call, first.outputs)}
@@ -221,18 +223,17 @@ def head_of(
     return found, _shape_of(found, look)
 
 
-def _refuse_hidden(model: nn.Module, head: Head, look: Look) -> None:
-    """Refuse a hidden layer that was named as the head, if another layer makes the outputs."""
+def _refuse_hidden(model: nn.Module, inputs: object, head: Head) -> None:
+    """Refuse a hidden layer that was named as the head, if the outputs show another head."""
     try:
-        other = _weighted_head(model, look.calls, look.outputs)
+        other, _ = head_of(model, inputs, first_look(model, inputs))
     except InputError:
         return
-    if other is not None and other.name != head.name:
-        raise InputError(
-            expected=f"head {head.name!r} to make the outputs of the model",
-            found=f"a layer of {len(head.weight)} outputs, beside {other.name!r} that makes them",
-            fix=f'pass head="{other.name}", or leave head out',
-        )
+    raise InputError(
+        expected=f"head {head.name!r} to make the outputs of the model",
+        found=f"a layer of {len(head.weight)} outputs, beside {other.name!r} that makes them",
+        fix="leave head out: the head is then found by its outputs",
+    )
 
 
 def head_among(
