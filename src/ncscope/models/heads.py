@@ -301,16 +301,19 @@ def _look(model: nn.Module, inputs: object, wanted: Wanted | None, *, masked: bo
     outputs = {place: output.detach() for place, output in possible_logits(returned).items()}
     if not outputs and not masked:
         raise no_logits(returned)
-    for output in outputs.values():
+    finite = {}
+    for place, output in outputs.items():
         broken = _nonfinite_rows(output, masked)
-        if broken.any():
+        if not broken.any():
+            finite[place] = output
+        elif not masked or len(outputs) == 1:
             raise InputError(
                 expected="finite logits",
                 found=f"NaN or infinity in {int(broken.sum())} of {broken.numel()} rows",
                 fix="check the inputs' scale and the model's weights; pass head=... if the model "
-                "masks classes with -inf",
+                "masks classes with -inf, or returns another tensor with NaN",
             )
-    return Look(outputs, calls)
+    return Look(finite, calls)
 
 
 def _nonfinite_rows(logits: Tensor, masked: bool) -> Bool[Tensor, "..."]:
@@ -428,6 +431,8 @@ def _weighted_head(
     ]
     inner = [match for match in matches if not any(_inside(other, match) for other in matches)]
     inner = [m for m in inner if not any(_reads(other, m, outputs) for other in inner)]
+    # Of logits and probabilities that one layer makes, the logits.
+    inner.sort(key=lambda match: match.step != LastStep())
     by_name = {match.call.name: match for match in reversed(inner)}
     if not by_name:
         _check_whole_logits(model, outputs)
