@@ -56,7 +56,7 @@ class Head:
             as the last.
         axis: Axis of the input that is the first axis of the logits: 1 for a head on the tokens of
             a sequence-first layer, T x B x d, else 0.
-        step: What the model does with the outputs of the head before it returns them.
+        step: Last step of the model, from the outputs of the head to its own output.
         output: Place of the logits in the model's output; empty if they are the whole output.
         after: True if the features are the outputs of ``module``, which a matrix multiplies.
         one_logit: True if the head has one output, for two classes.

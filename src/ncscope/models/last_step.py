@@ -39,7 +39,7 @@ _NUMBERS = 16
 
 @dataclass(frozen=True)
 class LastStep:
-    r"""What a model does with the outputs of its head before it returns them.
+    r"""Step from the outputs of the head to the logits or probabilities that a model returns.
 
     Attributes:
         kind: ``"affine"`` for a scale and a shift, which belong to the logits; the other kinds keep
@@ -150,7 +150,7 @@ def leads(step: LastStep, outputs: Rows, returned: Rows) -> bool:
         (True, False)
     """
     z, p = (rows.detach().cpu().double() for rows in (outputs, returned))
-    made, allowed = _made(step, z, p, outputs.dtype, returned.dtype)
+    made, allowed = _made_and_allowed(step, z, p, outputs.dtype, returned.dtype)
     if torch.equal(made, p):
         return True
     gap = made - p
@@ -178,11 +178,11 @@ def agrees(step: LastStep, outputs: Rows, returned: Rows) -> Bool[Tensor, ""]:
     broken = ~(z.isfinite().all(1) & p.isfinite().all(1))[:, None]
     # One NaN would make the size of all rows NaN.
     z, p = (torch.where(broken, 0.0, rows) for rows in (z, p))
-    made, allowed = _made(step, z, p, outputs.dtype, returned.dtype)
+    made, allowed = _made_and_allowed(step, z, p, outputs.dtype, returned.dtype)
     return (((made - p).abs() <= allowed) | (made == p) | broken).all()
 
 
-def _made(
+def _made_and_allowed(
     step: LastStep, z: Rows, p: Rows, of_outputs: torch.dtype, of_returned: torch.dtype
 ) -> tuple[Rows, Rows]:
     """Return what a step makes of rows in the type of what was returned, and what rounding allows.
@@ -190,7 +190,7 @@ def _made(
     Args:
         step: The step.
         z: Outputs of the head, in float64.
-        p: What the model returned, in float64.
+        p: Rows that the model returned, in float64.
         of_outputs: Type of the outputs.
         of_returned: Type of what was returned.
     """

@@ -29,7 +29,7 @@ class MatrixHead:
         module: This module.
         turned: True if the matrix is d x K.
         output: Place of the logits in the model's output.
-        step: What the model does with the product.
+        step: Last step from the product to the output.
     """
 
     name: str

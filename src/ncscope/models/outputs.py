@@ -86,7 +86,7 @@ def possible_logits(output: object) -> dict[str, Tensor]:
     with a tensor under the name ``logits`` has said which one it is.
 
     Args:
-        output: What the model returned.
+        output: Output of the model.
 
     Returns:
         Tensors of shape B x K, after dropping dimensions of size one other than the batch, or of

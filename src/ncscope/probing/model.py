@@ -239,7 +239,7 @@ class LayerwiseProbe:
             taps: Taps on the head's input and the layers to measure.
             labels: Class of each sample, or of each token if the model gives logits for every
                 token; any integer type.
-            traced: What is measured in the model.
+            traced: Head, layers and axes of the model.
 
         Raises:
             InputError: If labels do not fit the features or the head, or a layer has features of
