@@ -710,13 +710,30 @@ def test_every_pass_is_checked_not_the_last_alone() -> None:
     model = Switching().eval()
     model.second, model.above = nn.Linear(D, K), 1e9
     for bounds in ([1e9, -1e9, 1e9], [1e9, 1.0, 1e9]):
-        with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
-            for bound in bounds:
-                model.above = bound
+        for again in (False, True):  # the callbacks attach to every pass anew
+            with torch.no_grad(), ncscope.watch(model, groups=GROUPS) as seen:
+                for bound in bounds:
+                    model.above = bound
+                    if again:
+                        seen.detach()
+                        seen.attach()
+                    model(INPUTS)
+                    seen.labels(LABELS)
+                with pytest.raises(InputError, match="found logits of another layer in some"):
+                    seen.report()
+
+
+def test_a_head_that_is_replaced_between_attachments_is_refused() -> None:
+    model = Net().eval()
+    seen = ncscope.watch(model, groups=GROUPS)
+    with torch.no_grad():
+        for _ in range(2):
+            with seen:
                 model(INPUTS)
                 seen.labels(LABELS)
-            with pytest.raises(InputError, match="found logits of another layer in some"):
-                seen.report()
+        model.fc = nn.Linear(D, K)
+        with pytest.raises(InputError, match="report before the head is replaced"), seen:
+            pass
 
 
 def test_a_matrix_that_is_not_used_for_all_samples_is_refused() -> None:

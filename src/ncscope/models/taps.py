@@ -21,6 +21,7 @@ from ncscope.models.masks import PassMasks
 from ncscope.models.matrix_heads import spread_rows
 from ncscope.models.outputs import first_tensor, possible_logits, tensors_in
 from ncscope.models.sharding import gathered, is_sharded
+from ncscope.models.wrappers import named_modules
 
 # Name of the head's input among the features. No module has a space in its name.
 HEAD_INPUT = "head input"
@@ -121,6 +122,7 @@ class Taps:
         reads = "" if self._found is not None and self._found.after else self._head
         self._masks = PassMasks(model, [*self._layers, reads])
         self._reads = reads
+        self._head_now: nn.Module | None = None
         self._place: tuple[nn.Module, str] | None = None
         self._inside = not whole
         self._head_is_model = False
@@ -161,6 +163,10 @@ class Taps:
         """Forget the logits of the last pass: with many classes they take the most memory."""
         self._logits = self._outputs = None
 
+    def go_on_from(self, other: "Taps") -> None:
+        """Take over the comparisons of other taps on the same model, of earlier passes."""
+        self._agree, self._trained = other._agree, other._trained
+
     def check_step(self) -> tuple[LastStep | None, tuple[str, ...]]:
         """Check that the head has made the logits of every pass.
 
@@ -197,7 +203,7 @@ class Taps:
         with ExitStack() as handles:
             self._handles = handles
             modules = [(name, named_layer(self._model, name)) for name in self._layers]
-            head = self._head_module()
+            head = self._head_now = self._head_module()
             handles.enter_context(self._masks.recorded(self._on_error))
             if self._whole:
                 self._before(self._model, self.begin)
@@ -242,24 +248,28 @@ class Taps:
     def _head_module(self) -> nn.Module:
         """Return the module of the head, and remember where the model has it."""
         head = named_layer(self._model, self._head) if self._found is None else self._found.module
+        if not any(module is head for _, module in named_modules(self._model)):
+            raise self._replaced()
         for parent in self._model.modules():
             for name, child in parent._modules.items():
                 if child is head:
                     self._place = parent, name
-        self._check_head()
         return head
 
     def _check_head(self) -> None:
         """Refuse a head that the model does not have any more: its weight would be measured."""
-        if self._place is None or self._found is None:
+        if self._place is None:  # the head is the model, or in a list of Keras
             return
         parent, name = self._place
-        if name not in parent._modules or parent._modules[name] is not self._found.module:
-            raise InputError(
-                expected=f"head {self._head!r} in the model for all samples of a report",
-                found="another module in its place",
-                fix="report before the head is replaced; the next report finds the new one",
-            )
+        if name not in parent._modules or parent._modules[name] is not self._head_now:
+            raise self._replaced()
+
+    def _replaced(self) -> InputError:
+        return InputError(
+            expected=f"head {self._head!r} in the model for all samples of a report",
+            found="another module in its place",
+            fix="report before the head is replaced; the next report finds the new one",
+        )
 
     def _before(self, module: nn.Module, hook: Any) -> None:
         """Call a hook with the arguments of every call of the module."""

@@ -285,6 +285,8 @@ class Watch:
 
     def _tap(self, traced: Trace) -> Taps:
         taps = traced.taps(self._model, pool=self._options.pool, on_error=self._fail)
+        if self._taps is not None:
+            taps.go_on_from(self._taps)
         self._hooks.enter_context(uncompiled(self._given))
         self._taps = self._hooks.enter_context(taps)
         return self._taps
