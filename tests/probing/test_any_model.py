@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -457,6 +458,11 @@ def test_packed_sequences_are_averaged_over_their_own_lengths() -> None:
     assert report.layers["lstm"].dim == 6
     assert report.layers["lstm"]["nc1"] == pytest.approx(wanted["nc1"], rel=1e-5)
     assert any("layer 'lstm' returns several tensors" in note for note in report.notes)
+    with torch.no_grad(), ncscope.watch(model, layers=["lstm"], layer_groups=["nc1"]) as seen:
+        for (tokens, lengths), labels in SEQUENCES:
+            model(tokens, lengths)
+            seen.labels(labels)
+    assert seen.report().layers["lstm"]["nc1"] == pytest.approx(wanted["nc1"], rel=1e-5)
 
 
 class Quantiser(nn.Module):
@@ -659,6 +665,10 @@ def test_reports_after_the_block_and_again() -> None:
     first = seen.report()
     assert numbers(first) == close(truth(model, model.fc.weight, model.fc.bias))
     assert seen.report() is first
+    with torch.no_grad(), seen:  # passes whose labels were forgotten are no reason for the old one
+        model(INPUTS)
+    with pytest.raises(InputError, match="and their labels, found none"):
+        seen.report()
     hooks = [m for m in model.modules() if m._forward_hooks or m._forward_pre_hooks]
     assert not hooks
 
@@ -734,6 +744,26 @@ def test_a_head_that_is_replaced_between_attachments_is_refused() -> None:
         model.fc = nn.Linear(D, K)
         with pytest.raises(InputError, match="report before the head is replaced"), seen:
             pass
+
+
+def test_a_watch_goes_on_after_an_error() -> None:
+    model = Net().eval()
+    seen = ncscope.watch(model, groups=GROUPS)
+
+    def replacing() -> None:
+        with seen:
+            for _ in range(2):
+                model(INPUTS)
+                seen.labels(LABELS)
+                model.fc = nn.Linear(D, K)
+
+    with torch.no_grad():
+        with pytest.raises(InputError, match="report before the head is replaced"):
+            replacing()
+        with seen:
+            model(INPUTS)
+            seen.labels(LABELS)
+    assert numbers(seen.report()) == close(truth(model, model.fc.weight, model.fc.bias))
 
 
 def test_a_matrix_that_is_not_used_for_all_samples_is_refused() -> None:
@@ -826,8 +856,14 @@ def test_packed_sequences_as_inputs() -> None:
     settings = {"layers": ["lstm"], "layer_groups": ["nc1"], "progress": False}
     report = ncscope.measure_model(model, batches, groups=["nc1"], **settings)
     plain = ncscope.measure_model(Recurrent(), SEQUENCES, groups=["nc1"], **settings)
+    del settings["progress"]
+    with torch.no_grad(), ncscope.watch(model.eval(), groups=["nc1"], **settings) as seen:
+        for rows, labels in batches:
+            model(rows)
+            seen.labels(labels)
     for name in ("lstm", "head input"):
-        assert report.layers[name]["nc1"] == pytest.approx(plain.layers[name]["nc1"], rel=1e-5)
+        for found in (report, seen.report()):
+            assert found.layers[name]["nc1"] == pytest.approx(plain.layers[name]["nc1"], rel=1e-5)
 
 
 class Parts(nn.Module):
@@ -996,3 +1032,103 @@ def test_a_column_of_labels_is_taken_by_one_logit() -> None:
     labels = LABELS % 2
     report = measured(model, [(INPUTS, labels[:, None].float())])
     assert dict(report) == dict(measured(model, [(INPUTS, labels)]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["lora", "features", "outputs"])
+def test_adapters_of_peft_are_the_head_before_and_after_they_are_merged(kind: str) -> None:
+    peft = pytest.importorskip("peft")
+    model = Net()
+    if kind == "lora":
+        options = {"r": 2, "init_lora_weights": False}
+        config = peft.LoraConfig(target_modules=["fc"], **options)
+    else:
+        scaled = ["fc"] if kind == "features" else []
+        config = peft.IA3Config(
+            target_modules=["fc"], feedforward_modules=scaled, init_ia3_weights=False
+        )
+    adapted = peft.get_peft_model(model, config).eval()
+    if kind != "lora":
+        for name, parameter in adapted.named_parameters():
+            if "ia3" in name:
+                parameter.data.uniform_(0.2, 2)
+    with_adapter = measured(adapted, layers=[])
+    merged = adapted.merge_and_unload()
+    assert numbers(with_adapter) == close(truth(merged, merged.fc.weight, merged.fc.bias))
+    assert numbers(measured(merged, layers=[])) == close(numbers(with_adapter))
+
+
+def test_a_hidden_layer_is_no_head_of_a_cosine_classifier() -> None:
+    model = Net(head=Cosine(D, K))
+    with pytest.raises(InputError, match="found a layer of 16 outputs, and 4 of the model"):
+        measured(model, head="body.0")
+
+
+def test_logits_with_batch_and_tokens_in_one_axis_get_the_form_that_works() -> None:
+    class Flat(Generates):
+        def forward(self, idx: Tensor) -> Tensor:
+            return self.lm_head(self.embed(idx)).view(-1, 10)
+
+    class Shaped(Flat):
+        def forward(self, idx: Tensor) -> Tensor:
+            return super().forward(idx).view(len(idx), -1, 10)  # as the advice says
+
+    ids = torch.randint(0, 10, (20, 9), generator=torch.Generator().manual_seed(0))
+    batches = [(ids, ids.roll(-1, 1))]
+    with pytest.raises(
+        InputError, match=r"found 180 rows, .*return logits\.view\(batch, tokens, -1\)"
+    ):
+        measured(Flat(), batches, layers=[])
+    assert measured(Shaped(), batches, layers=[]).num_samples == 180
+
+
+def test_labels_that_are_shifted_already_need_no_next_token() -> None:
+    class Every(Generates):
+        def forward(self, idx: Tensor) -> Tensor:
+            return self.lm_head(self.embed(idx))
+
+    ids = torch.randint(0, 10, (20, 9), generator=torch.Generator().manual_seed(0))
+    batches = [(ids[:, :-1], ids[:, 1:])]
+    with pytest.raises(InputError, match="leave next_token out"):
+        measured(Every(), batches, layers=[], next_token=True)
+    assert measured(Every(), batches, layers=[]).num_samples == 160
+
+
+def test_a_name_inside_of_a_wrapper_is_suggested() -> None:
+    class Wrapper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base_model = Net()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.base_model(x)
+
+    with pytest.raises(InputError, match=r"did you mean 'base_model\.fc'\?"):
+        measured(Wrapper(), head="fc")
+
+
+def test_classes_that_a_reference_lacks_are_a_warning() -> None:
+    model, few = Net(), LABELS < 2
+    reference = measured(model, [(INPUTS[few], LABELS[few])])
+    report = measured(model, reference=reference)
+    said = "the reference has no samples of classes 2, 3: ncc_accuracy and nc4_disagreement"
+    assert any(warning.startswith(said) for warning in report.warnings)
+    features = model.features(INPUTS).detach()
+    train = ncscope.measure(features[few], LABELS[few], num_classes=K, groups=["nc1"])
+    found = ncscope.measure(features, LABELS, reference=train)
+    assert any(warning.startswith(said) for warning in found.warnings)
+    assert not measured(model, reference=measured(model)).warnings[0].startswith("the reference")
+
+
+def test_labels_beside_one_row_are_two() -> None:
+    features, row = torch.randn(40, 3), torch.ones(1, 3)
+    labels = torch.arange(40) % 2
+    for given in (labels + 1, 3 + 4 * labels, 2 * labels):
+        with pytest.raises(InputError, match="labels 0 and 1 beside a weight of one row") as error:
+            ncscope.measure(features, given, row, groups=["nc1"])
+        code = error.value.fix.partition("= ")[2]
+        classes = eval(code, {"np": np, "labels": given})
+        found = ncscope.measure(features, classes, row, groups=["nc3"])
+        assert dict(found) == dict(ncscope.measure(features, labels, row, groups=["nc3"]))
+    notes = ncscope.measure(features, labels, row, groups=["mse", "nc1"]).notes
+    assert "left out, because the classifier has one logit: mse" in notes

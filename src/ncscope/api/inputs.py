@@ -45,6 +45,13 @@ def checked_samples(
     classes = _checked_classes(labels, rows).to(rows.device)
     head = None if weight is None else as_tensor(weight, "weight")
     largest = max(int(classes.max()) + 1, 1)
+    one_row = head is not None and head.shape == (1, rows.shape[1])
+    if one_row and largest > 2 and num_classes in (None, 2):
+        raise InputError(
+            expected="labels 0 and 1 beside a weight of one row, which is one logit",
+            found=f"labels up to {largest - 1}",
+            fix="number the classes: labels = np.unique(labels, return_inverse=True)[1]",
+        )
     count = _rows_of(head, rows.shape[1], largest) if num_classes is None else num_classes
     if head is None and count is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
         fix = "number the classes from 0, or pass num_classes"

@@ -124,7 +124,7 @@ def measure(
         ood=None if ood is None else checked_ood(ood, samples.features),
         by_class=True,
     )
-    lacking = left_out_note(groups, record.metrics)
+    lacking = left_out_note(groups, record.metrics, one_logit=samples.one_logit)
     one = [ONE_LOGIT] if samples.one_logit else []
     return Report(replace(record, notes=(*one, *record.notes, *lacking)), stats)
 

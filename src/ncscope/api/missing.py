@@ -36,19 +36,21 @@ def missing_key(key: object, present: Iterable[str], *, labelled: bool) -> KeyEr
     return KeyError(f"{key!r}; did you mean {nearest[0]!r}?" if nearest else key)
 
 
-def left_out_note(groups: Collection[str] | None, present: Collection[str]) -> list[str]:
+def left_out_note(
+    groups: Collection[str] | None, present: Collection[str], *, one_logit: bool = False
+) -> list[str]:
     """Return a note on groups and keys that were asked for, and that need a weight.
 
     Args:
         groups: Groups and keys of metrics that were asked for; None for all.
         present: Keys of the report of `measure`.
+        one_logit: True if a classifier of one logit was given.
     """
     asked = [groups] if isinstance(groups, str) else list(groups or ())
     lacking = [name for name in asked if _all_need_head(select([name]), present)]
     if not lacking:
         return []
-    with_head = any("head" in row.needs and row.key in present for row in select(None))
-    why = "the classifier has one logit" if with_head else "no weight was given"
+    why = "the classifier has one logit" if one_logit else "no weight was given"
     return [f"left out, because {why}: {', '.join(lacking)}"]
 
 

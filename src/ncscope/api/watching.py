@@ -29,10 +29,10 @@ class Watched(Watch):
             A report, as from `measure_model`. Without new passes, the last report again.
 
         Raises:
-            InputError: If there were no such passes and no report before, or fewer than two classes
-                are present; or if the model replaced its head in between.
+            InputError: If there were no such passes, but passes without labels or no report before;
+                if fewer than two classes are present; or if the model used several heads.
         """
-        if self._latest is None or self._failure is not None or self.counted_anywhere():
+        if self._latest is None or self._failure is not None or self.passed_anywhere():
             probed = self.probed()
             self._latest = ModelReport(probed.record, probed.statistics)
         return self._latest

@@ -161,6 +161,24 @@ def no_better_than_chance(
     return (f"no closer to collapse than with permuted labels: {', '.join(named)}",)
 
 
+def missing_in_reference(stats: ClassStatistics, reference: ClassStatistics) -> tuple[str, ...]:
+    """Return a warning on classes whose samples can never be right: the reference has no mean.
+
+    Args:
+        stats: Statistics of the samples that are measured.
+        reference: Statistics whose class means the nearest-mean rule uses.
+    """
+    known = set(reference.classes.tolist())
+    missing = [label for label in stats.classes.tolist() if label not in known]
+    if not missing:
+        return ()
+    kind = "class" if len(missing) == 1 else "classes"
+    return (
+        f"the reference has no samples of {kind} {_named(missing)}: ncc_accuracy and "
+        "nc4_disagreement count their samples as wrong",
+    )
+
+
 def _absent_classes(stats: ClassStatistics) -> Iterator[str]:
     if stats.k == stats.num_classes:
         return

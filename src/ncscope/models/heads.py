@@ -205,7 +205,7 @@ def head_of(
         if not head.gives_logits and len(head.weight) not in widths:
             first.outputs = {}
             with kept_buffers(model):
-                _refuse_hidden(model, inputs, head)
+                _refuse_hidden(model, inputs, head, widths)
         return head, shape
     look = first
     alike = {call.module for call in first.calls if _places(call, first.outputs)}
@@ -223,12 +223,21 @@ def head_of(
     return found, _shape_of(found, look)
 
 
-def _refuse_hidden(model: nn.Module, inputs: object, head: Head) -> None:
-    """Refuse a hidden layer that was named as the head, if the outputs show another head."""
+def _refuse_hidden(model: nn.Module, inputs: object, head: Head, widths: set[int]) -> None:
+    """Refuse a hidden layer that was named as the head, if the model has outputs of another size.
+
+    Outputs of one number a sample may be losses beside logits that the model does not return.
+    """
     try:
         other, _ = head_of(model, inputs, first_look(model, inputs))
     except InputError:
-        return
+        if widths <= {1}:
+            return
+        raise InputError(
+            expected=f"head {head.name!r} to make the outputs of the model",
+            found=f"a layer of {len(head.weight)} outputs, and {min(widths - {1})} of the model",
+            fix=_WITHOUT_A_HEAD,
+        ) from None
     raise InputError(
         expected=f"head {head.name!r} to make the outputs of the model",
         found=f"a layer of {len(head.weight)} outputs, beside {other.name!r} that makes them",
@@ -430,6 +439,7 @@ def _weighted_head(
         if _may_be_of_one_token(call, outputs[place])
     ]
     inner = [match for match in matches if not any(_inside(other, match) for other in matches)]
+    inner = [m for m in inner if not any(_is_part(m, other) for other in inner)]
     inner = [m for m in inner if not any(_reads(other, m, outputs) for other in inner)]
     # Of logits and probabilities that one layer makes, the logits.
     inner.sort(key=lambda match: match.step != LastStep())
@@ -446,9 +456,20 @@ def _weighted_head(
 
 
 def _inside(other: _Match, match: _Match) -> bool:
-    """Return whether the module of another match is inside of the one of this match."""
+    """Return whether another match's module is inside of this one's, and reads the same features.
+
+    An adapter such as IA3 scales the features for the layer inside: the adapter is the head.
+    """
     name, outer = other.call.name, match.call.name
-    return name != outer and (outer == "" or name.startswith(f"{outer}."))
+    if name == outer or not (outer == "" or name.startswith(f"{outer}.")):
+        return False
+    rows, around = other.call.rows, match.call.rows
+    return rows is None or around is None or torch.equal(rows.features, around.features)
+
+
+def _is_part(match: _Match, other: _Match) -> bool:
+    """Return whether a match's module is inside of another match's module."""
+    return other.call.name != match.call.name and match.call.name.startswith(f"{other.call.name}.")
 
 
 def _reads(other: _Match, match: _Match, outputs: Mapping[str, Tensor]) -> bool:
@@ -667,6 +688,14 @@ def _no_head(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> Inpu
     """Return the error for an output that no layer makes; a layer is named only if it helps."""
     expected = "a linear layer whose output is the logits"
     for output in outputs.values():
+        for call in calls:
+            if call.by_token and output.shape == (call.shape[0] * call.shape[1], call.shape[2]):
+                return InputError(
+                    expected="logits of shape batch x tokens x classes",
+                    found=f"{len(output)} rows, batch and tokens in one axis",
+                    fix="return logits.view(batch, tokens, -1) from the model, and pass labels of "
+                    "shape batch x tokens",
+                )
         alike = {
             call.name: (call.rows.output.to(output.dtype), _traced(call, output))
             for call in calls
@@ -682,11 +711,17 @@ def _no_head(calls: Sequence[LinearCall], outputs: Mapping[str, Tensor]) -> Inpu
     return InputError(
         expected=expected,
         found="none: neither a layer nor a matrix of the model, alone or before a softmax, sigmoid "
-        "or scale",
-        fix="give the last product a layer of its own (nn.Linear) that reads one vector a sample, "
-        "pooled before and not after it, and pass the model itself, not a scripted one; or collect "
-        "the features and call ncscope.measure(features, labels), with weight=... for a linear map",
+        "or scale, as with a cosine head",
+        fix=_WITHOUT_A_HEAD,
     )
+
+
+_WITHOUT_A_HEAD = (
+    "give the last product a layer of its own (nn.Linear) that reads one vector a sample, pooled "
+    "before and not after it, and pass the model itself, not a scripted one; or collect the "
+    "features and call ncscope.measure(features, labels), with weight=... for a linear map"
+)
+"""Advice for a model without a head that is affine in its features."""
 
 
 def _alike(call: LinearCall, logits: Tensor) -> bool:
@@ -702,6 +737,7 @@ def _last_call(model: nn.Module, calls: Sequence[LinearCall], name: str) -> Line
         raise InputError(
             expected=f"head {name!r} to turn one vector a sample into one output a class",
             found=f"a {type(module).__name__} that does not, or that the forward pass does not use",
-            fix="leave head out: the head is then found by its outputs",
+            fix="name a layer that reads one vector a sample or token, or collect the features as "
+            "rows and call ncscope.measure(features, labels)",
         )
     return matching[-1]

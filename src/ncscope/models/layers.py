@@ -111,7 +111,8 @@ def residual_blocks(model: nn.Module, calls: Calls | None = None) -> list[str]:
 
 
 def _unknown(name: str, names: list[str]) -> InputError:
-    close = get_close_matches(name, names, n=3, cutoff=0.4)
+    inside = [known for known in names if known.endswith(f".{name}")]
+    close = inside[:3] or get_close_matches(name, names, n=3, cutoff=0.4)
     fix = f"did you mean {' or '.join(map(repr, close))}?" if close else "see model.named_modules()"
     return InputError(expected="the name of a layer of the model", found=repr(name), fix=fix)
 

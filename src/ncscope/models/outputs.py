@@ -132,6 +132,13 @@ def no_logits(output: object) -> InputError:
     found = type(output).__name__
     if shapes:
         found += f" with {', '.join(shapes[:4])}{', ...' if len(shapes) > 4 else ''}"
+    if any(tensor.ndim == 4 and tensor.is_floating_point() for tensor in tensors_in(output)):
+        return InputError(
+            expected="an output with logits of shape batch x classes, or batch x tokens x classes",
+            found=found,
+            fix="of logits of every pixel, collect the features as rows, one a pixel, and call "
+            "ncscope.measure(features, labels)",
+        )
     return InputError(
         expected="an output with logits of shape batch x classes, or batch x tokens x classes",
         found=found,

@@ -136,6 +136,11 @@ class Taps:
         self.token_mask: Tensor | None = None
 
     @property
+    def ran(self) -> bool:
+        """Return whether a forward pass has been read."""
+        return self._features is not None
+
+    @property
     def features(self) -> Mapping[str, Float[Tensor, "b d"]]:
         """Features of the last forward pass, B x d each, in the order in which layers ended.
 
@@ -560,8 +565,9 @@ def check_mask(masks: PassMasks, name: str, shape: torch.Size, pool: bool | None
     raise InputError(
         expected=f"a mask that tells the padding in layer {name!r}",
         found=f"{shape[1]} positions a sample and {covers}",
-        fix="leave the layer out, or pass pool=False to flatten it with its padding; without "
-        "padding, leave the mask out of the batch",
+        fix="give the batch a mask of these positions (for a decoder, decoder_attention_mask), "
+        "leave the layer out, or pass pool=False to flatten it with its padding; without padding, "
+        "leave the mask out of the batch",
     )
 
 

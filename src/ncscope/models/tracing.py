@@ -278,15 +278,15 @@ class _Choice:
         except InputError as error:
             if self._named:
                 raise
-            why = f"{error.expected.replace(f'layer {layer!r}', 'the layer')}: {error.found}"
-            self._left_out[why].append(layer)
+            wanted = error.expected.replace(f"layer {layer!r}", "each")
+            self._left_out[f"expected {wanted}, found {error.found}"].append(layer)
             return {}
         for name, at in axes.items():
             if len(also := other.qualified.get(name, [])) > 1:
-                rest = ", ".join(str(index) for index in also if index != at.tensor)
+                rest = " or ".join(str(index) for index in also if index != at.tensor)
                 self._notes.append(
-                    f"layer {name!r} returns several tensors with a row a sample: output "
-                    f"{at.tensor} is measured, output {rest} is not"
+                    f"layer {name!r} returns several tensors with a row a sample: number "
+                    f"{at.tensor} is measured, not number {rest}"
                 )
         return axes
 

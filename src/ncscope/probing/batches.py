@@ -169,8 +169,9 @@ def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) 
     """Check that the labels are what the model predicts.
 
     Raises:
-        InputError: If ``next_token`` is set for a model with one row of logits for each sample, or
-            is not set although every label equals the token that the model reads.
+        InputError: If ``next_token`` is set for a model with one row of logits for each sample or
+            for labels that are those of the next token already, or is not set although every label
+            equals the token that the model reads.
     """
     if next_token and head.rows != "token":
         raise InputError(
@@ -178,7 +179,7 @@ def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) 
             found=f"one row a sample from head {head.name!r}",
             fix="leave next_token out",
         )
-    if next_token or head.rows != "token":
+    if head.rows != "token":
         return
     if isinstance(inputs, Mapping):  # a model may also be given its targets
         inputs = [value for name, value in inputs.items() if name not in LABEL_ARGUMENTS]
@@ -186,7 +187,17 @@ def check_next_token(head: Head, inputs: Any, labels: Tensor, next_token: bool) 
     if shown is None or shown.shape != labels.shape or shown.is_floating_point():
         return
     tokens = shown.to(labels.device)
-    if bool(((tokens == labels) | (labels == IGNORED)).all()):
+    same = bool(((tokens == labels) | (labels == IGNORED)).all())
+    before, after = labels[:, :-1], tokens[:, 1:]
+    if next_token:
+        if not same and after.numel() and bool(((before == after) | (before == IGNORED)).all()):
+            raise InputError(
+                expected="labels of the tokens that the model is shown, for next_token",
+                found="those of the tokens that follow",
+                fix="leave next_token out: the labels are what the model is to predict",
+            )
+        return
+    if same:
         raise InputError(
             expected="labels that the model is to predict",
             found="those of the tokens that it is shown",

@@ -16,6 +16,7 @@ from ncscope.metrics.information import (
 )
 from ncscope.metrics.layerwise import geodesic, relative_position, straightness
 from ncscope.metrics.ood import OodResult, OodScorer
+from ncscope.metrics.reliability import missing_in_reference
 from ncscope.metrics.sources import Sources
 from ncscope.probing.by_batch import with_batch_estimate
 from ncscope.probing.gather import LayerGatherer, Looked
@@ -87,6 +88,12 @@ def measured(
             layer_record(plan.name, each, plan.groups, by_class=options.by_class)
             for plan, each in zip(plans, sources, strict=True)
         )
+    records = tuple(
+        replace(each, warnings=(*missing_in_reference(stats[n], known[n]), *each.warnings))
+        if (n := each.layer) in known and plan.needs.decisions
+        else each
+        for each, plan in zip(records, plans, strict=True)
+    )
     records = _with_notes(records, looked, notes, by_logits=by_logits)
     batch_size = options.information_batch
     if batch_size is not None and last.weight is not None and last.needs.information:

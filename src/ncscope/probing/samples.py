@@ -13,7 +13,7 @@ from ncscope.memory import check_memory
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
 from ncscope.metrics.information import takes_long
-from ncscope.metrics.reliability import warnings_on
+from ncscope.metrics.reliability import missing_in_reference, warnings_on
 from ncscope.metrics.sources import Sources
 from ncscope.probing.class_table import class_table, notes_on, wanted
 from ncscope.probing.ood import check_groups, check_unit, compared_features
@@ -114,6 +114,9 @@ def measure_samples(
     compared = None if ood is None else compared_features(samples, features, ood, stats)
     sources = replace(samples.sources(stats, information, decisions), ood=compared)
     record = layer_record(layer, sources, groups, by_class=by_class)
+    if needs.decisions and reference is not None:
+        missing = missing_in_reference(stats, reference)
+        record = replace(record, warnings=(*missing, *record.warnings))
     trusted = with_trust(
         record, samples, stats, baseline=baseline, uncertainty=uncertainty, ood=compared
     )

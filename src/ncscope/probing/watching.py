@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
@@ -105,7 +106,7 @@ class Watch:
         """Remove the hooks from the model; after an error, drop the samples too."""
         self.detach()
         if error is not None:
-            self.forget()
+            self.restart()
 
     @property
     def model(self) -> nn.Module:
@@ -172,10 +173,10 @@ class Watch:
             raise self._failure
         self._settle()
         taps = self._taps
-        if taps is None or taps.features is self._last:
+        if taps is None or not taps.ran or taps.features is self._last:
             raise InputError(
                 expected="a forward pass of the watched model before its labels",
-                found="none" if taps is None else "the labels of that pass twice",
+                found="none" if taps is None or not taps.ran else "the labels of that pass twice",
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
         assert self._traced is not None
@@ -183,6 +184,14 @@ class Watch:
             self._probe = self._probe or self._new_probe()
             self._probe.update(taps, self._checked(as_tensor(labels, "labels")), self._traced)
         self._last = taps.features
+
+    def passed_anywhere(self) -> bool:
+        """Return whether a pass has begun in any process since the last call of `probed`.
+
+        Every process must call this.
+        """
+        begun = self._traced is not None or bool(self._observer and self._observer.called)
+        return any(self._processes.values(begun))
 
     def counted_anywhere(self) -> bool:
         """Return whether any process has added samples since the last call of `probed`.
@@ -224,8 +233,9 @@ class Watch:
         self._gathered.close()
 
     def restart(self) -> None:
-        """Drop the samples, and find the head again in the next pass: it may have been replaced."""
+        """Drop samples and errors; find the head again in the next pass: it may be another one."""
         self.forget()
+        self._failure = None
         if self._observer is None:
             self._traced, self._taps = None, None
             if self._attached:
@@ -337,6 +347,8 @@ def _cloned(inputs: Any) -> Any:
     """Copy the tensors in nested tuples, lists and mappings."""
     if isinstance(inputs, Tensor):
         return inputs.detach().clone()
+    if isinstance(inputs, PackedSequence):
+        return inputs._replace(data=inputs.data.detach().clone())
     if isinstance(inputs, Mapping):
         return {name: _cloned(value) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):

@@ -120,8 +120,8 @@ def check_range(
         fix = "number the classes from 0: pass labels - 1"
     elif of_classifier:
         fix = (
-            f"pass the labels that this head of {num_classes} outputs predicts, or name the head "
-            f"that has {int(given.max()) + 1} outputs or more"
+            f"pass the labels that this classifier of {num_classes} outputs predicts, or the "
+            f"classifier that has {int(given.max()) + 1} outputs or more"
         )
     else:
         fix = f"pass num_classes={int(given.max()) + 1}, or number the classes from 0"
