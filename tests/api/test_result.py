@@ -306,3 +306,27 @@ def test_groups_that_need_a_weight_are_not_left_out_in_silence() -> None:
         assert not any("no weight" in note for note in notes)
     weighted = ncscope.measure(features, labels, torch.randn(3, 4), groups=["nc3"])
     assert not any("no weight" in note for note in weighted.notes)
+
+
+@pytest.mark.parametrize("classes", [4, 40, 1000])
+def test_values_at_collapse_are_those_of_the_classes_present(classes: int) -> None:
+    present = torch.tensor([1, 2, 3]) if classes == 4 else torch.arange(classes)[7 : 7 + 3]
+    labels = present.repeat_interleave(50)
+    generator = torch.Generator().manual_seed(0)
+    features = 4 * torch.eye(3).repeat_interleave(50, 0).double()
+    features += 0.01 * torch.randn(150, 3, generator=generator, dtype=torch.float64)
+    weight = torch.zeros(classes, 3).double()
+    weight[present] = torch.eye(3).double() - 1 / 3
+    report = ncscope.measure(features, labels, weight)
+    alone = ncscope.measure(features, torch.arange(3).repeat_interleave(50), weight[present])
+    found, wanted = (
+        {row["metric"]: (row["collapsed_at"], row["value"]) for row in each.rows()}
+        for each in (report, alone)
+    )
+    for key in ("gnc2_log", "nc2_of", "participation_ratio", "rankme", "nc2_etf", "nc3_etf"):
+        assert found[key][0] == wanted[key][0], key
+        assert found[key][0] is not None, key  # also with more classes than dimensions
+        assert found[key] == pytest.approx(wanted[key], rel=1e-9), key
+    assert f"3 of {classes} classes" in repr(report)
+    read = type(report).from_json(report.to_json())
+    assert read.rows() == report.rows()

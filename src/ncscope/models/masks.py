@@ -89,6 +89,16 @@ class PassMasks:
             if name in (_KEEPS, _OF_DECODER, *_HIDES)
         )
 
+    @property
+    def hide_nothing(self) -> bool:
+        """Return whether no mask hides a token; reading this waits for an accelerator."""
+        given = [(n, mask) for masks in self._given.values() for n, mask in masks.items()]
+        return all(
+            bool((~_padding(mask) if name in _HIDES else _real(mask)).all())
+            for name, mask in given
+            if isinstance(mask, Tensor) and mask.ndim == 2
+        )
+
     def of(self, name: str) -> Bool[Tensor, "b t"] | None:
         """Return the mask of a layer, true for real tokens; None if it was given none.
 

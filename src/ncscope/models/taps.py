@@ -541,7 +541,9 @@ def _in_order(running: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return MappingProxyType({**layers, HEAD_INPUT: running[HEAD_INPUT]})
 
 
-def check_mask(masks: PassMasks, name: str, shape: torch.Size, pool: bool | None) -> Tensor | None:
+def check_mask(
+    masks: PassMasks, name: str, shape: torch.Size, pool: bool | None, *, strict: bool = False
+) -> Tensor | None:
     """Return the mask of the tokens of a layer, or None for a layer without tokens or masks.
 
     Args:
@@ -549,10 +551,12 @@ def check_mask(masks: PassMasks, name: str, shape: torch.Size, pool: bool | None
         name: Name of the layer, or of a call of the layer.
         shape: Shape of its output, batch first.
         pool: Choice of the user, see `Taps`.
+        strict: Refuse a sequence that no mask fits also in a pass whose masks hide nothing: the
+            next pass may have padding.
 
     Raises:
-        InputError: If the pass has masks, none of which fits this sequence, and the sequence is not
-            to be flattened whole: its padding is unknown.
+        InputError: If masks of the pass hide tokens, and none fits this sequence, and the sequence
+            is not to be flattened whole: its padding is unknown.
     """
     if len(shape) != 3 or pool is False:
         return None
@@ -561,13 +565,14 @@ def check_mask(masks: PassMasks, name: str, shape: torch.Size, pool: bool | None
         return mask
     if mask is None and not masks.any:
         return None
+    if not strict and masks.hide_nothing:
+        return None
     covers = "no mask of its own" if mask is None else f"a mask of {mask.shape[1]} tokens"
     raise InputError(
         expected=f"a mask that tells the padding in layer {name!r}",
         found=f"{shape[1]} positions a sample and {covers}",
         fix="give the batch a mask of these positions (for a decoder, decoder_attention_mask), "
-        "leave the layer out, or pass pool=False to flatten it with its padding; without padding, "
-        "leave the mask out of the batch",
+        "leave the layer out, or pass pool=False to flatten it with its padding",
     )
 
 

@@ -274,6 +274,7 @@ class _Choice:
                         name,
                         torch.Size([shape.pop(at.axis), *shape]),
                         self._pool,
+                        strict=not self._named,
                     )
         except InputError as error:
             if self._named:
