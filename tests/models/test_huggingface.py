@@ -215,7 +215,7 @@ def test_default_layers_are_the_hidden_states(
     """Batch-first, as the library returns them, also with as many tokens as samples."""
     model = make()
     batch = {name: value[:, :tokens] for name, value in sentences().items()}
-    found = trace(model, batch)
+    found = trace(model, batch, pool=False)
     with measuring(model), found.taps(model, pool=False) as taps:
         states = forward(model, batch | {"output_hidden_states": True}).hidden_states
     assert list(taps.features) == [*layers, HEAD_INPUT]

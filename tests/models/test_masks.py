@@ -121,6 +121,8 @@ def test_layers_after_pooling_are_left_out_or_refused_and_the_advice_holds() -> 
     assert list(values(model, [whole])) == ["funnel.encoder.blocks.0.0", "head input"]
     with pytest.raises(InputError, match="tells the padding"):
         values(model, [whole, texts(6)], layers=[layer])
+    without = {name: value for name, value in whole.items() if name != "attention_mask"}
+    assert len(values(model, [without])) == 3  # the model makes a mask of ones
 
 
 def translations(length: int) -> dict[str, Tensor]:

@@ -48,6 +48,7 @@ class PassMasks:
 
     def __init__(self, model: nn.Module, names: Iterable[str]) -> None:
         modules = dict(named_modules(model, remove_duplicate=False))
+        self._model = modules[""]
         self._around = {
             name: [(path, modules[path]) for path in _ancestors(name) if path in modules]
             for name in names
@@ -82,12 +83,12 @@ class PassMasks:
     @property
     def any(self) -> bool:
         """Return whether the model or a part around a layer was given a mask of tokens."""
-        return any(
-            isinstance(mask, Tensor) and mask.ndim == 2
-            for given in self._given.values()
-            for name, mask in given.items()
-            if name in (_KEEPS, _OF_DECODER, *_HIDES)
-        )
+        return any(map(_has_mask, self._given.values()))
+
+    @property
+    def of_caller(self) -> bool:
+        """Return whether the model itself was given a mask: parts may make masks of ones."""
+        return _has_mask(self._given.get(self._model, {}))
 
     @property
     def hide_nothing(self) -> bool:
@@ -139,6 +140,10 @@ def in_encoder(model: nn.Module, name: str, head: str) -> bool:
         if inside[0] == "encoder" and {"encoder", "decoder"} <= children.keys():
             return not head.removeprefix(path).strip(".").startswith("encoder")
     return False
+
+
+def _has_mask(given: Mapping[str, Any]) -> bool:
+    return any(isinstance(mask, Tensor) and mask.ndim == 2 for mask in given.values())
 
 
 def _ancestors(name: str) -> list[str]:

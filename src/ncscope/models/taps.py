@@ -551,8 +551,8 @@ def check_mask(
         name: Name of the layer, or of a call of the layer.
         shape: Shape of its output, batch first.
         pool: Choice of the user, see `Taps`.
-        strict: Refuse a sequence that no mask fits also in a pass whose masks hide nothing: the
-            next pass may have padding.
+        strict: Refuse a sequence that no mask fits also if the masks that the model was given hide
+            nothing: those of the next pass may.
 
     Raises:
         InputError: If masks of the pass hide tokens, and none fits this sequence, and the sequence
@@ -565,7 +565,7 @@ def check_mask(
         return mask
     if mask is None and not masks.any:
         return None
-    if not strict and masks.hide_nothing:
+    if not (strict and masks.of_caller) and masks.hide_nothing:
         return None
     covers = "no mask of its own" if mask is None else f"a mask of {mask.shape[1]} tokens"
     raise InputError(
