@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from inspect import signature
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,9 @@ from ncscope.probing.plans import ProbeOptions, for_model
 from ncscope.probing.second_pass import Kept, check_second_pass, samples_kept
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
+
+Kind = TypeVar("Kind", bound="Watch")
+"""Kind of watch, so that a context manager has the type of its subclass."""
 
 
 class Watch:
@@ -93,7 +96,7 @@ class Watch:
         # Samples that are never measured must not stay on the disk.
         weakref.finalize(self, self._gathered.close)
 
-    def __enter__(self) -> Self:
+    def __enter__(self: Kind) -> Kind:
         self.attach()
         return self
 
