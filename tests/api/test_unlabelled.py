@@ -172,3 +172,13 @@ def test_labelled_layers_of_a_model_have_them() -> None:
     wanted = {"0": ncscope.measure(hidden), "head input": ncscope.measure(hidden.relu())}
     for name, layer in report.layers.items():
         assert dict(layer) == pytest.approx(dict(wanted[name]), rel=1e-9)
+
+
+def test_a_rank_that_the_number_of_samples_bounds_is_a_warning() -> None:
+    rows = torch.randn(96, 12, generator=torch.Generator().manual_seed(0))
+    (warning,) = ncscope.measure(rows[:8]).warnings
+    assert warning.startswith("8 samples span at most 8 of 12 dimensions, which bounds rankme, ")
+    enough = int(warning.rpartition("measure ")[2].removesuffix(" samples"))
+    assert enough == 60
+    assert ncscope.measure(rows[:enough]).warnings == []
+    assert ncscope.measure(rows[:8], groups=["alpha_req"]).warnings == []
