@@ -162,13 +162,10 @@ def first_look(model: nn.Module, inputs: object, name: str | None = None) -> Loo
         inputs: Batch without the labels.
         name: Name of the head, if known.
     """
-    return _look(model, inputs, _wanted(model, name), masked=name is not None)
-
-
-def _wanted(model: nn.Module, name: str | None) -> Wanted | None:
-    if name is None:
-        return None
-    return Wanted({named_layer(model, name)}, KEPT_ROWS, columns=True)
+    wanted = None
+    if name is not None:
+        wanted = Wanted({named_layer(model, name)}, KEPT_ROWS, columns=True)
+    return _look(model, inputs, wanted, masked=name is not None)
 
 
 def head_of(

@@ -155,7 +155,7 @@ class Taps:
 
     @property
     def logits(self) -> Float[Tensor, "b k"] | Float[Tensor, "b t k"]:
-        """Logits of the last forward pass, as `logits_of` returns them; DTensors stay sharded.
+        """Logits of the last forward pass, before a softmax or the like; DTensors stay sharded.
 
         Raises:
             InputError: If the model has not run.
