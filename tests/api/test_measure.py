@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import ncscope
+from ncscope.errors import InputError
 from ncscope.metrics.registry import GROUPS, METRICS
 
 from ..closeness import assert_agree
@@ -90,6 +91,42 @@ def test_groups_together_select_their_union() -> None:
     report = measured(INSTANCES["balanced"](), groups=("nc3", "pfc", "spectra"))
     assert set(report) == keys_of("nc3", "pfc", "spectra")
     assert set(report.spectra) == {"between", "within", "total", "snr_singular_values"}
+
+
+def test_a_prefixed_key_is_one_metric_and_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = INSTANCES["balanced"]()
+    everything = measured(instance)
+    for name in ("discriminants.canonical", "variability.sum_over_pairs", "sources.angles"):
+        monkeypatch.delattr(f"ncscope.metrics.{name}")
+    report = measured(instance, groups=["key:nc1"])
+    assert dict(report) == {"nc1": everything["nc1"]}
+    assert report.statistics.unit_means is None and not report.spectra
+    assert [note.partition(":")[0] for note in report.notes] == ["between-class scatter"]
+
+
+@pytest.mark.parametrize("key", ["nc1_quotient", "pfc1", "accuracy"])
+def test_the_prefix_changes_nothing_where_no_group_has_the_name(key: str) -> None:
+    instance = INSTANCES["balanced"]()
+    assert dict(measured(instance, groups=[f"key:{key}"])) == dict(measured(instance, groups=[key]))
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("key:nc1_quotent", "'key:nc1_quotent' pass key:nc1_quotient$"),
+        ("key:spectra", "'key:spectra' pass spectra"),
+        ("fuzzines", "'fuzzines' pass fuzziness$"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest(name: str, fix: str) -> None:
+    with pytest.raises(InputError, match=fix):
+        measured(INSTANCES["balanced"](), groups=[name])
+
+
+@pytest.mark.parametrize("name", ["key:nc5", "nc5", "key:msp_auroc", "ood"])
+def test_a_key_of_ood_samples_is_refused_without_them(name: str) -> None:
+    with pytest.raises(InputError, match="OOD samples for"):
+        measured(INSTANCES["balanced"](), groups=[name])
 
 
 def test_all_groups_are_the_default() -> None:

@@ -44,14 +44,21 @@ def sum_over_pairs(
         >>> sum_over_pairs(rows, lambda gram, i, j: gram).item()  # 2 + 3 + 6
         11.0
     """
-    sums = []
-    for rows, cols in _tiles(len(vectors)):
+    sums: Float[Tensor, "tiles ..."] | None = None
+    tiles = list(_tiles(len(vectors)))
+    for index, (rows, cols) in enumerate(tiles):
         values = term(vectors[rows] @ vectors[cols].mT, rows, cols)
         if rows == cols:  # such a tile contains pairs twice, and i = j
             values.triu_(1)
-        sums.append(values.sum((-2, -1)))
+        if sums is None:
+            # In one tensor: a small tensor of each tile's own would be cut from the freed memory of
+            # a tile, which could then hold no other tile. The process would grow by a tile for
+            # each tile, past 20 GB for 100,000 classes.
+            sums = values.new_empty(len(tiles), *values.shape[:-2])
+        torch.sum(values, (-2, -1), out=sums[index])
         del values  # not held beside the next tile's
-    return torch.stack(sums).sum(0)
+    assert sums is not None
+    return sums.sum(0)
 
 
 def recompute_close_(

@@ -39,8 +39,6 @@ class Discriminants:
             $[\sqrt{\pi_c}]_c$; k x r with r = min(d, k - 1) for any rank of $\Sigma_B$.
         factor: $C=DAV$, d x r, with nearly orthogonal columns: $CC^\top=D\Sigma_BD$.
         rounding: Squared rounding error of the class means in each coordinate of $Dh$.
-        spread: Decomposition of $D\Sigma_WD$.
-        canonical: Residual of the canonical correlations of $(D\Sigma_WD,C)$.
         given: $\Sigma_W$ of the given features.
     """
 
@@ -50,9 +48,22 @@ class Discriminants:
     classes: Float[Tensor, "k r"]
     factor: Float[Tensor, "d r"]
     rounding: Float[Tensor, " d"]
-    spread: Spread
-    canonical: Canonical
     given: Float[Tensor, "d d"]
+
+    @cached_property
+    def spread(self) -> Spread:
+        r"""Decomposition of $D\Sigma_WD$."""
+        return spread_within(self.within)
+
+    @cached_property
+    def canonical(self) -> Canonical:
+        r"""Residual of the canonical correlations of $(D\Sigma_WD,C)$.
+
+        Cost: for a scatter within classes that is singular, nearly so, or small, one
+        eigen-decomposition of size d; else a factorisation. Only metrics that invert the total
+        scatter need it.
+        """
+        return canonical(self.spread, self.factor, rounding=float(self.rounding.sum()))
 
     @cached_property
     def within_along(self) -> Float[Tensor, " r"]:
@@ -73,8 +84,7 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
         stats: Statistics with the pooled within-class scatter.
 
     Cost: one eigen-decomposition of size min(k, d); for features in units that differ by more than
-    1,000, one more; for a scatter within classes that is singular, nearly so, or small, one of
-    size d.
+    1,000, one more.
     """
     assert stats.within is not None
     root = stats.prior.sqrt()
@@ -98,12 +108,8 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     within = rescaled(stats.within, scales)
     if bool(collapsed.any()):
         within = within.masked_fill(collapsed | collapsed[:, None], 0)
-    spread = spread_within(within)
     rounding = rounding if scales is None else rounding * scales.square()
-    solved = canonical(spread, factor, rounding=float(rounding.sum()))
-    return Discriminants(
-        between, scales, within, classes, factor, rounding, spread, solved, stats.within
-    )
+    return Discriminants(between, scales, within, classes, factor, rounding, stats.within)
 
 
 def mean_rounding(stats: ClassStatistics) -> Float[Tensor, " d"]:

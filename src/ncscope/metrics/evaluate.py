@@ -21,13 +21,16 @@ from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
 from ncscope.stats.options import Statistic
 
+KEY = "key:"
+"""Prefix by which a key among groups is a single metric, also if a group has its name."""
+
 
 def select(groups: Iterable[str] | None) -> list[Metric]:
     """Return the rows of the table in the given groups; without groups, all rows.
 
     Args:
-        groups: Names of groups, or keys of single metrics. ``"nc1"`` is the group, of which the
-            metric of this name is one.
+        groups: Names of groups, or keys of single metrics, also as ``"key:..."``. ``"nc1"`` is the
+            group, and ``"key:nc1"`` the metric of this name alone.
 
     Raises:
         InputError: If there is neither a group nor a metric of a name.
@@ -35,10 +38,14 @@ def select(groups: Iterable[str] | None) -> list[Metric]:
     if groups is None:
         return list(METRICS.values())
     wanted = {groups} if isinstance(groups, str) else set(groups)
-    single = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
-    unknown = sorted(wanted - set(GROUPS) - set(single))
+    plain = {key: row for row in METRICS.values() for key in (row.key, *row.aliases)}
+    single = {prefix + key: row for prefix in ("", KEY) for key, row in plain.items()}
+    unknown = sorted(map(str, wanted - set(GROUPS) - set(single)))
     if unknown:
-        near = difflib.get_close_matches(str(unknown[0]), [*GROUPS, *single], n=3)
+        names = list(dict.fromkeys([*GROUPS, *plain]))
+        near = difflib.get_close_matches(unknown[0].removeprefix(KEY), names, n=3)
+        if unknown[0].startswith(KEY):
+            near = [KEY + name if name in plain else name for name in near]
         fix = f"for {unknown[0]!r} pass {' or '.join(near)}" if near else "drop or correct them"
         expected = f"groups among {GROUPS}, or keys of metrics"
         raise InputError(expected=expected, found=str(unknown), fix=fix)
@@ -206,7 +213,8 @@ def _between_and_within(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     assert stats.within is not None
     decomposed = scatter.within is stats.within and scatter.spread.scales is None
     return {
-        "between": scatter.between.spectrum[: full_rank(stats)],
+        # Sorted, because equal eigenvalues from lengths of columns differ by their rounding.
+        "between": scatter.between.spectrum[: full_rank(stats)].sort(descending=True).values,
         "within": scatter.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
     }
 
@@ -223,11 +231,16 @@ def _eigenvalues(matrix: Float[Tensor, "d d"]) -> Float[Tensor, " d"]:
 def _rank_notes(sources: Sources) -> list[str]:
     """Return notes on the ranks of the pseudo-inverses and their cuts."""
     found, stats = sources.discriminants, sources.stats
-    between, solved, unit = found.between, found.canonical, 2 * stats.exponent
-    scaled = found.scales is not None or found.spread.scales is not None
-    return [
+    between, unit = found.between, 2 * stats.exponent
+    notes = [
         f"between-class scatter: {between.rank} of {full_rank(stats)} directions kept, "
-        f"eigenvalues above {_cut(between.cut, unit)}",
+        f"eigenvalues above {_cut(between.cut, unit)}"
+    ]
+    if "canonical" not in vars(found):  # no metric inverted the total scatter
+        return notes
+    solved, scaled = found.canonical, found.scales is not None or found.spread.scales is not None
+    return [
+        *notes,
         f"total scatter: {solved.rank} of {stats.dim} directions kept, eigenvalues above "
         f"{_cut(found.spread.cut, unit)} within classes or {_cut(solved.cut, unit)} between "
         "them" + (", of features scaled to comparable deviations" if scaled else ""),

@@ -47,7 +47,8 @@ def check_groups(needs: Needs, groups: Collection[str] | None, *, given: bool) -
         found = f"groups {', '.join(groups or ())}"
         raise InputError(expected="the group 'ood' with OOD samples", found=found, fix=fix)
     asked = {groups} if isinstance(groups, str) else set(groups or ())
-    lacking = sorted(asked & {"ood", *(row.key for row in select(["ood"]))})
+    rows = {name: select([name]) for name in sorted(asked)}
+    lacking = [name for name in rows if rows[name] and all(r.group == "ood" for r in rows[name])]
     if lacking and not given:
         what = "the group 'ood'" if "ood" in lacking else lacking[0]
         fix = "pass ood, features or a loader from outside the distribution"
