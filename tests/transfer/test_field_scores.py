@@ -17,7 +17,13 @@ from ncscope.transfer.fisher import NctiParts, ncti, ncti_parts, regularised_h_s
 from ncscope.transfer.inputs import checked_labelled
 from ncscope.transfer.ranking import moments_of
 from ncscope.transfer.scores import h_score
-from ncscope.transfer.separability import gbc, gbc_diagonal, transrate
+from ncscope.transfer.separability import (
+    gbc,
+    gbc_diagonal,
+    transrate,
+    transrate_listing,
+    transrate_projected,
+)
 from ncscope.transfer.similarity import parc
 from tests.transfer.samples import blobs
 
@@ -146,6 +152,30 @@ def slow_transrate(x: np.ndarray, y: np.ndarray) -> float:
     return rate(rows) - sum(np.mean(y == c) * rate(rows[y == c]) for c in np.unique(y))
 
 
+def slow_transrate_listing(x: np.ndarray, y: np.ndarray) -> float:
+    def rate(part: np.ndarray) -> float:
+        volume = np.eye(len(part)) + part @ part.T / (1e-4 * len(part))
+        return np.linalg.slogdet(volume)[1] / 2
+
+    rows = x - x.mean(0)
+    return rate(rows) - np.mean([rate(rows[y == c]) for c in np.unique(y)])
+
+
+def slow_transrate_projected(x: np.ndarray, y: np.ndarray) -> float:
+    """Build the covariances and their products, d x d."""
+    total, within = np.cov(x.T, bias=True), slow_within(x, y)
+    between = total - within
+    onto = np.linalg.pinv(total, rcond=1e-12) @ between
+
+    def rate(matrix: np.ndarray) -> float:
+        values = np.linalg.svd(matrix, compute_uv=False) / np.trace(between)
+        return np.log1p(values / 1e-4).sum() / 2
+
+    each = {c: rate(np.cov(x[y == c].T, bias=True) @ onto) for c in np.unique(y)}
+    inside = sum(np.mean(y == c) * value for c, value in each.items())
+    return (rate(between) - inside) / np.linalg.matrix_rank(between, tol=1e-9)
+
+
 def slow_parc(x: np.ndarray, y: np.ndarray) -> float:
     rows = (x - x.mean(0)) / x.std(0)
     first = np.triu_indices(len(y), 1)
@@ -159,9 +189,13 @@ RESTATED = {
     "gbc": (gbc, lambda x, y: slow_gbc(x, y, spherical=True)),
     "gbc_diagonal": (gbc_diagonal, lambda x, y: slow_gbc(x, y, spherical=False)),
     "transrate": (transrate, slow_transrate),
+    "transrate_listing": (transrate_listing, slow_transrate_listing),
+    "transrate_projected": (transrate_projected, slow_transrate_projected),
     "parc": (parc, slow_parc),
 }
-SCALE_FREE = {name: RESTATED[name][0] for name in RESTATED if name != "sfda"}
+SCALE_FREE = {
+    name: RESTATED[name][0] for name in RESTATED if name not in ("sfda", "transrate_listing")
+}
 ROTATION_FREE = {name: RESTATED[name][0] for name in RESTATED if name not in ("parc",)}
 
 
@@ -282,6 +316,34 @@ def test_parc_does_not_see_the_units_of_a_feature():
     assert found[1] == pytest.approx(found[0], rel=1e-9)
 
 
+TIED = {
+    "two features": lambda draws: draws.normal(size=(40, 2)),
+    "two features far from 0": lambda draws: 1e3 + draws.normal(size=(40, 2)),
+    "one direction": lambda draws: draws.normal(size=(40, 1)) * draws.normal(size=(1, 5)),
+    "one-hot": lambda draws: np.eye(4)[draws.integers(0, 4, 40)],
+    "tenths": lambda draws: draws.integers(0, 3, (40, 4)) / 10,
+    "points": lambda draws: draws.normal(size=(4, 5))[np.arange(40) % 4],
+}
+
+
+@pytest.mark.parametrize("name", TIED)
+def test_parc_ranks_equal_distances_alike_in_every_order(name):
+    """Rounding to ten digits makes exact ties of distances that are equal but for rounding."""
+    draws = np.random.default_rng(0)
+    x, y = TIED[name](draws), draws.integers(0, 2, 40)
+    first = np.triu_indices(40, 1)
+    distances = np.round(1 - np.corrcoef((x - x.mean(0)) / x.std(0))[first], 10)
+    known = spearmanr(distances, [y[i] != y[j] for i, j in zip(*first, strict=True)])[0]
+    for order in (np.arange(40), *(draws.permutation(40) for _ in range(5))):
+        found = float(parc(checked_labelled(x[order], y[order])))
+        assert found == pytest.approx(known, abs=1e-12)
+
+
+def test_parc_without_two_distances_is_undefined():
+    same = checked_labelled(torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]), [0, 0, 1])
+    assert math.isnan(float(parc(same)))
+
+
 def test_classes_far_apart_reach_the_upper_ends():
     features, labels = blobs(60, 6, 3, seed=0)
     far = checked_labelled(features + 1e4 * torch.eye(6, dtype=torch.float64)[labels], labels)
@@ -304,6 +366,9 @@ def test_classes_that_are_alike_reach_the_lower_ends():
     assert float(regularised_h_score(alike)) == pytest.approx(0, abs=1e-12)
     assert float(sfda(alike)) == pytest.approx(-math.log(2))
     assert ncti_parts(alike).nearest_centre == pytest.approx(0.5)
+    # The means differ in no direction, wherever the origin is.
+    for offset in (0.0, 1e4):
+        assert ncti_parts(checked_labelled(alike.features + offset, alike.labels)).spread == 0
 
 
 def test_features_that_are_their_class_means_have_defined_values():
@@ -324,6 +389,86 @@ def test_features_that_are_their_class_means_have_defined_values():
     assert all(map(math.isnan, ncti_parts(nothing)))
     assert math.isnan(float(parc(nothing)))
     assert math.isnan(float(parc(checked_labelled(torch.arange(12.0)[:, None], labels))))
+
+
+def test_transrate_listing_in_closed_form():
+    """The classes' second moments are diagonal; classes of unequal sizes count alike."""
+    rows = [[1, 0.5], [1, -0.5], [1, 0.5], [1, -0.5], [-2, 2], [-2, -2]]
+    features, labels = torch.tensor(rows, dtype=torch.float64), torch.tensor([0, 0, 0, 0, 1, 1])
+    eps = 1e-4
+
+    def rate(*moments: float) -> float:
+        return sum(math.log1p(moment / eps) for moment in moments) / 2
+
+    known = rate(2, (4 * 0.25 + 2 * 4) / 6) - (rate(1, 0.25) + rate(4, 4)) / 2
+    found = [
+        float(transrate_listing(checked_labelled(size * features + 7 * size, labels)))
+        for size in (1, 1e8)
+    ]
+    assert found[0] == pytest.approx(known, rel=1e-12)
+    # In large units each direction counts by its logarithm, and no empty direction counts at all.
+    eps *= 1e-16
+    assert found[1] == pytest.approx(rate(2, 9 / 6) - (rate(1, 0.25) + rate(4, 4)) / 2, rel=1e-12)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    turned = torch.nn.functional.pad(features, (0, 1)) @ torch.tensor(turn)
+    assert float(transrate_listing(checked_labelled(1e8 * turned, labels))) == pytest.approx(
+        found[1], rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("noise", [None, 0.1, 1e4])
+def test_transrate_projected_of_two_classes_in_closed_form(noise):
+    """Only the share of the variance within the classes counts, and no independent feature."""
+    rows = torch.tensor([[1 + 0.5], [1 - 0.5], [-1 + 0.5], [-1 - 0.5]], dtype=torch.float64)
+    rows = rows.repeat(2, 1)
+    labels = torch.tensor([0, 0, 1, 1, 0, 0, 1, 1])
+    if noise is not None:
+        each = torch.tensor([1.0, 1, 1, 1, -1, -1, -1, -1], dtype=torch.float64)
+        rows = torch.cat([rows, noise * each[:, None]], 1)
+    within = 0.25 / 1.25
+    found = float(transrate_projected(checked_labelled(1e3 + rows, labels)))
+    assert found == pytest.approx(math.log((1e-4 + 1) / (1e-4 + within)) / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_transrate_projected_is_largest_for_collapsed_classes_equally_far_apart(classes):
+    labels = torch.arange(6 * classes) % classes
+    simplex = checked_labelled(torch.eye(classes, 8, dtype=torch.float64)[labels], labels)
+    largest = math.log1p(1 / (1e-4 * (classes - 1))) / 2
+    assert float(transrate_projected(simplex)) == pytest.approx(largest, rel=1e-12)
+
+
+def test_transrate_projected_counts_directions_and_not_rounding():
+    """Means on a line: rank 1, in any position; equal means have no direction."""
+    draws = np.random.default_rng(0)
+    line, spread = draws.normal(size=(1, 5)), draws.normal(size=(20, 5))
+    labels = np.repeat(np.arange(3), 20)
+    features = np.concatenate([shift * line + spread for shift in (0, 1, 3)])
+    dependent = np.c_[features, features @ draws.normal(size=(5, 2))]
+    for rows in (features, dependent):
+        known = slow_transrate_projected(rows, labels)
+        for offset in (0.0, 1e4, -1e6):
+            found = float(transrate_projected(checked_labelled(rows + offset, labels)))
+            assert found == pytest.approx(known, rel=1e-7)
+    assert math.isnan(float(transrate_projected(checked_labelled(np.tile(spread, (3, 1)), labels))))
+
+
+def test_transrate_projected_of_more_classes_and_features_than_a_class_has_samples():
+    features, labels = blobs(40, 30, 12, seed=0)
+    found = float(transrate_projected(checked_labelled(features, labels)))
+    known = slow_transrate_projected(features.numpy(), labels.numpy())
+    assert found == pytest.approx(known, rel=1e-7)
+
+
+def test_noise_wins_by_the_plain_coding_rate_and_loses_projected():
+    draws = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    signal = np.eye(3)[labels] + 0.3 * draws.normal(size=(300, 3))
+    noise = draws.normal(size=(300, 60))
+    own, random = (checked_labelled(rows, labels) for rows in (signal, noise))
+    assert float(transrate(random)) > float(transrate(own))
+    assert float(transrate_listing(random)) > float(transrate_listing(own))
+    assert float(transrate_projected(random)) < float(transrate_projected(own))
 
 
 def test_sfda_regularises_by_the_identity_and_mixes_by_the_probability():

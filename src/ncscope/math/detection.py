@@ -7,6 +7,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+FEWEST = 5
+"""Least effective number of misplaced samples of either kind at which an error is offered.
+
+A sample is misplaced by its share of the other kind that lies on the wrong side. A few samples far
+out decide an AUROC near 1, and another draw has others: over normal, skewed and heavy-tailed (t3)
+scores, intervals cover 91 to 98 % where the rule offers one in nine draws of ten, and down to 66 %
+without the rule.
+"""
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -17,7 +26,7 @@ class Detection:
         fpr95: Share of the samples outside that the largest threshold accepts which accepts at
             least 95 % of the samples inside. A threshold accepts the scores that reach it.
         standard_error: Standard error of ``auroc`` by DeLong, DeLong and Clarke-Pearson (1988),
-            for given scores; NaN with fewer than two samples of either kind.
+            for given scores; NaN if fewer than `FEWEST` samples of either kind are misplaced.
     """
 
     auroc: float
@@ -57,13 +66,18 @@ def detection(
         return UNDEFINED
     order = torch.argsort(both[:, 0])
     tie = torch.empty_like(order)
-    tie[order] = _ties(both[order])
+    tie[order] = tied_groups(both[order])
     share = torch.ones(len(inside)) if weights is None else weights.cpu()
     return _compared(tie[: len(inside)], tie[len(inside) :], share.to(torch.float64))
 
 
-def _ties(ascending: Float[Tensor, "n 2"]) -> Int[Tensor, " n"]:
-    """Return the number of the group of equal scores of each score, ascending."""
+def tied_groups(ascending: Float[Tensor, "n 2"]) -> Int[Tensor, " n"]:
+    """Return the number of the group of equal scores of each score.
+
+    Args:
+        ascending: Scores in ascending order, each with a bound on its rounding error. Neighbours
+            no farther apart than the sum of their bounds are equal.
+    """
     values, errors = ascending.unbind(1)
     apart = values.diff() > errors[1:] + errors[:-1]
     return torch.cat([apart.new_zeros(1), apart]).cumsum(0)
@@ -83,8 +97,35 @@ def _compared(
     reached = 20 * kept.flip(0).cumsum(0) >= 19 * total * (1 - 1e-12)  # in order of falling scores
     accepted = int(torch.nonzero(reached)[0]) + 1
     fpr95 = float(passed.flip(0)[:accepted].sum()) / m
+    placements = (below / m)[inside], (above / total)[outside]
     error = math.nan
-    if len(inside) > 1 and m > 1:
-        placements = (below / m)[inside], (above / total)[outside]
+    if min(_number_misplaced(each, auroc) for each in placements) >= FEWEST:
         error = math.sqrt(sum(float(each.var()) / len(each) for each in placements))
     return Detection(auroc, fpr95, error)
+
+
+def _number_misplaced(placements: Float[Tensor, " n"], auroc: float) -> float:
+    r"""Return Kish's effective number $(\sum q)^2/\sum q^2$ of shares q on the wrong side."""
+    wrong = 1 - placements if auroc >= 0.5 else placements
+    squares = float(wrong.square().sum())
+    return float(wrong.sum()) ** 2 / squares if squares else 0.0
+
+
+def share_interval(value: float, error: float, quantile: float) -> tuple[float, float]:
+    r"""Return an interval of a probability: of its log odds, plus and minus errors, mapped back.
+
+    Near 1 the distribution of an estimate is skewed, and an interval on the log odds covers 94 to
+    98 % where a symmetric one covers 79 to 94 % (AUROC .99, 40 to 500 samples of either kind).
+
+    Args:
+        value: Estimate p, between 0 and 1.
+        error: Standard error of p; that of the log odds is $se/(p(1-p))$.
+        quantile: Number of errors to either side.
+
+    Example:
+        >>> [round(end, 4) for end in share_interval(0.98, 0.01, 2.0)]
+        [0.9464, 0.9927]
+    """
+    odds, width = math.log(value / (1 - value)), quantile * error / (value * (1 - value))
+    low, high = ((1 + math.tanh((odds + side * width) / 2)) / 2 for side in (-1, 1))
+    return low, high

@@ -30,7 +30,13 @@ from ncscope.transfer.quality import RankingQuality, ranking_quality
 from ncscope.transfer.ranking import rank_checkpoints
 from ncscope.transfer.records import Ranked, Ranking
 from ncscope.transfer.scores import h_score, log_me
-from ncscope.transfer.separability import gbc, gbc_diagonal, transrate
+from ncscope.transfer.separability import (
+    gbc,
+    gbc_diagonal,
+    transrate,
+    transrate_listing,
+    transrate_projected,
+)
 from ncscope.transfer.similarity import parc
 from ncscope.transfer.static import (
     AccuracyTable,
@@ -86,4 +92,6 @@ __all__ = [
     "static_ranking",
     "top1_accuracy",
     "transrate",
+    "transrate_listing",
+    "transrate_projected",
 ]

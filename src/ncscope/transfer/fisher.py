@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.reduction import centred, class_means, principal_scores
 from ncscope.transfer.separability import AXES
@@ -33,6 +34,7 @@ class NctiParts(NamedTuple):
     variability: float
 
 
+@check_arguments
 def sfda(samples: LabelledSamples) -> Float[Tensor, ""]:
     r"""Compute the mean log probability of the labels in a self-challenging Fisher space.
 
@@ -72,14 +74,15 @@ def sfda(samples: LabelledSamples) -> Float[Tensor, ""]:
     return second.gather(1, samples.class_indices[:, None]).mean()
 
 
+@check_arguments
 def ncti_parts(samples: LabelledSamples) -> NctiParts:
     r"""Compute the three parts of the neural collapse transferability index.
 
     On at most 64 principal axes, with $S=(1-\lambda)S_W+\lambda\frac{\operatorname{Tr}S_W}dI$ and
     $\lambda=\max(e^{-s},10^{-10})$, $s$ the summed variance of the first 32 axes: the *spread* is
-    $\lVert ZV\rVert_*$ of the centred features $Z$ and the at most $K-1$ directions $V$ that
-    maximise the variance between classes at $V^\top SV=I$; *nearest centre* is
-    $\frac1n\sum_ip(y_i\mid z_i)$ of the discriminant analysis with $S$; *variability* is
+    $\lVert ZV\rVert_*$ of the centred features $Z$ and the directions $V$ in which the class means
+    differ (at most $K-1$), which maximise the variance between classes at $V^\top SV=I$; *nearest
+    centre* is $\frac1n\sum_ip(y_i\mid z_i)$ of the discriminant analysis with $S$; *variability* is
     $\log\sum_c\lVert P_c\rVert_*$ with the predicted probabilities $P_c$ of the samples of class
     $c$, one a row. They stand for the geometry of the means, the nearest class centre and the
     collapse of variability. Source: Wang, Luo, Zheng, Huang, Baktashmotlagh 2023; constants as in
@@ -115,6 +118,7 @@ def ncti_parts(samples: LabelledSamples) -> NctiParts:
     return NctiParts(float(spread), float(right), math.log(float(variability.sum())))
 
 
+@check_arguments
 def ncti(parts: Sequence[NctiParts]) -> list[float]:
     """Combine the parts of several checkpoints into one index for each.
 
@@ -145,6 +149,7 @@ def ncti(parts: Sequence[NctiParts]) -> list[float]:
     return (scaled @ torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)).tolist()
 
 
+@check_arguments
 def regularised_h_score(samples: LabelledSamples) -> Float[Tensor, ""]:
     r"""Compute the H-score with a shrunk covariance of the features.
 
@@ -293,11 +298,13 @@ def _discriminant_directions(
     within: Float[Tensor, "d d"],
     shrinkage: float,
 ) -> Float[Tensor, "d r"]:
-    """Return directions of the largest variance between classes, of unit variance within."""
+    """Return directions in which the class means differ, of unit variance within."""
     means, shares = class_means(rows, samples)
     values, vectors = torch.linalg.eigh(_shrunk(within, shrinkage))
     whitening = vectors / values.sqrt()
     between = shares.sqrt()[:, None] * (means @ whitening)
-    right = torch.linalg.svd(between, full_matrices=False)[2]
-    kept = min(len(means) - 1, rows.shape[1])
+    _, lengths, right = torch.linalg.svd(between, full_matrices=False)
+    # Further directions would come from the rounding of the features, whose largest is at most 2.
+    rounding = 64 * torch.finfo(rows.dtype).eps * (len(values) / values[0]).sqrt()
+    kept = min(len(means) - 1, int((lengths > rounding).sum()))
     return whitening @ right[:kept].mT

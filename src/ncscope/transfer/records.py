@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -23,7 +23,7 @@ class Score(NamedTuple):
     """
 
     name: str
-    better: int
+    better: Literal[1, -1]
 
 
 VARIABILITY_SCORES: Mapping[str, Score] = {
@@ -46,6 +46,8 @@ FIELD_SCORES: Mapping[str, Score] = {
     "ncti": Score("NCTI", 1),
     "gbc": Score("GBC", 1),
     "transrate": Score("TransRate", 1),
+    "transrate_listing": Score("TransRate, listing", 1),
+    "transrate_projected": Score("TransRate, projected", 1),
     "parc": Score("PARC", 1),
 }
 """Scores that were published to predict transfer, on downstream samples."""

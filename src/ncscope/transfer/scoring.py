@@ -25,7 +25,12 @@ from ncscope.transfer.explained_entropy import explained_entropy
 from ncscope.transfer.fisher import NctiParts, ncti_parts, regularised_h_score, sfda
 from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.scores import check_scale, h_score, log_me
-from ncscope.transfer.separability import gbc, transrate
+from ncscope.transfer.separability import (
+    gbc,
+    transrate,
+    transrate_listing,
+    transrate_projected,
+)
 from ncscope.transfer.similarity import parc
 
 NLEEP_LIMIT = 20_000
@@ -158,6 +163,8 @@ _CHEAP: Mapping[str, Callable[[LabelledSamples], Float[Tensor, ""]]] = {
     "sfda": sfda,
     "gbc": gbc,
     "transrate": transrate,
+    "transrate_listing": transrate_listing,
+    "transrate_projected": transrate_projected,
     "regularised_h_score": regularised_h_score,
 }
 

@@ -4,14 +4,18 @@ import math
 
 import torch
 from jaxtyping import Float
-from scipy.stats import rankdata
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
+from ncscope.math.detection import tied_groups
 from ncscope.memory import check_memory
 from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.reduction import centred
 
+_ROUNDING = 32.0 * torch.finfo(torch.float64).eps
 
+
+@check_arguments
 def parc(samples: LabelledSamples) -> Float[Tensor, ""]:
     r"""Compute the rank correlation of feature distances and label distances over all pairs.
 
@@ -22,7 +26,9 @@ def parc(samples: LabelledSamples) -> Float[Tensor, ""]:
     have two values only and feature distances do not: the largest value is $\sqrt{3s(1-s)}$ with
     the share $s$ of pairs of one class. Invariant under shift and scale of every single feature,
     not under rotation. NaN if the features of a sample, or the distances of all pairs, are alike,
-    as with a single feature.
+    as with a single feature. Distances that differ by no more than their rounding errors count as
+    equal, so that the order of the samples decides nothing: the correlations of two features are 1
+    and -1 alone.
 
     The authors multiply by 100, and offer a reduction to 32 principal axes before, which is not
     done here. Their code computes label distances in floating point: pairs of one class differ in
@@ -48,24 +54,45 @@ def parc(samples: LabelledSamples) -> Float[Tensor, ""]:
     """
     n = len(samples.labels)
     check_memory(
-        5 * 8 * n * n, f"the pairs of {n} samples", "pass fewer samples, or leave PARC out"
+        8 * 8 * n * n, f"the pairs of {n} samples", "pass fewer samples, or leave PARC out"
     )
-    rows = centred(samples.features).features
+    rows, factor = centred(samples.features)
     spread = rows.square().mean(0).sqrt()
+    # An offset that dwarfs the spread of a feature has rounded its differences away.
+    largest = factor * samples.features.abs().amax(0)
+    errors = torch.where(spread > 0, _ROUNDING * largest / spread, 0.0)
     rows = torch.where(spread > 0, rows / spread, 0.0)
+    error = torch.linalg.vector_norm(errors) + _ROUNDING * torch.linalg.vector_norm(rows, dim=1)
     rows = rows - rows.mean(1, keepdim=True)
-    lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    if bool((lengths <= torch.finfo(rows.dtype).eps * rows.shape[1]).any()):
+    lengths = torch.linalg.vector_norm(rows, dim=1)
+    error = error / lengths  # of a row's direction
+    if bool((error >= 1).any()) or not bool((lengths > 0).all()):
         return rows.new_full((), math.nan)
-    rows = rows / lengths
+    rows = rows / lengths[:, None]
     first, second = torch.triu_indices(n, n, 1, device=rows.device)
     distances = 1 - (rows @ rows.mT)[first, second]
+    ranks = ranks_of(distances, error[first] + error[second])
     apart = samples.class_indices[first] != samples.class_indices[second]
-    ranks = torch.from_numpy(rankdata(distances.cpu().numpy())).to(rows)
     return _correlation(ranks, apart.to(rows))
+
+
+def ranks_of(values: Float[Tensor, " m"], errors: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+    """Return mean ranks; neighbours no farther apart than their errors have one rank.
+
+    Args:
+        values: Values to rank.
+        errors: Bound on the rounding error of each value.
+    """
+    order = torch.argsort(values)
+    ties = torch.empty_like(order)
+    ties[order] = tied_groups(torch.stack([values, errors], 1)[order])
+    counts = torch.bincount(ties)
+    return (counts.cumsum(0) - (counts - 1) / 2)[ties].to(values)
 
 
 def _correlation(a: Float[Tensor, " m"], b: Float[Tensor, " m"]) -> Float[Tensor, ""]:
     """Compute Pearson's coefficient; NaN if one of the two is constant."""
+    if bool((a == a[:1]).all()) or bool((b == b[:1]).all()):
+        return a.new_full((), math.nan)
     a, b = a - a.mean(), b - b.mean()
     return (a @ b) / (torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b))

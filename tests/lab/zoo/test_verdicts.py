@@ -102,6 +102,8 @@ def synthetic(change: Change) -> list[Cell]:
         change: Function that sets the index in the values of a cell.
     """
     draws = np.random.default_rng(0)
+    # A generator for each key, so that a new score changes no other's values.
+    noises = {key: np.random.default_rng([*key.encode()]) for key in PUBLISHED}
     facts = [key for key in (*BASELINES, *ADDED) if key != "other_sets"]
     cells = []
     for name, training in networks(ZOO).items():
@@ -115,7 +117,7 @@ def synthetic(change: Change) -> list[Cell]:
                     values[TUNED_ACCURACY] = truth + 0.05 * draws.normal()
                 for key in PUBLISHED:
                     noise = 0.15 if key == BEST else 0.6
-                    values[key] = JUDGED[key].better * (truth + noise * draws.normal())
+                    values[key] = JUDGED[key].better * (truth + noise * noises[key].normal())
                 for key in VARIANTS:
                     values[key] = truth + 0.3 * draws.normal()
                 change(values, draws)

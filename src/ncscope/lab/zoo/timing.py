@@ -20,6 +20,8 @@ from ncscope.transfer import (
     regularised_h_score,
     sfda,
     transrate,
+    transrate_listing,
+    transrate_projected,
 )
 from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.selection import choose_from_checked
@@ -36,6 +38,8 @@ _OF_SAMPLES: Mapping[str, Callable[[LabelledSamples], Any]] = {
     "ncti": ncti_parts,
     "gbc": gbc,
     "transrate": transrate,
+    "transrate_listing": transrate_listing,
+    "transrate_projected": transrate_projected,
     "parc": parc,
 }
 _OF_MOMENTS: Mapping[str, Callable[[ClassStatistics], Any]] = {
