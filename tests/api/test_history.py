@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import ncscope
 from ncscope import History, InputError, ModelReport
 from ncscope.models.networks.residual import ResidualNet
 from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from tests.test_files import at_most
 
 ODD = "<b>_a&b</b>"
 
@@ -89,16 +91,16 @@ def test_the_same_step_again_replaces_the_measurement() -> None:
         (lambda h: h.split("val"), "found 'val'; choose from 'train', 'test'"),
         (lambda h: h.layer("conv1"), "choose from 'blocks.0', 'blocks.1'"),
         (lambda h: h.run(""), "choose from 'deep', "),
-        (lambda h: h.add({"nc1": 0.1}, step=1), "expected a report, found dict"),
-        (lambda h: h.add(reports()[0], step=math.nan), "a step that is a finite number, found nan"),
-        (lambda h: h.add(reports()[0], step="3"), "a step that is a finite number, found '3'"),
-        (lambda h: h.add(reports()[0], step=torch.zeros(2)), "a step that is a finite number"),
-        (lambda h: h.add(reports()[0], step=10**400), "a step that is a finite number"),
-        (lambda h: h.add(reports()[0], step=9, split=None), "expected text as split, found None"),
-        (lambda h: h.add(reports()[0], step=9, values={"loss": None}), "a value 'loss' that is a"),
+        (lambda h: h.add({"nc1": 0.1}, step=1), "expected report as a Report, found a dict of 1"),
+        (lambda h: h.add(reports()[0], step=math.nan), "a number that is finite, found nan"),
+        (lambda h: h.add(reports()[0], step="3"), "a number that is finite, found '3'"),
+        (lambda h: h.add(reports()[0], step=torch.zeros(2)), "a number that is finite"),
+        (lambda h: h.add(reports()[0], step=10**400), "a number that is finite"),
+        (lambda h: h.add(reports()[0], step=9, split=None), "expected split as text, found None"),
+        (lambda h: h.add(reports()[0], step=9, values={"loss": None}), "found None under 'loss'"),
         (lambda h: h.add(reports()[0], step=9, values={"step": 1}), "no metric or column has"),
         (lambda h: h.add(reports()[0], step=9, values={"nc1": 1}), "no metric or column has"),
-        (lambda h: History(data=3), "expected text as data, found 3"),
+        (lambda h: History(data=3), "expected data as text, found 3"),
         (lambda h: h.save("history.xlsx"), "a file name ending in .html, .json, .csv, .tex"),
         (lambda h: h.plot("nc9"), "expected a metric of the history, found 'nc9'"),
         (lambda h: History().save("history.html"), "a history with a measurement"),
@@ -132,7 +134,8 @@ def extreme() -> Measurement:
         gram=[[1.0, math.nan], [math.nan, 1.0]],
     )
     line = GeodesicRecord([0.0, 1.0], [2.0, 1.0], [1.0, 0.5], [0.5, 1.0], -math.inf, 0.25)
-    probe = ProbeRecord((layer, layer), ("a", "b"), (0.0, 1.0), line, math.nan)
+    layers = (layer, replace(layer, layer="b"))
+    probe = ProbeRecord(layers, (layer.layer, "b"), (0.0, 1.0), line, math.nan)
     return Measurement(probe, 2.5, "tést", ODD, {"loss": -math.inf})
 
 
@@ -201,7 +204,7 @@ def damaged(text: str) -> list[tuple[str, str]]:
         (json.dumps(later), "schema version 2, where this ncscope reads 1"),
         (json.dumps({**whole, "measurements": [[]]}), "no JSON object where one should be"),
         (json.dumps({**whole, "provenance": {}}), "nothing named 'seed'"),
-        (json.dumps(changed(whole, "step", 10**400)), "a finite step"),
+        (json.dumps(changed(whole, "step", 10**400)), "a whole number of 401 digits"),
         (text.replace('"step": 0', '"step": 1e999', 1), "a finite step"),
         (json.dumps(changed(whole, "split", 3)), "3 where a text should be"),
         (json.dumps({**whole, "provenance": {**origin, "versions": [1]}}), "no JSON object"),
@@ -221,8 +224,43 @@ def test_a_damaged_file_gets_one_line(history: History, tmp_path: Path) -> None:
             History.load(file)
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="expected a history, found no file"):
+    with pytest.raises(InputError, match="expected a history, found nothing at"):
         History.load(tmp_path / "none.json")
+
+
+def test_a_measurement_stands_in_a_file_once(history: History, tmp_path: Path) -> None:
+    whole = json.loads(history.save(tmp_path / "run.json").read_text())
+    whole["measurements"].append(whole["measurements"][0])
+    (tmp_path / "run.json").write_text(json.dumps(whole))
+    with pytest.raises(InputError, match="several measurements of one run, split and step"):
+        History.load(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".html", ".tex", ".json", ".svg"])
+def test_any_names_are_saved(suffix: str, tmp_path: Path) -> None:
+    """Names of files that are no UTF-8 come with surrogates, which no file can hold."""
+    report = ncscope.measure([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
+    report.class_names = ("=\udcff", "\x00$x$")
+    made = History(unit="cost $\\x$\udcff", model="\udcff")
+    for step in (0, 1):
+        made.add(report, step=step, run="=run\udcff", split="\udcff", values={"\udcff$": 1})
+    classes = report.per_class
+    assert classes is not None
+    for one in (made, report, *([classes] if suffix in (".csv", ".tex", ".svg") else [])):
+        one.save(tmp_path / f"a{suffix}").read_text(encoding="utf-8")
+    if suffix == ".json":
+        content = made.save(tmp_path / "a.json").read_text(encoding="utf-8")
+        json.loads(content)["unit"].encode()
+        assert History.load(tmp_path / "a.json").measurements[0].run == "=run\\udcff"
+
+
+@pytest.mark.parametrize("suffix", [".json", ".csv", ".html", ".svg"])
+def test_a_full_disk_is_an_input_error(history: History, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"run{suffix}"
+    path.write_text("old")
+    with at_most(100), pytest.raises(InputError, match=rf"to write {path}, found File too large;"):
+        history.save(path)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["old"]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def refused() -> dict[str, tuple[dict, str]]:
             f"features of dimension {K}, as the weight has columns, found dimension {D}; pass the",
         ),
         "a bias alone": ({"shards": shards, "bias": samples.bias}, "a weight along with the bias"),
-        "an unknown prior": ({"shards": shards, "prior": "even"}, "prior 'empirical' or 'uniform'"),
+        "an unknown prior": ({"shards": shards, "prior": "even"}, "prior as 'empirical' or 'uniform'"),
         "an unknown group": ({"shards": shards, "groups": ["nc9"]}, "groups among"),
     }
 
@@ -187,5 +187,5 @@ def test_what_is_wrong_with_the_classifier_is_said_before_reading(wrong: dict) -
     def read() -> None:
         raise AssertionError("read")
 
-    with pytest.raises(ncscope.InputError, match=f"{next(iter(wrong))} of"):
+    with pytest.raises(ncscope.InputError, match=f"{next(iter(wrong))} (as|of)"):
         ncscope.measure_shards([read], weight=np.ones((K, D)), **wrong)

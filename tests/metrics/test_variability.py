@@ -8,8 +8,8 @@ from torch import Tensor
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.math.symmetric import spectrum_of
 from ncscope.metrics.discriminants import Discriminants, discriminants
-from ncscope.metrics.evaluate import _eigenvalues
 from ncscope.metrics.mse import _units
 from ncscope.metrics.variability import (
     cdnv,
@@ -73,10 +73,10 @@ def test_values_of_coinciding_class_means_are_nan() -> None:
 
 def test_no_eigenvalue_is_negative() -> None:
     rows = torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).double()
-    values = _eigenvalues(rows.mT @ rows)
+    values = spectrum_of(rows.mT @ rows)
     assert values.tolist() == sorted(values.tolist(), reverse=True)
     assert (values >= 0).all()
-    assert float(_eigenvalues(torch.tensor([[-1e-16]]).double())) == 0
+    assert float(spectrum_of(torch.tensor([[-1e-16]]).double())) == 0
 
 
 def test_with_decay_the_units_are_those_of_the_features_if_these_vary_alike() -> None:
@@ -114,7 +114,9 @@ def test_no_variation_is_negative_where_all_of_it_is_in_the_signal() -> None:
 def test_a_decay_below_0_is_refused() -> None:
     weight = torch.eye(2)
     for decay in (-0.5, -1e-300, math.inf, math.nan):
-        with pytest.raises(InputError, match=f"expected weight_decay of at least 0, found {decay}"):
+        with pytest.raises(
+            InputError, match=f"weight_decay as a finite number of at least 0, found {decay}"
+        ):
             ncscope.measure(CROSS, LABELS, weight, weight_decay=decay)
     for decay in (0.0, 0.5):
         assert ncscope.measure(CROSS, LABELS, weight, weight_decay=decay)["mse_loss"] > 0

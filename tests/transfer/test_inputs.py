@@ -1,12 +1,10 @@
 """What probes take: labels from 0 of several classes, and strengths above 0."""
 
-import math
-
 import pytest
 import torch
 
 from ncscope.errors import InputError
-from ncscope.transfer.inputs import checked_labelled, checked_strength
+from ncscope.transfer.inputs import checked_labelled
 
 
 def test_samples_are_in_float64_with_their_classes() -> None:
@@ -33,21 +31,3 @@ def test_labels_that_do_not_do_are_refused(labels: list[int], said: str) -> None
 def test_no_samples_are_refused() -> None:
     with pytest.raises(InputError, match="at least two classes with samples, found 0 in 0"):
         checked_labelled(torch.ones(0, 2), torch.zeros(0, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("strength", [1e-300, 0.5, 1, 1e300])
-def test_a_positive_strength_is_taken(strength: float) -> None:
-    assert checked_strength(strength) == checked_strength(strength, zero=True) == strength
-
-
-@pytest.mark.parametrize("strength", [-1e-300, -1.0, math.inf, math.nan])
-def test_no_other_strength_is(strength: float) -> None:
-    for zero, expected in {False: "above 0", True: "of at least 0"}.items():
-        with pytest.raises(InputError, match=f"a finite strength {expected}, found {strength};"):
-            checked_strength(strength, zero=zero)
-
-
-def test_a_strength_of_0_is_taken_where_it_is_allowed() -> None:
-    assert checked_strength(0, zero=True) == 0
-    with pytest.raises(InputError, match="a finite strength above 0, found 0;"):
-        checked_strength(0)

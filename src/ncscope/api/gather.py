@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ncscope.api.shard_files import Shard, batches_of
+from ncscope.arguments import Size, check_arguments
 from ncscope.errors import InputError
 from ncscope.probing.classifier import checked_classifier
 from ncscope.probing.resampling import in_unit
@@ -19,6 +20,7 @@ from ncscope.stats.options import ALL_STATISTICS, Precision, Prior, Statistic
 from ncscope.stats.statistics import ClassStatistics, finish
 
 
+@check_arguments
 @dataclass(frozen=True, eq=False)
 class SecondPass:
     """Finished class means and the classifier, with which a second pass decides every sample.
@@ -85,12 +87,12 @@ class SecondPass:
 @overload
 def gather(
     batches: Shard,
-    num_classes: int | None = ...,
-    dim: int | None = ...,
+    num_classes: Size | None = ...,
+    dim: Size | None = ...,
     *,
     statistics: Iterable[Statistic] = ...,
     prior: Prior = ...,
-    class_counts: Tensor | None = ...,
+    class_counts: Any = ...,
     precision: Precision = ...,
     device: torch.device | str = ...,
     second: None = ...,
@@ -99,14 +101,15 @@ def gather(
 def gather(batches: Shard, *, second: SecondPass) -> DecisionCounts: ...
 
 
+@check_arguments
 def gather(
     batches: Shard,
-    num_classes: int | None = None,
-    dim: int | None = None,
+    num_classes: Size | None = None,
+    dim: Size | None = None,
     *,
     statistics: Iterable[Statistic] = ALL_STATISTICS,
     prior: Prior = "empirical",
-    class_counts: Tensor | None = None,
+    class_counts: Any = None,
     precision: Precision = "float64",
     device: torch.device | str = "cpu",
     second: SecondPass | None = None,

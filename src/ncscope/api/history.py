@@ -4,19 +4,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, SupportsFloat, SupportsInt
+from typing import TYPE_CHECKING, Annotated, SupportsFloat, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ncscope.api.inputs import checked_number, checked_text
 from ncscope.api.per_class import PerClass
 from ncscope.api.result import Report, writable_file
 from ncscope.api.tables import csv_text, data_frame, parsed_content
 from ncscope.api.tensorboard_log import check_tensorboard, write_events
-from ncscope.api.writable import write_figure
+from ncscope.api.writable import write_figure, write_text
+from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
-from ncscope.files import write_text
+from ncscope.files import is_folder, read_file
 from ncscope.probing.history_file import history_json, parsed_history
 from ncscope.probing.naming import Logged, logged
 from ncscope.probing.provenance import Provenance, provenance
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@check_arguments
 class History:
     """Measurements over training, or over a parameter, in order.
 
@@ -68,15 +69,15 @@ class History:
         model: str = "",
         weights: str | Path = "",
         data: str = "",
-        class_names: Iterable[str] = (),
+        class_names: Iterable[str | int] = (),
         seed: SupportsInt | None = None,
     ) -> None:
-        self.unit = checked_text("unit", unit)
+        self.unit = unit
         names = [class_names] if isinstance(class_names, str) else class_names
         self.provenance: Provenance = provenance(
-            model=checked_text("model", model),
+            model=model,
             weights=str(weights),
-            data=checked_text("data", data),
+            data=data,
             class_names=tuple(str(name) for name in names),
             seed=None if seed is None else int(seed),
         )
@@ -91,7 +92,7 @@ class History:
         self,
         report: Report,
         *,
-        step: SupportsFloat,
+        step: Annotated[SupportsFloat, Within(open=True)],
         split: str = "train",
         run: str = "",
         values: Mapping[str, SupportsFloat] = {},
@@ -109,27 +110,17 @@ class History:
             InputError: If the report is something else, the step is not a finite number, a further
                 number is none, or its name is that of a metric or a column.
         """
-        if not isinstance(report, Report):
-            fix = "pass what measure, measure_model or watch returned"
-            raise InputError(expected="a report", found=type(report).__name__, fix=fix)
-        number = checked_number("step", step, "pass the epoch or the iteration, for example step=3")
-        if not math.isfinite(number):
-            fix = "pass the epoch or the iteration, for example step=3"
-            raise InputError(expected="a step that is a finite number", found=repr(step), fix=fix)
         metrics = {key for record in report.probe.layers for key in record.metrics}
         for key in values:
             if key in metrics or key in _COLUMNS:
                 fix = "give the number another name"
                 expected = "names of further numbers that no metric or column has"
                 raise InputError(expected=expected, found=repr(key), fix=fix)
-        further = {
-            checked_text("name", key): checked_number(f"value {key!r}", value, "pass one number")
-            for key, value in values.items()
-        }
+        number = float(step)
         at = int(number) if number.is_integer() else number
-        split, run = checked_text("split", split), checked_text("run", run)
         if not self.provenance.class_names:
             self.provenance = replace(self.provenance, class_names=report.class_names)
+        further = {key: float(value) for key, value in values.items()}
         self.append(Measurement(report.probe, at, split, run, further))
 
     def append(self, measurement: Measurement) -> None:
@@ -353,8 +344,8 @@ class History:
             The path written.
 
         Raises:
-            InputError: If the suffix is none of these, the history is empty, or the folder cannot
-                be written.
+            InputError: If the suffix is none of these, the history is empty, the folder cannot be
+                written, or writing fails, for example on a full disk.
         """
         path = writable_file(path)
         self._not_empty()
@@ -399,20 +390,27 @@ class History:
             InputError: If there is no such file, or it holds something else.
         """
         path = Path(path)
-        file = path / "history.json" if path.is_dir() else path
-        if not file.is_file():
-            fix = "pass a file that History.save wrote as .json, or the folder of a run"
-            if path.is_dir() and (path / "finished.json").exists():
-                fix = "resume the run: it writes the file when one of its parts has ended"
-            raise InputError(expected="a history", found=f"no file {file}", fix=fix)
+        of_run = is_folder(path)
+        file = path / "history.json" if of_run else path
+        fix = "pass a file that History.save wrote as .json, or the folder of a run"
+        if of_run and (path / "finished.json").exists():
+            fix = "resume the run: it writes the file when one of its parts has ended"
+        expected, fix_content = (
+            "a history that ncscope wrote",
+            "pass what History.save wrote as .json",
+        )
         measurements, unit, origin = parsed_content(
             parsed_history,
-            file.read_bytes(),
-            expected="a history that ncscope wrote",
+            read_file(file, expected="a history", fix=fix),
+            expected=expected,
             name=str(file),
-            fix="pass a file that History.save wrote as .json",
+            fix=fix_content,
         )
-        return cls._of(measurements, unit, origin)
+        made = cls._of(measurements, unit, origin)
+        if len(made) < len(measurements):
+            found = f"{file}: several measurements of one run, split and step"
+            raise InputError(expected=expected, found=found, fix=fix_content)
+        return made
 
     def _not_empty(self) -> None:
         if not len(self):

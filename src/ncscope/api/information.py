@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from ncscope.api.inputs import Samples, checked_samples
+from ncscope.arguments import Seed, check_arguments
 from ncscope.errors import InputError
 from ncscope.metrics.batch_information import BatchInformation, batch_entropies, batch_estimate
 from ncscope.metrics.information import Entropies, pair_entropies
@@ -12,8 +13,9 @@ from ncscope.stats.batch import as_tensor, check_features, check_range, refuse_n
 from ncscope.stats.directions import zero_rows
 
 
+@check_arguments
 def batch_information(
-    features: Any, labels: Any, weight: Any, *, batch_size: int = 64, seed: int = 0
+    features: Any, labels: Any, weight: Any, *, batch_size: int = 64, seed: Seed = 0
 ) -> BatchInformation:
     """Estimate MIR and HDR batch by batch, to compare with published figures.
 
@@ -85,7 +87,8 @@ def _refuse_zero(name: str, rows: list[int]) -> None:
         raise InputError(expected="rows with a direction", found=found, fix=fix)
 
 
-def information_between(features: Any, others: Any, *, seed: int = 0) -> Entropies:
+@check_arguments
+def information_between(features: Any, others: Any, *, seed: Seed = 0) -> Entropies:
     """Compute entropies, MIR and HDR of two representations of the same samples.
 
     Source: INFO section 5.4, for the features of a dense and of a pruned model.

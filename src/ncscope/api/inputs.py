@@ -1,7 +1,6 @@
-"""Checks of what the user passes, made once at the public boundary: arrays, numbers, texts."""
+"""Checks of what the user passes, made once at the public boundary: arrays."""
 
 from collections.abc import Mapping
-from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -154,39 +153,3 @@ def _rows_of(head: Tensor | None, dim: int, least: int) -> int | None:
         return None
     rows, columns = head.shape
     return columns if rows == dim != columns and columns >= least else rows
-
-
-def checked_number(what: str, value: Any, fix: str) -> float:
-    """Return a number, also that of an array or tensor with one element.
-
-    Args:
-        what: Name of the number, for the message.
-        value: Number, array or tensor.
-        fix: Likely remedy, for the message.
-
-    Raises:
-        InputError: If the value is no number.
-    """
-    try:
-        number = value.item() if hasattr(value, "item") else value
-        if isinstance(number, Real) and not isinstance(number, bool):
-            return float(number)
-    except (ValueError, RuntimeError, OverflowError):
-        pass
-    raise InputError(expected=f"a {what} that is a finite number", found=repr(value), fix=fix)
-
-
-def checked_text(what: str, value: Any) -> str:
-    """Return a text.
-
-    Args:
-        what: Name of the text, for the message.
-        value: Text to check.
-
-    Raises:
-        InputError: If the value is no text.
-    """
-    if not isinstance(value, str):
-        fix = f"pass the {what} in quotes"
-        raise InputError(expected=f"text as {what}", found=repr(value), fix=fix)
-    return value

@@ -12,29 +12,31 @@ from ncscope.api.inputs import (
 )
 from ncscope.api.missing import left_out_note
 from ncscope.api.result import Report
+from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
 from ncscope.metrics.sources import ONE_LOGIT, Sources
 from ncscope.probing.classifier import check_head, checked_classifier
 from ncscope.probing.samples import layer_record, measure_samples
 from ncscope.probing.unlabelled import measure_unlabelled, unlabelled_record
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.statistics import ClassStatistics, finish, finish_unlabelled
 
 
+@check_arguments
 def measure(
     features: Any,
     labels: Any = None,
     weight: Any = None,
     bias: Any = None,
     *,
-    num_classes: int | None = None,
+    num_classes: Size | None = None,
     prior: Prior = "empirical",
     groups: Collection[str] | None = None,
-    weight_decay: float = 0.0,
+    weight_decay: NotNegative = 0.0,
     reference: "ClassMoments | Report | None" = None,
     baseline: bool | None = False,
-    uncertainty: bool = False,
+    uncertainty: Redraw = False,
     precision: Precision = "float64",
     ood: Any = None,
 ) -> Report:
@@ -61,8 +63,10 @@ def measure(
             OOD samples, with the principal directions of the training set.
         baseline: Measure the same features with permuted labels too, in ``report.baseline``: the
             chance level, which noise reaches. None measures it if $nd\le10^7$.
-        uncertainty: Estimate standard errors in ``report.standard_errors`` if True, by the
-            delete-a-group jackknife over 20 groups of samples; every class needs 20 samples.
+        uncertainty: Estimate standard errors in ``report.standard_errors``, by a jackknife over 20
+            groups of samples; every class needs 20 samples. True holds the sizes of the classes:
+            other samples would be as many of each class. ``"random_sizes"`` lets the sizes vary,
+            as they do if samples and labels are drawn together.
         precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
             `ClassMoments`.
         ood: Features of samples from outside the distribution, m x d, to compare with: NC5, and
@@ -81,7 +85,7 @@ def measure(
     the results are exact to float64 for every precision. The group ``"information"`` adds seconds.
     It takes minutes for more than 4,096 samples if $Kd^2$ numbers exceed 1 GiB; then it is computed
     only if it is requested by name. The chance level costs one more measurement, and standard
-    errors cost 4 to 13 times a measurement.
+    errors cost 5 to 20 times a measurement.
 
     Example:
         >>> import torch, ncscope
@@ -129,13 +133,14 @@ def measure(
     return Report(replace(record, notes=(*one, *record.notes, *lacking)), stats)
 
 
+@check_arguments
 def measure_moments(
     moments: ClassMoments,
     weight: Any = None,
     bias: Any = None,
     *,
     groups: Collection[str] | None = None,
-    weight_decay: float = 0.0,
+    weight_decay: NotNegative = 0.0,
 ) -> Report:
     """Measure collapse in moments that were accumulated batch by batch, or merged from several.
 

@@ -3,18 +3,18 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from jaxtyping import Int
-from torch import Tensor, nn
+from torch import nn
 
 from ncscope.api.result import ModelReport
-from ncscope.errors import InputError
+from ncscope.arguments import Count, NotNegative, check_arguments
 from ncscope.probing.model import probe_model
 from ncscope.probing.plans import ProbeOptions, SecondPass
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET
 
 
+@check_arguments
 def measure_model(
     model: nn.Module,
     loader: Iterable[Any],
@@ -24,17 +24,17 @@ def measure_model(
     groups: Collection[str] | None = None,
     layer_groups: Collection[str] | None = ("pfc",),
     prior: Prior = "empirical",
-    class_counts: Int[Tensor, " k"] | None = None,
-    weight_decay: float = 0.0,
+    class_counts: Any = None,
+    weight_decay: NotNegative = 0.0,
     pool: bool | None = None,
     next_token: bool = False,
     reference: ModelReport | None = None,
     baseline: bool | None = False,
-    uncertainty: bool = False,
+    uncertainty: Redraw = False,
     precision: Precision = "float64",
     second_pass: SecondPass = "store",
-    memory: int = DEFAULT_BUDGET,
-    disk: int | None = None,
+    memory: Count = DEFAULT_BUDGET,
+    disk: Count | None = None,
     progress: bool = True,
     group: Any = None,
     ood: Iterable[Any] | None = None,
@@ -83,7 +83,7 @@ def measure_model(
             the class means of the training set, and so do the metrics of OOD samples. All layers
             must have the same names in this report, except the features that the head reads.
         baseline: Measure every layer with permuted labels too; see `measure`.
-        uncertainty: Estimate standard errors if True; see `measure`.
+        uncertainty: Standard errors to estimate, if any; see `measure`.
         precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
             `ClassMoments`.
         second_pass: Samples on which the nearest-mean rule decides, for which the class means must
@@ -158,8 +158,4 @@ def statistics_by_layer(reference: ModelReport | None) -> dict[str, ClassStatist
     """
     if reference is None:
         return None
-    if not isinstance(reference, ModelReport):
-        fix = "pass what measure_model returned for the training set"
-        found = type(reference).__name__
-        raise InputError(expected="a model's report as reference", found=found, fix=fix)
     return {name: report.known_statistics() for name, report in reference.layers.items()}

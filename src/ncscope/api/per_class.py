@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_figure
-from ncscope.files import write_text
+from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.arguments import check_arguments
 from ncscope.probing.records import ClassTable
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _NAMES = {"class": "class_name", "nearest": "nearest_name"}
 """Columns of labels, and the columns of their names."""
 
 
+@check_arguments
 class PerClass(Mapping[str, list[float]]):
     r"""Values of each class that has samples: a mapping of a column's name to its values.
 

@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file
+from ncscope.api.writable import checked_file, write_text
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
-from ncscope.files import write_text
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
 from ncscope.probing.classifier import check_head
@@ -28,6 +28,7 @@ _HEADLESS = ("nrc1", "nrc1_unexplained", "mse_least_squares", "r2_least_squares"
 _KEYS = (*_HEADLESS, "nrc2", "nrc3", "nrc3_gamma", "mse", "r2")
 
 
+@check_arguments
 class RegressionReport(Mapping[str, float]):
     """Values of neural regression collapse, by key.
 
@@ -121,6 +122,7 @@ class RegressionReport(Mapping[str, float]):
         return write_text(path, text)
 
 
+@check_arguments
 def measure_regression(
     features: Any, targets: Any, weight: Any = None, bias: Any = None
 ) -> RegressionReport:
@@ -179,6 +181,7 @@ def measure_regression(
     return _report(RegressionArrays(rows, values.to(torch.float64)), weight, bias, rows.device)
 
 
+@check_arguments
 def measure_regression_moments(
     moments: RegressionMoments, weight: Any = None, bias: Any = None
 ) -> RegressionReport:

@@ -11,9 +11,10 @@ import numpy as np
 from ncscope.api.missing import missing_key
 from ncscope.api.per_class import PerClass
 from ncscope.api.tables import csv_text, data_frame, parsed_content
-from ncscope.api.writable import checked_file, write_figure
+from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
-from ncscope.files import write_text
+from ncscope.files import read_file
 from ncscope.probing.history_file import parsed_report, report_json
 from ncscope.probing.provenance import Provenance, provenance
 from ncscope.probing.records import LayerRecord, ProbeRecord
@@ -27,6 +28,7 @@ REPORTS = (".html", ".json", ".csv", ".tex", ".png", ".svg", ".pdf")
 """Suffixes of the files that a report or a history can be saved as."""
 
 
+@check_arguments
 class Report(Mapping[str, float]):
     """Metrics of one set of features, by key.
 
@@ -207,11 +209,8 @@ class Report(Mapping[str, float]):
         if isinstance(source, str) and source.lstrip()[:1] == "{":
             name, content = "the text", source.encode()
         else:
-            path = Path(source)
-            if not path.is_file():
-                fix = "pass a file that Report.save wrote as .json"
-                raise InputError(expected="a report", found=f"no file {path}", fix=fix)
-            name, content = str(path), path.read_bytes()
+            fix = "pass a file that Report.save wrote as .json"
+            name, content = str(source), read_file(Path(source), expected="a report", fix=fix)
         probe, origin, of_model = parsed_content(
             parsed_report,
             content,
@@ -269,8 +268,8 @@ class Report(Mapping[str, float]):
             Path of the file.
 
         Raises:
-            InputError: If the suffix is none of these, or the folder cannot be written.
-            OSError: If writing fails, for example on a full disk; the error names the file.
+            InputError: If the suffix is none of these, the folder cannot be written, or writing
+                fails, for example on a full disk.
         """
         path = writable_file(path)
         if path.suffix == ".json":
@@ -297,6 +296,7 @@ class Report(Mapping[str, float]):
         return probe_fragment(self.probe)
 
 
+@check_arguments
 class ModelReport(Report):
     """Metrics of a model: those of the features that its head reads, and a report for every layer.
 

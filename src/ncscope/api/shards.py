@@ -2,10 +2,10 @@
 
 import builtins
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from jaxtyping import Int
 from torch import Tensor
@@ -13,16 +13,19 @@ from torch import Tensor
 from ncscope.api.gather import SecondPass, with_batches
 from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, batches_of, name_of
+from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import LEFT_OUT, Needs, needs_of
-from ncscope.metrics.sources import ONE_LOGIT, Sources, check_weight_decay
+from ncscope.metrics.sources import ONE_LOGIT, Sources
 from ncscope.probing.classifier import check_head, checked_classifier, has_one_row
 from ncscope.probing.samples import layer_record
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior, Statistic, checked_precision, checked_prior
+from ncscope.stats.options import Precision, Prior, Statistic
 from ncscope.stats.statistics import finish
+
+Counts = TypeVar("Counts", ClassMoments, DecisionCounts)
 
 Map: TypeAlias = Callable[[Any, Sequence[Any]], Iterable[Any]]
 """Function that applies a function to each element, and gives the results in order."""
@@ -49,7 +52,7 @@ class ShardPass:
     """
 
     name: str = "first pass"
-    num_classes: int | None = None
+    num_classes: Size | None = None
     dim: int | None = None
     statistics: tuple[Statistic, ...] = ()
     prior: Prior = "empirical"
@@ -83,15 +86,16 @@ class ShardPass:
             raise InputError(expected=error.expected, found=found, fix=error.fix) from error
 
 
+@check_arguments
 def measure_shards(
     shards: Iterable[Shard],
     *,
     weight: Any = None,
     bias: Any = None,
-    num_classes: int | None = None,
+    num_classes: Size | None = None,
     groups: Collection[str] | None = None,
     prior: Prior = "empirical",
-    weight_decay: float = 0.0,
+    weight_decay: NotNegative = 0.0,
     precision: Precision = "float64",
     map: Map = builtins.map,  # noqa: A002, the name says what will do
 ) -> Report:
@@ -144,13 +148,11 @@ def measure_shards(
     head = None if weight is None else as_tensor(weight, "weight")
     rows, dim = (None, None) if head is None or head.ndim != 2 else head.shape
     rows = 2 if has_one_row(head) and num_classes in (None, 2) else rows
-    check_weight_decay(weight_decay)  # before hours of reading, as the shape of the bias
     if bias is not None and rows is not None and dim is not None:
         checked_classifier(head, bias, rows, dim, "cpu")
     needs = needs_of(groups, head is not None)
     k = rows if num_classes is None else num_classes
-    precision = checked_precision(precision)
-    first = ShardPass(num_classes=k, dim=dim, prior=checked_prior(prior), precision=precision)
+    first = ShardPass(num_classes=k, dim=dim, prior=prior, precision=precision)
     try:
         moments = _first_pass(first, needs, shards, map)
     except InputError as error:
@@ -166,7 +168,8 @@ def measure_shards(
     decisions = None
     if needs.decisions or needs.hits:
         second = ShardPass("second pass", second=SecondPass.after(stats, *classifier[:2]))
-        decisions = _summed(map(second, shards), stats.num_samples)
+        parts = _results(map, second, shards, DecisionCounts)
+        decisions = _summed(parts, stats.num_samples)
     hits = None if decisions is None else decisions.hits
     sources = Sources(
         stats,
@@ -201,9 +204,35 @@ def _first_pass(
 ) -> ClassMoments:
     """Return the merged moments of all shards; count the classes before if the prior needs it."""
     if first.prior == "uniform" and "scatter" in needs.statistics:
-        counted = merged(apply(replace(first, name="class counts"), shards))
+        counting = replace(first, name="class counts")
+        counted = merged(_results(apply, counting, shards, ClassMoments))
         first = replace(first, num_classes=counted.num_classes, class_counts=counted.counts)
-    return merged(apply(replace(first, statistics=tuple(sorted(needs.statistics))), shards))
+    first = replace(first, statistics=tuple(sorted(needs.statistics)))
+    return merged(_results(apply, first, shards, ClassMoments))
+
+
+def _results(
+    apply: Map, function: ShardPass, shards: Sequence[Shard], form: type[Counts]
+) -> Iterator[Counts]:
+    """Yield the result of each shard as it comes.
+
+    Raises:
+        InputError: If the user's map gives something else, or not one result a shard.
+    """
+    results = apply(function, shards)
+    count, found = 0, describe(results)
+    if isinstance(results, Iterable):
+        for result in results:
+            if not isinstance(result, form):
+                found = f"{describe(result)} as result {count + 1}"
+                break
+            yield result
+            count += 1
+        else:
+            found = "" if count == len(shards) else f"{count} results of {len(shards)} shards"
+    if found:
+        fix = "pass a function that applies its first argument to each element of its second"
+        raise InputError(expected="a map that gives one result a shard", found=found, fix=fix)
 
 
 def merged(parts: Iterable[ClassMoments]) -> ClassMoments:

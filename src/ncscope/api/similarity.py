@@ -10,9 +10,9 @@ import numpy as np
 from torch import nn
 
 from ncscope.api.tables import csv_text, data_frame
-from ncscope.api.writable import checked_file, write_figure
+from ncscope.api.writable import checked_file, write_figure, write_text
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
-from ncscope.files import write_text
 from ncscope.math.hsic import LEAST_SAMPLES
 from ncscope.metrics.cka import linear_cka
 from ncscope.probing.similarity import Compared, SimilarityRecord, layer_similarity
@@ -29,6 +29,7 @@ _LINE, _MOST_PRINTED = 100, 30
 _SUFFIXES = (".json", ".csv", ".png", ".svg", ".pdf")
 
 
+@check_arguments
 def cka(first: Any, second: Any) -> float:
     r"""Measure how alike two sets of features arrange the same samples.
 
@@ -84,6 +85,7 @@ def cka(first: Any, second: Any) -> float:
     return value
 
 
+@check_arguments
 class LayerSimilarity:
     """CKA between the layers of one model, or of two models.
 
@@ -206,6 +208,7 @@ def _lines(record: SimilarityRecord) -> Iterator[tuple[str, tuple[float, ...]]]:
     yield from zip(record.columns, zip(*record.values, strict=True), strict=True)
 
 
+@check_arguments
 def compare_layers(
     model: nn.Module,
     loader: Iterable[Any],

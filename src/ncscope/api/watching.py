@@ -3,17 +3,18 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from jaxtyping import Int
-from torch import Tensor, nn
+from torch import nn
 
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
+from ncscope.arguments import Count, NotNegative, check_arguments
 from ncscope.probing.plans import ProbeOptions, SecondPass
 from ncscope.probing.watching import Watch
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.store import DEFAULT_BUDGET
 
 
+@check_arguments
 class Watched(Watch):
     """Context in which forward passes of a model are measured: see `watch`."""
 
@@ -38,6 +39,7 @@ class Watched(Watch):
         return self._latest
 
 
+@check_arguments
 def watch(
     model: nn.Module,
     *,
@@ -46,17 +48,17 @@ def watch(
     groups: Collection[str] | None = None,
     layer_groups: Collection[str] | None = ("pfc",),
     prior: Prior = "empirical",
-    class_counts: Int[Tensor, " k"] | None = None,
-    weight_decay: float = 0.0,
+    class_counts: Any = None,
+    weight_decay: NotNegative = 0.0,
     pool: bool | None = None,
     next_token: bool = False,
     reference: ModelReport | None = None,
     baseline: bool | None = False,
-    uncertainty: bool = False,
+    uncertainty: Redraw = False,
     precision: Precision = "float64",
     second_pass: SecondPass = "store",
-    memory: int = DEFAULT_BUDGET,
-    disk: int | None = None,
+    memory: Count = DEFAULT_BUDGET,
+    disk: Count | None = None,
     group: Any = None,
 ) -> Watched:
     """Measure neural collapse in forward passes that your own loop runs.
@@ -91,7 +93,7 @@ def watch(
         next_token: Take the label of the following token as a token's class if True.
         reference: Report of the same model on its training set.
         baseline: Measure every layer with permuted labels too.
-        uncertainty: Estimate standard errors if True.
+        uncertainty: Standard errors to estimate, if any; see `measure`.
         precision: ``"float64"``, or ``"blocked"`` for accelerators that are slow in float64; see
             `ClassMoments`.
         second_pass: ``"store"``, or the number of samples to keep at random. Your loop runs the

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ncscope.api.history import History
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.models.measuring import kept_random_states
@@ -80,6 +81,7 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             the model does not get the labels, or as `measure_model`.
     """
 
+    @check_arguments
     def __init__(
         self,
         *,

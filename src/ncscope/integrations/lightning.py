@@ -10,6 +10,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from ncscope.api.history import History
+from ncscope.arguments import Count, Size, check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.models.layers import named_layer
@@ -107,14 +108,15 @@ class NeuralCollapseCallback(Callback):
             `measure_model`.
     """
 
+    @check_arguments
     def __init__(
         self,
         *,
         network: str | None = None,
         train: Literal["pass", "steps"] | None = "pass",
         validation: bool = True,
-        every_n_epochs: int = 1,
-        dataloader_idx: int = 0,
+        every_n_epochs: Size = 1,
+        dataloader_idx: Count = 0,
         split_batch: Callable[[Any], tuple[Any, Tensor]] | None = None,
         prefix: str = "nc",
         log: Logged = "headline",
@@ -123,12 +125,6 @@ class NeuralCollapseCallback(Callback):
         save: str | Path | None = None,
         **options: Any,
     ) -> None:
-        if train not in ("pass", "steps", None):
-            fix = "choose one of the three"
-            raise InputError(expected="train 'pass', 'steps' or None", found=repr(train), fix=fix)
-        if every_n_epochs < 1:
-            found, fix = str(every_n_epochs), "pass 1 to measure every epoch"
-            raise InputError(expected="every_n_epochs of at least 1", found=found, fix=fix)
         self.network, self.train, self.validation = network, train, validation
         self.every_n_epochs, self.dataloader_idx = every_n_epochs, dataloader_idx
         self.split_batch = split_batch

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
@@ -17,7 +17,6 @@ from ncscope.probing.naming import Logged, logged
 from ncscope.probing.plans import ProbeOptions
 from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.probing.second_pass import check_second_pass
-from ncscope.stats.options import checked_precision
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]
@@ -64,10 +63,6 @@ class Recorder:
         save: str | Path | None,
         **options: Any,
     ) -> None:
-        _check_choice("log", log, get_args(Logged))
-        _check_choice("on_error", on_error, get_args(OnError))
-        if isinstance(reference, str):
-            _check_choice("reference", reference, (TRAIN, "a ModelReport", None))
         if save is not None and Path(save).suffix not in REPORTS:
             expected = f"save as a file name ending in {', '.join(REPORTS)}"
             raise InputError(expected=expected, found=str(save), fix="choose one of these suffixes")
@@ -208,7 +203,6 @@ def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
         fix = f"drop or correct the name; the options are {', '.join(names)}"
         raise InputError(expected="options of ProbeOptions", found=unknown, fix=fix)
     checked = ProbeOptions(**options)
-    checked_precision(checked.precision)
     select(checked.groups)
     select(checked.layer_groups)
     check_second_pass(checked)
@@ -219,9 +213,3 @@ def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
             fix="measure each split by measure_model: class counts hold for one split only",
         )
     return checked
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
-        expected = f"{name} to be {' or '.join(map(repr, choices))}"
-        raise InputError(expected=expected, found=repr(value), fix=f"pass {name}={choices[0]!r}")

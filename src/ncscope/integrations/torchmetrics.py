@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.packing import Packing
 from ncscope.metrics.evaluate import evaluate, needs_of, select
@@ -26,7 +27,7 @@ from ncscope.stats.batch import (
     refuse_nonfinite,
 )
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior, checked_precision, checked_prior, checked_size
+from ncscope.stats.options import Precision, Prior
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import finish
 
@@ -45,6 +46,7 @@ _NOT_GIVEN = math.inf
 NaN would not do: torchmetrics compares states, and NaN is unequal to NaN."""
 
 
+@check_arguments
 class NeuralCollapse(Metric):
     r"""Metrics of neural collapse from a stream of features and labels.
 
@@ -101,22 +103,22 @@ class NeuralCollapse(Metric):
 
     def __init__(
         self,
-        num_classes: int,
-        dim: int,
+        num_classes: Size,
+        dim: Size,
         *,
         groups: Collection[str] | None = None,
         keep_features: bool = False,
         prior: Prior = "empirical",
-        weight_decay: float = 0.0,
+        weight_decay: NotNegative = 0.0,
         precision: Precision = "float64",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self._lock = threading.RLock()  # re-entrant: `forward` calls the other methods
-        self.num_classes = checked_size("num_classes", num_classes)
-        self.dim, self.groups = checked_size("dim", dim), groups
-        self.keep_features, self.prior = keep_features, checked_prior(prior)
-        self.weight_decay, self.precision = weight_decay, checked_precision(precision)
+        self.num_classes = num_classes
+        self.dim, self.groups = dim, groups
+        self.keep_features, self.prior = keep_features, prior
+        self.weight_decay, self.precision = weight_decay, precision
         self.notes: tuple[str, ...] = ()
         if keep_features:
             self.add_state("features", [], dist_reduce_fx="cat")

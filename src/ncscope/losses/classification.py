@@ -4,10 +4,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.arguments import Positive, Share, check_arguments
 from ncscope.errors import InputError
-from ncscope.losses.inputs import batch_labels, loss_dtype, refuse_out_of_range, require_positive
+from ncscope.losses.inputs import batch_labels, loss_dtype, refuse_out_of_range
 
 
+@check_arguments
 def squared_error(logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]) -> Float[Tensor, ""]:
     r"""$\frac1{2n}\sum_i\lVert z_i-e_{y_i}\rVert^2$: summed over classes, averaged over samples.
 
@@ -34,8 +36,12 @@ def squared_error(logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"]) -
     return F.mse_loss(scores, targets, reduction="sum") / (2 * len(scores))
 
 
+@check_arguments
 def rescaled_squared_error(
-    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"], factor: float, target: float
+    logits: Shaped[Tensor, "n k"],
+    labels: Shaped[Tensor, " n"],
+    factor: Positive,
+    target: Positive,
 ) -> Float[Tensor, ""]:
     r"""$\frac1{2n}\sum_i\bigl[k(z_{iy_i}-M)^2+\sum_{j\ne y_i}z_{ij}^2\bigr]$ for many classes.
 
@@ -62,15 +68,16 @@ def rescaled_squared_error(
         >>> rescaled_squared_error(torch.zeros(1, 10), torch.tensor([3]), factor=2.0, target=3.0)
         tensor(9.)
     """
-    require_positive("factor", factor)
-    require_positive("target", target)
     scores, targets = _scores_and_targets(logits, labels)
     error = (scores - target * targets).square() * (1 + (factor - 1) * targets)
     return error.sum() / (2 * len(scores))
 
 
+@check_arguments
 def temperature_cross_entropy(
-    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"], temperature: float
+    logits: Shaped[Tensor, "n k"],
+    labels: Shaped[Tensor, " n"],
+    temperature: Positive,
 ) -> Float[Tensor, ""]:
     r"""$-\frac1n\sum_i\log\operatorname{softmax}(z_i/\tau)_{y_i}$.
 
@@ -95,12 +102,12 @@ def temperature_cross_entropy(
         >>> temperature_cross_entropy(torch.tensor([[2.0, 0.0]]), torch.tensor([0]), 2.0)
         tensor(0.3133)
     """
-    require_positive("temperature", temperature)
     return F.cross_entropy(_scores(logits) / temperature, _classes(logits, labels))
 
 
+@check_arguments
 def smoothed_cross_entropy(
-    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"], smoothing: float
+    logits: Shaped[Tensor, "n k"], labels: Shaped[Tensor, " n"], smoothing: Share
 ) -> Float[Tensor, ""]:
     r"""Cross-entropy against the targets $(1-\epsilon)e_{y_i}+\frac\epsilon K\mathbf 1$.
 
@@ -124,11 +131,6 @@ def smoothed_cross_entropy(
         >>> smoothed_cross_entropy(torch.zeros(1, 4), torch.tensor([2]), 0.1)  # log 4
         tensor(1.3863)
     """
-    if not 0 <= smoothing <= 1:
-        found = f"smoothing={smoothing}"
-        raise InputError(
-            expected="smoothing in [0, 1]", found=found, fix="pass a share, such as 0.1"
-        )
     classes = _classes(logits, labels)
     return F.cross_entropy(_scores(logits), classes, label_smoothing=smoothing)
 

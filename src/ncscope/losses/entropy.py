@@ -25,11 +25,13 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.devices import refuse_without_float64
 from ncscope.losses.inputs import check_matrix, loss_dtype, nothing, unit_rows
 from ncscope.math.symmetric import symmetric_eigen
 
 
+@check_arguments
 def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
     r"""$H=-\sum_j\frac{\lambda_j}n\log\frac{\lambda_j}n$ over the eigenvalues, $0\log0=0$.
 
@@ -62,6 +64,7 @@ def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor,
     return value
 
 
+@check_arguments
 def batch_entropy(vectors: Shaped[Tensor, "n d"]) -> Float[Tensor, ""]:
     r"""$H(G)=-\operatorname{tr}(\frac1nG\log\frac1nG)$, $G$ the Gram matrix of the unit rows.
 

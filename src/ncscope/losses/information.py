@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.losses.entropy import entropy_of_unit_rows, matrix_entropy
 from ncscope.losses.inputs import (
     batch_labels,
@@ -25,6 +26,7 @@ from ncscope.losses.inputs import (
 _Measure = Callable[[Float[Tensor, "n d"], Float[Tensor, "n p"]], Float[Tensor, ""]]
 
 
+@check_arguments
 def mutual_information(
     features: Shaped[Tensor, "n d"], vectors: Shaped[Tensor, "n p"]
 ) -> Float[Tensor, ""]:
@@ -58,6 +60,7 @@ def mutual_information(
     return _of_pairs(_mutual_information, features, vectors)
 
 
+@check_arguments
 def entropy_difference(
     features: Shaped[Tensor, "n d"], vectors: Shaped[Tensor, "n p"]
 ) -> Float[Tensor, ""]:
@@ -85,6 +88,7 @@ def entropy_difference(
     return _of_pairs(_entropy_difference, features, vectors)
 
 
+@check_arguments
 def head_mutual_information(
     features: Shaped[Tensor, "n d"],
     labels: Shaped[Tensor, " n"],
@@ -118,6 +122,7 @@ def head_mutual_information(
     return _of_batch(_mutual_information, features, labels, weight, selected)
 
 
+@check_arguments
 def head_entropy_difference(
     features: Shaped[Tensor, "n d"],
     labels: Shaped[Tensor, " n"],

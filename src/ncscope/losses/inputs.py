@@ -72,16 +72,6 @@ def selected_rows(selected: Bool[Tensor, " n"] | None, samples: int) -> Int[Tens
     return selected.nonzero()[:, 0]
 
 
-def require_positive(name: str, value: float) -> None:
-    """Refuse zero, negative numbers and NaN.
-
-    Raises:
-        InputError: If the value is not positive; the message names it.
-    """
-    if not value > 0:  # also true for NaN
-        raise InputError(expected=f"{name} > 0", found=f"{name}={value}", fix=f"raise {name}")
-
-
 def unit_rows(
     vectors: Shaped[Tensor, "n d"], name: str, numbers: Int[Tensor, " n"] | None = None
 ) -> Float[Tensor, "n d"]:

@@ -3,6 +3,7 @@
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
+from ncscope.arguments import check_arguments
 from ncscope.losses.classification import (
     rescaled_squared_error,
     smoothed_cross_entropy,
@@ -21,6 +22,7 @@ class _WithParameters(nn.Module):
         return ", ".join(f"{name}={value}" for name, value in held.items())
 
 
+@check_arguments
 class MutualInformationLoss(_WithParameters):
     r"""The term $-\lambda_{mi}\operatorname{MI}(G(f),G(V))$, to be added to a base loss.
 
@@ -50,6 +52,7 @@ class MutualInformationLoss(_WithParameters):
         return -self.strength * head_mutual_information(features, labels, weight, selected)
 
 
+@check_arguments
 class EntropyDifferenceLoss(_WithParameters):
     r"""The term $+\lambda_{id}|H(G(f))-H(G(V))|$, to be added to a base loss.
 
@@ -79,6 +82,7 @@ class EntropyDifferenceLoss(_WithParameters):
         return self.strength * head_entropy_difference(features, labels, weight, selected)
 
 
+@check_arguments
 class WithinClassCosineLoss(_WithParameters):
     r"""The term $+\lambda R$, $R$ the `within_class_cosine`, to be added to a base loss.
 
@@ -104,6 +108,7 @@ class WithinClassCosineLoss(_WithParameters):
         return self.strength * within_class_cosine(features, labels)
 
 
+@check_arguments
 class FeatureAndClassifierDecay(_WithParameters):
     r"""`feature_and_classifier_decay`, to be added to a base loss.
 
@@ -140,6 +145,7 @@ class FeatureAndClassifierDecay(_WithParameters):
         )
 
 
+@check_arguments
 class SquaredErrorLoss(_WithParameters):
     """`squared_error` of logits and labels.
 
@@ -158,6 +164,7 @@ class SquaredErrorLoss(_WithParameters):
         return squared_error(logits, labels)
 
 
+@check_arguments
 class RescaledSquaredErrorLoss(_WithParameters):
     """`rescaled_squared_error` of logits and labels.
 
@@ -184,6 +191,7 @@ class RescaledSquaredErrorLoss(_WithParameters):
         return rescaled_squared_error(logits, labels, self.factor, self.target)
 
 
+@check_arguments
 class TemperatureCrossEntropyLoss(_WithParameters):
     r"""`temperature_cross_entropy` of logits and labels.
 
@@ -209,6 +217,7 @@ class TemperatureCrossEntropyLoss(_WithParameters):
         return temperature_cross_entropy(logits, labels, self.temperature)
 
 
+@check_arguments
 class SmoothedCrossEntropyLoss(_WithParameters):
     r"""`smoothed_cross_entropy` of logits and labels.
 

@@ -4,9 +4,11 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.losses.inputs import batch_labels, check_matrix, loss_dtype, nothing, unit_rows
 
 
+@check_arguments
 def within_class_cosine(
     features: Shaped[Tensor, "n d"], labels: Shaped[Tensor, " n"]
 ) -> Float[Tensor, ""]:
@@ -49,6 +51,7 @@ def within_class_cosine(
     return (sums.square().sum(1) / counts**3).mean().to(loss_dtype(features))
 
 
+@check_arguments
 def feature_and_classifier_decay(
     features: Shaped[Tensor, "n d"],
     weight: Shaped[Tensor, "k d"],

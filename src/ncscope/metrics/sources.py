@@ -7,7 +7,6 @@ from functools import cached_property
 from jaxtyping import Float
 from torch import Tensor
 
-from ncscope.errors import InputError
 from ncscope.math.powers import EVALUATED, GATHERED, exponent_of, times_power
 from ncscope.metrics.class_means import Angles, angles
 from ncscope.metrics.discriminants import Discriminants, discriminants
@@ -60,7 +59,6 @@ class Sources:
 
     def __post_init__(self) -> None:
         """Refuse a weight decay that is negative or not finite."""
-        check_weight_decay(self.weight_decay)
 
     @cached_property
     def in_range(self) -> "Sources":
@@ -159,7 +157,7 @@ class Sources:
     def gathered(self) -> frozenset[str]:
         """Statistics that are there, by their names in the registry."""
         met = {
-            "scatter": self.stats.within is not None,
+            "scatter": self.stats.scatter is not None,
             "directions": self.stats.unit_means is not None,
             "head": self.weight is not None,
             "outputs": self.weight is not None and not self.one_logit,
@@ -170,20 +168,3 @@ class Sources:
             "scores": self.ood is not None and bool(self.ood.detections),
         }
         return frozenset(name for name, there in met.items() if there)
-
-
-def check_weight_decay(weight_decay: float) -> None:
-    """Refuse a weight decay that is negative or not finite.
-
-    Args:
-        weight_decay: Weight decay on the classifier.
-
-    Raises:
-        InputError: If it is.
-    """
-    if not 0 <= weight_decay < math.inf:
-        raise InputError(
-            expected="weight_decay of at least 0",
-            found=str(weight_decay),
-            fix="pass the decay on the classifier, 0 for none",
-        )

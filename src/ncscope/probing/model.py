@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from ncscope.devices import moved
 from ncscope.errors import InputError
 from ncscope.metrics.evaluate import needs_of
-from ncscope.metrics.sources import check_weight_decay
 from ncscope.models.forward import LABEL_ARGUMENTS, predicted_classes, undecided_rows
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
@@ -108,7 +107,6 @@ def probe_model(
         options = for_model(options, model)
     with options.processes.ending_together():
         check_second_pass(options, loader)
-        check_weight_decay(options.weight_decay)
         check_groups(needs_of(options.groups, True), options.groups, given=options.ood)
         return _probed(model, loader, options, reference, ood)
 

@@ -2,28 +2,30 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from ncscope.arguments import Count, NotNegative, Seed, Size, Within, check_arguments
 from ncscope.metrics.evaluate import Needs, needs_of
 from ncscope.models.heads import Head
 from ncscope.models.replicas import data_group, replica_group
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.wrappers import check_measurable
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.processes import Processes, type_name
 from ncscope.stats.store import DEFAULT_BUDGET
 
 Groups = Collection[str] | None
 """Groups and keys of metrics; None for all."""
 
-SecondPass: TypeAlias = Literal["store", "recompute"] | int
+SecondPass: TypeAlias = Literal["store", "recompute"] | Annotated[int, Within(2)]
 """Samples of the second pass: stored, computed again, or a random sample of so many."""
 
 
+@check_arguments
 @dataclass(frozen=True)
 class ProbeOptions:
     """Options of a model's measurement.
@@ -42,7 +44,7 @@ class ProbeOptions:
         next_token: Take the label of the following token as a token's class if True.
         baseline: True to measure every layer with permuted labels too; None to do so for small
             samples.
-        uncertainty: Estimate standard errors if True.
+        uncertainty: Estimate standard errors if not False.
         precision: Precision of the moments, ``"float64"`` or ``"blocked"``.
         second_pass: ``"store"`` to keep the features of all samples, ``"recompute"`` to run the
             loader again, or the number of samples that each process draws at random and keeps.
@@ -65,19 +67,19 @@ class ProbeOptions:
     groups: Collection[str] | None = None
     layer_groups: Collection[str] | None = ("pfc",)
     prior: Prior = "empirical"
-    class_counts: Int[Tensor, " k"] | None = None
-    weight_decay: float = 0.0
+    class_counts: Any = None
+    weight_decay: NotNegative = 0.0
     pool: bool | None = None
     next_token: bool = False
     baseline: bool | None = False
-    uncertainty: bool = False
+    uncertainty: Redraw = False
     precision: Precision = "float64"
     second_pass: SecondPass = "store"
-    sample_seed: int = 0
-    memory: int = DEFAULT_BUDGET
-    disk: int | None = None
+    sample_seed: Seed = 0
+    memory: Count = DEFAULT_BUDGET
+    disk: Count | None = None
     progress: bool = False
-    information_batch: int | None = None
+    information_batch: Size | None = None
     ood: bool = False
     group: Any = None
     replicas: Any = None
@@ -154,7 +156,7 @@ class Layout:
         information_batch: Batch size of the batch estimate, or None.
         weight_decay: Weight decay on the head.
         baseline: True if the chance level is measured, None if for small samples only.
-        uncertainty: True if standard errors are estimated.
+        uncertainty: Standard errors to estimate, if any.
         reference: True if the class means of a reference are used.
         ood: True if there are samples from outside the distribution to compare with.
     """
@@ -171,10 +173,10 @@ class Layout:
     precision: str
     second_pass: str
     counts_logits: bool
-    information_batch: int | None
+    information_batch: Size | None
     weight_decay: float
     baseline: bool | None
-    uncertainty: bool
+    uncertainty: Redraw
     reference: bool
     ood: bool
 

@@ -22,7 +22,7 @@ from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior, checked_size
+from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.statistics import ClassStatistics, finish
 
 
@@ -40,7 +40,7 @@ def measure_samples(
     weight_decay: float = 0.0,
     reference: ClassStatistics | None = None,
     baseline: bool | None = False,
-    uncertainty: bool = False,
+    uncertainty: Redraw = False,
     precision: Precision = "float64",
     ood: Shaped[Tensor, "m d"] | None = None,
     by_class: bool = False,
@@ -61,7 +61,7 @@ def measure_samples(
         reference: Statistics whose class means the nearest-mean rule uses; by default, the
             statistics of these features.
         baseline: True to compute the chance level; None to compute it for small samples.
-        uncertainty: Estimate standard errors if True.
+        uncertainty: Estimate standard errors if not False.
         precision: Precision of the moments.
         ood: Features of samples from outside the distribution; None for none.
         by_class: Make the table of classes as `layer_record` does.
@@ -76,7 +76,6 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     check_groups(needs, groups, given=ood is not None)
-    num_classes = checked_size("num_classes", num_classes)
     classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
     dim = features.shape[1]
     if "scatter" in needs.statistics and features.device.type == "cpu":
@@ -166,7 +165,7 @@ def layer_record(
     """
     stats = sources.stats
     values, notes = evaluate(sources, groups)
-    pictures = wants_spectra(groups) and stats.within is not None
+    pictures = wants_spectra(groups) and stats.scatter is not None
     drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}
     if any(math.isnan(value) for line in drawn.values() for value in line):
         notes.append("spectra: eigenvalues beyond the range of float64 are NaN")

@@ -185,17 +185,7 @@ def check_second_pass(options: ProbeOptions, loader: Iterable[Any] | None = None
             cannot be, samples are to be resampled that are not stored, or memory or disk is no
             number of bytes.
     """
-    _check_bytes("memory", options.memory)
-    if options.disk is not None:
-        _check_bytes("disk", options.disk)
     second = options.second_pass
-    number = isinstance(second, int) and not isinstance(second, bool)
-    if second not in ("store", "recompute") and not (number and int(second) >= 2):
-        raise InputError(
-            expected="second_pass 'store', 'recompute' or a number of samples of at least 2",
-            found=repr(second),
-            fix="choose one of the three",
-        )
     if second == "recompute":
         found = None
         if loader is None:
@@ -216,15 +206,6 @@ def check_second_pass(options: ProbeOptions, loader: Iterable[Any] | None = None
             expected=f"second_pass='store' for {next(name for name in asked if asked[name])}",
             found=f"second_pass={second!r}",
             fix="leave one of the two out",
-        )
-
-
-def _check_bytes(name: str, size: object) -> None:
-    if isinstance(size, bool) or not isinstance(size, int | float) or not size >= 0:
-        raise InputError(
-            expected=f"{name} as a number of bytes, at least 0",
-            found=repr(size),
-            fix="pass for example 2 * 2**30 for 2 GiB",
         )
 
 

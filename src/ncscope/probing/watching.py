@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.models.heads import Head
 from ncscope.models.hooks import caught
@@ -32,6 +33,7 @@ Kind = TypeVar("Kind", bound="Watch")
 """Kind of watch, so that a context manager has the type of its subclass."""
 
 
+@check_arguments
 class Watch:
     """Measurement of a model's forward passes while a loop runs them.
 

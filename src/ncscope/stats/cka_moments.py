@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES, alignment, rounding_of_hsic, unbiased_hsic
@@ -24,6 +25,7 @@ _CHECKED = 64 * 2**20
 """Bytes up to which the memory that is left is not asked for."""
 
 
+@check_arguments
 class CkaMoments(Locked):
     r"""Sums of several sets of features, batch by batch, that determine CKA exactly.
 

@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.devices import float32_is_reduced, moved, refuse_without_float64
+from ncscope.arguments import Size, check_arguments
+from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, goes_beyond
-from ncscope.math.symmetric import add_gram_, add_gram_in_blocks_, mirrored, without_zeros
+from ncscope.math.symmetric import Gram, mirrored, without_zeros
 from ncscope.memory import check_memory
 from ncscope.stats.batch import (
     as_tensor,
@@ -34,15 +35,13 @@ from ncscope.stats.options import (
     Precision,
     Prior,
     Statistic,
-    checked_precision,
-    checked_prior,
-    checked_size,
-    checked_statistics,
 )
+from ncscope.stats.pooled import PooledScatter
 
 _POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
 
 
+@check_arguments
 class ClassMoments(Locked):
     r"""Counts, class means, class traces and, on request, scatter and directions of a stream.
 
@@ -94,22 +93,22 @@ class ClassMoments(Locked):
 
     def __init__(
         self,
-        num_classes: int | None = None,
-        dim: int | None = None,
+        num_classes: Size | None = None,
+        dim: Size | None = None,
         *,
         statistics: Iterable[Statistic] = ALL_STATISTICS,
         prior: Prior = "empirical",
-        class_counts: Int[Tensor, " k"] | None = None,
+        class_counts: Any = None,
         device: torch.device | str = "cpu",
         precision: Precision = "float64",
     ) -> None:
         super().__init__()
         self._grows = num_classes is None
-        k = self.num_classes = _size_or_zero("num_classes", num_classes)
-        d = self.dim = _size_or_zero("dim", dim)
-        self.statistics = checked_statistics(statistics)
-        self.prior: Prior = checked_prior(prior)
-        self.precision: Precision = checked_precision(precision)
+        k = self.num_classes = num_classes or 0
+        d = self.dim = dim or 0
+        self.statistics = frozenset(statistics)
+        self.prior: Prior = prior
+        self.precision: Precision = precision
         self.device = torch.device(device)
         refuse_without_float64(self.device, "moments")
         self.counts = torch.zeros(k, dtype=torch.int64, device=device)
@@ -118,7 +117,7 @@ class ClassMoments(Locked):
             None if class_counts is None else as_tensor(class_counts, "class_counts")
         )
         self._weights = self._scatter_weights()
-        self.scatter = self._zeros(d, d) if "scatter" in self.statistics else None
+        self._pooled = self._no_rows()
         directed = "directions" in self.statistics
         self.unit_means = self._zeros(k, d) if directed else None
         self.unit_traces = self._zeros(k) if directed else None
@@ -170,13 +169,13 @@ class ClassMoments(Locked):
         """
         if not len(features):
             return 0
-        classes = classes.to(self.device)
+        classes, scatter = classes.to(self.device), self._no_rows()
         # Outside the lock, so that threads wait for each other only while one of them merges.
-        batch = self._of_batch(moved(features, self.device), classes)
+        batch = self._of_batch(moved(features, self.device), classes, scatter)
         exponent = exponent_out_of_range(features, batch, limit)
         if not exponent:
             with self.lock:
-                self._merge_rows(classes.present, batch)
+                self._merge_rows(classes.present, batch, scatter)
         return exponent
 
     def take_unread(
@@ -194,13 +193,35 @@ class ClassMoments(Locked):
             limit, the moments are spoiled, and the caller must refuse them.
         """
         classes, features = classes.to(self.device), moved(features, self.device)
-        batch = self._of_batch(features, classes)
+        scatter = self._no_rows()
+        batch = self._of_batch(features, classes, scatter)
         with self.lock:
-            self._merge_rows(classes.present, batch)
+            self._merge_rows(classes.present, batch, scatter)
         size = approximate_magnitude(batch)
         if goes_beyond(features, limit):
             size = torch.linalg.vector_norm(features, ord=math.inf).to(torch.float64)
         return size
+
+    @property
+    def scatter(self) -> Float[Tensor, "d d"] | None:
+        """The pooled scatter as a matrix, not copied; only its upper blocks count."""
+        return None if self._pooled is None else self._pooled.total
+
+    @scatter.setter
+    def scatter(self, matrix: Float[Tensor, "d d"]) -> None:
+        self._pooled = PooledScatter(len(matrix), self.device, self.precision)
+        self._pooled.total = matrix
+
+    def pooled(self) -> Float[Tensor, "d d"] | Gram | None:
+        """Return the pooled scatter, as its rows if they are few; the caller holds the lock."""
+        if self._pooled is None:
+            return None
+        return self._pooled.gram() if self._pooled.few else mirrored(self._pooled.total)
+
+    def _no_rows(self) -> PooledScatter | None:
+        """Return the scatter of no rows; None if it is not accumulated."""
+        gathered = "scatter" in self.statistics
+        return PooledScatter(self.dim, self.device, self.precision) if gathered else None
 
     def like(self) -> "ClassMoments":
         """Return moments of the same form without samples."""
@@ -242,7 +263,8 @@ class ClassMoments(Locked):
                 found=f"moments of {other._size()}, {other._form()}",
                 fix="build both alike",
             )
-        state = other.state_dict()
+        with other.lock:
+            state, scatter = other._state(), copy.deepcopy(other._pooled)
         present = torch.nonzero(state["counts"]).squeeze(1)
         rows = {name: value if name in _POOLED else value[present] for name, value in state.items()}
         moved = {name: value.to(self.device) for name, value in rows.items()}
@@ -250,7 +272,7 @@ class ClassMoments(Locked):
             self._grows &= other._grows
             self._grow(*state["means"].shape)
             if len(present):
-                self._merge_rows(present.to(self.device), moved)
+                self._merge_rows(present.to(self.device), moved, scatter)
         return self
 
     def shares(self) -> Shares:
@@ -269,13 +291,17 @@ class ClassMoments(Locked):
     def state_dict(self) -> dict[str, Tensor]:
         """Return the statistics as named tensors, to save, send or merge them."""
         with self.lock:
-            shapes = self._shapes(self.num_classes, self.dim)
-            state = {name: getattr(self, name).clone() for name in shapes if name != "scatter"}
+            state = self._state()
             if self.scatter is not None:
                 state["scatter"] = mirrored(self.scatter)
         if self._weights is not None:
             state["scatter_weights"] = self._weights.clone()
         return state
+
+    def _state(self) -> dict[str, Tensor]:
+        """Copy the statistics but the scatter."""
+        shapes = self._shapes(self.num_classes, self.dim)
+        return {name: getattr(self, name).clone() for name in shapes if name != "scatter"}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore statistics that `state_dict` returned.
@@ -303,17 +329,25 @@ class ClassMoments(Locked):
             self.num_classes, self.dim = k, d
 
     def _of_batch(
-        self, features: Shaped[Tensor, "n d"], classes: BatchClasses
+        self,
+        features: Shaped[Tensor, "n d"],
+        classes: BatchClasses,
+        scatter: PooledScatter | None,
     ) -> dict[str, Tensor]:
         return batch_moments(
             features,
             classes,
             directions=self.unit_means is not None,
-            add_gram=None if self.scatter is None else self._add_gram_,
+            scatter=scatter,
             weights=self._weights,
         )
 
-    def _merge_rows(self, present: Int[Tensor, " p"], other: Mapping[str, Tensor]) -> None:
+    def _merge_rows(
+        self,
+        present: Int[Tensor, " p"],
+        other: Mapping[str, Tensor],
+        scatter: PooledScatter | None,
+    ) -> None:
         """Merge statistics of the classes present by the update of Chan, Golub and LeVeque."""
         mine, theirs = self.counts[present], other["counts"]
         share = theirs.to(torch.float64) / (mine + theirs)
@@ -322,12 +356,11 @@ class ClassMoments(Locked):
         self.traces.index_add_(0, present, other["traces"] + weight * shift.square().sum(1))
         self.means.index_add_(0, present, share[:, None] * shift)
         self.counts.index_add_(0, present, theirs)
-        if self.scatter is not None:
+        if self._pooled is not None and scatter is not None:
             weight = weight if self._weights is None else weight * self._weights[present]
-            self.scatter += other["scatter"]
+            self._pooled.merge(scatter)
             # The shift of a class without samples before this batch has the weight 0.
-            rows = without_zeros(shift * weight.sqrt()[:, None], weight == 0)
-            self._add_gram_(self.scatter, rows)
+            self._pooled.add(without_zeros(shift * weight.sqrt()[:, None], weight == 0))
         if self.unit_means is not None and self.unit_traces is not None:
             turn = other["unit_means"] - self.unit_means[present]
             spread = other["unit_traces"] + mine * share * turn.square().sum(1)
@@ -335,17 +368,13 @@ class ClassMoments(Locked):
             self.unit_means.index_add_(0, present, share[:, None] * turn)
             self.zero_vectors += other["zero_vectors"]
 
-    def _add_gram_(self, total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
-        blocked = self.precision == "blocked" and not float32_is_reduced(self.device.type)
-        (add_gram_in_blocks_ if blocked else add_gram_)(total, rows)
-
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
         """Refer traces and scatter to other means: see `Shares.refer`."""
         counts, moved = self.counts[rows].to(torch.float64), shift["means"]
         self.traces[rows] += counts * torch.linalg.vector_norm(moved, dim=1).square()
-        if self.scatter is not None:
+        if self._pooled is not None:
             weight = counts if self._weights is None else counts * self._weights[rows]
-            self._add_gram_(self.scatter, moved.mul_(weight.sqrt()[:, None]))
+            self._pooled.add(moved.mul_(weight.sqrt()[:, None]))
         if self.unit_traces is not None:
             turned = torch.linalg.vector_norm(shift["unit_means"], dim=1).square()
             self.unit_traces[rows] += counts * turned
@@ -364,12 +393,16 @@ class ClassMoments(Locked):
         """Make room for k classes in d dimensions; the new entries are those of no samples."""
         k, d = max(k, self.num_classes), max(d, self.dim)
         for name, shape in self._shapes(k, d).items():
+            if name == "scatter":
+                continue
             old = getattr(self, name)
             if tuple(old.shape) != shape:
                 new = old.new_zeros(shape)
                 new[tuple(map(slice, old.shape))] = old
                 setattr(self, name, new)
-        self.num_classes, self.dim = k, d
+        known, self.num_classes, self.dim = self.dim, k, d
+        if d != known:  # there were no samples yet
+            self._pooled = self._no_rows()
 
     def _size_with(
         self, features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"]
@@ -424,11 +457,6 @@ class ClassMoments(Locked):
                 fix=fix,
             )
         return 1 / self.class_counts.to(self.device, torch.float64).clamp(min=1)
-
-
-def _size_or_zero(name: str, size: int | None) -> int:
-    """Return a size, and 0 for one that is not known yet."""
-    return 0 if size is None else checked_size(name, size)
 
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:

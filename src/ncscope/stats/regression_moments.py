@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, exponent_of
@@ -27,6 +28,7 @@ _STATE = (
 )
 
 
+@check_arguments
 class RegressionMoments(Locked):
     r"""Means, scatters and second moment of directions of a stream of features and targets.
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from ncscope.arguments import Count, Level, Seed, check_arguments
 from ncscope.errors import InputError
 
 Values = NDArray[np.float64]
@@ -27,13 +28,14 @@ class Correlation(NamedTuple):
     high: float
 
 
+@check_arguments
 def correlations(
     scores: Any,
     transfer: Any,
     *,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    resamples: Count = 1000,
+    level: Level = 0.95,
+    seed: Seed = 0,
 ) -> dict[str, Correlation]:
     r"""Compute Pearson's, Spearman's and Kendall's coefficients of scores and transfer.
 
@@ -127,6 +129,7 @@ def _checked(scores: Any, transfer: Any) -> Values:
     return pairs
 
 
+@check_arguments
 def mean_log_odds(accuracies: Sequence[float]) -> float:
     r"""$\frac1T\sum_t\log\frac{p_t}{1-p_t}$ over downstream sets.
 
@@ -149,6 +152,7 @@ def mean_log_odds(accuracies: Sequence[float]) -> float:
     return sum(map(_log_odds, accuracies)) / len(accuracies)
 
 
+@check_arguments
 def mean_log_odds_gain(accuracies: Sequence[float], pretraining_accuracy: float) -> float:
     r"""$\frac1T\sum_t\log\frac{p_t}{1-p_t}-\log\frac{p_{pre}}{1-p_{pre}}$, MLOG.
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.arguments import Seed, check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.stats.batch import as_tensor
 from ncscope.transfer.inputs import LabelledSamples
@@ -22,6 +23,7 @@ _ENERGY = 0.8
 _OFF_ONE = 1e-2  # half precision rounds the sum of a thousand probabilities by less
 
 
+@check_arguments
 def leep(samples: LabelledSamples, probabilities: Any) -> Float[Tensor, ""]:
     r"""Compute the log expected empirical prediction of the labels from source probabilities.
 
@@ -56,6 +58,7 @@ def leep(samples: LabelledSamples, probabilities: Any) -> Float[Tensor, ""]:
     return _expected_prediction(samples, checked_probabilities(probabilities, len(samples.labels)))
 
 
+@check_arguments
 def nce(samples: LabelledSamples, predictions: Any) -> Float[Tensor, ""]:
     r"""Compute the negative conditional entropy of the labels given predicted source classes.
 
@@ -90,7 +93,8 @@ def nce(samples: LabelledSamples, predictions: Any) -> Float[Tensor, ""]:
     return (torch.xlogy(joint, joint) - torch.xlogy(joint, joint.sum(0))).sum()
 
 
-def nleep(samples: LabelledSamples, *, seed: int = 0) -> Float[Tensor, ""]:
+@check_arguments
+def nleep(samples: LabelledSamples, *, seed: Seed = 0) -> Float[Tensor, ""]:
     r"""Compute LEEP with the components of a mixture of Gaussians as source classes.
 
     $\frac1n\sum_i\log\sum_v\hat P(y_i\mid v)P(v\mid h_i)$ with the posterior $P(v\mid h)$ of a

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.transfer.inputs import LabelledSamples
 from ncscope.transfer.reduction import principal_scores, unit_power
 
@@ -94,6 +95,7 @@ class RidgeFits:
         return best, self.at(best)
 
 
+@check_arguments
 def explained_entropy(samples: LabelledSamples) -> ExplainedEntropy:
     r"""Compute the share of the labels' entropy that features explain on samples left out.
 

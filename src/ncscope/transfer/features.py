@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.models.forward import forward
 from ncscope.models.measuring import kept_buffers, measuring
@@ -38,6 +39,7 @@ class HeadReadings(NamedTuple):
     probabilities: Float[Tensor, "n z"] | None
 
 
+@check_arguments
 def head_features(
     model: nn.Module,
     loader: Iterable[Any],
@@ -107,6 +109,7 @@ def head_readings(
     return HeadReadings(features, labels, whole)
 
 
+@check_arguments
 def head_moments(
     model: nn.Module,
     loader: Iterable[Any],

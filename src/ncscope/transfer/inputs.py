@@ -6,10 +6,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.stats.batch import as_tensor, check_features, check_labels, refuse_nonfinite
 
 
+@check_arguments
 class LabelledSamples(NamedTuple):
     """Features and labels of at least two classes.
 
@@ -43,6 +45,7 @@ class LabelledSamples(NamedTuple):
         return _labelled(features, torch.cat([self.labels, other.labels]))
 
 
+@check_arguments
 def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
     """Check features and labels, and return them as tensors.
 
@@ -68,20 +71,3 @@ def checked_labelled(features: Any, labels: Any) -> LabelledSamples:
 def _labelled(features: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> LabelledSamples:
     classes, class_indices = torch.unique(labels, return_inverse=True)
     return LabelledSamples(features, labels, classes, class_indices)
-
-
-def checked_strength(strength: float, *, zero: bool = False) -> float:
-    """Check that the strength of a penalty is positive, or zero if allowed, and return it.
-
-    Args:
-        strength: Strength to check.
-        zero: Allow a strength of zero if True.
-
-    Raises:
-        InputError: If the strength is negative, not finite, or a zero that is not allowed.
-    """
-    value = float(strength)
-    if not 0 <= value < float("inf") or (value == 0 and not zero):
-        expected = f"a finite strength {'of at least' if zero else 'above'} 0"
-        raise InputError(expected=expected, found=str(strength), fix="pass a positive number")
-    return value

@@ -1,11 +1,12 @@
 """Quality of the order in which a score puts models: weighted tau, Kendall, Spearman, regret."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ncscope.arguments import Count, Level, Seed, check_arguments
 from ncscope.errors import InputError
 from ncscope.transfer.correlations import Correlation, Values, coefficient_of_rows, ranks
 
@@ -31,14 +32,15 @@ class RankingQuality:
     regret: Correlation
 
 
+@check_arguments
 def ranking_quality(
     scores: Any,
     accuracies: Any,
     *,
-    better: int = 1,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    better: Literal[1, -1] = 1,
+    resamples: Count = 1000,
+    level: Level = 0.95,
+    seed: Seed = 0,
 ) -> RankingQuality:
     r"""Compute how well scores order models by accuracy, on one set or on the average of several.
 

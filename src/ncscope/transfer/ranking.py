@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ncscope.arguments import Seed, check_arguments
 from ncscope.errors import InputError
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import ALL_STATISTICS
 from ncscope.stats.statistics import finish
 from ncscope.transfer.graded import power_of_two
 from ncscope.transfer.inputs import LabelledSamples, checked_labelled
-from ncscope.transfer.probes.probe import MEASURES, Measure, checked_measure
+from ncscope.transfer.probes.probe import MEASURES, Measure
 from ncscope.transfer.probes.selection import choose_from_checked
 from ncscope.transfer.records import (
     BASELINES,
@@ -33,6 +34,7 @@ from ncscope.transfer.scoring import (
 )
 
 
+@check_arguments
 def rank_checkpoints(
     features: Mapping[str, Any],
     labels: Any,
@@ -43,8 +45,8 @@ def rank_checkpoints(
     source_probabilities: Mapping[str, Any] | None = None,
     baselines: Mapping[str, Mapping[str, float]] | None = None,
     expensive: bool | None = None,
-    measure: str = "top-1",
-    seed: int = 0,
+    measure: Measure = "top-1",
+    seed: Seed = 0,
     on_checkpoint: Callable[[str], None] = lambda name: None,
 ) -> Ranking:
     """Rank checkpoints by the accuracy of a linear probe on their features of a downstream set.
@@ -89,7 +91,6 @@ def rank_checkpoints(
         >>> rank_checkpoints({"near": near, "far": far}, labels).order
         ['far', 'near']
     """
-    accuracy = checked_measure(measure)
     _check_names(features, test_features, test_labels, pretraining)
     _check_baselines(baselines or {}, features)
     results = []
@@ -107,8 +108,8 @@ def rank_checkpoints(
             if pretraining is not None:
                 given["pretraining"] = _checked_moments(pretraining[name])
             given["baselines"] = (baselines or {}).get(name)
-            results.append(ranked(name, *halves, **given, measure=accuracy, seed=seed))
-    return ranking_of(results, accuracy, seed)
+            results.append(ranked(name, *halves, **given, measure=measure, seed=seed))
+    return ranking_of(results, measure, seed)
 
 
 @contextmanager
@@ -136,7 +137,7 @@ def ranked(
     baselines: Mapping[str, float] | None = None,
     expensive: bool | None = None,
     measure: Measure = "top-1",
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Ranked:
     """Return the accuracy of one checkpoint's probe and its scores on the downstream set.
 
@@ -265,10 +266,6 @@ def _check_names(
     test_labels: Any,
     pretraining: Mapping[str, Any] | None,
 ) -> None:
-    if not isinstance(features, Mapping):
-        expected, found = "features by the name of the checkpoint", type(features).__name__
-        fix = "pass a mapping, for example {'resnet18': features, 'resnet50': others}"
-        raise InputError(expected=expected, found=found, fix=fix)
     if not features:
         fix = "pass the features of each by its name"
         raise InputError(expected="at least one checkpoint", found="none", fix=fix)
@@ -287,11 +284,8 @@ def _check_baselines(
     baselines: Mapping[str, Mapping[str, float]], features: Mapping[str, Any]
 ) -> None:
     fix = f"pass {{checkpoint: {{key: number}}}} with the keys {', '.join(BASELINES)}"
-    nested = isinstance(baselines, Mapping) and all(
-        isinstance(facts, Mapping) for facts in baselines.values()
-    )
-    if not nested or (baselines and not any(name in features for name in baselines)):
-        found = repr(next(iter(baselines))) if nested else "another form"
+    if baselines and not any(name in features for name in baselines):
+        found = repr(next(iter(baselines)))
         raise InputError(expected="baselines by checkpoint", found=found, fix=fix)
     unknown = [key for facts in baselines.values() for key in facts if key not in BASELINES]
     if unknown:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.metrics.discriminants import Discriminants, discriminants, full_rank
 from ncscope.metrics.variability import vci
@@ -18,6 +19,7 @@ _SECTIONS = 40
 _SMALLEST = 2.0**-480
 
 
+@check_arguments
 def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float[Tensor, ""]:
     r"""$\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]$.
 
@@ -38,6 +40,7 @@ def h_score(stats: ClassStatistics, found: Discriminants | None = None) -> Float
     return (1 - vci(stats, known)) * full_rank(stats)
 
 
+@check_arguments
 def log_me(stats: ClassStatistics) -> Float[Tensor, ""]:
     r"""Compute the log evidence of the labels given the features, per sample and class.
 

@@ -1,6 +1,7 @@
 """Baselines that know nothing of the downstream set: size, source accuracy, other sets' results."""
 
 import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ncscope.arguments import Seed, check_arguments
 from ncscope.errors import InputError
+from ncscope.files import read_file
 from ncscope.transfer.correlations import Values
 from ncscope.transfer.quality import RankingQuality, ranking_quality
 
@@ -34,6 +37,7 @@ class AccuracyTable:
     parameters: Values
     source_accuracies: Values
 
+    @check_arguments
     def standing(self, left_out: str | None = None) -> Values:
         r"""Return each model's mean z-score over the sets, without one of them.
 
@@ -71,8 +75,9 @@ class StaticRanking:
     qualities: Mapping[str, RankingQuality]
 
 
+@check_arguments
 def static_ranking(
-    results: AccuracyTable | Mapping[str, Mapping[str, float]], *, seed: int = 0
+    results: AccuracyTable | Mapping[str, Mapping[str, float]], *, seed: Seed = 0
 ) -> StaticRanking:
     """Rank models on each set by their mean z-score on all other sets.
 
@@ -116,6 +121,7 @@ def static_ranking(
     return StaticRanking(table.models, table.sets, standings, qualities)
 
 
+@check_arguments
 def baselines_of(
     table: AccuracyTable, names: Sequence[str], left_out: str | None = None
 ) -> dict[str, dict[str, float]]:
@@ -157,19 +163,12 @@ def table_of(results: Mapping[str, Mapping[str, float]]) -> AccuracyTable:
 
     Args:
         results: Accuracies by model, then by set; a missing cell is unknown.
-
-    Raises:
-        InputError: If the results are no mapping of mappings.
     """
-    rows = list(results.values()) if isinstance(results, Mapping) else [results]
-    if not all(isinstance(row, Mapping) for row in rows):
-        found = type(next(row for row in rows if not isinstance(row, Mapping))).__name__
-        fix = "pass {model: {set: accuracy}}, or what read_results returns"
-        raise InputError(expected="a mapping of accuracies", found=found, fix=fix)
     cells = ((model, name, value) for model, row in results.items() for name, value in row.items())
     return _table({(model, name): float(value) for model, name, value in cells}, {})
 
 
+@check_arguments
 def read_results(path: str | Path) -> AccuracyTable:
     """Read a CSV file with the columns model, set and accuracy.
 
@@ -184,16 +183,14 @@ def read_results(path: str | Path) -> AccuracyTable:
             has two different values.
     """
     path = Path(path)
-    if not path.exists():
-        found, fix = f"nothing at {path}", "check the path"
-        raise InputError(expected="a CSV file of results", found=found, fix=fix)
+    content = read_file(path, expected="a CSV file of results", fix="check the path")
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-            _check_columns(path, reader.fieldnames)
-            return _table(*_gathered(path, reader))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+        reader = csv.DictReader(lines, skipinitialspace=True)
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        _check_columns(path, reader.fieldnames)
+        return _table(*_gathered(path, reader))
+    except (UnicodeDecodeError, csv.Error) as error:
         fix = "pass a CSV file in UTF-8"
         raise InputError(expected=f"results in {path}", found=str(error), fix=fix) from error
 

@@ -223,8 +223,8 @@ def test_nothing_varies():
         (np.ones((3, 2)), [0, 0, 0], 1.0, "two classes"),
         ([[np.nan], [1.0]], [0, 1], 1.0, "NaN or Inf in 1 of 2 rows"),
         ([[0.0], [1.0]], [0, -1], 1.0, "label -1"),
-        ([[0.0], [1.0]], [0, 1], 0.0, "strength above 0"),
-        ([[0.0], [1.0]], [0, 1], float("inf"), "strength above 0"),
+        ([[0.0], [1.0]], [0, 1], 0.0, "strength as a finite number above 0"),
+        ([[0.0], [1.0]], [0, 1], float("inf"), "strength as a finite number above 0"),
     ],
 )
 def test_bad_input_is_refused(features, labels, strength, said):

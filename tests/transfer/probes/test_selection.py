@@ -117,7 +117,7 @@ def test_bad_input_is_refused():
         choose_probe(features, labels, features[:, :2], labels)
     with pytest.raises(InputError, match="label 5, which no training sample has"):
         choose_probe(features, labels, features, labels * 5)
-    with pytest.raises(InputError, match="'top-1', 'mean per class'"):
+    with pytest.raises(InputError, match="'top-1' or 'mean per class'"):
         choose_probe(features, labels, features, labels, measure="top-5")
 
 

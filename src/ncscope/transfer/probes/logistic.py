@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled, checked_strength
+from ncscope.arguments import Positive, check_arguments
+from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.axes import PrincipalAxes
 from ncscope.transfer.probes.descent import Descent
 from ncscope.transfer.probes.probe import LinearProbe
@@ -29,8 +30,9 @@ class LogisticFit:
     passes: float
 
 
+@check_arguments
 def fit_logistic(
-    features: Any, labels: Any, strength: float, *, tolerance: float = TOLERANCE
+    features: Any, labels: Any, strength: Positive, *, tolerance: Positive = TOLERANCE
 ) -> LogisticFit:
     r"""Fit multinomial logistic regression with a penalty on the weight.
 
@@ -59,11 +61,16 @@ def fit_logistic(
         >>> fit.probe.predict(torch.tensor([[1.9], [2.1]])).tolist()
         [0, 1]
     """
-    return fit_checked(checked_labelled(features, labels), checked_strength(strength), tolerance)
+    return fit_checked(checked_labelled(features, labels), strength, tolerance)
 
 
+@check_arguments
 def logistic_path(
-    features: Any, labels: Any, strengths: Iterable[float], *, tolerance: float = PATH_TOLERANCE
+    features: Any,
+    labels: Any,
+    strengths: Iterable[Positive],
+    *,
+    tolerance: Positive = PATH_TOLERANCE,
 ) -> Iterator[LogisticFit]:
     r"""Yield the fits for many strengths, from the strongest to the weakest.
 
@@ -89,7 +96,7 @@ def logistic_path(
     n x (d + 4K) numbers.
     """
     samples = checked_labelled(features, labels)
-    wanted = sorted((checked_strength(each) for each in strengths), reverse=True)
+    wanted = sorted(strengths, reverse=True)
     return path_of_checked(samples, wanted, tolerance)
 
 

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 
 Measure: TypeAlias = Literal["top-1", "mean per class"]
@@ -27,15 +28,18 @@ class LinearProbe:
     weight: Float[Tensor, "k d"]
     bias: Float[Tensor, " k"]
 
+    @check_arguments
     def scores(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         """Compute the score of each class for each row, in the weight's precision and device."""
         return features.to(self.weight) @ self.weight.mT + self.bias
 
+    @check_arguments
     def predict(self, features: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
         """Return the label with the greatest score for each row."""
         return self.classes[self.scores(features).argmax(1)]
 
 
+@check_arguments
 def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
     """Compute the share of samples whose prediction is correct.
 
@@ -46,6 +50,7 @@ def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> fl
     return float((predicted == labels.to(predicted.device)).double().mean())
 
 
+@check_arguments
 def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
     """Compute the share of correct predictions in each class, averaged over the classes.
 

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
+from ncscope.arguments import NotNegative, check_arguments
 from ncscope.errors import InputError
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.transfer.graded import Axes, graded_eigen
-from ncscope.transfer.inputs import checked_strength
 from ncscope.transfer.probes.probe import LinearProbe
 
 
-def ridge_probe(stats: ClassStatistics, strength: float) -> LinearProbe:
+@check_arguments
+def ridge_probe(stats: ClassStatistics, strength: NotNegative) -> LinearProbe:
     r"""Minimise the squared error of one-hot labels with a penalty on the weight.
 
     $\min_{W,b}\frac12\sum_c\frac{\pi_c}{n_c}\sum_{y_i=c}\lVert Wh_i+b-e_c\rVert^2
@@ -40,7 +41,8 @@ def ridge_probe(stats: ClassStatistics, strength: float) -> LinearProbe:
     return probe
 
 
-def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[LinearProbe]:
+@check_arguments
+def ridge_path(stats: ClassStatistics, strengths: Iterable[NotNegative]) -> Iterator[LinearProbe]:
     """Yield `ridge_probe` for many strengths, in the order given, from one decomposition.
 
     Args:
@@ -50,7 +52,7 @@ def ridge_path(stats: ClassStatistics, strengths: Iterable[float]) -> Iterator[L
     Raises:
         InputError: As `ridge_probe`.
     """
-    wanted = [checked_strength(each, zero=True) for each in strengths]
+    wanted = list(strengths)
     if stats.within is None:
         fix = "gather moments with the statistic 'scatter'"
         expected = "moments with the within-class scatter"

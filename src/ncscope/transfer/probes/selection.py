@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from ncscope.arguments import Positive, check_arguments
 from ncscope.errors import InputError
-from ncscope.transfer.inputs import LabelledSamples, checked_labelled, checked_strength
+from ncscope.transfer.inputs import LabelledSamples, checked_labelled
 from ncscope.transfer.probes.logistic import fit_checked, path_of_checked
-from ncscope.transfer.probes.probe import MEASURES, LinearProbe, Measure, checked_measure
+from ncscope.transfer.probes.probe import MEASURES, LinearProbe, Measure
 
 STRENGTHS: Sequence[float] = [10.0 ** (step / 8) for step in range(-48, 49)]
 """97 values from 1e-6 to 1e6, evenly spaced on a logarithmic scale (VCI 6.3)."""
@@ -32,14 +33,15 @@ class ChosenProbe:
     passes: float
 
 
+@check_arguments
 def choose_probe(
     features: Any,
     labels: Any,
     validation_features: Any,
     validation_labels: Any,
     *,
-    measure: str = "top-1",
-    strengths: Sequence[float] = STRENGTHS,
+    measure: Measure = "top-1",
+    strengths: Sequence[Positive] = STRENGTHS,
 ) -> ChosenProbe:
     """Choose the penalty on validation samples, then fit to these and the training samples.
 
@@ -57,14 +59,13 @@ def choose_probe(
     Raises:
         InputError: If an input does not fit; the message names it.
     """
-    checked = checked_measure(measure)
     train = checked_labelled(features, labels)
     held_out = checked_labelled(validation_features, validation_labels)
-    descending = sorted((checked_strength(each) for each in strengths), reverse=True)
+    descending = sorted(strengths, reverse=True)
     if not descending:
         fix = "leave them out for 97 strengths from 1e-6 to 1e6"
         raise InputError(expected="at least one strength", found="none", fix=fix)
-    return choose_from_checked(train, held_out, checked, descending)
+    return choose_from_checked(train, held_out, measure, descending)
 
 
 def choose_from_checked(
