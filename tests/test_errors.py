@@ -1,5 +1,6 @@
 """Messages stand on one line, and what a name holds is shown and not obeyed."""
 
+import re
 import unicodedata
 
 import pytest
@@ -37,3 +38,11 @@ def test_a_message_is_one_printable_line() -> None:
     error = InputError(expected="a\nfile", found="'\x1b[2J'\n  at  1", fix="look\u202e")
     assert str(error) == "expected a file, found '\\x1b[2J' at 1; look\\u202e"
     assert error.found == "'\x1b[2J'\n  at  1"
+
+
+def test_a_long_path_does_not_make_a_long_message() -> None:
+    path = "/data/" + "x" * 5000 + ".npz"
+    error = InputError(expected="a file", found=f"nothing at {path}", fix="check the path")
+    assert len(str(error)) < 500
+    assert re.search(r"nothing at /data/x+…x+\.npz; check the path", str(error))
+    assert path in error.found

@@ -62,8 +62,32 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(shown)
 
 
+_LONGEST_WORD = 400
+
+
+def shorten_words(text: str) -> str:
+    """Return text on one line, each word of more than 400 characters cut in the middle.
+
+    A path may have thousands of characters; the sentence around the path stays readable.
+
+    Args:
+        text: Any text.
+
+    Example:
+        >>> len(shorten_words("nothing at /" + 5000 * "x"))
+        412
+    """
+    half = _LONGEST_WORD // 2
+    return " ".join(
+        word if len(word) <= _LONGEST_WORD else f"{word[:half]}…{word[-half:]}"
+        for word in text.split()
+    )
+
+
 class InputError(ValueError):
     """Bad input, explained in one `printable` sentence on one line.
+
+    Words of more than 400 characters, such as long paths, are cut in the middle.
 
     Args:
         expected: Requirement of the call, e.g. ``"labels in 0..9"``.
@@ -82,7 +106,7 @@ class InputError(ValueError):
 
     def __init__(self, *, expected: str, found: str, fix: str) -> None:
         sentence = f"expected {expected}, found {found}; {fix}"
-        super().__init__(printable(" ".join(sentence.split())))
+        super().__init__(printable(shorten_words(sentence)))
         self.expected, self.found, self.fix = expected, found, fix
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -1,6 +1,7 @@
 """Run folders that lost or changed something: made whole again, or refused in one sentence."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,35 @@ def test_rows_that_are_not_those_of_a_finished_part_are_made_again(name, folder,
         load_run(folder)
     reproduce("halving", out=folder, resume=True)
     assert_same_files(folder, whole)
+
+
+@pytest.mark.parametrize("name", [*FILES[:3], "history.json"])
+@pytest.mark.parametrize("device", ["", "/dev/zero"])
+def test_a_pipe_or_a_device_in_place_of_a_file_is_not_opened(name, device, folder):
+    file = folder / name
+    file.unlink(missing_ok=True)
+    if device:
+        file.symlink_to(device)
+    else:
+        os.mkfifo(file)
+    said = "a device, " if device else "a pipe, "
+    with pytest.raises(InputError, match=f"found {said}.*{name}; restore it"):
+        read_sources([folder], [page_sections])
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "-" + "9" * 400])
+def test_a_number_beyond_the_range_is_refused(value, folder):
+    change_lines(
+        folder / "metrics.jsonl", lambda lines: [lines[0].replace("8.0", value), *lines[1:]]
+    )
+    with pytest.raises(InputError, match=r"metrics\.jsonl, damaged"):
+        load_run(folder)
+
+
+def test_a_name_twice_in_a_row_is_refused(folder):
+    change_lines(folder / "metrics.jsonl", lambda lines: ['{"part": "lower", ' + lines[0][1:]])
+    with pytest.raises(InputError, match=r"metrics\.jsonl, damaged"):
+        load_run(folder)
 
 
 def test_rows_of_whole_parts_in_another_order_are_shown_in_order(folder, whole):

@@ -1,6 +1,7 @@
 """Files that claim more than they hold, or would fill the memory, are refused unread."""
 
 import argparse
+import copy
 import io
 import json
 import os
@@ -21,7 +22,15 @@ from safetensors.torch import save_file
 
 import ncscope
 from ncscope import InputError
-from ncscope.api.files import load_array, load_samples, load_weights, standard_input
+from ncscope.api.files import (
+    checksum_notes,
+    load_array,
+    load_classifier,
+    load_features,
+    load_samples,
+    load_weights,
+    standard_input,
+)
 from ncscope.tensor_files import SavedFile
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures")
@@ -254,6 +263,106 @@ def test_a_compressed_archive_of_tensors(tmp_path: Path) -> None:
     path = torch_file(tmp_path / "a.pt", samples_of(300, 60), zipfile.ZIP_DEFLATED)
     with pytest.raises(InputError, match=r"torch\.save writes them, found a/data\.pkl compressed"):
         load_samples(path)
+
+
+def flip(path: Path, place: int) -> Path:
+    """Write a file again with one bit of a byte flipped."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x20
+    changed = path.with_name(f"flipped-{path.name}")
+    changed.write_bytes(content)
+    return changed
+
+
+@pytest.mark.parametrize("read", [load_samples, load_weights, load_features])
+def test_a_flipped_bit_in_an_archive_of_tensors(read: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    torch.save({"features": FEATURES, "labels": LABELS}, path)
+    read(path)
+    content = path.read_bytes()
+    for place in (
+        content.index(FEATURES.numpy().tobytes()) + 8 * 40 + 6,
+        content.index(b"features"),
+    ):
+        with pytest.raises(InputError, match=r"flipped-a\.pt as it was saved.*checksum \(CRC-32\)"):
+            read(flip(path, place))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_a_flipped_bit_in_other_files_with_checksums(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".npz":
+        np.savez(path, features=FEATURES, labels=LABELS)
+    else:
+        pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        rows = pyarrow.table({"features": FEATURES.tolist(), "labels": LABELS.tolist()})
+        options = {"use_dictionary": False, "compression": "none"}
+        parquet.write_table(rows, path, write_page_checksum=True, **options)
+    flipped = flip(path, path.read_bytes().index(FEATURES.numpy().tobytes()[:64]) + 8 * 40 + 6)
+    with pytest.raises(InputError, match="CRC"):
+        ncscope.measure_shards([flipped])
+
+
+def test_tensors_without_checksums_are_read_and_noted(tmp_path: Path) -> None:
+    entries = {"features": FEATURES, "labels": LABELS}
+    plain, off, skipped = (tmp_path / name for name in ("a.pt", "b.pt", "c.pt"))
+    torch.save(entries, plain)
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save(entries, off)
+    finally:
+        torch.serialization.set_crc32_options(True)
+    with torch.serialization.skip_data():  # to be filled in later
+        torch.save(entries, skipped)
+    assert torch.equal(load_samples(off)["features"], FEATURES)
+    assert load_samples(skipped)["features"].shape == FEATURES.shape
+    assert checksum_notes([plain]) == load_weights(plain).notes == ()
+    (note,) = checksum_notes([plain, off, skipped])
+    assert note.startswith("checksums not recorded in b.pt and 1 more")
+    assert load_weights(off).notes == checksum_notes([off])
+    assert checksum_notes([SavedFile("-", content=off.read_bytes())])
+    older, safe = tmp_path / "d.pt", tmp_path / "e.safetensors"  # formats that have none
+    torch.save(entries, older, _use_new_zipfile_serialization=False)
+    save_file(entries, safe)
+    assert checksum_notes([older, safe]) == ()
+
+
+def test_a_bytearray_is_seen_without_checksums(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"features": bytearray(b"abc")}, tmp_path / "a.pt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    with pytest.raises(InputError, match="found a bytearray"):
+        load_samples(tmp_path / "a.pt")
+
+
+def test_entries_that_share_bytes_are_not_read(tmp_path: Path) -> None:
+    """Many entries of the same bytes would take hours to check, whatever the file's size."""
+    path = tmp_path / "a.pt"
+    torch.save({"features": FEATURES, "labels": LABELS}, path)
+    with zipfile.ZipFile(path, "a") as file:
+        for index in range(50):
+            again = copy.copy(file.getinfo("a/data/0"))
+            again.filename = f"a/data/{index + 2}"
+            file.filelist.append(again)
+        file.writestr("a/end", b"")  # makes zipfile write the list of entries again
+    with pytest.raises(InputError, match="found entries larger than the file"):
+        load_samples(path)
+
+
+@pytest.mark.parametrize(
+    "read", [load_samples, load_weights, load_features, load_array, load_classifier]
+)
+def test_what_is_no_file_is_refused_before_it_is_opened(read: Any, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe.pt", tmp_path / "link.npy"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/zero")
+    for path, said in ((pipe, "a pipe, "), (link, "a device, ")):
+        with pytest.raises(InputError, match=f"expected a file, found {said}.*standard input as -"):
+            read(path)
+    with pytest.raises(InputError, match="File name too long; check the path"):
+        read("x" * 5000)
 
 
 def test_an_instruction_that_fills_memory_is_not_followed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,6 +122,22 @@ BAD_COLUMNS = {
         r"integer labels, found label 0.5 at row 1 \(a.parquet\)",
     ),
 }
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_rows_that_do_not_fit_into_memory_are_not_read(fixed: bool, tmp_path, monkeypatch) -> None:
+    """Rows of one repeated number take a few bytes in a file."""
+    long = pyarrow.array(np.zeros(2 * 10**6))
+    if fixed:
+        rows = pyarrow.FixedSizeListArray.from_arrays(long, 10**6)
+    else:
+        rows = pyarrow.ListArray.from_arrays([0, 10**6, 2 * 10**6], long)
+    file = write_columns(tmp_path / "a.parquet", features=rows, labels=[0, 1])
+    assert Path(file).stat().st_size < 20_000
+    assert [features.shape for features, _ in batches_of(file)] == [(2, 10**6)]
+    monkeypatch.setattr("ncscope.memory.available_memory", lambda: 10**6)
+    with pytest.raises(InputError, match=r"16,000,000|32,000,000"):
+        list(batches_of(file))
 
 
 @pytest.mark.parametrize("case", BAD_COLUMNS)

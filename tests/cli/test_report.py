@@ -117,7 +117,7 @@ def test_equal_names_are_numbered_and_name_no_folder(folder: Path) -> None:
             "ncscope wrote, found an HTML page, page.html; pass the .json",
         ),
         (["hollow.json"], "found an empty history, hollow.json"),
-        (["empty"], "expected a history, found no file empty"),
+        (["empty"], "expected a history, found nothing at empty"),
         (["old.json"], "found old.json: nothing named 'schema_version'"),
         (["after.json", "-o", "none/x.html"], "a folder none to write in"),
     ],

@@ -122,6 +122,26 @@ def test_a_library_that_is_missing_names_its_extra(monkeypatch, capsys) -> None:
     assert found["timm"]["fix"] == 'pip install ".[models]" in a checkout of ncscope'
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        OSError(12, "Cannot allocate memory"),
+        MemoryError(),
+    ],
+)
+def test_too_little_memory_is_called_so(error: Exception, monkeypatch, capsys) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ncscope.cli.running.app", fail)
+    assert run("doctor") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: expected memory to load and to measure, found too little")
+    assert "ulimit -v" in err
+    assert err.count("\n") == 1
+
+
 def test_a_command_that_lacks_a_library_says_how_to_get_it(monkeypatch, capsys) -> None:
     needed = {requirement.partition(";")[0] for requirement in requires("ncscope") or []}
     assert all(any(each.startswith(distribution(library)) for each in needed) for library in EXTRAS)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ncscope.api.history import History
 from ncscope.api.result import Report
 from ncscope.api.tables import parsed_content
-from ncscope.api.writable import check_file
+from ncscope.api.writable import check_file, write_text
 from ncscope.errors import InputError
-from ncscope.files import write_text
+from ncscope.files import is_folder, read_file
 from ncscope.probing.history_file import is_history
 from ncscope.probing.records import Measurement
 
@@ -114,28 +114,26 @@ def read_sources(
     if not paths:
         raise InputError(expected=expected, found="none", fix=fix)
     named = _named([Path(path) for path in paths])
-    folders = {name: path for name, path in named.items() if path.is_dir()}
+    folders = {name: path for name, path in named.items() if is_folder(path)}
     sections: dict[str, Any] = {}
     for of_runs in sections_of_runs if folders else ():
         sections |= of_runs(folders)
     contents: dict[str, Report | History | None] = {}
     for name, path in named.items():
-        if path.is_dir():
-            known = sections and not (path / "history.json").is_file()
+        if name in folders:
+            known = sections and not (path / "history.json").exists()
             contents[name] = None if known else History.load(path)
-        elif path.is_file():
-            contents[name] = _read(path)
         else:
-            raise InputError(expected=expected, found=f"nothing at {path}", fix=fix)
+            contents[name] = _read(path, read_file(path, expected=expected, fix=fix))
         if isinstance(contents[name], History) and not contents[name]:
             raise InputError(expected=expected, found=f"an empty history, {path}", fix=fix)
     return Sources(contents, sections)
 
 
-def _read(path: Path) -> Report | History:
+def _read(path: Path, content: bytes) -> Report | History:
     of_run = parsed_content(
         is_history,
-        path.read_bytes(),
+        content,
         expected="a report or a history that ncscope wrote",
         name=str(path),
         fix="pass a file that save wrote as .json",
@@ -147,7 +145,7 @@ def _named(paths: Sequence[Path]) -> dict[str, Path]:
     """Name each path by its base name, which shows no home folder; number equal names."""
     named: dict[str, Path] = {}
     for path in paths:
-        name = path.resolve().name if path.is_dir() else path.stem
+        name = path.resolve().name if is_folder(path) else path.stem
         if name in ("history", "report"):  # of a run's folder, whose name says more
             name = path.resolve().parent.name
         number = 1

@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -21,9 +21,18 @@ import numpy as np
 from safetensors.torch import load, load_file
 
 from ncscope.errors import InputError
+from ncscope.files import is_folder
 from ncscope.memory import check_memory
 from ncscope.models.weights import SavedWeights, find_weights
-from ncscope.tensor_files import Kind, SavedFile, check_stored, kind_of, load_tensors
+from ncscope.tensor_files import (
+    Kind,
+    SavedFile,
+    check_exists,
+    check_stored,
+    kind_of,
+    lacks_checksums,
+    load_tensors,
+)
 
 ENTRIES = ("features", "labels", "weight", "bias")
 
@@ -66,7 +75,7 @@ def load_classifier(
     if isinstance(file, str | Path):
         saved = SavedFile.at(file)
         with reading(saved):
-            array = Path(file).is_file() and kind_of(saved) == "npy"
+            array = kind_of(saved) == "npy"
         if array:
             return {"weight": load_array(file)}
     return _load_entries(file, names=ENTRIES[2:], required=required)
@@ -83,7 +92,7 @@ def load_features(file: str | Path) -> Any:
     """
     saved = SavedFile.at(file)
     with reading(saved):
-        array = Path(file).is_file() and kind_of(saved) == "npy"
+        array = kind_of(saved) == "npy"
     if array:
         return load_array(file)
     return _load_entries(file, names=ENTRIES[:1], required=ENTRIES[:1])["features"]
@@ -107,6 +116,24 @@ def _load_entries(
     if kind == "torch":
         check_stored(file, samples)
     return samples
+
+
+def checksum_notes(files: Iterable[str | Path | SavedFile]) -> tuple[str, ...]:
+    """Return a sentence on files of torch.save without checksums, in which damage is not seen.
+
+    Args:
+        files: Files of any kind that were read before.
+    """
+    names = []
+    for file in files:
+        saved = file if isinstance(file, SavedFile) else SavedFile.at(file)
+        with reading(saved):
+            if lacks_checksums(saved):
+                names.append(saved.name)
+    if not names:
+        return ()
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return (f"checksums not recorded in {names[0]}{more}: damage of a file would not be seen",)
 
 
 def standard_input() -> SavedFile:
@@ -138,11 +165,13 @@ def load_weights(path: str | Path, key: str = "") -> SavedWeights:
             or fewer numbers than it announces, or holds no weights of a model, or several.
     """
     path = Path(path)
-    if not path.is_dir():
+    if not is_folder(path):
         return _weights_of(SavedFile.at(path), key)
-    shards = [_weights_of(SavedFile.at(shard), key) for shard in _weights_in(path)]
+    files = [SavedFile.at(shard) for shard in _weights_in(path)]
+    shards = [_weights_of(file, key) for file in files]
     tensors = {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
-    return replace(shards[0], tensors=tensors, file=path.resolve().name)
+    notes = checksum_notes(files)
+    return replace(shards[0], tensors=tensors, file=path.resolve().name, notes=notes)
 
 
 def _weights_of(file: SavedFile, key: str) -> SavedWeights:
@@ -151,7 +180,7 @@ def _weights_of(file: SavedFile, key: str) -> SavedWeights:
     weights = find_weights(_READERS[kind](file), file.name, key)
     if kind == "torch":
         check_stored(file, weights.tensors)
-    return weights
+    return replace(weights, notes=checksum_notes([file]))
 
 
 _IN_FOLDER = ("model.safetensors", "pytorch_model.bin")
@@ -166,8 +195,8 @@ def _weights_in(folder: Path) -> list[Path]:
         index = folder / f"{name}.index.json"
         if index.is_file():
             file = SavedFile.at(index)
-            with reading(file):
-                names = set(json.loads(index.read_bytes())["weight_map"].values())
+            with reading(file), file.open() as opened:
+                names = set(json.loads(opened.read())["weight_map"].values())
                 if not names:
                     msg = "no shards"
                     raise ValueError(msg)
@@ -190,20 +219,6 @@ def load_array(path: str | Path) -> np.ndarray[Any, np.dtype[Any]]:
     with reading(file):
         _check_array(file.start(LONGEST_HEADER), file.size)
         return np.lib.format.open_memmap(Path(path), mode="r")
-
-
-def check_exists(file: SavedFile) -> None:
-    """Check that there is a file at the path.
-
-    Raises:
-        InputError: If there is nothing, or a folder.
-    """
-    if file.path is None or file.path.is_file():
-        return
-    found, fix = f"nothing at {file.path}", "check the path"
-    if file.path.is_dir():
-        found, fix = f"the folder {file.path}", f"name its files: '{file.path}/*'"
-    raise InputError(expected="a file", found=found, fix=fix)
 
 
 def _checked_kind(file: SavedFile, kinds: Sequence[Kind], expected: str) -> Kind:

@@ -11,9 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ncscope.api.files import ENTRIES, check_exists, load_classifier, load_samples, reading
+from ncscope.api.files import ENTRIES, load_classifier, load_samples, reading
 from ncscope.errors import InputError, missing_library
-from ncscope.tensor_files import SavedFile
+from ncscope.files import describe_fault
+from ncscope.memory import check_memory
+from ncscope.tensor_files import SavedFile, check_exists
 
 Shard: TypeAlias = str | Path | Iterable[Any] | Callable[[], Iterable[Any]]
 """Path or address of a file; iterable of batches; or function that returns such an iterable."""
@@ -22,8 +24,6 @@ _PARQUET = b"PAR1"
 _BATCH_BYTES = 32 * 2**20
 _MOST_ROWS = 65_536
 _VERSION = ("size", "ETag", "Last-Modified", "Content-MD5", "Digest")
-_UNKNOWN_LENGTH = 4096
-"""Length that is assumed of lists of any length, to choose the number of rows in a batch."""
 
 
 def batches_of(shard: Shard) -> Iterable[Any]:
@@ -77,7 +77,8 @@ def is_plain(pattern: str) -> bool:
 def is_parquet(file: str) -> bool:
     """Return whether a file on disk is one of Parquet, judged by its content."""
     with reading(SavedFile(name_of(file))):
-        return Path(file).is_file() and SavedFile.at(file).start(len(_PARQUET)) == _PARQUET
+        start = b"" if describe_fault(Path(file)) else SavedFile.at(file).start(len(_PARQUET))
+        return start == _PARQUET
 
 
 def identity_of(file: str) -> str:
@@ -176,23 +177,28 @@ def _rows_of_parquet(stream: Any, file: SavedFile) -> Iterator[tuple[Any, Any]]:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise missing_library(name="pyarrow") from error
-    with reading(file), parquet.ParquetFile(stream) as table:
-        dim = _checked_dimension(table.schema_arrow, file.name)
+    # Pages without a checksum, as most writers leave them by default, are read as they are.
+    checked = {"page_checksum_verification": True}
+    with reading(file), parquet.ParquetFile(stream, **checked) as table:
+        dim = _checked_dimension(table, file.name)
         rows = max(1, min(_MOST_ROWS, _BATCH_BYTES // (8 * dim)))
+        # A column of one repeated number takes a few bytes, whatever its length.
+        check_memory(8 * dim * rows, f"{rows:,} rows of {file.name}", "write shorter lists")
         for batch in table.iter_batches(rows, columns=list(ENTRIES[:2])):
             features, labels = (batch.column(name) for name in ENTRIES[:2])
             _refuse_missing(labels, "labels", file.name)
             yield _matrix(features, file.name), labels.to_numpy(zero_copy_only=False)
 
 
-def _checked_dimension(schema: Any, name: str) -> int:
-    """Check the types of the two columns, and return the length of the lists, 4,096 if unknown.
+def _checked_dimension(table: Any, name: str) -> int:
+    """Check the types of the two columns, and return the length of the lists, 1 if none is there.
 
     Raises:
         InputError: If a column is missing or of another type.
     """
     from pyarrow import types
 
+    schema = table.schema_arrow
     if any(schema.names.count(entry) != 1 for entry in ENTRIES[:2]):
         expected = f"columns 'features' and 'labels' in {name}"
         found = f"columns {', '.join(schema.names) or 'none'}"
@@ -208,7 +214,19 @@ def _checked_dimension(schema: Any, name: str) -> int:
     if not _is_number(labels):
         expected = f"integers in the column 'labels' of {name}"
         raise InputError(expected=expected, found=str(labels), fix="write class indices")
-    return features.list_size if fixed else _UNKNOWN_LENGTH
+    return features.list_size if fixed else _length_of_lists(table.metadata)
+
+
+def _length_of_lists(metadata: Any) -> int:
+    """Return the greatest mean length of the lists of features in a group of rows, at least 1."""
+    longest = 1
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        columns = (group.column(place) for place in range(group.num_columns))
+        for column in columns:
+            if column.path_in_schema.startswith("features."):
+                longest = max(longest, -(-column.num_values // max(1, group.num_rows)))
+    return longest
 
 
 def _is_number(kind: Any) -> bool:

@@ -19,8 +19,8 @@ from ncscope.api.ray_tasks import RayTasks
 from ncscope.api.result import Report
 from ncscope.api.shard_files import identity_of, is_address
 from ncscope.api.shards import ShardPass, measure_shards
+from ncscope.api.writable import reporting, write_bytes
 from ncscope.errors import InputError
-from ncscope.files import write_bytes
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments
 from ncscope.tensor_files import SavedFile
@@ -63,7 +63,8 @@ def measure_files(
     with ExitStack() as stack:
         run = _one_by_one if cluster is None else stack.enter_context(RayTasks(cluster))
         folder = Path(stack.enter_context(TemporaryDirectory()) if work is None else work)
-        folder.mkdir(parents=True, exist_ok=True)
+        with reporting(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         return measure_shards(files, map=KeptStates(folder, run, on_shard), **options)
 
 

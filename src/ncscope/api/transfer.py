@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ncscope.api.files import load_samples
+from ncscope.api.files import checksum_notes, load_samples
 from ncscope.api.result import REPORTS
-from ncscope.api.writable import check_file, check_folder, write_figure
+from ncscope.api.writable import check_file, check_folder, write_figure, write_text
 from ncscope.errors import InputError
-from ncscope.files import write_text
 from ncscope.memory import check_memory
 from ncscope.stats.batch import as_tensor
 from ncscope.transfer.correlations import Correlation
@@ -103,8 +102,7 @@ class TransferReport:
                 is made if it does not exist.
 
         Raises:
-            InputError: If the path is neither, or cannot be written.
-            OSError: If writing fails, for example on a full disk; the error names the file.
+            InputError: If the path is neither, or cannot be written, for example on a full disk.
         """
         path = writable(path)
         if path.is_dir():
@@ -220,7 +218,7 @@ def rank_files(
             given |= {"baselines": known.baselines.get(path), "measure": accuracy, "seed": seed}
             ranks.append(ranked(path, train, test, **given))
     facts = {"samples": len(labels[0]), "seed": seed}
-    notes = known.notes(paths)
+    notes = (*known.notes(paths), *checksum_notes(paths))
     ranking = ranking_of(ranks, accuracy, seed)
     return TransferReport(ranking, facts, notes, static=known.static(seed))
 

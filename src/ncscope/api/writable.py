@@ -2,12 +2,13 @@
 
 import io
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncscope import files
 from ncscope.errors import InputError
-from ncscope.files import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +32,44 @@ def checked_file(path: str | Path, suffixes: Collection[str]) -> Path:
     return path
 
 
+@contextmanager
+def reporting(path: Path) -> Iterator[None]:
+    """Re-raise an OSError, for example from a full disk, as InputError.
+
+    Args:
+        path: Path of the file or folder that is written inside the context.
+
+    Raises:
+        InputError: In place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        fix = "free space, or choose another path"
+        found = error.strerror or str(error)
+        raise InputError(expected=f"to write {path}", found=found, fix=fix) from error
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write a file whole or not at all.
+
+    Args:
+        path: Path of the file.
+        content: Content of the file.
+
+    Raises:
+        InputError: If writing fails, for example on a full disk.
+    """
+    with reporting(path):
+        return files.write_bytes(path, content)
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file as `write_bytes` does, with surrogates replaced by escapes."""
+    with reporting(path):
+        return files.write_text(path, text)
+
+
 def write_figure(path: Path, figure: "Figure", **options: Any) -> Path:
     """Write a figure in the format of the path's suffix, whole or not at all.
 
@@ -39,8 +78,11 @@ def write_figure(path: Path, figure: "Figure", **options: Any) -> Path:
         figure: Figure to write.
         options: Options of ``Figure.savefig``.
     """
+    import matplotlib as mpl
+
     content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:], **options)
+    with mpl.rc_context({"text.usetex": False}):  # marks of axes are made only here
+        figure.savefig(content, format=path.suffix[1:], **options)
     return write_bytes(path, content.getvalue())
 
 
@@ -50,10 +92,11 @@ def check_file(path: Path) -> None:
     Raises:
         InputError: If the path is a folder or a device, or its parent folder cannot be written.
     """
-    check_folder(path.parent)
-    if path.exists() and not path.is_file():
-        found = "a folder" if path.is_dir() else "a device"
-        raise InputError(expected=f"a file {path} to write", found=found, fix="choose another name")
+    with reporting(path):
+        check_folder(path.parent)
+        if path.exists() and not path.is_file():
+            found, fix = "a folder" if path.is_dir() else "a device", "choose another name"
+            raise InputError(expected=f"a file {path} to write", found=found, fix=fix)
 
 
 def check_folder(folder: Path) -> None:

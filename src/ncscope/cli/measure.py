@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -324,6 +325,7 @@ def _of_features(
         standard_input,
     )
     from ncscope.api.measure import measure as measure_features
+    from ncscope.api.shard_files import expanded, is_address
     from ncscope.cli.shards import are_shards, measured_shards
     from ncscope.probing.provenance import provenance
 
@@ -336,7 +338,9 @@ def _of_features(
         expected = "either FILE, or both --features and --labels"
         fix = "see ncscope measure --help"
         raise InputError(expected=expected, found="another combination", fix=fix)
-    classifier = load_classifier(arrays.pop("weight")) if "weight" in arrays else {}
+    head = arrays.pop("weight", None)
+    classifier = {} if head is None else load_classifier(head)
+    heads = [] if head is None else [head]
     in_parts = shards["cluster"] is not None or shards["work"] is not None
     if in_parts and not files:
         found, fix = "--features and --labels", "save both as entries of .npz files"
@@ -346,17 +350,32 @@ def _of_features(
             found, fix = "features in shards", "measure one file that fits into memory"
             raise InputError(expected="one file of features for --ood", found=found, fix=fix)
         classifier |= {name: load_array(path) for name, path in arrays.items()}
-        return measured_shards(files, classifier, common, **shards)
+        report = measured_shards(files, classifier, common, **shards)
+        on_disk = [file for file in expanded(files) if not is_address(file)]
+        return _with_notes(report, [*heads, *on_disk])
     entries: dict[str, Any] = {}
     if files:
-        entries |= load_samples(standard_input() if files[0] == "-" else files[0])
+        sources: list[Any] = [standard_input() if files[0] == "-" else files[0]]
+        entries |= load_samples(sources[0])
     entries |= classifier | {name: load_array(path) for name, path in arrays.items()}
     outside = None if ood is None else load_features(ood)
     report = measure_features(**entries, **common, ood=outside)
+    outsiders = [] if ood is None else [ood]
+    report = _with_notes(report, [*heads, *(sources if files else ()), *outsiders])
     source = files[0] if files else arrays["features"]
     origin = "standard input" if str(source) == "-" else f"./{source}"
     report.provenance = provenance(data=origin, caller="ncscope measure")
     return report
+
+
+def _with_notes(report: "Report", files: list[Any]) -> "Report":
+    """Return a report with a note on files without checksums, if there are any."""
+    from ncscope.api.files import checksum_notes
+    from ncscope.api.result import Report
+
+    record = report.record
+    record = replace(record, notes=(*record.notes, *checksum_notes(files)))
+    return Report(record, report.statistics, report.provenance)
 
 
 def _of_model(name: str, image_options: dict[str, Any], options: dict[str, Any]) -> "Report":

@@ -1,6 +1,7 @@
 """Running a command line: error messages and exit codes."""
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import typer
 
 from ncscope.cli.app import Interrupted, app
-from ncscope.errors import EXTRAS, InputError, missing_library, printable
+from ncscope.errors import EXTRAS, InputError, missing_library, printable, shorten_words
 
 # Each module adds its command to the app; the help lists the commands in this order.
 for _module in ("measure", "report", "transfer", "doctor"):
@@ -53,11 +54,25 @@ def _run(arguments: list[str], debug: bool) -> int:
         if library in EXTRAS:
             return _fail(str(missing_library(library, _extra(library, error))), 2, debug)
         return _fail(_crash(error), 1, debug)
-    except OSError as error:
-        return _fail(_refused(error), 2, debug)
+    except (MemoryError, ImportError, OSError) as error:
+        if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error)):
+            return _fail(_too_little_memory(error), 2, debug)
+        if isinstance(error, OSError):
+            return _fail(_refused(error), 2, debug)
+        return _fail(_crash(error), 1, debug)
     except Exception as error:  # any other error: one line instead of a traceback
         return _fail(_crash(error), 1, debug)
     return code if isinstance(code, int) else 0
+
+
+_NO_MEMORY = r"failed to map segment|[Cc]annot allocate memory"
+"""What the system says if a library does not fit into memory; Python calls this an ImportError."""
+
+
+def _too_little_memory(error: Exception) -> str:
+    said = f" ({error})" if str(error) else ""
+    fix = "free memory, or raise its limit (ulimit -v, the limit of the batch job)"
+    return f"expected memory to load and to measure, found too little{said}; {fix}"
 
 
 def _extra(library: str, error: ModuleNotFoundError) -> str:
@@ -83,5 +98,5 @@ def _crash(error: Exception) -> str:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         print(printable(traceback.format_exc(), keep="\n"), end="", file=sys.stderr)
-    print("error: " + printable(" ".join(message.split())), file=sys.stderr)
+    print("error: " + printable(shorten_words(message)), file=sys.stderr)
     return code

@@ -11,6 +11,7 @@ from torchvision.transforms.v2 import AutoAugmentPolicy
 from ncscope.data.images import Images, LabelledPictures
 from ncscope.data.preprocessing import Preprocessing, Traits
 from ncscope.errors import InputError
+from ncscope.files import describe_fault
 
 Split = Literal["train", "test", "validation"]
 
@@ -70,13 +71,29 @@ def read_folder(folder: Path, split: Split) -> Images:
         ) from error
 
     def picture(index: int) -> Any:
-        return files.loader(files.samples[index][0])
+        return load_picture(files, index)
 
     numbers = {name: number for number, name in enumerate(class_names(folder))}
     of_split = torch.tensor([numbers[name] for name in files.classes])
     labels = of_split[torch.as_tensor(files.targets, dtype=torch.int64)]
     traits = Traits(_SIZE, None, _MEAN, _DEVIATION, True, AutoAugmentPolicy.IMAGENET)
     return Images(LabelledPictures(picture, labels), Preprocessing(traits))
+
+
+def load_picture(files: ImageFolder, index: int) -> Any:
+    """Load one image.
+
+    Args:
+        files: Folder of images.
+        index: Index of the image.
+
+    Raises:
+        InputError: If there is a pipe or a device under the image's name, or nothing any more.
+    """
+    path = files.samples[index][0]
+    if fault := describe_fault(Path(path)):
+        raise InputError(expected="an image", found=fault, fix="remove it from the folder")
+    return files.loader(path)
 
 
 def _without_images(folder: Path) -> str:

@@ -5,7 +5,6 @@ CIFAR's files are pickles; torchvision compares their checksums before it opens 
 
 import gzip
 import os
-import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from filelock import FileLock
 from scipy.io.matlab import MatReadError
 from torchvision import datasets
 
+from ncscope.data.folders import load_picture
 from ncscope.data.images import LabelledPictures
 from ncscope.errors import InputError
 
@@ -122,7 +122,7 @@ def read_imagenet(folder: Path, download: bool) -> PictureSplit:
 
 def _photographs(files: datasets.ImageFolder) -> LabelledPictures:
     def picture(index: int) -> Any:
-        return files.loader(files.samples[index][0])
+        return load_picture(files, index)
 
     return LabelledPictures(picture, torch.as_tensor(files.targets, dtype=torch.int64))
 
@@ -149,6 +149,10 @@ def _read_idx(kind: Any, folder: Path, download: bool) -> PictureSplit:
     return PictureSplit(*(in_memory(part.data[:, None], part.targets) for part in parts))
 
 
+_LARGEST = 2**26
+"""Most bytes of an unpacked file of digits, above the 47 MB of the largest."""
+
+
 @contextmanager
 def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
     """Yield a root with the files unpacked: the folder itself, or a temporary copy."""
@@ -164,7 +168,11 @@ def _unpacked(files: list[Path], folder: Path, name: str) -> Iterator[Path]:
                 opener(file, "rb") as packed,
                 (raw / file.name.removesuffix(".gz")).open("wb") as to,
             ):
-                shutil.copyfileobj(packed, to)
+                content = packed.read(_LARGEST + 1)
+                if len(content) > _LARGEST:
+                    found, fix = f"more than {_LARGEST:,} bytes in {file.name}", "download it again"
+                    raise InputError(expected=f"a file of {name}", found=found, fix=fix)
+                to.write(content)
         yield Path(root)
 
 

@@ -1,6 +1,7 @@
 """A zoo on disk: read its runs, add scores of one's own, judge all, and write the page."""
 
 import gzip
+import io
 import json
 import math
 import time
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from safetensors.torch import load_file
 
 from ncscope.errors import InputError
-from ncscope.files import write_bytes, write_text
+from ncscope.files import read_file, write_bytes, write_text
 from ncscope.lab.observations import Results
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.runs.running import rendered
@@ -227,12 +228,24 @@ class _File(BaseModel):
     cells: list[list[str | float | None]]
 
 
+_LARGEST = 2**28
+"""Most bytes of unpacked cells: a small file could unpack to any number."""
+
+
 def _of_file(path: Path) -> Zoo:
+    fix = "pass a file that Zoo.save_cells wrote, or the folders of runs"
     try:
-        record = _File.model_validate_json(gzip.decompress(path.read_bytes()))
+        packed = read_file(path, expected=f"cells of a zoo in {path}", fix=fix)
+        with gzip.open(io.BytesIO(packed)) as file:
+            text = file.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            msg = f"more than {_LARGEST:,} bytes in {len(packed):,}"
+            raise ValueError(msg)
+        record = _File.model_validate_json(text)
         return Zoo(record.config, [_cell_of(row, record.keys) for row in record.cells])
+    except InputError:
+        raise
     except (OSError, EOFError, zlib.error, ValueError) as error:
-        fix = "pass a file that Zoo.save_cells wrote, or the folders of runs"
         found = str(error).splitlines()[0]
         raise InputError(expected=f"cells of a zoo in {path}", found=found, fix=fix) from error
 

@@ -21,11 +21,13 @@ class SavedWeights:
         tensors: Weights by their names in the file.
         file: Base name of the file.
         key: Dotted path of the entry that holds the weights; empty if the whole file does.
+        notes: Sentences on the file, such as missing checksums.
     """
 
     tensors: Weights
     file: str = ""
     key: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,7 @@ def weights_notes(saved: SavedWeights, fitted: FittedWeights) -> tuple[str, ...]
         saved: Weights that were found in the file.
         fitted: The same weights under their names in the model.
     """
-    notes = []
+    notes = list(saved.notes)
     if any(map(_AVERAGE.search, (saved.key, fitted.prefix, *fitted.unused))):
         under = f" under {saved.key!r}" if saved.key else ""
         notes.append(f"weights: {saved.file} holds a running average (EMA){under}")

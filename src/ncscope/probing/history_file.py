@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from ncscope.files import replace_surrogates
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import (
     ClassTable,
@@ -17,6 +18,7 @@ from ncscope.probing.records import (
 )
 
 _LARGEST = sys.float_info.max
+_LARGEST_COUNT = 2**63 - 1
 
 _TRUST = ("baseline", "standard_errors", "bias_corrected")
 """Fields of a layer that say how far its values can be trusted."""
@@ -47,12 +49,14 @@ def measurement_line(measurement: Measurement) -> str:
 def parsed_history(content: bytes) -> tuple[list[Measurement], str, Provenance]:
     """Read a file that `history_json` wrote: measurements, unit of the steps, and provenance.
 
+    What is read can be shown: fields are checked against each other.
+
     Args:
         content: Content of the file.
 
     Raises:
-        ValueError: If the content is of another form or version. TypeError and KeyError mean the
-            former too.
+        ValueError: If the content is of another form or version, or contradicts itself. TypeError
+            and KeyError mean the former too.
     """
     whole, origin = _opened(content)
     measurements = [measurement_of(_mapping(each)) for each in _list(whole["measurements"])]
@@ -75,15 +79,26 @@ def report_json(summary: Mapping[str, Any], probe: ProbeRecord, provenance: Prov
 def parsed_report(content: bytes) -> tuple[ProbeRecord, Provenance, bool]:
     """Read a file that `report_json` wrote: record, provenance, and whether a model was measured.
 
+    What is read can be shown: fields are checked against each other.
+
     Args:
         content: Content of the file.
 
     Raises:
-        ValueError: If the content is of another form or version. TypeError and KeyError mean the
-            former too.
+        ValueError: If the content is of another form or version, or contradicts itself. TypeError
+            and KeyError mean the former too.
     """
     whole, origin = _opened(content)
-    return _probe(_mapping(whole["probe"])), origin, "layers" in whole
+    probe = _probe(_mapping(whole["probe"]))
+    of_model = "layers" in whole
+    names = {record.layer for record in probe.layers}
+    if of_model and set(_mapping(whole["layers"])) != names:
+        msg = "a summary and a record of different layers"
+        raise ValueError(msg)
+    if not of_model and len(names) > 1:
+        msg = f"{len(names)} layers in a report of features"
+        raise ValueError(msg)
+    return probe, origin, of_model
 
 
 def is_history(content: bytes) -> bool:
@@ -95,28 +110,54 @@ def is_history(content: bytes) -> bool:
     Raises:
         ValueError: If the content is no JSON object.
     """
-    return "measurements" in _mapping(json.loads(content.decode()))
+    return "measurements" in parse_object(content.decode())
+
+
+def parse_object(text: str) -> Mapping[str, Any]:
+    """Parse one JSON object whose names, and those of all objects inside, are distinct.
+
+    Args:
+        text: Any text.
+
+    Raises:
+        ValueError: If the text is something else.
+    """
+    return _mapping(json.loads(text, object_pairs_hook=_object))
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    _refuse_twice("a name in an object", [name for name, _ in pairs])
+    return dict(pairs)
+
+
+def _refuse_twice(what: str, values: Sequence[Any]) -> None:
+    distinct = set(values)
+    if len(distinct) < len(values):
+        twice = next(value for value in distinct if values.count(value) > 1)
+        msg = f"twice {what}: {twice!r:.80}"
+        raise ValueError(msg)
 
 
 def _opened(content: bytes) -> tuple[Mapping[str, Any], Provenance]:
     """Return the object that a file holds, and its provenance."""
-    whole = _mapping(json.loads(content.decode()))
+    whole = parse_object(content.decode())
     version = whole["schema_version"]
     if version != SCHEMA_VERSION:
-        msg = f"schema version {version}, where this ncscope reads {SCHEMA_VERSION}"
+        msg = f"schema version {version!r:.80}, where this ncscope reads {SCHEMA_VERSION}"
         raise ValueError(msg)
     return whole, _provenance(_mapping(whole["provenance"]))
 
 
 def _provenance(origin: Mapping[str, Any]) -> Provenance:
     if unknown := origin.keys() - {field.name for field in fields(Provenance)}:
-        msg = f"{', '.join(sorted(unknown))} in the provenance, which this ncscope does not know"
+        named = ", ".join(sorted(unknown))
+        msg = f"{named:.200} in the provenance, which this ncscope does not know"
         raise ValueError(msg)
     seed = origin["seed"]
     return Provenance(
         **{name: _word(origin[name]) for name in ("model", "weights", "data", "caller", "date")},
-        class_names=tuple(map(_word, _list(origin["class_names"]))),
-        seed=None if seed is None else _count(seed),
+        class_names=_words(origin["class_names"]),
+        seed=None if seed is None else _whole(seed),
         split=_word(origin.get("split", "")),  # absent from the files of earlier versions
         versions={name: _word(text) for name, text in _mapping(origin["versions"]).items()},
     )
@@ -127,11 +168,16 @@ def _text(value: Any) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """Replace NaN and infinities by strings, at any depth."""
+    """Replace NaN and infinities by strings, and surrogates by escapes, at any depth.
+
+    Many readers of JSON refuse a lone surrogate.
+    """
     if isinstance(value, Mapping):
-        return {key: _strict(item) for key, item in value.items()}
+        return {_strict(key): _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
+    if isinstance(value, str):
+        return replace_surrogates(value)
     return str(float(value)) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -142,19 +188,18 @@ def measurement_of(given: Mapping[str, Any]) -> Measurement:
         given: Dictionaries and lists; NaN and infinities may be strings.
 
     Raises:
-        ValueError: If a value is no measurement's. TypeError and KeyError mean the same.
+        ValueError: If a value is no measurement's, or contradicts another. TypeError and KeyError
+            mean the same.
     """
-    step = _number(given["step"])
+    step, values = _number(given["step"]), _named_numbers(given["values"])
     if not -_LARGEST <= step <= _LARGEST:
         msg = "a measurement without a finite step"
         raise ValueError(msg)
-    return Measurement(
-        _probe(_mapping(given["probe"])),
-        step,
-        _word(given["split"]),
-        _word(given["run"]),
-        _named_numbers(given["values"]),
-    )
+    if columns := values.keys() & {"run", "split", "step", "layer"}:
+        msg = f"a further number named {min(columns)}, as a column of the table is"
+        raise ValueError(msg)
+    probe = _probe(_mapping(given["probe"]))
+    return Measurement(probe, step, _word(given["split"]), _word(given["run"]), values)
 
 
 def _probe(given: Mapping[str, Any]) -> ProbeRecord:
@@ -163,34 +208,75 @@ def _probe(given: Mapping[str, Any]) -> ProbeRecord:
     if not layers:
         msg = "a measurement without a layer"
         raise ValueError(msg)
-    return ProbeRecord(
+    probe = ProbeRecord(
         tuple(_layer(_mapping(layer)) for layer in layers),
-        tuple(map(str, given["comparable"])),
+        _words(given["comparable"]),
         _numbers(given["relative_position"]),
         None if geodesic is None else _geodesic(_mapping(geodesic)),
         None if straightness is None else _number(straightness),
     )
+    _check_chain(probe)
+    return probe
+
+
+def _check_chain(probe: ProbeRecord) -> None:
+    """Check that the comparable layers are layers of one dimension, in order, with positions."""
+    names = [record.layer for record in probe.layers]
+    _refuse_twice("a layer", names)
+    comparable = set(probe.comparable)
+    in_order = [record for record in probe.layers if record.layer in comparable]
+    if [record.layer for record in in_order] != list(probe.comparable):
+        msg = "comparable layers that are not among the layers, in their order"
+        raise ValueError(msg)
+    if len({record.dim for record in in_order}) > 1:
+        msg = "comparable layers of different dimensions"
+        raise ValueError(msg)
+    if len(probe.relative_position) not in (0, len(comparable)):
+        msg = f"{len(probe.relative_position)} positions of {len(comparable)} comparable layers"
+        raise ValueError(msg)
 
 
 def _layer(given: Mapping[str, Any]) -> LayerRecord:
     gram = given["gram"]
-    return LayerRecord(
-        layer=str(given["layer"]),
+    record = LayerRecord(
+        layer=_word(given["layer"]),
         metrics=_named_numbers(given["metrics"]),
-        notes=tuple(map(str, given["notes"])),
+        notes=_words(given["notes"]),
         num_classes=_count(given["num_classes"]),
         num_present=_count(given.get("num_present", 0)),
         num_samples=_count(given["num_samples"]),
         dim=_count(given["dim"]),
-        spectra={
-            str(name): list(_numbers(curve)) for name, curve in _mapping(given["spectra"]).items()
-        },
-        gram=None if gram is None else [list(_numbers(row)) for row in gram],
+        spectra={name: list(_numbers(curve)) for name, curve in _mapping(given["spectra"]).items()},
+        gram=None if gram is None else [list(_numbers(row)) for row in _list(gram)],
         # Absent from the files of versions that did not measure them.
-        warnings=tuple(map(_word, _list(given.get("warnings", [])))),
+        warnings=_words(given.get("warnings", [])),
         **{name: _named_numbers(given.get(name, {})) for name in _TRUST},
         per_class=None if (table := given.get("per_class")) is None else _table(_mapping(table)),
     )
+    _check_layer(record)
+    return record
+
+
+def _check_layer(record: LayerRecord) -> None:
+    """Check the parts of a record against each other and against its numbers of classes."""
+    if record.num_present > record.num_classes:
+        msg = f"{record.num_present} classes present of {record.num_classes}"
+        raise ValueError(msg)
+    for part in _TRUST:
+        if strangers := getattr(record, part).keys() - record.metrics.keys():
+            msg = f"{part.replace('_', ' ')} of {min(strangers)!r:.80}, which was not measured"
+            raise ValueError(msg)
+    if any(error < 0 for error in record.standard_errors.values()):
+        msg = "a negative standard error"
+        raise ValueError(msg)
+    if record.gram is not None:
+        size = len(record.gram)
+        if size > record.num_classes or any(len(row) != size for row in record.gram):
+            msg = f"cosines of {size} class means that are no square of at most the classes"
+            raise ValueError(msg)
+    if (table := record.per_class) is not None and table.classes[-1] >= record.num_classes:
+        msg = f"a table with class {table.classes[-1]} of {record.num_classes}"
+        raise ValueError(msg)
 
 
 def _table(given: Mapping[str, Any]) -> ClassTable:
@@ -235,30 +321,31 @@ def _table(given: Mapping[str, Any]) -> ClassTable:
 
 
 def _column(given: Any, length: int) -> list[float]:
-    column = list(_numbers(_list(given)))
+    column = list(_numbers(given))
     if len(column) != length:
-        msg = f"a column of {len(column)} classes beside one of {length}"
+        msg = f"a column of {len(column)} numbers beside one of {length}"
         raise ValueError(msg)
     return column
 
 
 def _geodesic(given: Mapping[str, Any]) -> GeodesicRecord:
+    t = list(_numbers(given["t"]))
     return GeodesicRecord(
-        t=list(_numbers(given["t"])),
-        pfc1=list(_numbers(given["pfc1"])),
-        pfc2=list(_numbers(given["pfc2"])),
-        pfc3=list(_numbers(given["pfc3"])),
+        t=t,
+        pfc1=_column(given["pfc1"], len(t)),
+        pfc2=_column(given["pfc2"], len(t)),
+        pfc3=_column(given["pfc3"], len(t)),
         alignment=_number(given["alignment"]),
         transport_cost=_number(given["transport_cost"]),
     )
 
 
 def _named_numbers(given: Any) -> dict[str, float]:
-    return {str(name): _number(value) for name, value in _mapping(given).items()}
+    return {name: _number(value) for name, value in _mapping(given).items()}
 
 
-def _numbers(given: Sequence[Any]) -> tuple[float, ...]:
-    return tuple(_number(value) for value in given)
+def _numbers(given: Any) -> tuple[float, ...]:
+    return tuple(map(_number, _list(given)))
 
 
 def _number(value: Any) -> float:
@@ -267,23 +354,37 @@ def _number(value: Any) -> float:
         # NaN is one object, as in a measurement: it makes equal reports compare equal.
         return math.nan if math.isnan(number) else number
     if isinstance(value, bool) or not isinstance(value, int | float):
-        msg = f"{value!r} where a number should be"
+        msg = f"{value!r:.80} where a number should be"
+        raise ValueError(msg)
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+        msg = f"a whole number of {len(str(abs(value)))} digits, beyond the range of float64"
+        raise ValueError(msg)
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        msg = f"{value!r:.80} where a whole number should be"
         raise ValueError(msg)
     return value
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        msg = f"{value!r} where a whole number should be"
+    if not 0 <= _whole(value) <= _LARGEST_COUNT:
+        msg = f"{value!r:.80} where a count should be"
         raise ValueError(msg)
-    return value
+    return int(value)
 
 
 def _word(value: Any) -> str:
     if not isinstance(value, str):
-        msg = f"{value!r} where a text should be"
+        msg = f"{value!r:.80} where a text should be"
         raise ValueError(msg)
     return value
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(map(_word, _list(value)))
 
 
 def _list(value: Any) -> list[Any]:

@@ -114,13 +114,15 @@ def _entries(file: Path | None) -> list[dict[str, Any]]:
     """Read the entries of a list of settings; without a list, return one empty entry."""
     if file is None:
         return [{}]
-    from ncscope.files import parse_yaml
+    from ncscope.files import parse_yaml, read_file
 
     expected = f"a list of settings in {file}"
     fix = "write a line such as - {seed: 0, steps: 100} for each run"
     try:
-        entries = parse_yaml(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        entries = parse_yaml(read_file(file, expected=expected, fix=fix).decode())
+    except InputError:
+        raise
+    except ValueError as error:
         said = " ".join(str(error).split())
         raise InputError(expected=expected, found=said, fix=fix) from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

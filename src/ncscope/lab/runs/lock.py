@@ -11,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ncscope.errors import InputError
+from ncscope.files import read_file
 
 
 @contextmanager
@@ -76,6 +77,7 @@ def _described(holder: Path) -> str:
     While a process is taking or releasing the lock, there is no description of it.
     """
     try:
-        return holder.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+        content = read_file(holder, expected="a description of a process", fix="remove it")
+    except InputError:
         return "another process"
+    return content.decode(errors="replace")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import yaml
 
 from ncscope.errors import InputError
-from ncscope.files import parse_yaml, write_bytes, write_text
+from ncscope.files import parse_yaml, read_file, write_bytes, write_text
 from ncscope.lab.observations import Observation
 from ncscope.lab.runs.finished import (
     FinishedParts,
@@ -22,7 +22,7 @@ from ncscope.lab.runs.finished import (
     observation_line,
 )
 from ncscope.lab.runs.lock import only_writer, writing
-from ncscope.probing.history_file import history_json, parsed_history
+from ncscope.probing.history_file import history_json, parse_object, parsed_history
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import Measurement
 from ncscope.report.claims import Claim
@@ -105,10 +105,11 @@ class RunFolder:
         finished: FinishedParts | None = _parsed(file, FinishedParts.model_validate_json)
         if finished is None:
             return None
+        fix = "restore it, or pass another folder"
         if not config.exists():
-            fix = "restore it, or pass another folder"
             raise InputError(expected=f"config.yaml beside {file}", found="none", fix=fix)
-        if sha256(config.read_bytes()).hexdigest() != finished.config:
+        content = read_file(config, expected="the settings of a run", fix=fix)
+        if sha256(content).hexdigest() != finished.config:
             raise InputError(
                 expected=f"{config} as the run wrote it",
                 found="that it was changed",
@@ -208,15 +209,14 @@ def _parsed(file: Path, parse: Callable[[bytes], Any]) -> Any:
     """Read and parse a file of a run; None if there is none."""
     if not file.exists():
         return None
-    content = file.read_bytes()
+    expected, fix = "a file that ncscope wrote", "restore it, or pass another folder"
+    if file.name in _MADE_AGAIN:
+        fix = "restore it, or remove it and run the same command with --resume"
+    content = read_file(file, expected=expected, fix=fix)
     try:
         return parse(content)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        fix = "restore it, or pass another folder"
-        if file.name in _MADE_AGAIN:
-            fix = "restore it, or remove it and run the same command with --resume"
-        found = f"{file}, damaged"
-        raise InputError(expected="a file that ncscope wrote", found=found, fix=fix) from error
+        raise InputError(expected=expected, found=f"{file}, damaged", fix=fix) from error
 
 
 def _mapping(parsed: Any) -> dict[str, Any]:
@@ -228,12 +228,15 @@ def _mapping(parsed: Any) -> dict[str, Any]:
 
 def _lines(content: bytes) -> list[tuple[str, Observation]]:
     """Parse metrics.jsonl, null as NaN; return each line with its observation."""
-    return [(line, _observation(json.loads(line))) for line in content.decode().splitlines()]
+    return [(line, _observation(parse_object(line))) for line in content.decode().splitlines()]
 
 
-def _observation(line: Any) -> Observation:
-    row = {k: math.nan if v is None else v for k, v in _mapping(line).items()}
+def _observation(line: Mapping[str, Any]) -> Observation:
+    row = {k: math.nan if v is None else v for k, v in line.items()}
     if isinstance(row.get("part"), str) and all(isinstance(v, _SCALARS) for v in row.values()):
+        for value in row.values():
+            if isinstance(value, int):
+                float(value)  # raises an OverflowError for a number that no view can show
         return Observation.of_line(row)
     message = "no row of a part"
     raise ValueError(message)
