@@ -1,19 +1,27 @@
 """Names of any kind in tables, pages and figures."""
 
+import csv
 import json
 import re
 import xml.dom.minidom
 from dataclasses import replace
 from io import BytesIO, StringIO
+from pathlib import Path
 
+import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from rich.console import Console
 
+import ncscope
+from ncscope.api.tables import csv_text
+from ncscope.api.writable import write_figure
 from ncscope.lab.report.rows import rows_table
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_table
 from ncscope.probing.records import Measurement, ProbeRecord
-from ncscope.report.figures import plot_probe
+from ncscope.report.figures import metric_figure, plot_probe, run_figure
+from ncscope.report.latex import classes_latex
 from ncscope.report.names import figure_text
 from ncscope.report.page import history_page, probe_page
 from ncscope.report.summary import Summary, summary_table
@@ -125,3 +133,50 @@ def test_a_long_name_is_cut_in_the_middle() -> None:
     assert figure_text("a" * 30 + "b" * 30) == "a" * 19 + "…" + "b" * 20
     assert figure_text("a" * 40) == "a" * 40
     assert figure_text("$" * 41, 60) == r"\$" * 41
+
+
+@pytest.mark.parametrize("name", [*NAMES, "$$", "cost $\\x$", "_hidden", "x" * 5000])
+def test_units_runs_and_splits_are_no_formulas(name: str, odd: list[Measurement]) -> None:
+    named = [replace(each, run=name, split=name) for each in odd]
+    figures = [run_figure(named, name), metric_figure(named, "nc1_quotient", name)]
+    for figure in figures:
+        xml.dom.minidom.parseString(saved(figure, "svg"))
+    labels = [label for axes in figures[1].axes for label in axes.get_legend_handles_labels()[1]]
+    assert len(labels) > 1  # Matplotlib hides those that begin with an underscore
+
+
+def test_figures_use_no_tex_of_the_user(odd: list[Measurement], tmp_path: Path) -> None:
+    with mpl.rc_context({"text.usetex": True}):
+        figure = run_figure(odd, "cost_x")
+        assert not any(text.get_usetex() for text in figure.findobj(Text))
+        write_figure(tmp_path / "a.svg", figure)
+
+
+@pytest.mark.parametrize("name", ["[2pt] a", "*b"])
+def test_a_row_of_latex_begins_with_no_argument(name: str) -> None:
+    table = ncscope.measure([[0.0], [1.0], [4.0], [6.0]], [0, 0, 1, 1]).record.per_class
+    assert table is not None
+    rows = classes_latex(table, [name] * 2).splitlines()
+    assert not any(row.startswith(("[", "*")) for row in rows)
+    assert sum(f"{{{name[0]}}}{name[1:]}" in row for row in rows) > 1
+
+
+def test_text_that_a_spreadsheet_would_compute_is_quoted() -> None:
+    cells = {
+        "=1+1": "'=1+1",
+        "+cmd": "'+cmd",
+        "-x": "'-x",
+        "@sum": "'@sum",
+        "\t=1": "\\t=1",
+        "\r=1": "\\r=1",
+        "a\rb\x00": "a\\rb\\x00",
+        "-1.5": "-1.5",
+        "+2": "+2",
+        "x=1": "x=1",
+        'a,"b"': 'a,"b"',
+        "": "",
+    }
+    row = {str(index): cell for index, cell in enumerate(cells)} | {"number": -1.5, "none": None}
+    (read,) = csv.DictReader(StringIO(csv_text([row]), newline=""))
+    assert list(read.values()) == [*cells.values(), "-1.5", ""]
+    assert csv_text([{"=1+1": 2}]) == "'=1+1\n2\n"

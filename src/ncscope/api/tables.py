@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ncscope.errors import InputError
+from ncscope.errors import InputError, printable
 
 if TYPE_CHECKING:
     import pandas
@@ -16,15 +16,32 @@ Parsed = TypeVar("Parsed")
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     """Write rows as CSV with a column for every name; a cell that a row lacks is empty.
 
+    Text is `printable`: a line break, a NUL or half a character of UTF-16 is an escape. Text that a
+    spreadsheet would compute, because it begins with ``=``, ``+``, ``-`` or ``@`` and is no number,
+    gets an apostrophe before.
+
     Args:
         rows: Rows of the table.
     """
     text = io.StringIO()
     names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_quote_formula, names))
+    writer.writerows([_quote_formula(row.get(name, "")) for name in names] for row in rows)
     return text.getvalue()
+
+
+def _quote_formula(cell: object) -> object:
+    if not isinstance(cell, str):
+        return cell
+    text = printable(cell)
+    if not text.startswith(("=", "+", "-", "@")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def data_frame(rows: Sequence[Mapping[str, object]]) -> "pandas.DataFrame":

@@ -63,7 +63,7 @@ def run_figure(measurements: Sequence[Measurement], unit: str = "epoch") -> Figu
         _history(parts[0].subplots(), own, unit)
         _layers_through_time(parts[1].subplots(), own, unit)
         if gram:
-            _gram_pair(list(parts[2].subplots(2, 1)), gram, moment(own[-1], unit))
+            _gram_pair(list(parts[2].subplots(2, 1)), gram, figure_text(moment(own[-1], unit)))
     return figure
 
 
@@ -144,13 +144,12 @@ def _history(
 
 def _layers_through_time(axes: Axes, measurements: Sequence[Measurement], unit: str) -> None:
     chosen = [measurements[0], measurements[len(measurements) // 2], measurements[-1]]
-    distinct = {moment(measurement, unit): measurement for measurement in chosen}
+    distinct = {measurement.step: measurement for measurement in chosen}
     colours = ("#3dbc74", "#31688e", "#440154")
     scale = [v for each in distinct.values() for v in panels.pfc_values(each.probe, "pfc1")]
-    for colour, (when, measurement) in zip(
-        colours[-len(distinct) :], distinct.items(), strict=True
-    ):
-        panels.pfc_panel(axes, measurement.probe, "pfc1", colour, colour, when, scale)
+    for colour, each in zip(colours[-len(distinct) :], distinct.values(), strict=True):
+        when = figure_text(moment(each, unit))
+        panels.pfc_panel(axes, each.probe, "pfc1", colour, colour, when, scale)
     if any(each.probe.geodesic and positions(each.probe) for each in distinct.values()):
         axes.plot([], [], color=panels.SOFT, linestyle=panels.DASHED, label="geodesic prediction")
     axes.set_title("PFC1 from layer to layer")

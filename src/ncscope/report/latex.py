@@ -11,6 +11,8 @@ from ncscope.report.overview import last_probes
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
+    # After a line's end or a rule these would begin an argument.
+    "[": "{[}", "*": "{*}",
     "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
 }  # fmt: skip
 

@@ -44,6 +44,8 @@ def quoted(name: str) -> str:
 def figure_text(name: str, longest: int = LONGEST_TICK) -> str:
     r"""Convert a name to text for Matplotlib: printable, no formula, long names cut in the middle.
 
+    Matplotlib leaves labels that begin with an underscore out of legends; a space is put before.
+
     Args:
         name: Any name.
         longest: Largest number of characters.
@@ -56,4 +58,5 @@ def figure_text(name: str, longest: int = LONGEST_TICK) -> str:
     if len(shown) > longest:
         half = longest // 2
         shown = f"{shown[: half - 1]}…{shown[-half:]}"
+    shown = f" {shown}" if shown.startswith("_") else shown
     return shown.replace("$", r"\$")

@@ -46,6 +46,9 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "lines.linewidth": 1.4,
+    # Names are never read as TeX; `figure_text` escapes what mathtext would read.
+    "text.usetex": False,
+    "text.parse_math": True,
 }
 """Settings under which every figure is drawn; global ones stay as they are."""
 

@@ -76,7 +76,7 @@ def run_table(measurements: Sequence[Measurement], unit: str = "epoch") -> Table
     tested = {name: _by_layer(splits[name][-1].probe) for name in beside}
     keys = _measured(last.probe.layers)
     table = _layer_table(keys, [f"{name}\nNCC\nacc." for name in beside])
-    table.title = f"{printable(main)} samples, {moment(last, unit)}"
+    table.title = f"{printable(main)} samples, {printable(moment(last, unit))}"
     for record in last.probe.layers:
         cells = _cells(record.metrics, keys)
         cells += [_cell(tested[name].get(record.layer, {}), "ncc_accuracy") for name in beside]
