@@ -11,7 +11,8 @@ from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "figures"
 TABLE = json.loads((FOLDER / "out-of-distribution.json").read_text())
-COLUMNS = ("neco", "nci", "msp", "max_logit", "energy")
+FORMS = ("neco", "neco_uncentred", "neco_standardised", "neco_logit")
+COLUMNS = (*FORMS, "nci", "msp", "max_logit", "energy")
 
 
 @pytest.mark.parametrize("measure", ["auroc", "fpr95"])

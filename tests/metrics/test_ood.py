@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp
+from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
 
 import ncscope
 from ncscope.errors import InputError
@@ -112,8 +114,15 @@ def test_reduced_scores_against_scikit_learn() -> None:
     vectors = np.linalg.eigh(np.cov(instance.features.T, bias=True))[1][:, -4:]
     length = np.linalg.norm(apart, axis=1)
     along = (apart * instance.weight[logits.argmax(1)]).sum(1) / length
+    standard = StandardScaler().fit(instance.features)
+    scaled = standard.transform(both)
+    axes = PCA(4).fit(standard.transform(instance.features)).components_
+    share = np.linalg.norm(scaled @ axes.T, axis=1) / np.linalg.norm(scaled, axis=1)
     scores = {
         "neco": np.linalg.norm(apart @ vectors, axis=1) / length,
+        "neco_uncentred": np.linalg.norm(both @ vectors, axis=1) / np.linalg.norm(both, axis=1),
+        "neco_standardised": share,
+        "neco_logit": share * logits.max(1),
         "nci": along + 1e-4 * np.abs(both).sum(1),
         "msp": np.exp(logits.max(1) - logsumexp(logits, 1)),
         "max_logit": logits.max(1),
@@ -124,14 +133,71 @@ def test_reduced_scores_against_scikit_learn() -> None:
     assert_agree({key: report[key] for key in wanted}, wanted, rel=1e-12)
 
 
-def test_rotation_changes_nothing_but_nci() -> None:
+def test_a_constant_feature_is_centred_and_not_scaled() -> None:
+    """As by the scaler of the authors' code; a dead unit that wakes for OOD samples counts."""
+    instance = INSTANCES["imbalanced"]()
+    dead = np.full((len(instance.features), 2), [0.0, 0.1])
+    features, draws = np.c_[instance.features, dead], np.random.default_rng(0)
+    ood = np.c_[ood_for(instance.features), 0.1 + draws.normal(size=(24, 2)) ** 2]
+    standard = StandardScaler().fit(features)
+    axes = PCA(4).fit(standard.transform(features)).components_
+    here, there = (
+        np.linalg.norm(z @ axes.T, axis=1) / np.linalg.norm(z, axis=1)
+        for z in (standard.transform(features), standard.transform(ood))
+    )
+    truth = np.r_[np.ones(len(here)), np.zeros(len(there))]
+    report = measured(Instance(features, instance.labels), ood)
+    known = roc_auc_score(truth, np.r_[here, there])
+    assert report["neco_standardised_auroc"] == pytest.approx(known, rel=1e-12)
+
+
+def test_forms_of_neco_in_closed_form() -> None:
+    """Two classes at (9, 0) and (11, 0), spread along both axes; K - 1 = 1 direction.
+
+    The direction of the covariance is the second axis, along which samples vary most. Features are
+    uncorrelated: after scaling, no direction is wider than the other, and none can be chosen.
+    """
+    features = np.array([[9.0, -4], [9, 4], [11, -4], [11, 4]])
+    labels, weight = np.array([0, 0, 1, 1]), np.array([[-1.0, 0], [1, 0]])
+    ood = np.array([[1.0, 4], [10, 1]])
+    report = measured(Instance(features, labels, weight), ood)
+    # centred: 4/sqrt(17) inside; OOD (-9, 4) has 4/sqrt(97), and (0, 1) has 1
+    assert report["neco_auroc"] == 0.5
+    # as given: 4/sqrt(97) and 4/sqrt(137) inside; OOD 4/sqrt(17) and 1/sqrt(101)
+    assert report["neco_uncentred_auroc"] == 0.5
+    assert report["neco_uncentred_fpr95"] == 0.5
+    assert np.isnan(report["neco_standardised_auroc"])
+    # a first feature that follows the second by a sixth: the diagonal is the direction
+    leaning = features + np.array([[-2.0, 0], [2, 0], [-2, 0], [2, 0]])
+    report = measured(Instance(leaning, labels, weight), np.array([[10.0, 40], [100, 0]]))
+    # z on the diagonal: h = (10, 0) + (t sqrt(5), 4 t); (0, 40) and (90, 0) have 1/sqrt(2) of it,
+    # less than any sample: (7, -4), (11, 4), (9, -4), (13, 4)
+    assert report["neco_standardised_auroc"] == 1.0
+    # logits are 7 to 13 inside; 10/sqrt(2) is 7.07, and 100/sqrt(2) more than all
+    share = abs(np.array([-3, 1, -1, 3]) / 5**0.5 + np.array([-1, 1, -1, 1]))
+    length = np.hypot(np.array([-3, 1, -1, 3]) / 5**0.5, 1) * 2**0.5
+    inside = np.array([7, 11, 9, 13]) * share / length
+    known = np.mean(inside > 10 / 2**0.5) / 2
+    assert report["neco_logit_auroc"] == known
+
+
+def test_the_zero_vector_has_no_direction_from_the_origin() -> None:
+    instance = INSTANCES["balanced"]()
+    report = measured(instance, np.r_[ood_for(instance.features), np.zeros((1, 8))])
+    undefined = {key for key, value in report.items() if np.isnan(value)}
+    assert undefined == {"neco_uncentred_auroc", "neco_uncentred_fpr95"}
+    assert any("a sample is the zero vector" in note for note in report.notes)
+
+
+def test_rotation_changes_nothing_but_nci_and_standardised_features() -> None:
     instance = INSTANCES["balanced"]()
     ood = ood_for(instance.features)
     turn = rotation(np.random.default_rng(1), instance.features.shape[1])
     weight = instance.weight @ turn
     turned = replace(instance, features=instance.features @ turn, weight=weight)
     before, after = measured(instance, ood), measured(turned, ood @ turn)
-    keys = OOD - {"nci_auroc", "nci_fpr95"}  # has a 1-norm
+    forms = ("nci", "neco_standardised", "neco_logit")  # a 1-norm, and units of each feature
+    keys = {key for key in OOD if not key.startswith(forms)}
     assert_agree({k: after[k] for k in keys}, {k: before[k] for k in keys}, rel=1e-11)
 
 
@@ -200,14 +266,17 @@ def test_without_a_head_neco_and_nc5_remain(with_head: bool) -> None:
     instance = INSTANCES["balanced"]()
     if not with_head:
         instance = replace(instance, weight=None, bias=None)
-    keys = OOD if with_head else {"nc5", "nc5_centred", "neco_auroc", "neco_fpr95"}
+    forms = ("nc5", "neco_auroc", "neco_fpr95", "neco_uncentred", "neco_standardised")
+    keys = OOD if with_head else {key for key in OOD if key.startswith(forms)}
     assert set(measured(instance, ood_for(instance.features))) == keys
 
 
 def test_more_classes_than_dimensions() -> None:
     instance = INSTANCES["more_classes_than_dims"]()
     report = measured(instance, ood_for(instance.features))
-    assert (report["neco_auroc"], report["neco_fpr95"]) == (0.5, 1.0)
+    for form in ("neco", "neco_uncentred", "neco_standardised"):
+        assert (report[f"{form}_auroc"], report[f"{form}_fpr95"]) == (0.5, 1.0)
+    assert report["neco_logit_auroc"] == report["max_logit_auroc"]
     assert any("K - 1 directions span all dimensions" in note for note in report.notes)
 
 
@@ -216,7 +285,8 @@ def test_a_sample_at_the_mean_has_no_direction() -> None:
     ood = np.r_[ood_for(instance.features), instance.features.mean(0)[None]]
     report = measured(instance, ood)
     undefined = {key for key, value in report.items() if np.isnan(value)}
-    assert undefined == {"neco_auroc", "neco_fpr95", "nci_auroc", "nci_fpr95"}
+    forms = ("neco", "neco_standardised", "neco_logit", "nci")
+    assert undefined == {f"{form}_{name}" for form in forms for name in ("auroc", "fpr95")}
     assert any("equals the global mean up to rounding" in note for note in report.notes)
 
 
@@ -261,24 +331,31 @@ def test_groups_and_samples_must_go_together() -> None:
 
 
 def test_uncertainty_and_chance_level() -> None:
-    """DeLong's errors for AUROC; none for the others; no chance level, which is known."""
+    """DeLong's errors for AUROC; none for the others; no chance level, which is known.
+
+    Scores fitted to the samples that they judge have an error with a reference only: DeLong's
+    method takes scores as they are.
+    """
     rng = np.random.default_rng(0)
     labels = np.arange(200) % 4
-    features = rng.normal(size=(200, 6)) + 2 * np.eye(4, 6)[labels]
-    report = ncscope.measure(
-        features,
-        labels,
-        np.eye(4, 6),
-        groups=["ood", "nc1"],
-        ood=rng.normal(size=(150, 6)),
-        uncertainty=True,
-        baseline=True,
+    features, train = (rng.normal(size=(200, 6)) + 2 * np.eye(4, 6)[labels] for _ in range(2))
+    ood, options = rng.normal(size=(150, 6)), {"groups": ["ood", "nc1"], "uncertainty": True}
+    report = ncscope.measure(features, labels, np.eye(4, 6), ood=ood, baseline=True, **options)
+    reference = ncscope.measure(train, labels)
+    other = ncscope.measure(features, labels, np.eye(4, 6), ood=ood, reference=reference, **options)
+    errors, fitted = (
+        {key for key in each.standard_errors if key in OOD} for each in (report, other)
     )
-    errors = {key for key in report.standard_errors if key in OOD}
-    assert errors == {key for key in OOD if key.endswith("_auroc")}
+    areas = {key for key in OOD if key.endswith("_auroc")}
+    assert fitted == areas
+    assert errors == {key for key in areas if not key.startswith(("neco", "nci"))}
     m, n = 150, 200
     bound = 0.5 / np.sqrt(min(m, n))  # of any AUROC
-    assert all(0 < report.standard_errors[key] < bound for key in errors)
+    assert all(0 < other.standard_errors[key] < bound for key in fitted)
+    for key in fitted:
+        low, high = other.interval(key)
+        assert 0 < low < other[key] < high < 1
+        assert (high - other[key] < other[key] - low) == (other[key] > 0.5)
     assert any("nc5, nc5_centred" in note and "no standard error" in note for note in report.notes)
     assert not OOD & set(report.baseline)
 

@@ -60,8 +60,24 @@ def scores_of(known, weight, bias) -> Mapping:
         z = subtract(h, mu)
         return mp.sqrt(sum(dot(z, u) ** 2 for u in kept) / squared_norm(z))
 
+    def uncentred(h):
+        return mp.sqrt(sum(dot(h, u) ** 2 for u in kept) / squared_norm(h))
+
+    # A constant feature is centred alone, as by scikit-learn's StandardScaler.
+    spread = [mp.sqrt(known.total[j, j]) or mp.mpf(1) for j in range(known.dim)]
+    correlations = mp.matrix(known.dim, known.dim)
+    for i in range(known.dim):
+        for j in range(known.dim):
+            correlations[i, j] = known.total[i, j] / (spread[i] * spread[j])
+    _, axes = symmetric_eigen(correlations)
+
+    def standardised(h):
+        z = [each / size for each, size in zip(subtract(h, mu), spread, strict=True)]
+        return mp.sqrt(sum(dot(z, u) ** 2 for u in axes[: len(kept)]) / squared_norm(z))
+
+    forms = {"neco": neco, "neco_uncentred": uncentred, "neco_standardised": standardised}
     if weight is None:
-        return {"neco": neco}
+        return forms
     rows = vectors(weight)
     offsets = [mp.mpf(0)] * len(rows) if bias is None else [mp.mpf(float(b)) for b in bias]
 
@@ -82,7 +98,8 @@ def scores_of(known, weight, bias) -> Mapping:
         return -mp.fsum(outputs[:-1]) / mp.fsum(outputs)
 
     return {
-        "neco": neco,
+        **forms,
+        "neco_logit": lambda h: standardised(h) * max(logits(h)),
         "nci": nci,
         "msp": msp,
         "max_logit": lambda h: max(logits(h)),

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -318,7 +319,11 @@ def test_parc_does_not_see_the_units_of_a_feature():
 
 TIED = {
     "two features": lambda draws: draws.normal(size=(40, 2)),
-    "two features far from 0": lambda draws: 1e3 + draws.normal(size=(40, 2)),
+    "permutations, moved along the diagonal far from 0": lambda draws: (
+        1e7
+        + np.repeat(draws.normal(size=10), 6)[:, None]
+        + np.tile(list(permutations([0.0, 1.1, 3.3])), (10, 1))
+    ),
     "one direction": lambda draws: draws.normal(size=(40, 1)) * draws.normal(size=(1, 5)),
     "one-hot": lambda draws: np.eye(4)[draws.integers(0, 4, 40)],
     "tenths": lambda draws: draws.integers(0, 3, (40, 4)) / 10,
@@ -328,13 +333,14 @@ TIED = {
 
 @pytest.mark.parametrize("name", TIED)
 def test_parc_ranks_equal_distances_alike_in_every_order(name):
-    """Rounding to ten digits makes exact ties of distances that are equal but for rounding."""
+    """Rounding to seven digits makes exact ties of distances that are equal but for rounding."""
     draws = np.random.default_rng(0)
-    x, y = TIED[name](draws), draws.integers(0, 2, 40)
-    first = np.triu_indices(40, 1)
-    distances = np.round(1 - np.corrcoef((x - x.mean(0)) / x.std(0))[first], 10)
+    x = TIED[name](draws)
+    n, y = len(x), draws.integers(0, 2, len(x))
+    first = np.triu_indices(n, 1)
+    distances = np.round(1 - np.corrcoef((x - x.mean(0)) / x.std(0))[first], 7)
     known = spearmanr(distances, [y[i] != y[j] for i, j in zip(*first, strict=True)])[0]
-    for order in (np.arange(40), *(draws.permutation(40) for _ in range(5))):
+    for order in (np.arange(n), *(draws.permutation(n) for _ in range(5))):
         found = float(parc(checked_labelled(x[order], y[order])))
         assert found == pytest.approx(known, abs=1e-12)
 
@@ -403,15 +409,15 @@ def test_transrate_listing_in_closed_form():
     known = rate(2, (4 * 0.25 + 2 * 4) / 6) - (rate(1, 0.25) + rate(4, 4)) / 2
     found = [
         float(transrate_listing(checked_labelled(size * features + 7 * size, labels)))
-        for size in (1, 1e8)
+        for size in (1, 1e14)
     ]
     assert found[0] == pytest.approx(known, rel=1e-12)
     # In large units each direction counts by its logarithm, and no empty direction counts at all.
-    eps *= 1e-16
+    eps *= 1e-28
     assert found[1] == pytest.approx(rate(2, 9 / 6) - (rate(1, 0.25) + rate(4, 4)) / 2, rel=1e-12)
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
     turned = torch.nn.functional.pad(features, (0, 1)) @ torch.tensor(turn)
-    assert float(transrate_listing(checked_labelled(1e8 * turned, labels))) == pytest.approx(
+    assert float(transrate_listing(checked_labelled(1e14 * turned, labels))) == pytest.approx(
         found[1], rel=1e-12
     )
 

@@ -3,6 +3,10 @@ r"""Scores that tell samples inside the training distribution from samples outsi
 Scores are larger inside. They are returned by functions with the same order that do not saturate:
 NECO as $-\lVert(I-P)(h-\mu)\rVert/\lVert h-\mu\rVert$, the largest softmax probability by its log
 odds. Both keep apart what float64 would round to 1.
+
+NECO has four forms: of $h-\mu_G$ (``neco``), of $h$ as in equation (6) (``neco_uncentred``), of
+standardised features as in the authors' code (``neco_standardised``), and times the largest logit,
+as in that code for all networks but ResNets (``neco_logit``).
 """
 
 import math
@@ -18,11 +22,11 @@ from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import (
     EVALUATED,
     exponent_of,
-    magnitude_of,
     moderated,
     times_power,
 )
-from ncscope.math.symmetric import rank_cut, symmetric_pairs
+from ncscope.math.symmetric import Gram, plus_gram, rank_cut, rescaled, symmetric_pairs
+from ncscope.metrics.discriminants import mean_rounding
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics
 
@@ -129,12 +133,24 @@ class OodScorer:
         fitted = fitted.in_range()
         self._dim = fitted.dim
         self._mean = times_power(fitted.global_mean, fitted.exponent - unit)
-        self._mean_size = magnitude_of(self._mean)
-        self._directions = None if fitted.within is None else principal_directions(fitted)
+        self._directions = self._standard = None
+        if fitted.scatter is not None:
+            covariance = covariance_of(fitted)
+            variances = covariance.diagonal()
+            constant = variances <= mean_rounding(fitted)
+            deviations = variances.sqrt()
+            self._directions = leading_directions(covariance, fitted.k)
+            shares = (1 / deviations).masked_fill(constant, 0.0)
+            self._standard = leading_directions(rescaled(covariance, shares), fitted.k)
+            # Constant features are centred and not scaled, as by scikit-learn's StandardScaler.
+            deviations = times_power(deviations, fitted.exponent - unit)
+            self._deviations = deviations.masked_fill(constant, times_power(1.0, -unit))
         self._head = None if weight is None else _Head.of(weight, bias, unit)
-        of_directions = () if self._directions is None else ("neco",)
+        forms = ("neco", "neco_uncentred", "neco_standardised")
+        of_directions = () if self._directions is None else forms
         of_head = () if weight is None else ("nci", "msp", "max_logit", "energy")
-        self.names: tuple[str, ...] = (*of_directions, *of_head)
+        of_both = ("neco_logit",) if of_directions and of_head else ()
+        self.names: tuple[str, ...] = (*of_directions, *of_head, *of_both)
 
     @property
     def spans_all(self) -> bool:
@@ -151,22 +167,41 @@ class OodScorer:
 
     def _block(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, "n s 2"]:
         rows = features.to(torch.float64)
-        apart = rows - self._mean.to(rows.device)
-        largest = torch.linalg.vector_norm(apart, ord=math.inf, dim=1)
-        # Largest rounding error of the direction from the mean.
-        error = torch.linalg.vector_norm(rows, ord=math.inf, dim=1) + self._mean_size.to(largest)
-        error = _ROUNDING * (1 + error / largest)
-        apart, length = moderated(apart)
-        unit = (apart / length[:, None]).masked_fill_((error >= 1)[:, None], math.nan)
+        mean = self._mean.to(rows.device)
+        unit, error = _direction(rows, mean, torch.ones_like(mean))
         scores = []
-        if self._directions is not None:
+        if self._directions is not None and self._standard is not None:
+            standard = _direction(rows, mean, self._deviations.to(mean))
+            origin = _direction(rows, torch.zeros_like(mean), torch.ones_like(mean))
             scores.append(self._directions.score(unit, error))
+            scores.append(self._directions.score(*origin))
+            scores.append(self._standard.score(*standard))
         if self._head is not None:
-            scores += self._head.scores(rows, unit, error)
+            of_head = self._head.scores(rows, unit, error)
+            scores += of_head
+            if self._standard is not None:
+                top, rounding = of_head[2]
+                share, slack = self._standard.share(*standard)
+                scores.append((share * top, rounding + slack * top.abs()))
         return torch.stack([torch.stack(each, 1) for each in scores], 1)
 
 
-Scored = tuple[Float[Tensor, " n"], Float[Tensor, " n"]]
+def _direction(
+    rows: Float[Tensor, "n d"], mean: Float[Tensor, " d"], deviations: Float[Tensor, " d"]
+) -> "Scored":
+    """Return unit vectors from the mean in units of the deviations, and their rounding errors.
+
+    A row that equals the mean up to rounding has no direction: NaN.
+    """
+    apart = (rows - mean) / deviations
+    terms = (rows.abs() + mean.abs()) / deviations
+    largest, size = (torch.linalg.vector_norm(each, ord=math.inf, dim=1) for each in (apart, terms))
+    error = _ROUNDING * (1 + size / largest)
+    apart, length = moderated(apart)
+    return (apart / length[:, None]).masked_fill_((error >= 1)[:, None], math.nan), error
+
+
+Scored = tuple[Float[Tensor, "n ..."], Float[Tensor, " n"]]
 
 
 @dataclass(frozen=True)
@@ -199,19 +234,40 @@ class PrincipalDirections:
             score = score * math.nan
         return score, error + min(self.error, _LARGEST_TIE)
 
+    def share(self, unit: Float[Tensor, "n d"], error: Float[Tensor, " n"]) -> Scored:
+        """Return the length of the part of unit vectors along the directions, and its error."""
+        along = torch.linalg.vector_norm(unit @ self.vectors.to(unit.device), dim=1)
+        if self.all:
+            along = along * 0.0 + 1.0
+        if self.error >= 1:
+            along = along * math.nan
+        return along, error + min(self.error, _LARGEST_TIE)
 
-def principal_directions(stats: ClassStatistics) -> PrincipalDirections:
-    """Return the K - 1 leading directions of the covariance, for the K classes present.
+
+def covariance_of(stats: ClassStatistics) -> Float[Tensor, "d d"] | Gram:
+    r"""Return $\Sigma_T=\Sigma_W+\Sigma_B$.
 
     Args:
-        stats: Statistics with the scatter within classes. Cost: one eigen-decomposition.
+        stats: Statistics with the scatter within classes.
     """
-    assert stats.within is not None
-    between = stats.centred.mul_(stats.prior.sqrt()[:, None])
-    values, vectors = symmetric_pairs(stats.within + between.mT @ between)
-    known = int((values > rank_cut(values[0], stats.dim)).sum())
-    kept = min(stats.k - 1, known)
-    if kept == stats.dim or kept == 0:
+    assert stats.scatter is not None
+    return plus_gram(stats.scatter, stats.centred.mul_(stats.prior.sqrt()[:, None]))
+
+
+def leading_directions(
+    covariance: Float[Tensor, "d d"] | Gram, classes: int
+) -> PrincipalDirections:
+    """Return the K - 1 leading directions of a covariance, for the K classes present.
+
+    Args:
+        covariance: Covariance of all samples. Cost: one eigen-decomposition.
+        classes: Number of classes present.
+    """
+    dim = len(covariance)
+    values, vectors = symmetric_pairs(covariance)
+    known = int((values > rank_cut(values[0], dim)).sum())
+    kept = min(classes - 1, known)
+    if kept == dim or kept == 0:
         return PrincipalDirections(vectors[:, :kept], 0.0 if kept else math.inf)
     gap = float(values[kept - 1] - values[kept])
     error = _ROUNDING * float(values[0]) / gap if gap else math.inf
@@ -365,11 +421,12 @@ def fitting_notes(scorer: OodScorer, *, on_own: bool) -> tuple[str, ...]:
     notes = []
     if on_own and scorer.names:
         notes.append(
-            "neco and nci are fitted on the samples that they judge, which flatters them: measure "
-            "held-out samples with reference= of the training set"
+            "neco, in all its forms, and nci are fitted on the samples that they judge, which "
+            "flatters them: measure held-out samples with reference= of the training set"
         )
     if scorer.spans_all:
         notes.append(
-            "neco is 1 for every sample, its AUROC 0.5: K - 1 directions span all dimensions"
+            "neco, in all its forms, is 1 for every sample, its AUROC 0.5 (neco_logit is then "
+            "max_logit): K - 1 directions span all dimensions"
         )
     return tuple(notes)

@@ -237,10 +237,9 @@ def transrate_projected(samples: LabelledSamples) -> Float[Tensor, ""]:
 
 
 def _weighted_means(rows: Float[Tensor, "n d"], samples: LabelledSamples) -> Float[Tensor, "k d"]:
-    r"""Return $\sqrt{n_c/n}(\mu_c-\mu)$ of each class."""
+    r"""Return $\sqrt{n_c/n}\mu_c$ of each class, of centred rows."""
     means, shares = class_means(rows, samples)
-    # The mean of centred rows is 0 but for rounding, which would be one more direction.
-    return shares.sqrt()[:, None] * (means - shares @ means)
+    return shares.sqrt()[:, None] * means
 
 
 def _rate_of(values: Float[Tensor, " r"]) -> Float[Tensor, ""]:

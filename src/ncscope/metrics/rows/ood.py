@@ -7,11 +7,18 @@ from ncscope.metrics.ood import ood_auroc, ood_cosine, ood_cosine_centred, ood_f
 
 _MOMENTS = frozenset({"ood"})
 _SCORES = frozenset({"ood", "scores"})
+_FITTED = frozenset({"scatter"})
+_HEAD = frozenset({"head"})
 _NO_DIRECTION = "a sample equals the global mean up to rounding"
 _NO_PROJECTION = (
     f"{_NO_DIRECTION}, the covariance has equal eigenvalues at the cut, or the reference lacks the "
     "scatter"
 )
+_NO_LENGTH = (
+    "a sample is the zero vector, the covariance has equal eigenvalues at the cut, or the "
+    "reference lacks the scatter"
+)
+_STANDARDISED = r"z=(h-\mu_G)/\sigma"
 
 
 def _unknown(_: int) -> float:
@@ -20,7 +27,14 @@ def _unknown(_: int) -> float:
 
 
 def _detector(
-    *, name: str, title: str, score: str, formula: str, source: str, needs: str, undefined: str = ""
+    *,
+    name: str,
+    title: str,
+    score: str,
+    formula: str,
+    source: str,
+    needs: frozenset[str],
+    undefined: str = "",
 ) -> tuple[Metric, Metric]:
     """Return the rows of a score: area under the curve, and false positives.
 
@@ -30,7 +44,7 @@ def _detector(
         score: Name of the score in a sentence.
         formula: Definition of the score s(h), in LaTeX.
         source: Paper that defines the score.
-        needs: Requirement besides the OOD samples.
+        needs: Requirements besides the OOD samples.
         undefined: Condition under which the score is NaN.
     """
     auroc = Metric(
@@ -44,7 +58,7 @@ def _detector(
         formula=rf"P(s>s'),\;{formula}",
         source=source,
         compute=lambda s: ood_auroc(s.ood, name),
-        needs=_SCORES | {needs},
+        needs=_SCORES | needs,
         high=1.0,
         zero="every OOD sample scores higher than every sample",
         better="high",
@@ -62,7 +76,7 @@ def _detector(
         formula=rf"P(s'\ge\tau_{{95}}),\;{formula}",
         source=source,
         compute=lambda s: ood_fpr95(s.ood, name),
-        needs=_SCORES | {needs},
+        needs=_SCORES | needs,
         high=1.0,
         zero="the threshold refuses every OOD sample",
         at_collapse=_unknown,
@@ -111,11 +125,38 @@ ROWS = (
     ),
     *_detector(
         name="neco",
-        title="NECO",
-        score="NECO's score",
+        title="NECO, centred",
+        score="the share of the centred feature's length along the principal directions",
         formula=r"s=\lVert P(h-\mu_G)\rVert/\lVert h-\mu_G\rVert",
         source="NECO (6), centred",
-        needs="scatter",
+        needs=_FITTED,
+        undefined=_NO_PROJECTION,
+    ),
+    *_detector(
+        name="neco_uncentred",
+        title="NECO, equation 6",
+        score="the share of the feature's length along the principal directions",
+        formula=r"s=\lVert Ph\rVert/\lVert h\rVert",
+        source="NECO (6)",
+        needs=_FITTED,
+        undefined=_NO_LENGTH,
+    ),
+    *_detector(
+        name="neco_standardised",
+        title="NECO, standardised",
+        score="the share of the standardised feature's length along their principal directions",
+        formula=rf"{_STANDARDISED},\;s=\lVert P_zz\rVert/\lVert z\rVert",
+        source="NECO, published code for ResNets",
+        needs=_FITTED,
+        undefined=_NO_PROJECTION,
+    ),
+    *_detector(
+        name="neco_logit",
+        title="NECO, standardised, times logit",
+        score="that share of the standardised feature, times the largest logit,",
+        formula=rf"{_STANDARDISED},\;s=\max_c\ell_c\lVert P_zz\rVert/\lVert z\rVert",
+        source="NECO, published code for other networks",
+        needs=_FITTED | _HEAD,
         undefined=_NO_PROJECTION,
     ),
     *_detector(
@@ -126,7 +167,7 @@ ROWS = (
             r"s=\langle w_{\hat y},h-\mu_G\rangle/\lVert h-\mu_G\rVert+10^{-4}\lVert h\rVert_1"
         ),
         source="NCI",
-        needs="head",
+        needs=_HEAD,
         undefined=_NO_DIRECTION,
     ),
     *_detector(
@@ -135,7 +176,7 @@ ROWS = (
         score="the largest softmax probability",
         formula=r"s=\max_ce^{\ell_c}/\sum_je^{\ell_j}",
         source="Hendrycks (2017)",
-        needs="head",
+        needs=_HEAD,
     ),
     *_detector(
         name="max_logit",
@@ -143,7 +184,7 @@ ROWS = (
         score="the largest logit",
         formula=r"s=\max_c\ell_c",
         source="Hendrycks (2022)",
-        needs="head",
+        needs=_HEAD,
     ),
     *_detector(
         name="energy",
@@ -151,6 +192,6 @@ ROWS = (
         score="the negative energy",
         formula=r"s=\log\sum_je^{\ell_j}",
         source="Energy (4), at temperature 1",
-        needs="head",
+        needs=_HEAD,
     ),
 )
