@@ -10,6 +10,7 @@ import torch
 import ncscope
 from ncscope.errors import InputError
 from ncscope.metrics.registry import GROUPS, METRICS
+from ncscope.probing import samples
 
 from ..closeness import assert_agree
 from ..metrics.collapse import collapse_of
@@ -96,11 +97,12 @@ def test_groups_together_select_their_union() -> None:
 def test_a_prefixed_key_is_one_metric_and_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = INSTANCES["balanced"]()
     everything = measured(instance)
-    for name in ("discriminants.canonical", "variability.sum_over_pairs", "sources.angles"):
+    for name in ("discriminants.canonical", "variability.sum_over_pairs"):
         monkeypatch.delattr(f"ncscope.metrics.{name}")
     report = measured(instance, groups=["key:nc1"])
     assert dict(report) == {"nc1": everything["nc1"]}
-    assert report.statistics.unit_means is None and not report.spectra
+    assert report.statistics.unit_means is None
+    assert not report.spectra
     assert [note.partition(":")[0] for note in report.notes] == ["between-class scatter"]
 
 
@@ -127,6 +129,20 @@ def test_an_unknown_key_is_refused_with_the_nearest(name: str, fix: str) -> None
 def test_a_key_of_ood_samples_is_refused_without_them(name: str) -> None:
     with pytest.raises(InputError, match="OOD samples for"):
         measured(INSTANCES["balanced"](), groups=[name])
+
+
+def test_decisions_that_take_minutes_are_left_out_unless_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(samples, "_MOST", 0)
+    few = measured(INSTANCES["balanced"](), uncertainty=True, baseline=True)
+    assert set(few) >= NC4  # with few classes the scatter takes as long
+    features = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+    arguments = (features, torch.arange(60) % 10, torch.randn(10, 2), torch.zeros(10))
+    report = ncscope.measure(*arguments, baseline=True)
+    assert not NC4 & {*report, *report.baseline}
+    assert any("ask for the group 'nc4'" in note for note in report.notes)
+    assert set(ncscope.measure(*arguments, groups=["nc4"])) == NC4
 
 
 def test_all_groups_are_the_default() -> None:

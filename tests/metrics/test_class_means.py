@@ -8,10 +8,11 @@ from torch import Tensor
 
 from ncscope.math.frames import orthogonal_frame, simplex_etf
 from ncscope.metrics.class_means import (
-    angles,
     cosines,
+    equiangular,
     equinorm,
     etf_distance,
+    maxangle,
     orthogonal_frame_distance,
 )
 from ncscope.metrics.duality import alignment, logit_etf_distance, self_duality
@@ -23,12 +24,37 @@ def test_norms_and_angles_by_hand() -> None:
     lengths, between = [5, 2, 1], [-0.8, -0.6, 0.0]
     spread = math.sqrt(sum((length - 8 / 3) ** 2 for length in lengths) / 3)
     assert float(equinorm(ROWS)) == pytest.approx(spread / (8 / 3), rel=1e-14)
-    found, mean = angles(ROWS), -1.4 / 3
+    mean = -1.4 / 3
     deviation = math.sqrt(sum((cosine - mean) ** 2 for cosine in between) / 3)
-    assert float(found.equiangular) == pytest.approx(deviation, rel=1e-13)
-    assert float(found.maxangle) == pytest.approx((0.3 + 0.1 + 0.5) / 3, rel=1e-13)
+    assert float(equiangular(ROWS)) == pytest.approx(deviation, rel=1e-13)
+    assert float(maxangle(ROWS)) == pytest.approx((0.3 + 0.1 + 0.5) / 3, rel=1e-13)
     expected = torch.tensor([[1, -0.8, -0.6], [-0.8, 1, 0], [-0.6, 0, 1]], dtype=torch.float64)
     torch.testing.assert_close(cosines(ROWS), expected, rtol=1e-14, atol=1e-15)
+
+
+def spread_of_cosines(rows: Tensor) -> float:
+    """Return the spread over pairs from the differences, which cancel least."""
+    k, unit = len(rows), torch.nn.functional.normalize(rows)
+    off = (unit @ unit.mT)[~torch.eye(k, dtype=torch.bool)]
+    return float(off.std(correction=0))
+
+
+@pytest.mark.parametrize("k", [6, 7, 8, 40])  # the d x d form is used from k = 7 on
+@pytest.mark.parametrize("offset", [0, 1, 1e3])
+def test_equiangular_of_many_vectors_is_that_of_their_pairs(k: int, offset: float) -> None:
+    rows = torch.randn(k, 3, generator=torch.Generator().manual_seed(k)).double()
+    rows += offset * rows[0]
+    accuracy = 1e-15 / spread_of_cosines(rows)
+    assert float(equiangular(rows)) == pytest.approx(spread_of_cosines(rows), rel=100 * accuracy)
+    assert float(equiangular(7 * rows)) == pytest.approx(float(equiangular(rows)), rel=1e-9)
+
+
+def test_equiangular_of_equal_vectors_is_zero_and_of_a_zero_vector_nan() -> None:
+    assert float(equiangular(torch.ones(9, 2).double())) < 1e-15
+    assert float(equiangular(torch.tensor([[1.0], [-1], [1], [-1]]).double())) == pytest.approx(
+        math.sqrt(8) / 3, rel=1e-15
+    )
+    assert math.isnan(equiangular(torch.eye(9, 2).double()))
 
 
 def test_cosines_with_a_zero_vector_are_nan() -> None:

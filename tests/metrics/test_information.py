@@ -18,6 +18,7 @@ from ncscope.metrics.information import (
     dataset_entropies,
     means_entropies,
     pair_entropies,
+    reads_often,
     takes_long,
 )
 
@@ -261,8 +262,8 @@ def test_the_bound_on_the_largest_eigenvalue_holds(monkeypatch, moment_bytes):
 
 
 def test_what_takes_long_is_computed_only_if_asked_for(monkeypatch):
-    monkeypatch.setattr(information, "MOMENT_BYTES", 0)
-    monkeypatch.setattr(information, "DENSE_LIMIT", 100)
+    monkeypatch.setattr(information, "MOST_UNASKED", 0)
+    monkeypatch.setattr(information, "DENSE_LIMIT", 20)
     features, labels, weight = gaussian(300, 6, 4, 0.5, 7)
     silent = ncscope.measure(features, labels, weight)
     asked = ncscope.measure(features, labels, weight, groups=["information"])
@@ -311,16 +312,26 @@ def test_an_exact_entropy_has_no_error_and_no_probes(shape):
     assert joint == EntropyEstimate(joint.mean, 0.0, 0, 0, min(n, d1 * d2))
 
 
-def test_it_takes_long_where_many_samples_meet_moments_beyond_their_bytes():
+def test_it_takes_long_where_an_estimate_reads_many_moments():
+    """128 classes of 512 x 512 numbers are 2^25."""
+    fit, more, small = (torch.empty(*s, device="meta") for s in ((128, 512), (129, 512), (1, 8192)))
+    assert not takes_long(5000, fit)
+    assert takes_long(5000, more)
+    assert not takes_long(4096, more)
+    assert takes_long(5000, small)
+    assert not takes_long(5000, torch.empty(2**20, 64, device="meta"))  # exact, from 64 x 64
+
+
+def test_it_reads_often_where_many_samples_meet_moments_beyond_their_bytes():
     """128 classes of 1,024 x 1,024 float64 numbers are 2^30 bytes."""
     fit, more, tall = (
         torch.empty(*s, device="meta") for s in ((128, 1024), (129, 1024), (1024, 128))
     )
-    assert not takes_long(5000, fit)
-    assert not takes_long(5000, tall)
-    assert takes_long(5000, more)
-    assert takes_long(4097, more)
-    assert not takes_long(4096, more)
+    assert not reads_often(5000, fit)
+    assert not reads_often(5000, tall)
+    assert reads_often(5000, more)
+    assert reads_often(4097, more)
+    assert not reads_often(4096, more)
 
 
 @pytest.mark.parametrize(("samples", "size"), [(6, 6), (60, 12)])

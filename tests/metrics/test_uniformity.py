@@ -1,6 +1,7 @@
 """NC0, log-norms, energies of directions and uniform duality: closed forms, bounds, edges."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,6 @@ import torch
 
 import ncscope
 from ncscope.math.frames import simplex_etf
-from ncscope.metrics import evaluate
 from ncscope.metrics.class_means import lognorm_spread
 from ncscope.metrics.duality import row_cosines, row_sum, row_sum_norm
 from ncscope.metrics.registry import METRICS
@@ -96,9 +96,14 @@ def test_a_mean_in_the_centre_has_no_direction() -> None:
 def test_energies_are_left_out_with_many_classes_unless_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evaluate, "MANY_CLASSES", 4)
+    for key in ENERGIES:
+        monkeypatch.setitem(METRICS, key, replace(METRICS[key], most_classes=4))
+    monkeypatch.setitem(METRICS, "cdnv", replace(METRICS["cdnv"], most_classes=3))
     report = measured(draws(5, 3))
-    assert not set(ENERGIES) & set(report)
+    assert not {*ENERGIES, "cdnv"} & set(report)
+    notes = [note for note in report.notes if note.startswith("left out with more than")]
+    assert [note.rpartition(" classes")[0][-1] for note in notes] == ["3", "4"]
+    assert set(ENERGIES) <= set(measured(draws(4, 3)))
     assert {"nc2_lognorm_std_means", "seli_means", "minority_cosine_means"} <= set(report)
     assert set(measured(draws(5, 3), groups=["gnc2_log"])) == {"gnc2_log"}
 

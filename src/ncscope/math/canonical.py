@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ncscope.math.symmetric import (
     Eigen,
+    Gram,
     PositiveDefinite,
     comparable_scales,
     positive_definite,
@@ -46,13 +47,13 @@ class Spread:
     """
 
     scales: Float[Tensor, " d"] | None
-    matrix: Float[Tensor, "d d"]
+    matrix: Float[Tensor, "d d"] | Gram
     definite: PositiveDefinite | None
     variances: Float[Tensor, " d"]
 
     @cached_property
     def eigen(self) -> Eigen:
-        """Eigenpairs of $DRD$ above the cut. Cost: one d x d eigen-decomposition."""
+        """Eigenpairs of $DRD$ above the cut. Cost: that of `symmetric_eigen`."""
         return symmetric_eigen(self.matrix)
 
     @cached_property
@@ -112,7 +113,7 @@ class Canonical:
         return self.residual_root @ self.residual_root.mT
 
 
-def spread_within(within: Float[Tensor, "d d"]) -> Spread:
+def spread_within(within: Float[Tensor, "d d"] | Gram) -> Spread:
     r"""Decompose $R\succeq0$, singular or not.
 
     Args:

@@ -19,6 +19,34 @@ _LEAST_EXPONENT = 1000  # a power of two to the opposite of it is still in range
 
 
 @dataclass(frozen=True)
+class Gram:
+    r"""Matrix $X^\top X$ of m rows in more dimensions, kept as its rows.
+
+    Few samples in many dimensions have a scatter of this form. All that is asked of the scatter
+    then costs a problem of size m instead of d, and the matrix is never formed.
+
+    Attributes:
+        rows: $X$, m x d.
+    """
+
+    rows: Float[Tensor, "m d"]
+
+    def __len__(self) -> int:
+        """Return d, the number of rows of the matrix."""
+        return self.rows.shape[1]
+
+    def diagonal(self) -> Float[Tensor, " d"]:
+        """Return the squared length of each column."""
+        return self.rows.square().sum(0)
+
+    def dense(self) -> Float[Tensor, "d d"]:
+        """Return the whole matrix. Cost: $md^2$ operations, and memory for $d^2$ numbers."""
+        total = self.rows.new_zeros(len(self), len(self))
+        add_gram_(total, self.rows)
+        return mirrored(total)
+
+
+@dataclass(frozen=True)
 class Eigen:
     """Leading eigenpairs of a symmetric positive semi-definite matrix.
 
@@ -70,13 +98,52 @@ def comparable_scales(variances: Float[Tensor, " d"]) -> Float[Tensor, " d"] | N
 
 
 def rescaled(
-    matrix: Float[Tensor, "d d"], scales: Float[Tensor, " d"] | None
-) -> Float[Tensor, "d d"]:
+    matrix: Float[Tensor, "d d"] | Gram, scales: Float[Tensor, " d"] | None
+) -> Float[Tensor, "d d"] | Gram:
     """Return $DMD$, the matrix in coordinates multiplied by the scales; None stands for 1."""
-    return matrix if scales is None else matrix * scales[:, None] * scales
+    if scales is None:
+        return matrix
+    if isinstance(matrix, Gram):
+        return Gram(matrix.rows * scales)
+    return matrix * scales[:, None] * scales
 
 
-def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> Eigen:
+def without_coordinates(
+    matrix: Float[Tensor, "d d"] | Gram, zero: Bool[Tensor, " d"]
+) -> Float[Tensor, "d d"] | Gram:
+    """Return the matrix with rows and columns of some coordinates set to 0."""
+    if isinstance(matrix, Gram):
+        return Gram(matrix.rows.masked_fill(zero, 0))
+    return matrix.masked_fill(zero | zero[:, None], 0)
+
+
+def plus_gram(
+    matrix: Float[Tensor, "d d"] | Gram, rows: Float[Tensor, "m d"]
+) -> Float[Tensor, "d d"] | Gram:
+    """Return the sum of a matrix and the Gram matrix of rows."""
+    if isinstance(matrix, Gram):
+        return Gram(torch.cat([matrix.rows, rows]))
+    return matrix + rows.mT @ rows
+
+
+def energies(
+    matrix: Float[Tensor, "d d"] | Gram, vectors: Float[Tensor, "d b"]
+) -> Float[Tensor, " b"]:
+    r"""Return $v^\top Mv$ for each column. Cost: $2d^2b$ operations, $2mdb$ from m rows."""
+    if isinstance(matrix, Gram):
+        return (matrix.rows @ vectors).square().sum(0)
+    return ((matrix @ vectors) * vectors).sum(0)
+
+
+def spectrum_of(matrix: Float[Tensor, "d d"] | Gram) -> Float[Tensor, " d"]:
+    """Return the d eigenvalues of a positive semi-definite matrix, descending and at least 0."""
+    if isinstance(matrix, Gram):
+        values = torch.linalg.svdvals(matrix.rows).square()
+        return torch.nn.functional.pad(values, (0, len(matrix) - len(values)))
+    return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
+
+
+def symmetric_eigen(matrix: Float[Tensor, "d d"] | Gram, limit: int | None = None) -> Eigen:
     r"""Return the eigenpairs of a positive semi-definite matrix above $\epsilon\,d\,\lambda_{max}$.
 
     Args:
@@ -84,23 +151,32 @@ def symmetric_eigen(matrix: Float[Tensor, "d d"], limit: int | None = None) -> E
         limit: Upper bound of the rank, if known; at most this many pairs are kept.
 
     Returns:
-        The kept pairs, descending. Cost: one eigen-decomposition, about $9d^3$ operations.
+        The kept pairs, descending. Cost: one eigen-decomposition, about $9d^3$ operations; for a
+        matrix of m rows singular values, about $6m^2d$.
 
     Example:
         >>> symmetric_eigen(torch.diag(torch.tensor([0.0, 2.0, 3.0]).double())).values.tolist()
         [3.0, 2.0]
     """
     spectrum, vectors = symmetric_pairs(matrix)
-    cut = rank_cut(spectrum[:1].sum(), matrix.shape[0])  # the sum also works for a 0 x 0 matrix
+    cut = rank_cut(spectrum[:1].sum(), len(matrix))  # the sum also works for a 0 x 0 matrix
     kept = int((spectrum > cut).sum())
     kept = kept if limit is None else min(kept, limit)
     return Eigen(spectrum[:kept], vectors[:, :kept], spectrum, cut)
 
 
 def symmetric_pairs(
-    matrix: Float[Tensor, "d d"],
-) -> tuple[Float[Tensor, " d"], Float[Tensor, "d d"]]:
-    """Return all eigenvalues, descending and at least 0, and the eigenvectors."""
+    matrix: Float[Tensor, "d d"] | Gram,
+) -> tuple[Float[Tensor, " d"], Float[Tensor, "d r"]]:
+    """Return all eigenvalues, descending and at least 0, and the eigenvectors.
+
+    Of a matrix of m < d rows there are m eigenvectors; the other eigenvalues are 0.
+    """
+    if isinstance(matrix, Gram):
+        # Not the eigenpairs of XX^T: their images under X^T lose orthogonality as they get short.
+        values, rows = torch.linalg.svd(matrix.rows, full_matrices=False)[1:]
+        spectrum = torch.nn.functional.pad(values.square(), (0, len(matrix) - len(values)))
+        return spectrum, rows.mT
     ascending, vectors = torch.linalg.eigh(matrix)
     return ascending.flip(0).clamp(min=0), vectors.flip(1)
 
@@ -118,7 +194,7 @@ class PositiveDefinite:
     largest: Float[Tensor, ""]
 
 
-def positive_definite(matrix: Float[Tensor, "d d"]) -> PositiveDefinite | None:
+def positive_definite(matrix: Float[Tensor, "d d"] | Gram) -> PositiveDefinite | None:
     r"""Factor a matrix that has full rank beyond doubt; return None for every other matrix.
 
     The criterion is $\lambda_{max}/\lambda_{min}\le1/\sqrt\epsilon$. All eigenvalues are then above
@@ -136,7 +212,7 @@ def positive_definite(matrix: Float[Tensor, "d d"]) -> PositiveDefinite | None:
         The factor; None also for a side below 256, for which the eigen-decomposition is fast
         enough, and for float32. Cost: $d^3/3$ operations, and $2d^2$ for each of about 100 steps.
     """
-    if len(matrix) < _LEAST_SIDE or matrix.dtype != torch.float64:
+    if isinstance(matrix, Gram) or len(matrix) < _LEAST_SIDE or matrix.dtype != torch.float64:
         return None
     root, failed = torch.linalg.cholesky_ex(matrix)
     if int(failed):

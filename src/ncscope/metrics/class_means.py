@@ -1,7 +1,5 @@
 """NC2: distance of the class means, or of the classifier's rows, from a simplex frame."""
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -9,19 +7,6 @@ from torch import Tensor
 from ncscope.math.pairs import row_blocks, sum_over_pairs
 from ncscope.math.powers import moderated
 from ncscope.math.symmetric import frobenius_of_gram
-
-
-@dataclass(frozen=True)
-class Angles:
-    """Statistics of the angles between vectors, for NC2.
-
-    Attributes:
-        equiangular: Population standard deviation of the cosines over all ordered pairs.
-        maxangle: Mean distance of the cosines from -1/(K-1).
-    """
-
-    equiangular: Float[Tensor, ""]
-    maxangle: Float[Tensor, ""]
 
 
 def equinorm(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
@@ -49,26 +34,55 @@ def lognorm_spread(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     return (length / length.mean()).log().std(correction=0)
 
 
-def angles(vectors: Float[Tensor, "k d"]) -> Angles:
-    r"""Compute the spread of the pairwise cosines, and their mean distance from the simplex's.
+def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""$\operatorname{std}_{c\ne c'}\cos(v_c,v_{c'})$, the population's spread over all pairs.
 
-    $\operatorname{std}_{c\ne c'}\cos(v_c,v_{c'})$ and
-    $\operatorname{avg}_{c\ne c'}\lvert\cos(v_c,v_{c'})+\frac1{K-1}\rvert$.
-    Source: MSE fig. 4 and 5. Ranges $[0,1]$ and $[0,2]$; both 0: the directions of a simplex; NaN
-    if a vector is zero. Cost: $K^2d$ operations, in blocks.
+    Source: MSE fig. 4. Range $[0,1]$; 0: all vectors at one angle; NaN if a vector is zero. Cost:
+    $K^2d$ operations in tiles; $2Kd^2$ for $K>2d$.
+    """
+    k, d = vectors.shape
+    unit, inverse = _unit_rows(vectors)
+    if k > 2 * d:
+        # With U = 1u^T + V, u the mean of the rows, the squared deviations of UU^T from its mean
+        # off the diagonal add up to 2k|Vu|^2 + |V^TV|^2 - |V|^4 / (k - 1). The last two are at
+        # least 1/d and at most 1/(2d) of |V|^4, so that the subtraction keeps its digits.
+        centre = inverse @ unit / k
+        apart = (unit * inverse[:, None]).sub_(centre)
+        size = apart.square().sum()
+        gram = apart.mT @ apart
+        squares = 2 * k * (apart @ centre).square().sum() + gram.square().sum()
+        return ((squares - size.square() / (k - 1)).clamp(min=0) / (k * (k - 1))).sqrt()
+    pairs = k * (k - 1) / 2
+    mean = ((inverse @ unit).square().sum() - k) / (2 * pairs)
+
+    def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
+        return gram.mul_(inverse[rows, None]).mul_(inverse[cols]).sub_(mean).square_()
+
+    return (sum_over_pairs(unit, term) / pairs).sqrt()
+
+
+def maxangle(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
+    r"""$\operatorname{avg}_{c\ne c'}\lvert\cos(v_c,v_{c'})+\frac1{K-1}\rvert$.
+
+    Source: MSE fig. 5. Range $[0,2]$; 0: the directions of a simplex; NaN if a vector is zero.
+    Cost: $K^2d$ operations, in tiles.
     """
     k = len(vectors)
-    vectors, length = moderated(vectors)
-    inverse = 1 / length
-    pairs = k * (k - 1) / 2
-    mean = ((inverse @ vectors).square().sum() - k) / (2 * pairs)
+    unit, inverse = _unit_rows(vectors)
 
     def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
         cosines = gram.mul_(inverse[rows, None]).mul_(inverse[cols])
-        return torch.stack([(cosines - mean).square_(), (cosines + 1 / (k - 1)).abs_()])
+        return cosines.add_(1 / (k - 1)).abs_()
 
-    variance, distance = sum_over_pairs(vectors, term) / pairs
-    return Angles(variance.sqrt(), distance)
+    return sum_over_pairs(unit, term) * 2 / (k * (k - 1))
+
+
+def _unit_rows(
+    vectors: Float[Tensor, "k d"],
+) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+    """Return vectors of moderate length and the inverse lengths, instead of a scaled copy."""
+    vectors, length = moderated(vectors)
+    return vectors, 1 / length
 
 
 def etf_distance(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:

@@ -11,10 +11,13 @@ from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
 from ncscope.math.pairs import row_blocks
 from ncscope.math.symmetric import (
     Eigen,
+    Gram,
     comparable_scales,
+    energies,
     rank_cut,
     rescaled,
     symmetric_pairs,
+    without_coordinates,
 )
 from ncscope.stats.statistics import ClassStatistics
 
@@ -44,11 +47,11 @@ class Discriminants:
 
     between: Eigen
     scales: Float[Tensor, " d"] | None
-    within: Float[Tensor, "d d"]
+    within: Float[Tensor, "d d"] | Gram
     classes: Float[Tensor, "k r"]
     factor: Float[Tensor, "d r"]
     rounding: Float[Tensor, " d"]
-    given: Float[Tensor, "d d"]
+    given: Float[Tensor, "d d"] | Gram
 
     @cached_property
     def spread(self) -> Spread:
@@ -67,9 +70,8 @@ class Discriminants:
 
     @cached_property
     def within_along(self) -> Float[Tensor, " r"]:
-        """Within-class variance along each eigenvector of `between`. Cost: $2d^2r$ operations."""
-        vectors = self.between.vectors
-        return ((self.given @ vectors) * vectors).sum(0).clamp(min=0)
+        """Within-class variance along each eigenvector of `between`. Cost: that of `energies`."""
+        return energies(self.given, self.between.vectors).clamp(min=0)
 
 
 def full_rank(stats: ClassStatistics) -> int:
@@ -86,11 +88,11 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
     Cost: one eigen-decomposition of size min(k, d); for features in units that differ by more than
     1,000, one more.
     """
-    assert stats.within is not None
+    assert stats.scatter is not None
     root = stats.prior.sqrt()
     # `centred` returns a new matrix, which may be overwritten.
     weighted = stats.centred.mul_(root[:, None])
-    variances = stats.within.diagonal()
+    variances = stats.scatter.diagonal()
     total = variances + torch.linalg.vector_norm(weighted, dim=0).square()
     # If the rounding of the class means explains the variance within classes of a coordinate, the
     # differences of its means are noise of the same size, and would separate classes at random.
@@ -105,11 +107,11 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
         del classes, factor
         _, classes, factor = _contrasts(weighted.mul_(scales), overwrite=True)
     _reflect_(classes, root)
-    within = rescaled(stats.within, scales)
+    within = rescaled(stats.scatter, scales)
     if bool(collapsed.any()):
-        within = within.masked_fill(collapsed | collapsed[:, None], 0)
+        within = without_coordinates(within, collapsed)
     rounding = rounding if scales is None else rounding * scales.square()
-    return Discriminants(between, scales, within, classes, factor, rounding, stats.within)
+    return Discriminants(between, scales, within, classes, factor, rounding, stats.scatter)
 
 
 def mean_rounding(stats: ClassStatistics) -> Float[Tensor, " d"]:

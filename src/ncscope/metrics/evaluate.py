@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.math.powers import in_unit
+from ncscope.math.symmetric import spectrum_of
 from ncscope.metrics.class_columns import GROUP
 from ncscope.metrics.discriminants import full_rank, snr_singular_values
 from ncscope.metrics.information import Entropies
-from ncscope.metrics.metric import MANY_CLASSES, Metric
+from ncscope.metrics.metric import Metric
 from ncscope.metrics.registry import GROUPS, METRICS
 from ncscope.metrics.reliability import error_of_ratio
 from ncscope.metrics.sources import Sources
@@ -59,7 +59,7 @@ def wants_spectra(groups: Collection[str] | None) -> bool:
 
 
 LEFT_OUT = (
-    "mir, hdr and their parts are left out: at this size they may take long; "
+    "mir, hdr and their parts are left out: at this size they take 10 seconds to minutes; "
     "ask for the group 'information'"
 )
 """Note where the entropies were not asked for and are not computed."""
@@ -123,9 +123,9 @@ def evaluate(
     unit = sources.stats.exponent
     rows = [row for row in select(groups) if _computable(row, sources)]
     notes = []
-    if groups is None and sources.stats.k > MANY_CLASSES:
-        notes += _left_out([row for row in rows if not row.many_classes])
-        rows = [row for row in rows if row.many_classes]
+    if groups is None:
+        notes += _left_out([row for row in rows if sources.stats.k > row.most_classes])
+        rows = [row for row in rows if sources.stats.k <= row.most_classes]
     values = {
         row.key: _shown(row, in_unit(float(row.compute(sources)), row.degree * unit))
         for row in rows
@@ -183,11 +183,13 @@ def _shown(row: Metric, value: float) -> float:
 
 
 def _left_out(rows: list[Metric]) -> list[str]:
-    """Return a note on metrics that are left out with many classes."""
-    if not rows:
-        return []
-    keys = ", ".join(row.key for row in rows)
-    return [f"left out with more than {MANY_CLASSES:,} classes, ask for them by key: {keys}"]
+    """Return notes on metrics that are left out with many classes, by their limit."""
+    limits = sorted({row.most_classes for row in rows})
+    named = [", ".join(row.key for row in rows if row.most_classes == limit) for limit in limits]
+    return [
+        f"left out with more than {limit:,} classes, ask for them by key: {keys}"
+        for limit, keys in zip(limits, named, strict=True)
+    ]
 
 
 def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
@@ -210,22 +212,17 @@ def spectra(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
 
 def _between_and_within(sources: Sources) -> dict[str, Float[Tensor, " _m"]]:
     scatter, stats = sources.discriminants, sources.stats
-    assert stats.within is not None
-    decomposed = scatter.within is stats.within and scatter.spread.scales is None
+    assert stats.scatter is not None
+    decomposed = scatter.within is stats.scatter and scatter.spread.scales is None
     return {
         # Sorted, because equal eigenvalues from lengths of columns differ by their rounding.
         "between": scatter.between.spectrum[: full_rank(stats)].sort(descending=True).values,
-        "within": scatter.spread.eigen.spectrum if decomposed else _eigenvalues(stats.within),
+        "within": scatter.spread.eigen.spectrum if decomposed else spectrum_of(stats.scatter),
     }
 
 
 def _in_unit(values: Float[Tensor, " m"], exponent: int) -> Float[Tensor, " m"]:
     return values.new_tensor([in_unit(value, exponent) for value in values.tolist()])
-
-
-def _eigenvalues(matrix: Float[Tensor, "d d"]) -> Float[Tensor, " d"]:
-    """Return the eigenvalues of a positive semi-definite matrix, descending and at least 0."""
-    return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
 
 
 def _rank_notes(sources: Sources) -> list[str]:

@@ -35,6 +35,7 @@ from ncscope.stats.directions import (
 RELATIVE_ERROR = 0.01
 DENSE_LIMIT = 4096
 MOMENT_BYTES = 2**30
+MOST_UNASKED = 2**25
 _DEGENERATE = 1e-9
 _ROUNDING = 1e-10
 
@@ -109,6 +110,15 @@ class _Side(NamedTuple):
 
 
 def takes_long(samples: int, weight: Float[Tensor, "k d"]) -> bool:
+    """Return whether estimating the joint entropies takes more than about 10 seconds of a core.
+
+    Every product with the second moments reads $Kd^2$ numbers, and an estimate needs hundreds.
+    """
+    (k, d), side = weight.shape, weight.shape[1] * min(weight.shape)
+    return min(samples, side) > DENSE_LIMIT and k * d**2 > MOST_UNASKED
+
+
+def reads_often(samples: int, weight: Float[Tensor, "k d"]) -> bool:
     """Return whether the joint entropies need many products over the stored features."""
     return samples > DENSE_LIMIT and not _moments_fit(weight)
 

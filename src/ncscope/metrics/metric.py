@@ -8,8 +8,14 @@ from torch import Tensor
 
 from ncscope.metrics.sources import Sources
 
-MANY_CLASSES = 10_000
-"""Number of classes above which metrics that take long must be asked for."""
+MOST_FOR_ENERGIES = 10_000
+"""Number of classes above which the energies must be asked for: 1 s a core, growing as $K^2d$."""
+
+MOST_FOR_PAIRS = 65_536
+"""Number of classes above which others that compare all pairs must be asked for: 30 s a core each.
+
+It is above the vocabularies of about 50,000 tokens.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,8 @@ class Metric:
         aliases: Other names under which the value is reported.
         also: Other groups that contain the metric.
         degree: Power of the features' unit in the value; 0 for a value without unit.
-        many_classes: False if the metric is left out by default for more than `MANY_CLASSES`
-            classes, where it takes long.
+        most_classes: Number of classes above which the metric is left out by default, because it
+            takes long.
         needs_classes: False if the metric compares no classes, and so needs no labels.
         infinite: Condition under which the value is infinite, in words; empty if it never is.
     """
@@ -65,6 +71,6 @@ class Metric:
     aliases: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     degree: int = 0
-    many_classes: bool = True
+    most_classes: float = inf
     needs_classes: bool = True
     infinite: str = ""

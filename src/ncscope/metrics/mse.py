@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
 from ncscope.math.pairs import row_blocks
-from ncscope.math.symmetric import comparable_scales, rescaled
+from ncscope.math.symmetric import Gram, comparable_scales, energies, rescaled
 from ncscope.metrics.discriminants import Discriminants
 from ncscope.stats.statistics import ClassStatistics
 
@@ -62,7 +62,7 @@ class _Units:
     """
 
     scales: Float[Tensor, " d"] | None
-    within: Float[Tensor, "d d"]
+    within: Float[Tensor, "d d"] | Gram
     factor: Float[Tensor, "d r"]
     mean: Float[Tensor, " d"]
     rounding: float
@@ -140,7 +140,7 @@ class _Problem:
     def _energy(self, weight: Float[Tensor, "b d"]) -> Float[Tensor, ""]:
         """Return the variation of the outputs within classes plus the decay of the weight."""
         given = weight if self.units.scales is None else weight * self.units.scales
-        energy = ((weight @ self.units.within) * weight).sum()
+        energy = energies(self.units.within, weight.mT).sum()
         return energy + self.decay * given.square().sum()
 
     def _misfit(self, fitted: Float[Tensor, "b q"], rows: slice) -> Float[Tensor, ""]:
@@ -220,7 +220,7 @@ def _units(
     stats: ClassStatistics, discriminants: Discriminants, has_bias: bool, decay: float
 ) -> _Units:
     """Choose the units: any units without decay; with decay, those of the features if possible."""
-    assert stats.within is not None
+    assert stats.scatter is not None
     scales, within, spread, mean = (
         discriminants.scales,
         discriminants.within,
@@ -231,7 +231,7 @@ def _units(
     if decay == 0 or (scales is None and spread.scales is None):
         mean = mean if scales is None else mean * scales
         return _Units(scales, within, discriminants.factor, mean, float(noise.sum()), spread, decay)
-    if scales is not None and comparable_scales(stats.within.diagonal()) is None:
+    if scales is not None and comparable_scales(stats.scatter.diagonal()) is None:
         # Only the class means have coordinates of very different size; the spread about them has
         # not, so the units of the features will do.
         within = rescaled(within, 1 / scales)
@@ -240,10 +240,11 @@ def _units(
         return _Units(None, within, factor, mean, float(noise.sum()), spread, decay)
     # In these units the decay is no multiple of the identity, so it becomes part of the spread.
     units = torch.ones_like(mean) if scales is None else scales
-    added, matrix = decay * units.square(), within
+    added = decay * units.square()
+    matrix = within.dense() if isinstance(within, Gram) else within
     if has_bias:
         added = torch.nn.functional.pad(added, (0, 1), value=decay)
-        matrix = torch.nn.functional.pad(within, (0, 1, 0, 1))
+        matrix = torch.nn.functional.pad(matrix, (0, 1, 0, 1))
     spread = spread_within(matrix + added.diag())
     return _Units(
         scales, within, discriminants.factor, mean * units, float(noise.sum()), spread, 0.0

@@ -64,8 +64,9 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
 def _rounded_scatter(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
     """Warn if products in float32 left few digits of the inverse of the scatter."""
     inverted = [key for key in _INVERTED if key in values]
-    if not (stats.blocked and inverted and stats.within is not None):
+    if not (stats.blocked and inverted):
         return
+    assert stats.within is not None
     size = stats.within.diagonal().sqrt()
     varied = size > 0
     cosines = (stats.within / size / size[:, None])[varied][:, varied]

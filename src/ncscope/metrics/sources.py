@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.powers import EVALUATED, GATHERED, exponent_of, times_power
-from ncscope.metrics.class_means import Angles, angles
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.duality import RowCosines, row_cosines
 from ncscope.metrics.imbalance import SizeSpectrum, size_spectrum
@@ -86,11 +85,6 @@ class Sources:
             return covariance_within(self.stats)
         return covariance_between(self.stats, self.discriminants)
 
-    @cached_property
-    def mean_angles(self) -> Angles:
-        """Angles between the centred class means."""
-        return angles(self.stats.frame)
-
     @property
     def present_weight(self) -> Float[Tensor, "k d"]:
         """Rows of the weight of the classes present, in float64; not copied unless necessary."""
@@ -102,11 +96,6 @@ class Sources:
         assert self.weight is not None
         all_present = len(self.stats.classes) == len(self.weight)
         return self.weight if all_present else self.weight[self.stats.classes]
-
-    @cached_property
-    def weight_angles(self) -> Angles:
-        """Angles between the classifier's rows."""
-        return angles(self.present_weight)
 
     @cached_property
     def uniformity(self) -> Uniformity:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.canonical import Spread, spread_within
-from ncscope.math.symmetric import rank_cut
+from ncscope.math.symmetric import Gram, plus_gram, rank_cut, spectrum_of
 from ncscope.metrics.discriminants import Discriminants, mean_rounding
 from ncscope.stats.statistics import ClassStatistics
 
@@ -36,12 +36,12 @@ class Covariance:
     roots are computed instead, $[\Sigma_W^{1/2};A^\top;\mu^\top]$ with $\Sigma_B=AA^\top$.
 
     Attributes:
-        matrix: $\Sigma_T$; zero if rounding of the means explains it.
+        matrix: $\Sigma_T$, or its rows; zero if rounding of the means explains it.
         mean: Mean $\mu$ of the samples, under the prior.
         root: Function that returns a root $R$, m x d, with $R^\top R=\Sigma_T$.
     """
 
-    matrix: Float[Tensor, "d d"]
+    matrix: Float[Tensor, "d d"] | Gram
     mean: Float[Tensor, " d"]
     root: Callable[[], Float[Tensor, "m d"]]
 
@@ -53,7 +53,7 @@ class Covariance:
     @cached_property
     def uncentred(self) -> Float[Tensor, " d"]:
         r"""Singular values of the features, which are not centred, over $\sqrt n$, descending."""
-        gram = self.matrix + torch.outer(self.mean, self.mean)
+        gram = plus_gram(self.matrix, self.mean[None])
         return _eigenvalues(gram, lambda: torch.cat([self.root(), self.mean[None]])).sqrt()
 
     @property
@@ -74,30 +74,31 @@ def covariance_between(stats: ClassStatistics, discriminants: Discriminants) -> 
         stats: Statistics with the pooled within-class scatter.
         discriminants: Decompositions of the scatter.
     """
-    assert stats.within is not None
+    assert stats.scatter is not None
     factor = _unscaled(discriminants.factor.mT, discriminants.scales)
 
     def root() -> Float[Tensor, "m d"]:
         within = _unscaled(_root_of(discriminants.spread), discriminants.scales)
         return torch.cat([within, factor])
 
-    return _unless_rounding(stats, stats.within + factor.mT @ factor, root)
+    return _unless_rounding(stats, plus_gram(stats.scatter, factor), root)
 
 
 def covariance_within(stats: ClassStatistics) -> Covariance:
     """Return the covariance of unlabelled samples, which are statistics of one class."""
-    within = stats.within
+    within = stats.scatter
     assert within is not None
     return _unless_rounding(stats, within, lambda: _root_of(spread_within(within)))
 
 
 def _unless_rounding(
-    stats: ClassStatistics, matrix: Float[Tensor, "d d"], root: Callable[[], Tensor]
+    stats: ClassStatistics, matrix: Float[Tensor, "d d"] | Gram, root: Callable[[], Tensor]
 ) -> Covariance:
     """Return the covariance; zero where the samples differ by no more than rounding."""
     mean = stats.global_mean
-    if bool(matrix.trace() <= mean_rounding(stats).sum()):
-        return Covariance(torch.zeros_like(matrix), mean, lambda: matrix.new_zeros(0, len(mean)))
+    if bool(matrix.diagonal().sum() <= mean_rounding(stats).sum()):
+        nothing = mean.new_zeros(0, len(mean))
+        return Covariance(Gram(nothing), mean, lambda: nothing)
     return Covariance(matrix, mean, root)
 
 
@@ -116,9 +117,11 @@ def _unscaled(
 
 
 def _eigenvalues(
-    gram: Float[Tensor, "d d"], root: Callable[[], Float[Tensor, "m d"]]
+    gram: Float[Tensor, "d d"] | Gram, root: Callable[[], Float[Tensor, "m d"]]
 ) -> Float[Tensor, " d"]:
     """Return the eigenvalues of a Gram matrix, from its root if they differ by far."""
+    if isinstance(gram, Gram):
+        return spectrum_of(gram)
     dim, alive = len(gram), gram.diagonal() > 0
     if not bool(alive.all()):  # units that are always 0 make no well-conditioned matrix singular
         gram = gram[alive][:, alive]
@@ -191,7 +194,7 @@ def alpha_req_r2(covariance: Covariance) -> Float[Tensor, ""]:
 def _power_law(covariance: Covariance) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     values = covariance.eigenvalues[: covariance.rank]
     if len(values) < FEWEST_EIGENVALUES:
-        nothing = covariance.matrix.new_tensor(torch.nan)
+        nothing = covariance.mean.new_tensor(torch.nan)
         return nothing, nothing
     rank = torch.arange(1, len(values) + 1, dtype=values.dtype, device=values.device).log()
     # Over the largest: the same logarithms to the last bit in units of another power of two.

@@ -12,6 +12,7 @@ from ncscope.metrics.information import (
     DENSE_LIMIT,
     DatasetInformation,
     dataset_information,
+    reads_often,
     takes_long,
 )
 from ncscope.metrics.layerwise import geodesic, relative_position, straightness
@@ -242,12 +243,11 @@ def _information(
         return {}, ()
     counts = gatherer.counts[last.name]
     size = int(counts.sum())
-    long = takes_long(size, last.weight)
     if options.second_pass != "store":
         unasked = last.groups is None or gatherer.processes.several
-        if options.second_pass != "recompute" or unasked or long:
+        if options.second_pass != "recompute" or unasked or reads_often(size, last.weight):
             return {}, (_NEEDS_STORE,)
-    elif last.groups is None and long:
+    elif last.groups is None and takes_long(size, last.weight):
         return {}, ()
     mean = stats[last.name].global_mean
     batches = gatherer.stored(last.name)

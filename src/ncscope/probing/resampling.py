@@ -50,6 +50,7 @@ class LayerSamples:
             own.
         exponent: Unit e of the features: they are $2^{-e}$ times the features given.
         information: True if the entropies are measured.
+        decided: False if the decisions are left out, because they take long.
         precision: Precision of the moments.
         processes: Processes that measure their samples together; None if this process measures its
             samples alone, and must not wait for others.
@@ -65,6 +66,7 @@ class LayerSamples:
     means_of: ClassStatistics | None = None
     exponent: int = 0
     information: bool = False
+    decided: bool = True
     precision: Precision = "float64"
     processes: Processes | None = None
     labelled: bool = True
@@ -120,7 +122,7 @@ class LayerSamples:
             batches: Features and labels.
             means_of: Statistics whose class means the nearest-mean rule uses.
         """
-        if not (self.plan.needs.decisions or self.plan.needs.hits):
+        if not (self.decided and (self.plan.needs.decisions or self.plan.needs.hits)):
             return None
         unit, device = max(self.exponent, means_of.exponent), self.counts.device
         means = times_power(means_of.means.to(device), means_of.exponent - unit)

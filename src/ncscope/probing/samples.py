@@ -25,6 +25,19 @@ from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.statistics import ClassStatistics, finish
 
+_READ_AND_COMPARED = 64  # operations on a score beside its product: it is read, and compared
+_MOST = 2**41
+"""Largest n x K x (d + 64) for which decisions are counted unasked: about two minutes of a core.
+
+With few classes for the dimension they are counted in any case: the scatter takes as long.
+"""
+
+_UNDECIDED = (
+    "ncc_accuracy, nc4_disagreement and accuracy are left out: to compare every sample with every "
+    "class mean takes minutes at this size; ask for the group 'nc4'"
+)
+"""Note where decisions are left out."""
+
 
 def measure_samples(
     layer: str,
@@ -95,6 +108,8 @@ def measure_samples(
     if (needs.decisions or ood is not None) and reference is not None:
         check_unit(reference.exponent - exponent, "a reference of features")
     asked = groups is not None or weight is None or not takes_long(len(labels), weight)
+    scored = len(labels) * stats.k * (dim + _READ_AND_COMPARED)
+    decided = groups is not None or scored <= _MOST or stats.k <= 4 * dim
     samples = LayerSamples(
         plan=LayerPlan(layer, layer, groups, weight, bias, one_logit),
         batches=[(features, labels)],
@@ -106,6 +121,7 @@ def measure_samples(
         exponent=exponent,
         precision=precision,
         information=needs.information and weight is not None and asked,
+        decided=decided,
     )
     tally = samples.decisions(samples.batches, reference or stats)
     decisions = None if tally is None else samples.counted(tally)
@@ -113,7 +129,9 @@ def measure_samples(
     compared = None if ood is None else compared_features(samples, features, ood, stats)
     sources = replace(samples.sources(stats, information, decisions), ood=compared)
     record = layer_record(layer, sources, groups, by_class=by_class)
-    if needs.decisions and reference is not None:
+    if not decided:
+        record = replace(record, notes=(*record.notes, _UNDECIDED))
+    if decided and needs.decisions and reference is not None:
         missing = missing_in_reference(stats, reference)
         record = replace(record, warnings=(*missing, *record.warnings))
     trusted = with_trust(

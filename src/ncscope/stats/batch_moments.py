@@ -1,7 +1,7 @@
 """Moments of one batch over the classes present in it, and their range."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -11,6 +11,7 @@ from ncscope.math.powers import exponent_of
 from ncscope.math.symmetric import without_zeros
 from ncscope.stats.batch import Workspace, refuse_nonfinite, square_norms
 from ncscope.stats.classes import BatchClasses
+from ncscope.stats.pooled import PooledScatter
 
 
 def batch_moments(
@@ -18,7 +19,7 @@ def batch_moments(
     classes: BatchClasses,
     *,
     directions: bool = False,
-    add_gram: Callable[[Tensor, Tensor], None] | None = None,
+    scatter: PooledScatter | None = None,
     weights: Float[Tensor, " k"] | None = None,
 ) -> dict[str, Tensor]:
     """Compute the moments of a batch, by the names of the state of `ClassMoments`.
@@ -27,7 +28,7 @@ def batch_moments(
         features: Features of a real dtype, n at least 1.
         classes: Classes of the rows, on the device of the features.
         directions: Compute the moments of the directions too if True.
-        add_gram: Function that adds the Gram matrix of rows to a scatter; None for no scatter.
+        scatter: Scatter to which the centred rows are added; None for no scatter.
         weights: Factor of each class's scatter; None for 1.
     """
     present, counts, labels = classes.present, classes.counts, classes.index
@@ -38,17 +39,15 @@ def batch_moments(
     batch["traces"] = means.new_zeros(len(present))
     if directions:
         batch["unit_traces"] = means.new_zeros(len(present))
-    if add_gram is not None:
-        batch["scatter"] = means.new_zeros(dim, dim)
     root = None if weights is None else weights[present].sqrt()
     space = Workspace(len(features), dim, features.device)
     for chunk, y in space.chunks(features, labels):
         spread = space.minus(chunk, means, y)
         batch["traces"].index_add_(0, y, square_norms(spread))
-        if add_gram is not None:
+        if scatter is not None:
             # A row alone in its class is the class mean: its centred row is exactly zero.
             rows = spread if root is None else spread * root[y][:, None]
-            add_gram(batch["scatter"], without_zeros(rows, counts[y] == 1))
+            scatter.add(without_zeros(rows, counts[y] == 1))
         if directions:
             turned = space.minus(space.directions(chunk)[0], batch["unit_means"], y)
             batch["unit_traces"].index_add_(0, y, square_norms(turned))

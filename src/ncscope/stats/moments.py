@@ -38,6 +38,7 @@ from ncscope.stats.options import (
 )
 from ncscope.stats.pooled import PooledScatter
 
+_LARGE = 2**30  # bytes below which nobody asks the system for its free memory
 _POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
 
 
@@ -111,6 +112,7 @@ class ClassMoments(Locked):
         self.precision: Precision = precision
         self.device = torch.device(device)
         refuse_without_float64(self.device, "moments")
+        self._check_memory(k, d)
         self.counts = torch.zeros(k, dtype=torch.int64, device=device)
         self.means, self.traces = self._zeros(k, d), self._zeros(k)
         self.class_counts = (
@@ -389,9 +391,18 @@ class ClassMoments(Locked):
             shapes |= {"unit_means": (k, d), "unit_traces": (k,), "zero_vectors": ()}
         return shapes | ({"scatter": (d, d)} if "scatter" in self.statistics else {})
 
+    def _check_memory(self, k: int, d: int) -> None:
+        """Refuse a state of k classes in d dimensions that does not fit into memory."""
+        shapes = {name: shape for name, shape in self._shapes(k, d).items() if name != "scatter"}
+        needed = 8 * sum(map(math.prod, shapes.values()))
+        if needed > _LARGE and self.device.type == "cpu":
+            fix = "check num_classes and dim; a label may be an identifier and no class"
+            check_memory(needed, f"the moments of {k:,} classes in {d:,} dimensions", fix)
+
     def _grow(self, k: int, d: int) -> None:
         """Make room for k classes in d dimensions; the new entries are those of no samples."""
         k, d = max(k, self.num_classes), max(d, self.dim)
+        self._check_memory(k, d)
         for name, shape in self._shapes(k, d).items():
             if name == "scatter":
                 continue
@@ -449,7 +460,8 @@ class ClassMoments(Locked):
         """Return the factor of each class's scatter; None stands for 1."""
         if self.prior == "empirical" or "scatter" not in self.statistics:
             return None
-        if self.class_counts is None or len(self.class_counts) != self.num_classes:
+        counts = self.class_counts
+        if counts is None or counts.shape != (self.num_classes,) or counts.is_complex():
             fix = "count the labels first: torch.bincount(labels, minlength=num_classes)"
             raise InputError(
                 expected="class_counts for the uniform prior's scatter",

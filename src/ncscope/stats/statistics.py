@@ -10,7 +10,7 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
-from ncscope.math.symmetric import mirrored
+from ncscope.math.symmetric import Gram
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Prior
 
@@ -30,7 +30,8 @@ class ClassStatistics:
         prior: $\pi_c$: $n_c/N$, or $1/K$.
         means: Class means $\mu_c$, one a row.
         class_traces: $\operatorname{Tr}\Sigma_c$.
-        within: Pooled within-class scatter $\Sigma_W=\sum_c\pi_c\Sigma_c$; None if not accumulated.
+        scatter: Pooled within-class scatter $\Sigma_W=\sum_c\pi_c\Sigma_c$, as its rows if the
+            samples are few for d; None if not accumulated.
         unit_means: $\frac1{n_c}\sum\hat h_i$; None if directions were not accumulated.
         unit_class_traces: $\frac1{n_c}\sum\lVert\hat h_i-\bar{\hat h}_c\rVert^2$; None if
             directions were not accumulated.
@@ -46,7 +47,7 @@ class ClassStatistics:
     prior: Float[Tensor, " k"]
     means: Float[Tensor, "k d"]
     class_traces: Float[Tensor, " k"]
-    within: Float[Tensor, "d d"] | None
+    scatter: Float[Tensor, "d d"] | Gram | None
     unit_means: Float[Tensor, "k d"] | None
     unit_class_traces: Float[Tensor, " k"] | None
     zero_vectors: int
@@ -72,6 +73,11 @@ class ClassStatistics:
     def num_samples(self) -> int:
         """Number of samples N."""
         return int(self.counts.sum())
+
+    @cached_property
+    def within(self) -> Float[Tensor, "d d"] | None:
+        r"""$\Sigma_W$ as a matrix; None if not accumulated."""
+        return self.scatter.dense() if isinstance(self.scatter, Gram) else self.scatter
 
     @cached_property
     def global_mean(self) -> Float[Tensor, " d"]:
@@ -111,11 +117,16 @@ class ClassStatistics:
         change = self.exponent - exponent
         if change == 0:
             return self
+        scatter = self.scatter
+        if isinstance(scatter, Gram):
+            scatter = Gram(times_power(scatter.rows, change))
+        elif scatter is not None:
+            scatter = times_power(scatter, 2 * change)
         return replace(
             self,
             means=times_power(self.means, change),
             class_traces=times_power(self.class_traces, 2 * change),
-            within=None if self.within is None else times_power(self.within, 2 * change),
+            scatter=scatter,
             exponent=exponent,
         )
 
@@ -198,12 +209,13 @@ def _finished(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistic
 
 def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
     present = torch.nonzero(moments.counts).squeeze(1)
-    if moments.scatter is not None:
+    if "scatter" in moments.statistics:
         _check_pooling(moments, prior)
     rows = present if copy or len(present) < moments.num_classes else slice(None)
     counts = moments.counts[present]
     share = counts.to(torch.float64)
     weights = share / share.sum() if prior == "empirical" else torch.ones_like(share) / len(share)
+    scatter = _pooled(moments, share)
     return ClassStatistics(
         classes=present,
         num_classes=moments.num_classes,
@@ -211,21 +223,24 @@ def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatist
         prior=weights,
         means=moments.means[rows],
         class_traces=moments.traces[present] / share,
-        within=_pooled(moments, share),
+        scatter=scatter,
         unit_means=None if moments.unit_means is None else moments.unit_means[rows],
         unit_class_traces=(
             None if moments.unit_traces is None else moments.unit_traces[present] / share
         ),
         zero_vectors=int(moments.zero_vectors),
-        blocked=moments.precision == "blocked" and moments.scatter is not None,
+        blocked=moments.precision == "blocked" and isinstance(scatter, Tensor),
     )
 
 
-def _pooled(moments: ClassMoments, share: Float[Tensor, " k"]) -> Float[Tensor, "d d"] | None:
-    if moments.scatter is None:
-        return None
-    total = share.sum() if moments.prior == "empirical" else torch.tensor(float(len(share)))
-    return mirrored(moments.scatter) / total.to(moments.scatter)
+def _pooled(
+    moments: ClassMoments, share: Float[Tensor, " k"]
+) -> Float[Tensor, "d d"] | Gram | None:
+    scatter = moments.pooled()
+    total = share.sum() if moments.prior == "empirical" else share.new_tensor(float(len(share)))
+    if isinstance(scatter, Gram):
+        return Gram(scatter.rows / total.sqrt())
+    return None if scatter is None else scatter / total
 
 
 def _check_pooling(moments: ClassMoments, prior: Prior) -> None:

@@ -1,7 +1,7 @@
 """Table rows of NC1 to NC4."""
 
 from ncscope.metrics import agreement, class_means, duality, variability
-from ncscope.metrics.metric import Metric
+from ncscope.metrics.metric import MOST_FOR_PAIRS, Metric
 from ncscope.metrics.sources import Sources
 from ncscope.stats.decisions import DecisionCounts, Hits
 
@@ -73,6 +73,7 @@ NC1_ROWS = (
         formula=r"1-\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]/\min(d,K-1)",
         source="VCI definition 5.3",
         compute=lambda s: variability.vci(s.stats, s.discriminants),
+        undefined="the features do not vary",
         needs=_SCATTER,
         high=1.0,
         zero="a linear probe loses nothing to variability",
@@ -164,6 +165,7 @@ NC1_ROWS = (
         ),
         source="Galanti, Gyorgy, Hutter 2021",
         compute=lambda s: variability.cdnv(s.stats),
+        most_classes=MOST_FOR_PAIRS,
         zero=_ON_MEAN,
         log_scale=True,
         undefined="two class means coincide",
@@ -209,7 +211,7 @@ NC2_ROWS = (
         meaning="Spread of the cosines between centred class means.",
         formula=r"\operatorname{std}_{c\ne c'}\cos(\tilde\mu_c,\tilde\mu_{c'})",
         source="MSE fig. 4",
-        compute=lambda s: s.mean_angles.equiangular,
+        compute=lambda s: class_means.equiangular(s.stats.frame),
         high=1.0,
         zero="centred class means at one angle",
         undefined=_ZERO_MEAN,
@@ -221,7 +223,7 @@ NC2_ROWS = (
         meaning="Spread of the cosines between the classifier's rows.",
         formula=r"\operatorname{std}_{c\ne c'}\cos(w_c,w_{c'})",
         source="MSE fig. 4",
-        compute=lambda s: s.weight_angles.equiangular,
+        compute=lambda s: class_means.equiangular(s.present_weight),
         needs=_HEAD,
         high=1.0,
         zero="classifier rows at one angle",
@@ -239,7 +241,8 @@ NC2_ROWS = (
             r"\operatorname{avg}_{c\ne c'}\lvert\cos(\tilde\mu_c,\tilde\mu_{c'})+\tfrac1{K-1}\rvert"
         ),
         source="MSE fig. 5",
-        compute=lambda s: s.mean_angles.maxangle,
+        compute=lambda s: class_means.maxangle(s.stats.frame),
+        most_classes=MOST_FOR_PAIRS,
         high=2.0,
         zero="centred class means as far apart as a simplex's",
         undefined=_ZERO_MEAN,
@@ -254,7 +257,8 @@ NC2_ROWS = (
         ),
         formula=r"\operatorname{avg}_{c\ne c'}\lvert\cos(w_c,w_{c'})+\tfrac1{K-1}\rvert",
         source="MSE fig. 5",
-        compute=lambda s: s.weight_angles.maxangle,
+        compute=lambda s: class_means.maxangle(s.present_weight),
+        most_classes=MOST_FOR_PAIRS,
         needs=_HEAD,
         high=2.0,
         zero="classifier rows as far apart as a simplex's",

@@ -3,7 +3,7 @@
 import math
 
 from ncscope.metrics.information import DatasetInformation, collapse_mir
-from ncscope.metrics.metric import Metric
+from ncscope.metrics.metric import MOST_FOR_PAIRS, Metric
 from ncscope.metrics.sources import Sources
 
 _HEAD = frozenset({"head"})
@@ -96,6 +96,7 @@ ROWS = (
         formula=r"\operatorname{MIR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
         source="INFO theorem 4.2",
         compute=lambda s: s.means_entropies.mir,
+        most_classes=MOST_FOR_PAIRS,
         needs=_HEAD,
         high=1.0,
         zero="the class means tell nothing about the classifier",
@@ -111,6 +112,7 @@ ROWS = (
         formula=r"\operatorname{HDR}\text{ of }G(\tilde M)\text{ and }G(W^\top)",
         source="INFO theorem 4.2",
         compute=lambda s: s.means_entropies.hdr,
+        most_classes=MOST_FOR_PAIRS,
         needs=_HEAD,
         high=1.0,
         zero="class means spread over as many directions as the classifier",

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.metrics import class_means, duality
-from ncscope.metrics.metric import Metric
+from ncscope.metrics.metric import MOST_FOR_ENERGIES, Metric
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.uniformity import simplex_log
 
@@ -62,7 +62,7 @@ NC2_ROWS = (
         at_collapse=simplex_log,
         undefined=_ZERO_MEAN,
         infinite=_SAME,
-        many_classes=False,
+        most_classes=MOST_FOR_ENERGIES,
     ),
     Metric(
         key="gnc2_log_std",
@@ -77,7 +77,7 @@ NC2_ROWS = (
         compute=lambda s: s.uniformity.log_std,
         zero="directions of class means at one distance, as in a simplex",
         undefined=_SPREAD_UNDEFINED,
-        many_classes=False,
+        most_classes=MOST_FOR_ENERGIES,
     ),
     Metric(
         key="gnc2_riesz",
@@ -94,7 +94,7 @@ NC2_ROWS = (
         at_collapse=lambda k: 1 / _widest(k),
         undefined=_ZERO_MEAN,
         infinite=_SAME,
-        many_classes=False,
+        most_classes=MOST_FOR_ENERGIES,
     ),
     Metric(
         key="gnc2_riesz_cv",
@@ -112,7 +112,7 @@ NC2_ROWS = (
         compute=lambda s: s.uniformity.riesz_cv,
         zero="directions of class means at one distance, as in a simplex",
         undefined=_SPREAD_UNDEFINED,
-        many_classes=False,
+        most_classes=MOST_FOR_ENERGIES,
     ),
     Metric(
         key="gnc2_distance",
@@ -127,7 +127,7 @@ NC2_ROWS = (
         better="high",
         at_collapse=_widest,
         undefined=_ZERO_MEAN,
-        many_classes=False,
+        most_classes=MOST_FOR_ENERGIES,
     ),
     Metric(
         key="gnc2_distance_cv",
@@ -144,7 +144,7 @@ NC2_ROWS = (
         compute=lambda s: s.uniformity.distance_cv,
         zero="directions of class means at one distance, as in a simplex",
         undefined=_ZERO_MEAN,
-        many_classes=False,
+        most_classes=MOST_FOR_ENERGIES,
     ),
 )
 
