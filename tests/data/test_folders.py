@@ -1,5 +1,6 @@
 """Folders of images: which splits they have, and how their classes are numbered."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,15 @@ def test_classes_in_the_folder_itself_are_every_split(tmp_path):
     assert splits_of(tmp_path) == []
     assert class_names(tmp_path) == ["x", "y"]
     assert read_folder(tmp_path, "test").labels.tolist() == [0, 1, 1]
+
+
+def test_a_pipe_among_the_images_is_not_opened(tmp_path):
+    write(tmp_path, a=1, b=1)
+    (tmp_path / "b" / "0.png").unlink()
+    os.mkfifo(tmp_path / "b" / "0.png")
+    images = read_folder(tmp_path, "train")
+    with pytest.raises(InputError, match=r"expected an image, found a pipe, .*b/0\.png; remove"):
+        images.picture(1)
 
 
 def test_folders_without_classes_or_images_are_described_in_our_words(tmp_path):

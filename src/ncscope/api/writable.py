@@ -78,11 +78,8 @@ def write_figure(path: Path, figure: "Figure", **options: Any) -> Path:
         figure: Figure to write.
         options: Options of ``Figure.savefig``.
     """
-    import matplotlib as mpl
-
     content = io.BytesIO()
-    with mpl.rc_context({"text.usetex": False}):  # marks of axes are made only here
-        figure.savefig(content, format=path.suffix[1:], **options)
+    figure.savefig(content, format=path.suffix[1:], **options)
     return write_bytes(path, content.getvalue())
 
 

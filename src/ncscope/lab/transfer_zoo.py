@@ -15,7 +15,6 @@ from statistics import median
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from safetensors.torch import load_file
 
 from ncscope.errors import InputError
 from ncscope.files import read_file, write_bytes, write_text
@@ -23,7 +22,7 @@ from ncscope.lab.observations import Results
 from ncscope.lab.report.study_page import RunView, study_page
 from ncscope.lab.runs.running import rendered
 from ncscope.lab.studies import load_run
-from ncscope.lab.zoo.cells import A_FEW, ALL, SOURCE, feature_file, sample_of
+from ncscope.lab.zoo.cells import A_FEW, ALL, SOURCE, feature_file, read_features, sample_of
 from ncscope.lab.zoo.design import TransferZoo, networks
 from ncscope.lab.zoo.figures import drawings_of
 from ncscope.lab.zoo.results import Cell, cells_of, with_relative
@@ -127,8 +126,8 @@ class Zoo:
         for number, cell in enumerate(self.cells):
             folder = _features_of(cell)
             if source[0] != folder:
-                source = folder, load_file(feature_file(folder, SOURCE))
-            sample = sample_of(load_file(feature_file(folder, cell.target)), source[1])
+                source = folder, read_features(folder, SOURCE)
+            sample = sample_of(read_features(folder, cell.target), source[1])
             own = sample.few() if cell.images == A_FEW else sample
             values = {_key(name): _number(name, score, own, cell) for name, score in scores.items()}
             cells.append(cell.with_values(values))
@@ -160,8 +159,8 @@ class Zoo:
         found: dict[str, list[float]] = {}
         for cell in chosen:
             folder = _features_of(cell)
-            source = load_file(feature_file(folder, SOURCE))
-            sample = sample_of(load_file(feature_file(folder, cell.target)), source)
+            source = read_features(folder, SOURCE)
+            sample = sample_of(read_features(folder, cell.target), source)
             for key, seconds in timed(sample, time.perf_counter).items():
                 found.setdefault(key, []).append(seconds)
         return {key: median(values) for key, values in found.items()}

@@ -250,7 +250,9 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
         gram=None if gram is None else [list(_numbers(row)) for row in _list(gram)],
         # Absent from the files of versions that did not measure them.
         warnings=_words(given.get("warnings", [])),
-        **{name: _named_numbers(given.get(name, {})) for name in _TRUST},
+        baseline=_named_numbers(given.get("baseline", {})),
+        standard_errors=_named_numbers(given.get("standard_errors", {})),
+        bias_corrected=_named_numbers(given.get("bias_corrected", {})),
         per_class=None if (table := given.get("per_class")) is None else _table(_mapping(table)),
     )
     _check_layer(record)

@@ -5,7 +5,6 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 
-import matplotlib as mpl
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +12,6 @@ from rich.text import Text
 from ncscope.errors import printable
 from ncscope.report.numbers import in_millions, plain
 from ncscope.report.page import rendered
-from ncscope.report.panels import STYLE
 from ncscope.report.summary import Summary
 from ncscope.report.transfer_figure import ranking_figure
 from ncscope.transfer.advice import CONDITIONS
@@ -161,8 +159,7 @@ def ranking_page(
     """
     figure = ranking_figure(ranking)
     image = io.BytesIO()
-    with mpl.rc_context(STYLE):  # marks of axes are made only here
-        figure.savefig(image, format="svg")
+    figure.savefig(image, format="svg")
     return rendered(
         "transfer.html.j2",
         title="Which checkpoint transfers",

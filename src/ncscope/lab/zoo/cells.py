@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from jaxtyping import Float, Int
 from safetensors import safe_open
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -35,6 +35,7 @@ from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.probing.records import Measurement
+from ncscope.tensor_files import SavedFile, check_exists
 from ncscope.transfer.features import head_readings
 from ncscope.transfer.inputs import checked_labelled
 
@@ -159,6 +160,7 @@ def _kept(
         return make()
     path = feature_file(resources.checkpoints, name)
     if path.exists():
+        check_exists(SavedFile.at(path))
         with safe_open(path, "pt") as file:
             if (file.metadata() or {}).get(_MADE_BY) == made_by:
                 return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -167,6 +169,21 @@ def _kept(
     whole = {key: value.contiguous() for key, value in made.items()}
     write_bytes(path, save(whole, {_MADE_BY: made_by}))
     return made
+
+
+def read_features(folder: Path, name: str) -> dict[str, Tensor]:
+    """Read tensors that a run keeps.
+
+    Args:
+        folder: Folder of the checkpoints.
+        name: Name of the file.
+
+    Raises:
+        InputError: If there is no file of that name, but nothing, a pipe or a device.
+    """
+    path = feature_file(folder, name)
+    check_exists(SavedFile.at(path))
+    return load_file(path)
 
 
 _MADE_BY = "made by"
