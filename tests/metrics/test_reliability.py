@@ -120,3 +120,14 @@ def test_the_error_of_an_estimate_is_relative_to_the_smaller_entropy() -> None:
     error = error_of_ratio(Entropies(2.0, 4.0, joint))
     assert error == pytest.approx(0.05)
     assert error > LARGEST_ERROR
+
+
+@pytest.mark.parametrize("groups", [None, ["spectra"], ["key:rankme"]])
+def test_ranks_that_the_samples_bound_are_warned_of_with_labels_too(groups: list | None) -> None:
+    features = torch.randn(8, 30, generator=torch.Generator().manual_seed(0))
+    for labels in (None, torch.arange(8) % 2):
+        report = ncscope.measure(features, labels, groups=groups)
+        assert any("8 samples span at most 8 of 30" in line for line in report.warnings)
+    wide = ncscope.measure(features.mT, torch.arange(30) % 2, groups=groups)
+    assert not any("span at most" in line for line in wide.warnings)
+    assert not ncscope.measure(features, torch.arange(8) % 2, groups=["nc2_etf"]).warnings[1:]

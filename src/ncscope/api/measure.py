@@ -54,8 +54,9 @@ def measure(
         num_classes: K; by default the number of rows of ``weight``, else the largest label + 1.
         prior: Class prior: ``"empirical"`` $n_c/N$ or ``"uniform"`` $1/K$.
         groups: Groups of metrics: any of ``"nc1"``, ``"nc2"``, ``"nc3"``, ``"nc4"``, ``"pfc"``,
-            ``"mse"``, ``"information"``, ``"spectra"``, ``"ood"``, or keys of single metrics; by
-            default all that apply. ``"per_class"`` makes ``report.per_class`` for any number of
+            ``"mse"``, ``"information"``, ``"spectra"``, ``"ood"``, or keys of single metrics
+            (``"key:nc1"`` for the metric that has the name of a group); by default all that apply.
+            ``"per_class"`` makes ``report.per_class`` for any number of
             classes. By default the table is made for up to 1,000; other groups leave it out.
         weight_decay: Decay on weight and bias that the MSE decomposition assumes.
         reference: Moments or report of the training set; the nearest-mean rule then uses the class
@@ -82,9 +83,12 @@ def measure(
 
     Cost: two reads of the features and one product in float64 ($\frac54nd^2$ operations), and a
     third read for the products with means and weights ($4nKd$) in the precision of the features;
-    the results are exact to float64 for every precision. The group ``"information"`` adds seconds.
-    It takes minutes for more than 4,096 samples if $Kd^2$ numbers exceed 1 GiB; then it is computed
-    only if it is requested by name. The chance level costs one more measurement, and standard
+    the results are exact to float64 for every precision. With $n<d/4$
+    samples no d x d matrix is formed. The group ``"information"`` adds seconds. For more than 4,096
+    samples and $Kd^2>2^{25}$ it takes 10 seconds to minutes of a core, and is computed only if it
+    is requested by name. So are sums over $K^2$ pairs above 65,536 classes (the energies above
+    10,000), and the decisions of NC4 if $nK(d+64)>2^{41}$ and $K>4d$. A note names what is left
+    out. The chance level costs one more measurement, and standard
     errors cost 5 to 20 times a measurement.
 
     Example:

@@ -68,7 +68,8 @@ def measure_model(
             reads; by default the repeated blocks. Each call of a layer is a layer of the report:
             the second call of ``block`` is ``block#2``.
         head: Name of the classifier head; by default the head is detected.
-        groups: Groups of metrics of the head's features, or keys of single metrics; by default all.
+        groups: Groups of metrics of the head's features, or keys of single metrics
+            (``"key:nc1"`` for the metric that has the name of a group); by default all.
         layer_groups: Groups of metrics of the other layers, by default PFC1-3 only, which need
             no d x d matrix; None for all. With ``"per_class"`` each layer has a table of classes.
         prior: Class prior, ``"empirical"`` or ``"uniform"``.

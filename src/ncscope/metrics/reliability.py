@@ -52,6 +52,7 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
         return tuple(_bounded_ranks(stats, values))
     return (
         *_few_samples(stats, values),
+        *_bounded_ranks(stats, values),
         *_noisy_means(stats, values),
         *_absent_classes(stats),
         *_small_classes(stats),
