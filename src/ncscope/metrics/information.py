@@ -115,7 +115,8 @@ def takes_long(samples: int, weight: Float[Tensor, "k d"]) -> bool:
     Every product with the second moments reads $Kd^2$ numbers, and an estimate needs hundreds.
     """
     (k, d), side = weight.shape, weight.shape[1] * min(weight.shape)
-    return min(samples, side) > DENSE_LIMIT and k * d**2 > MOST_UNASKED
+    estimated = side > DENSE_LIMIT or not _moments_fit(weight)
+    return samples > DENSE_LIMIT and estimated and k * d**2 > MOST_UNASKED
 
 
 def reads_often(samples: int, weight: Float[Tensor, "k d"]) -> bool:
