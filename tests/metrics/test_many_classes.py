@@ -1,5 +1,7 @@
 """With many classes: no value depends on the blocks, and little is held beside the statistics."""
 
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -84,3 +86,23 @@ def test_evaluating_holds_three_matrices_of_class_means_at_once(monkeypatch):
     assert {"nc1", "cdnv", "nc2_etf", "nc3_etf", "mse_loss", "mir_means"} <= values.keys()
     # The class contrasts, the frame, the head's rows; blocks, probes and d x d matrices.
     assert 3 <= alive.peak / (8 * k * dim) < 4.2
+
+
+_SUM_OVER_PAIRS = """
+import resource, torch
+from ncscope.math.pairs import sum_over_pairs
+vectors = torch.ones(20_000, 2, dtype=torch.float64)
+sum_over_pairs(vectors[:2], lambda gram, i, j: gram)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sum_over_pairs(vectors, lambda gram, i, j: torch.stack([gram.square(), gram.abs()]))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_sums_over_pairs_do_not_grow_the_process() -> None:
+    """Where a tensor is kept after each of the 400 tiles of 4 MB, the process grows by 3 GB."""
+    run = subprocess.run(
+        [sys.executable, "-c", _SUM_OVER_PAIRS], capture_output=True, check=True, text=True
+    )
+    assert int(run.stdout) < 100
