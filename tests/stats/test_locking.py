@@ -17,6 +17,7 @@ from ncscope.stats.statistics import finish
 from ncscope.stats.store import FeatureStore
 
 from ..threads import at_once
+from .states import with_means
 
 K, D, THREADS, BATCHES = 5, 6, 8, 2
 
@@ -96,7 +97,7 @@ def test_merging_into_each_other_ends(kind: str) -> None:
 
 def counted(moments: ClassMoments) -> tuple[Tensor, Tensor]:
     state = moments.state_dict()
-    return state["counts"].double(), state["means"][:, 0]
+    return state["counts"].double(), with_means(state)["means"][:, 0]
 
 
 def merged(moments: ClassMoments) -> ClassMoments:

@@ -25,6 +25,7 @@ from ncscope.stats.paths import CrossMoments
 from ncscope.stats.processes import ALL, Processes
 
 from ..ranks import joined_ranks
+from .states import with_means
 
 K, D, N = 7, 5, 60
 OFFSET = 2.0**20
@@ -67,8 +68,8 @@ def state_of(rows: slice, case: str) -> dict[str, Tensor]:
     if case == "cross":
         return crossed(rows).state_dict()
     if case == "offset":
-        return gathered(rows, OFFSET).state_dict()
-    return gathered(rows, **CASES[case]).state_dict()
+        return with_means(gathered(rows, OFFSET).state_dict(), OFFSET)
+    return with_means(gathered(rows, **CASES[case]).state_dict())
 
 
 def merged_state(rank: int, count: int, case: str) -> dict[str, Tensor]:
@@ -78,7 +79,7 @@ def merged_state(rank: int, count: int, case: str) -> dict[str, Tensor]:
     options = CASES.get(case, {})
     moments = gathered(rows, OFFSET if case == "offset" else 0.0, **options)
     merge_in_place(moments, ALL)
-    return moments.state_dict()
+    return with_means(moments.state_dict(), OFFSET if case == "offset" else 0.0)
 
 
 def written(state: dict[str, Tensor]) -> dict[str, Any]:
@@ -92,7 +93,9 @@ def far_means(rank: int, sign: int) -> ClassMoments:
     moments = ClassMoments(K, D, statistics=())
     moments.counts = torch.randint(1, 10, (K,), generator=draws)
     steps = torch.randint(-4096, 4096, (K, D), generator=draws).double()
-    moments.means = sign * (OFFSET + steps / 4096)
+    moments.pilot.fill_(sign * OFFSET)
+    moments.offsets = sign * steps / 4096
+    moments.load_state_dict(moments.state_dict())
     return moments
 
 
@@ -134,9 +137,9 @@ def assert_as_one(found: list[dict[str, Any]]) -> None:
         # With a large offset, the deviations are as precise as without one.
         values = found[0][way]["offset"]["values"]
         far = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-        near = gathered(slice(0, N), statistics=("scatter",)).state_dict()
+        near = with_means(gathered(slice(0, N), statistics=("scatter",)).state_dict())
         present = COUNTS > 0
-        deviations = far["means"][present] - OFFSET
+        deviations = far["means"][present]
         torch.testing.assert_close(deviations, near["means"][present], rtol=0, atol=1e-9)
         for name in ("traces", "scatter"):
             atol = 1e-10 * float(near[name].abs().max())

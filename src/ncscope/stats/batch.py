@@ -243,20 +243,34 @@ class Workspace:
         for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
             yield self._raw[: len(chunk)].copy_(chunk), y
 
+    def about(
+        self, rows: Float[Tensor, "m d"], pilot: Float[Tensor, " d"] | None
+    ) -> Float[Tensor, "m d"]:
+        """Subtract a pilot from each row; valid until the workspace is used again."""
+        return rows if pilot is None else torch.sub(rows, pilot, out=self._other[: len(rows)])
+
     def minus(
-        self, rows: Float[Tensor, "m d"], means: Float[Tensor, "p d"], index: Int[Tensor, " m"]
+        self,
+        rows: Float[Tensor, "m d"],
+        means: Float[Tensor, "p d"],
+        index: Int[Tensor, " m"],
+        pilot: Float[Tensor, " d"] | None = None,
     ) -> Float[Tensor, "m d"]:
         """Subtract from each row the mean of its class.
 
         Args:
             rows: Rows of a chunk.
-            means: Class means, one a row.
+            means: Class means less the pilot, one a row.
             index: Row of ``means`` for each row of the chunk.
+            pilot: Vector that the means are given about; None for 0.
 
         Returns:
             The differences, valid until the workspace is used again.
         """
         other = self._other[: len(rows)]
+        if pilot is not None:
+            # The pilot first: the sum of pilot and mean would be rounded to the offset's digits.
+            return torch.sub(rows, pilot, out=other).sub_(means.index_select(0, index))
         torch.index_select(means, 0, index, out=other)
         return torch.sub(rows, other, out=other)
 

@@ -13,6 +13,8 @@ from ncscope.stats.batch import Workspace, refuse_nonfinite, square_norms
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.pooled import PooledScatter
 
+_PILOT_ROWS = 64
+
 
 def batch_moments(
     features: Shaped[Tensor, "n d"],
@@ -21,6 +23,7 @@ def batch_moments(
     directions: bool = False,
     scatter: PooledScatter | None = None,
     weights: Float[Tensor, " k"] | None = None,
+    pilot: Float[Tensor, " d"] | None = None,
 ) -> dict[str, Tensor]:
     """Compute the moments of a batch, by the names of the state of `ClassMoments`.
 
@@ -30,19 +33,20 @@ def batch_moments(
         directions: Compute the moments of the directions too if True.
         scatter: Scatter to which the centred rows are added; None for no scatter.
         weights: Factor of each class's scatter; None for 1.
+        pilot: Vector that the class means are computed about; None for 0.
     """
     present, counts, labels = classes.present, classes.counts, classes.index
     # The means come first, in a read of their own: sums of squares less the squared mean would
     # cancel where the common offset is far larger than the spread.
-    batch = {"counts": counts, **_first_read(features, labels, counts, directions)}
-    means, dim = batch["means"], features.shape[1]
+    batch = {"counts": counts, **_first_read(features, labels, counts, directions, pilot)}
+    means, dim = batch["offsets"], features.shape[1]
     batch["traces"] = means.new_zeros(len(present))
     if directions:
         batch["unit_traces"] = means.new_zeros(len(present))
     root = None if weights is None else weights[present].sqrt()
     space = Workspace(len(features), dim, features.device)
     for chunk, y in space.chunks(features, labels):
-        spread = space.minus(chunk, means, y)
+        spread = space.minus(chunk, means, y, pilot)
         batch["traces"].index_add_(0, y, square_norms(spread))
         if scatter is not None:
             # A row alone in its class is the class mean: its centred row is exactly zero.
@@ -59,38 +63,61 @@ def _first_read(
     labels: Int[Tensor, " n"],
     counts: Int[Tensor, " p"],
     directions: bool,
+    pilot: Float[Tensor, " d"] | None,
 ) -> dict[str, Tensor]:
-    """Compute the class means of a batch's features and of their directions."""
+    """Compute the class means of a batch's features, less the pilot, and of their directions."""
     dim, device = features.shape[1], features.device
-    first = {"means": torch.zeros(len(counts), dim, dtype=torch.float64, device=device)}
+    first = {"offsets": torch.zeros(len(counts), dim, dtype=torch.float64, device=device)}
     if directions:
-        first["unit_means"] = torch.zeros_like(first["means"])
+        first["unit_means"] = torch.zeros_like(first["offsets"])
         first["zero_vectors"] = torch.zeros((), dtype=torch.int64, device=device)
     space = Workspace(len(features), dim, device)
     for chunk, y in space.chunks(features, labels):
-        first["means"].index_add_(0, y, chunk)
+        first["offsets"].index_add_(0, y, space.about(chunk, pilot))
         if directions:
             unit, length = space.directions(chunk)
             first["unit_means"].index_add_(0, y, unit)
             first["zero_vectors"] += (length == 0).sum()
-    for name in ("means", "unit_means"):
+    for name in ("offsets", "unit_means"):
         if name in first:
             first[name] /= counts[:, None]
     return first
 
 
-def approximate_magnitude(batch: Mapping[str, Tensor]) -> Float[Tensor, ""]:
+def choose_pilot(features: Shaped[Tensor, "n d"]) -> Float[Tensor, " d"]:
+    """Return a vector to subtract from all features, so that a common offset costs no digits.
+
+    A coordinate of the pilot is the value nearest to 0 among the first rows, if all are of one sign
+    and within a factor of two: the differences are then exact (Sterbenz), and as small as the
+    spread. It is 0 elsewhere, where there is no offset to remove and a difference would be rounded.
+
+    Args:
+        features: Features of a real dtype, n at least 1.
+    """
+    low, high = features[:_PILOT_ROWS].to(torch.float64).aminmax(dim=0)
+    above, below = (low > 0) & (high <= 2 * low), (high < 0) & (low >= 2 * high)
+    return torch.where(above, low, torch.where(below, high, 0.0))
+
+
+def approximate_magnitude(
+    batch: Mapping[str, Tensor], pilot: Float[Tensor, " d"] | None = None
+) -> Float[Tensor, ""]:
     """Return the magnitude of a batch up to a factor of the square root of nd, NaN for NaN.
 
     Args:
         batch: Moments of the batch.
+        pilot: Vector that the class means are given about; None for 0.
     """
-    spread = batch["traces"].max().sqrt()
-    return torch.linalg.vector_norm(batch["means"], ord=math.inf).maximum(spread)
+    size = torch.linalg.vector_norm(batch["offsets"], ord=math.inf)
+    size = size.maximum(batch["traces"].max().sqrt())
+    return size if pilot is None else size.maximum(torch.linalg.vector_norm(pilot, ord=math.inf))
 
 
 def exponent_out_of_range(
-    features: Shaped[Tensor, "n d"], batch: Mapping[str, Tensor], limit: int
+    features: Shaped[Tensor, "n d"],
+    batch: Mapping[str, Tensor],
+    limit: int,
+    pilot: Float[Tensor, " d"] | None = None,
 ) -> int:
     """Return the exponent of the largest magnitude if it is out of range, else 0.
 
@@ -101,11 +128,12 @@ def exponent_out_of_range(
         features: Features of the batch.
         batch: Moments of the batch.
         limit: Largest exponent of 2, of either sign, that is in range.
+        pilot: Vector that the class means are given about; None for 0.
 
     Raises:
         InputError: If a feature is NaN or infinite.
     """
-    size = float(approximate_magnitude(batch))
+    size = float(approximate_magnitude(batch, pilot))
     if 2.0**-limit <= size <= 2.0**limit:  # False for NaN too, so that NaN is refused below
         return 0
     refuse_nonfinite(features)

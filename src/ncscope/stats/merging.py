@@ -32,6 +32,9 @@ class Shares:
         refer: Function that refers the sums of this process to other class means. It takes the
             classes as a slice, and by name the differences of the means of these classes, old less
             new, which it may overwrite.
+        pilot: Vector that the means are given about, negative infinity in a process without
+            samples; None for 0.
+        move_pilot: Function that refers the means of this process to another pilot.
     """
 
     form: dict[str, Any]
@@ -39,6 +42,8 @@ class Shares:
     means: Mapping[str, Float[Tensor, "k _d"]]
     sums: Mapping[str, Tensor]
     refer: Callable[[slice, Mapping[str, Tensor]], None]
+    pilot: Float[Tensor, " _d"] | None = None
+    move_pilot: Callable[[Tensor], None] | None = None
 
 
 @runtime_checkable
@@ -136,11 +141,15 @@ class _Reduction:
             for value in shares.sums.values()
             for part in value.view(-1).split(_BLOCK_BYTES // value.element_size())
         ]
+        self.pilot = None if shares.pilot is None else shares.pilot.clone()
         self.error: BaseException | None = None
 
     def run(self) -> None:
         """Merge counts, means and sums."""
         self.processes.reduce_(self.total)
+        if self.pilot is not None:
+            self.processes.reduce_(self.pilot, largest=True)
+            self._locally(self._move_pilot)
         for name in self.space:
             self._locally(self._bound, name)
             self.processes.reduce_(self.origins[name], largest=True)
@@ -169,6 +178,12 @@ class _Reduction:
     def _part(self, name: str, rows: slice) -> Float[Tensor, "b d"]:
         """Return the space for the means of some classes."""
         return self.space[name][: rows.stop - rows.start]
+
+    def _move_pilot(self) -> None:
+        """Refer the means to the pilot that all processes have chosen, the largest."""
+        assert self.pilot is not None
+        assert self.shares.move_pilot is not None
+        self.shares.move_pilot(self.pilot.masked_fill(self.pilot == -math.inf, 0.0))
 
     def _bound(self, name: str) -> None:
         """Note the largest and the negative smallest coordinates of the means of this process."""

@@ -25,6 +25,7 @@ from ncscope.stats.batch import (
 from ncscope.stats.batch_moments import (
     approximate_magnitude,
     batch_moments,
+    choose_pilot,
     exponent_out_of_range,
 )
 from ncscope.stats.classes import BatchClasses
@@ -39,7 +40,7 @@ from ncscope.stats.options import (
 from ncscope.stats.pooled import PooledScatter
 
 _LARGE = 2**30  # bytes below which nobody asks the system for its free memory
-_POOLED = frozenset({"scatter", "scatter_weights", "zero_vectors"})
+_POOLED = frozenset({"pilot", "scatter", "scatter_weights", "zero_vectors"})
 
 
 @check_arguments
@@ -56,7 +57,9 @@ class ClassMoments(Locked):
 
     State (k classes, d dimensions):
 
-    * ``counts`` (k), ``means`` (k x d), ``traces`` (k): $\sum_i\lVert h_i-\mu_c\rVert^2$
+    * ``counts`` (k), ``traces`` (k): $\sum_i\lVert h_i-\mu_c\rVert^2$
+    * ``pilot`` p (d), ``offsets`` (k x d): $\mu_c-p$; a common offset would take the digits of
+      ``means``, which are the sum of both
     * with ``"scatter"``: ``scatter`` (d x d): $\sum_cv_c\sum_i(h_i-\mu_c)(h_i-\mu_c)^\top$, where
       $v_c=1$ under the empirical prior and $1/n_c$ under the uniform one
     * with ``"directions"``: ``unit_means`` (k x d) and ``unit_traces`` (k), means and traces of
@@ -114,7 +117,8 @@ class ClassMoments(Locked):
         refuse_without_float64(self.device, "moments")
         self._check_memory(k, d)
         self.counts = torch.zeros(k, dtype=torch.int64, device=device)
-        self.means, self.traces = self._zeros(k, d), self._zeros(k)
+        self.offsets, self.traces, self.pilot = self._zeros(k, d), self._zeros(k), self._zeros(d)
+        self._has_pilot = False
         self.class_counts = (
             None if class_counts is None else as_tensor(class_counts, "class_counts")
         )
@@ -173,11 +177,13 @@ class ClassMoments(Locked):
             return 0
         classes, scatter = classes.to(self.device), self._no_rows()
         # Outside the lock, so that threads wait for each other only while one of them merges.
-        batch = self._of_batch(moved(features, self.device), classes, scatter)
-        exponent = exponent_out_of_range(features, batch, limit)
+        features = moved(features, self.device)
+        pilot = self._pilot_for(features)
+        batch = self._of_batch(features, classes, scatter, pilot)
+        exponent = exponent_out_of_range(features, batch, limit, pilot)
         if not exponent:
             with self.lock:
-                self._merge_rows(classes.present, batch, scatter)
+                self._merge_rows(classes.present, batch, scatter, pilot)
         return exponent
 
     def take_unread(
@@ -195,14 +201,19 @@ class ClassMoments(Locked):
             limit, the moments are spoiled, and the caller must refuse them.
         """
         classes, features = classes.to(self.device), moved(features, self.device)
-        scatter = self._no_rows()
-        batch = self._of_batch(features, classes, scatter)
+        scatter, pilot = self._no_rows(), self._pilot_for(features)
+        batch = self._of_batch(features, classes, scatter, pilot)
         with self.lock:
-            self._merge_rows(classes.present, batch, scatter)
-        size = approximate_magnitude(batch)
+            self._merge_rows(classes.present, batch, scatter, pilot)
+        size = approximate_magnitude(batch, pilot)
         if goes_beyond(features, limit):
             size = torch.linalg.vector_norm(features, ord=math.inf).to(torch.float64)
         return size
+
+    @property
+    def means(self) -> Float[Tensor, "k d"]:
+        """Class means; 0 for classes without samples."""
+        return torch.where((self.counts > 0)[:, None], self.pilot + self.offsets, 0.0)
 
     @property
     def scatter(self) -> Float[Tensor, "d d"] | None:
@@ -272,9 +283,9 @@ class ClassMoments(Locked):
         moved = {name: value.to(self.device) for name, value in rows.items()}
         with self.lock:
             self._grows &= other._grows
-            self._grow(*state["means"].shape)
+            self._grow(*state["offsets"].shape)
             if len(present):
-                self._merge_rows(present.to(self.device), moved, scatter)
+                self._merge_rows(present.to(self.device), moved, scatter, moved["pilot"])
         return self
 
     def shares(self) -> Shares:
@@ -282,13 +293,14 @@ class ClassMoments(Locked):
         form = {"moments": f"{self._size()}, {self._form()}"}
         if self._weights is not None and self.class_counts is not None:
             form["class_counts"] = _checksum(self.class_counts)
-        means, sums = {"means": self.means}, {"traces": self.traces}
+        means, sums = {"offsets": self.offsets}, {"traces": self.traces}
         if self.scatter is not None:
             sums["scatter"] = self.scatter
         if self.unit_means is not None and self.unit_traces is not None:
             means["unit_means"] = self.unit_means
             sums |= {"unit_traces": self.unit_traces, "zero_vectors": self.zero_vectors}
-        return Shares(form, self.counts, means, sums, self._refer)
+        pilot = self.pilot if self._has_pilot else torch.full_like(self.pilot, -math.inf)
+        return Shares(form, self.counts, means, sums, self._refer, pilot, self._move_pilot)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the statistics as named tensors, to save, send or merge them."""
@@ -312,7 +324,7 @@ class ClassMoments(Locked):
             InputError: If names or shapes differ from this accumulator's.
         """
         found = {name: tuple(value.shape) for name, value in state.items()}
-        k, d = self._size_like(found.get("means", ()))
+        k, d = self._size_like(found.get("offsets", ()))
         expected = self._shapes(k, d)
         if self._weights is not None:
             expected["scatter_weights"] = (k,)
@@ -329,12 +341,28 @@ class ClassMoments(Locked):
                 loaded = state[name].to(self.device, dtype, copy=True)
                 setattr(self, name, loaded.contiguous())  # merging sends it in parts
             self.num_classes, self.dim = k, d
+            self._has_pilot = bool(self.counts.any())
+
+    def _pilot_for(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, " d"] | None:
+        """Return the pilot, chosen by the first batch; None for 0, where that costs no wait."""
+        with self.lock:
+            if not self._has_pilot:
+                self.pilot, self._has_pilot = choose_pilot(features), True
+            waits = self.device.type != "cpu"
+            return self.pilot if waits or bool(self.pilot.any()) else None
+
+    def _move_pilot(self, pilot: Float[Tensor, " d"]) -> None:
+        """Refer the class means to another pilot."""
+        if self._has_pilot:
+            self.offsets += self.pilot - pilot
+        self.pilot, self._has_pilot = pilot.clone(), True
 
     def _of_batch(
         self,
         features: Shaped[Tensor, "n d"],
         classes: BatchClasses,
         scatter: PooledScatter | None,
+        pilot: Float[Tensor, " d"] | None,
     ) -> dict[str, Tensor]:
         return batch_moments(
             features,
@@ -342,6 +370,7 @@ class ClassMoments(Locked):
             directions=self.unit_means is not None,
             scatter=scatter,
             weights=self._weights,
+            pilot=pilot,
         )
 
     def _merge_rows(
@@ -349,14 +378,20 @@ class ClassMoments(Locked):
         present: Int[Tensor, " p"],
         other: Mapping[str, Tensor],
         scatter: PooledScatter | None,
+        pilot: Float[Tensor, " d"] | None,
     ) -> None:
         """Merge statistics of the classes present by the update of Chan, Golub and LeVeque."""
+        offsets = other["offsets"]
+        if pilot is not None and not self._has_pilot:
+            self._move_pilot(pilot)
+        elif pilot is not None and pilot is not self.pilot:
+            offsets = offsets + (pilot - self.pilot)
         mine, theirs = self.counts[present], other["counts"]
         share = theirs.to(torch.float64) / (mine + theirs)
-        shift = other["means"] - self.means[present]
+        shift = offsets - self.offsets[present]
         weight = mine * share
         self.traces.index_add_(0, present, other["traces"] + weight * shift.square().sum(1))
-        self.means.index_add_(0, present, share[:, None] * shift)
+        self.offsets.index_add_(0, present, share[:, None] * shift)
         self.counts.index_add_(0, present, theirs)
         if self._pooled is not None and scatter is not None:
             weight = weight if self._weights is None else weight * self._weights[present]
@@ -372,7 +407,7 @@ class ClassMoments(Locked):
 
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
         """Refer traces and scatter to other means: see `Shares.refer`."""
-        counts, moved = self.counts[rows].to(torch.float64), shift["means"]
+        counts, moved = self.counts[rows].to(torch.float64), shift["offsets"]
         self.traces[rows] += counts * torch.linalg.vector_norm(moved, dim=1).square()
         if self._pooled is not None:
             weight = counts if self._weights is None else counts * self._weights[rows]
@@ -386,7 +421,8 @@ class ClassMoments(Locked):
 
     def _shapes(self, k: int, d: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each statistic of k classes in d dimensions."""
-        shapes: dict[str, tuple[int, ...]] = {"counts": (k,), "means": (k, d), "traces": (k,)}
+        shapes: dict[str, tuple[int, ...]] = {"counts": (k,), "pilot": (d,), "offsets": (k, d)}
+        shapes["traces"] = (k,)
         if "directions" in self.statistics:
             shapes |= {"unit_means": (k, d), "unit_traces": (k,), "zero_vectors": ()}
         return shapes | ({"scatter": (d, d)} if "scatter" in self.statistics else {})
@@ -468,7 +504,7 @@ class ClassMoments(Locked):
                 found="none that fit",
                 fix=fix,
             )
-        return 1 / self.class_counts.to(self.device, torch.float64).clamp(min=1)
+        return 1 / counts.to(self.device, torch.float64).clamp(min=1)
 
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:

@@ -28,7 +28,9 @@ class ClassStatistics:
         num_classes: Number of classes requested, present or not; 0 without labels.
         counts: $n_c$.
         prior: $\pi_c$: $n_c/N$, or $1/K$.
-        means: Class means $\mu_c$, one a row.
+        pilot: Vector p that the class means are given about: a common offset would take their
+            digits.
+        offsets: $\mu_c-p$, one a row.
         class_traces: $\operatorname{Tr}\Sigma_c$.
         scatter: Pooled within-class scatter $\Sigma_W=\sum_c\pi_c\Sigma_c$, as its rows if the
             samples are few for d; None if not accumulated.
@@ -45,7 +47,8 @@ class ClassStatistics:
     num_classes: int
     counts: Int[Tensor, " k"]
     prior: Float[Tensor, " k"]
-    means: Float[Tensor, "k d"]
+    pilot: Float[Tensor, " d"]
+    offsets: Float[Tensor, "k d"]
     class_traces: Float[Tensor, " k"]
     scatter: Float[Tensor, "d d"] | Gram | None
     unit_means: Float[Tensor, "k d"] | None
@@ -67,7 +70,7 @@ class ClassStatistics:
     @property
     def dim(self) -> int:
         """Feature dimension d."""
-        return self.means.shape[1]
+        return self.offsets.shape[1]
 
     @property
     def num_samples(self) -> int:
@@ -79,10 +82,20 @@ class ClassStatistics:
         r"""$\Sigma_W$ as a matrix; None if not accumulated."""
         return self.scatter.dense() if isinstance(self.scatter, Gram) else self.scatter
 
+    @property
+    def means(self) -> Float[Tensor, "k d"]:
+        r"""Class means $\mu_c$, one a row, to the digits that a common offset leaves."""
+        return self.offsets + self.pilot
+
     @cached_property
     def global_mean(self) -> Float[Tensor, " d"]:
         r"""$\mu_G=\sum_c\pi_c\mu_c$."""
-        return self.prior @ self.means
+        return self.prior @ self.offsets + self.pilot
+
+    @cached_property
+    def _centre(self) -> Float[Tensor, " d"]:
+        r"""$\mu_G-p$."""
+        return self.prior @ self.offsets
 
     @property
     def centred(self) -> Float[Tensor, "k d"]:
@@ -90,12 +103,12 @@ class ClassStatistics:
 
         Not cached, and neither is `frame`: with many classes each would take most of the memory.
         """
-        return self._cleaned(self.means - self.global_mean)
+        return self._cleaned(self.offsets - self._centre)
 
     @property
     def frame(self) -> Float[Tensor, "k d"]:
         r"""$\tilde\mu_c$, centred by the *unweighted* mean: the frame of NC2 and NC3."""
-        return self._cleaned(self.means - self.means.mean(0))
+        return self._cleaned(self.offsets - self.offsets.mean(0))
 
     @cached_property
     def within_trace(self) -> Float[Tensor, ""]:
@@ -105,7 +118,7 @@ class ClassStatistics:
     @cached_property
     def between_trace(self) -> Float[Tensor, ""]:
         r"""$\operatorname{Tr}\Sigma_B$."""
-        length = lengths_from(self.means, self.global_mean)
+        length = lengths_from(self.offsets, self._centre)
         return self.prior @ length.masked_fill_(length <= self.rounding, 0.0).square()
 
     def in_unit(self, exponent: int) -> "ClassStatistics":
@@ -124,7 +137,8 @@ class ClassStatistics:
             scatter = times_power(scatter, 2 * change)
         return replace(
             self,
-            means=times_power(self.means, change),
+            pilot=times_power(self.pilot, change),
+            offsets=times_power(self.offsets, change),
             class_traces=times_power(self.class_traces, 2 * change),
             scatter=scatter,
             exponent=exponent,
@@ -138,7 +152,7 @@ class ClassStatistics:
 
     @cached_property
     def _longest_mean(self) -> Float[Tensor, ""]:
-        return torch.linalg.vector_norm(self.means, dim=1).max()
+        return lengths_from(self.offsets, -self.pilot).max()
 
     def _cleaned(self, rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
         """Set to zero, in place, the rows that are no longer than the rounding error of the means.
@@ -151,7 +165,7 @@ class ClassStatistics:
     @property
     def rounding(self) -> Float[Tensor, ""]:
         """Length up to which a class mean's distance from the centre is rounding error."""
-        return _ROUNDING * torch.finfo(self.means.dtype).eps * self._longest_mean
+        return _ROUNDING * torch.finfo(self.offsets.dtype).eps * self._longest_mean
 
 
 def lengths_from(rows: Float[Tensor, "k d"], centre: Float[Tensor, " d"]) -> Float[Tensor, " k"]:
@@ -221,7 +235,8 @@ def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatist
         num_classes=moments.num_classes,
         counts=counts,
         prior=weights,
-        means=moments.means[rows],
+        pilot=moments.pilot,
+        offsets=moments.offsets[rows],
         class_traces=moments.traces[present] / share,
         scatter=scatter,
         unit_means=None if moments.unit_means is None else moments.unit_means[rows],
