@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from ncscope.math.detection import Detection, detection
+from ncscope.math.detection import Detection, detection, share_interval
 
 Scores = list[int]
 some_scores = st.lists(st.integers(-3, 3), min_size=1, max_size=45)
@@ -37,7 +37,7 @@ def test_the_threshold_keeps_exactly_95_percent_where_it_can() -> None:
 
 
 def test_all_scores_equal() -> None:
-    found = of([2] * 7, [2] * 3)
+    found = of([2] * 7, [2] * 9)
     assert (found.auroc, found.fpr95, found.standard_error) == (0.5, 1.0, 0.0)
 
 
@@ -59,6 +59,30 @@ def test_a_weight_counts_as_so_many_equal_samples(
     found, whole = of(inside, outside, [float(n) for n in counts]), of(repeated, outside)
     assert found.auroc == pytest.approx(whole.auroc, abs=1e-14)
     assert found.fpr95 == whole.fpr95
+
+
+def test_a_few_samples_far_out_have_no_error() -> None:
+    """Four of 40 lie inside: each counts once, whatever the number of samples that it passes."""
+    inside, some = list(range(100, 300)), list(range(40))
+    assert np.isnan(of(inside, some).standard_error)
+    assert np.isnan(of(inside, [*some, 150, 151, 152, 153]).standard_error)
+    assert of(inside, [*some, 150, 151, 152, 153, 154, 155]).standard_error > 0
+    assert np.isnan(of([*some, 150, 151, 152, 153], inside).standard_error)
+
+
+@given(st.floats(1e-6, 1 - 1e-6), st.floats(1e-6, 9.0))
+def test_intervals_of_probabilities_are_those_of_the_complement(value: float, error: float) -> None:
+    low, high = share_interval(value, error)
+    assert 0 <= low < value < high <= 1
+    other = share_interval(1 - value, error)
+    assert other == pytest.approx((1 - high, 1 - low), abs=1e-9)
+
+
+def test_an_interval_of_a_share_is_wilsons_to_second_order() -> None:
+    """For many samples both are p +- z se (Agresti, Categorical Data Analysis, 3.1)."""
+    p, n = 0.3, 10**8
+    half = 2 * (p * (1 - p) / n) ** 0.5
+    assert share_interval(p, half / (p * (1 - p))) == pytest.approx((p - half, p + half), abs=1e-8)
 
 
 def test_nan_makes_the_values_undefined() -> None:

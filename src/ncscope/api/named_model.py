@@ -22,7 +22,7 @@ from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
 from ncscope.probing.plans import SecondPass
 from ncscope.probing.provenance import provenance
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import Precision, Prior, Redraw
 
 
 class NamedMeasurement(NamedTuple):
@@ -46,7 +46,7 @@ def measure_named_model(
     weight_decay: float = 0.0,
     pool: bool | None = None,
     baseline: bool | None = False,
-    uncertainty: bool = False,
+    uncertainty: Redraw = False,
     precision: Precision = "float64",
     second_pass: SecondPass = "store",
     ood: str | None = None,
@@ -69,7 +69,7 @@ def measure_named_model(
         weight_decay: Decay on the head.
         pool: Average feature maps and sequences if True, flatten them if False.
         baseline: Measure with permuted labels too.
-        uncertainty: Estimate standard errors if True.
+        uncertainty: Standard errors to estimate, if any; see `measure`.
         precision: ``"float64"`` or ``"blocked"``; see `ClassMoments`.
         second_pass: Samples on which the nearest-mean rule decides.
         ood: Data set or folder of images from outside the distribution, of which the same split is

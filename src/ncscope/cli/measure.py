@@ -165,7 +165,8 @@ def measure(
         str | None,
         typer.Option(
             help="Groups of metrics, comma-separated: nc1, nc2, nc3, nc4, pfc, mse, "
-            "information, spectra, ood; or keys of single metrics; default all. per_class prints "
+            "information, spectra, ood; or keys of single metrics (key:nc1 for the metric "
+            "that has the name of a group); default all. per_class prints "
             "a table of the classes."
         ),
     ] = None,
@@ -186,6 +187,14 @@ def measure(
         typer.Option(
             "--uncertainty",
             help="Standard errors and bias-corrected values, from 20 more measurements.",
+        ),
+    ] = False,
+    random_sizes: Annotated[
+        bool,
+        typer.Option(
+            "--random-sizes",
+            help="Standard errors of samples drawn with their classes; without it, the sizes of the "
+            "classes are held.",
         ),
     ] = False,
     precision: Annotated[
@@ -248,10 +257,10 @@ def measure(
         "groups": None if groups is None else [name.strip() for name in groups.split(",")],
         "weight_decay": weight_decay,
         "baseline": baseline,
-        "uncertainty": uncertainty,
+        "uncertainty": "random_sizes" if random_sizes else uncertainty,
         "precision": precision,
     }
-    if uncertainty:
+    if uncertainty or random_sizes:
         print(_COST, file=sys.stderr)
     given = {"features": features, "labels": labels, "weight": weight, "bias": bias}
     arrays = {name: path for name, path in given.items() if path is not None}

@@ -253,6 +253,7 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
         baseline=_named_numbers(given.get("baseline", {})),
         standard_errors=_named_numbers(given.get("standard_errors", {})),
         bias_corrected=_named_numbers(given.get("bias_corrected", {})),
+        random_sizes=_flag(given.get("random_sizes", False)),
         per_class=None if (table := given.get("per_class")) is None else _table(_mapping(table)),
     )
     _check_layer(record)
@@ -376,6 +377,13 @@ def _count(value: Any) -> int:
         msg = f"{value!r:.80} where a count should be"
         raise ValueError(msg)
     return int(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        msg = f"{value!r:.80} where true or false should be"
+        raise ValueError(msg)
+    return value
 
 
 def _word(value: Any) -> str:

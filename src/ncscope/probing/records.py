@@ -84,6 +84,8 @@ class LayerRecord:
             computed.
         bias_corrected: Metric key to the value with its jackknife estimate of bias removed; the
             centre of a confidence interval.
+        random_sizes: True if the standard errors are those of samples drawn with their classes;
+            False if they hold the sizes of the classes.
         per_class: Values of each class; None if not computed.
         num_present: Number of classes with samples; 0 for as many as requested.
     """
@@ -100,6 +102,7 @@ class LayerRecord:
     baseline: Mapping[str, float] = field(default_factory=dict)
     standard_errors: Mapping[str, float] = field(default_factory=dict)
     bias_corrected: Mapping[str, float] = field(default_factory=dict)
+    random_sizes: bool = False
     per_class: ClassTable | None = None
     num_present: int = 0
 

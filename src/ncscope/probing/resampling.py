@@ -1,6 +1,6 @@
 """Chance level and standard errors of a layer's metrics, from samples that can be read again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -21,10 +21,10 @@ from ncscope.probing.plans import LayerPlan
 from ncscope.probing.records import LayerRecord
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
-from ncscope.stats.jackknife import GROUPS, Dealer, Dealt, leave_one_out
+from ncscope.stats.jackknife import GROUPS, Dealer, Replicate, leave_one_out, take_rows
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.moments import ClassMoments
-from ncscope.stats.options import Precision, Prior
+from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.processes import Processes
 from ncscope.stats.statistics import ClassStatistics, finish, finish_unlabelled
 
@@ -184,9 +184,9 @@ def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
         samples: Samples of a layer.
         seed: Seed of the permutation.
     """
-    before = _samples_before(samples)
+    before = _counts_before(samples)
     with samples.together():
-        drawn = _drawn(samples, before, seed)
+        drawn = _drawn(samples, int(before.sum()), seed)
         moments = samples.moments(samples.counts)
         for features, labels in drawn:
             moments.update(features, labels)
@@ -212,14 +212,17 @@ class _Relabelled:
             start += len(features)
 
 
-def _samples_before(samples: LayerSamples) -> int:
-    """Return the number of samples of the processes of lower rank."""
+def _counts_before(samples: LayerSamples) -> Int[Tensor, " k"]:
+    """Count the samples of each class in the processes of lower rank."""
+    mine = torch.zeros(len(samples.counts), dtype=torch.int64)
     processes = samples.processes
     if processes is None or not processes.several:
-        return 0
+        return mine
     with samples.together():
-        mine = sum(len(labels) for _, labels in samples.batches)
-    return sum(processes.values(mine)[: processes.index])
+        for _, labels in samples.batches:
+            mine += torch.bincount(labels.cpu(), minlength=len(mine))
+    lower = processes.values(mine.tolist())[: processes.index]
+    return torch.tensor(lower, dtype=torch.int64).reshape(-1, len(mine)).sum(0)
 
 
 def _drawn(samples: LayerSamples, before: int, seed: int) -> _Relabelled:
@@ -233,15 +236,17 @@ def standard_errors(
     samples: LayerSamples,
     values: Mapping[str, float],
     stats: ClassStatistics,
+    redraw: Redraw = True,
     memory: int | None = None,
     known: Mapping[str, float] | None = None,
 ) -> Uncertainty:
-    """Estimate the standard errors of a layer's metrics by the delete-a-group jackknife.
+    """Estimate the standard errors of a layer's metrics by the group jackknife.
 
     Args:
         samples: Samples of the layer.
         values: Metrics of all the samples.
         stats: Statistics of all the samples.
+        redraw: True to hold the sizes of the classes; ``"random_sizes"`` to let them vary.
         memory: Bytes that the statistics of the groups may take; None for the free memory.
         known: Standard errors of metrics of OOD samples.
 
@@ -251,53 +256,58 @@ def standard_errors(
     sample = Sample.of(stats, own_means=samples.means_of is None)
     if sample.smallest < GROUPS:
         return estimated(values, [], sample)
-    _check_size(samples, memory)
-    without = [samples.values(kept, each) for kept, each in _without_each_group(samples)]
-    return estimated(values, without, sample, known)
+    before, random = _counts_before(samples), redraw == "random_sizes"
+
+    def deal() -> Dealer:
+        return Dealer(samples.counts, before, random_sizes=random)
+
+    replicates = [Replicate(samples.batches, deal, group) for group in range(GROUPS)]
+    if random and samples.prior == "uniform":
+        # The scatter is weighted by class sizes that every replicate changes: nothing is left to
+        # merge.
+        moments = (_moments_of(samples, replicate) for replicate in replicates)
+    else:
+        _check_size(samples, memory)
+        moments = _moments_of_each(samples, deal, replicates)
+    found = [
+        samples.values(replicate, samples.finished(each))
+        for replicate, each in zip(replicates, moments, strict=True)
+    ]
+    return estimated(values, found, sample, known, random_sizes=random)
 
 
-def _without_each_group(samples: LayerSamples) -> Iterator[tuple[Batches, ClassStatistics]]:
-    """Yield the samples without each group, and their statistics."""
-    rank = 0 if samples.processes is None else samples.processes.index
-    classes = len(samples.counts)
-    for group, moments in enumerate(_moments_without_each_group(samples, rank)):
-        yield Dealt(samples.batches, classes, group, rank), samples.finished(moments)
-
-
-def _moments_without_each_group(samples: LayerSamples, rank: int) -> Iterator[ClassMoments]:
-    if samples.prior == "uniform":
-        # The uniform prior weights a class's scatter by the class's count, which every group
-        # changes: nothing is left to merge.
-        yield from (_recomputed(samples, group, rank) for group in range(GROUPS))
-        return
+def _moments_of_each(
+    samples: LayerSamples, deal: Callable[[], Dealer], replicates: list[Replicate]
+) -> Iterator[ClassMoments]:
+    """Yield the moments of each replicate, from those of the groups, which are all kept."""
     with samples.together():
-        parts = [samples.moments(samples.counts) for _ in range(GROUPS)]
-        deal = Dealer(len(samples.counts), first=rank)
+        parts = [samples.moments(samples.counts) for _ in replicates]
+        dealer = deal()
         for features, labels in samples.batches:
-            groups = deal(labels)
-            for index, part in enumerate(parts):
-                _take(part, features, labels, groups == index)
-    yield from leave_one_out([samples.merged(part) for part in parts])
+            left_out, _ = dealer(labels)
+            for group, part in enumerate(parts):
+                rows = torch.nonzero(left_out == group).squeeze(1)
+                part.update(*take_rows(features, labels, rows))
+    for replicate, moments in zip(replicates, leave_one_out(parts), strict=True):
+        with samples.together():
+            for features, labels in replicate.doubles():
+                moments.update(features, labels)
+        yield samples.merged(moments)
 
 
-def _recomputed(samples: LayerSamples, group: int, rank: int) -> ClassMoments:
-    kept = Dealt(samples.batches, len(samples.counts), group, rank)
+def _moments_of(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
+    """Return the moments of a replicate, from its samples."""
     counts = torch.zeros_like(samples.counts)
     with samples.together():
-        for _, labels in kept:
+        for _, labels in replicate:
             counts += torch.bincount(labels.to(counts.device), minlength=len(counts))
     if samples.processes is not None:
         counts = samples.processes.sum(counts)
     with samples.together():
         moments = samples.moments(counts)
-        for features, labels in kept:
+        for features, labels in replicate:
             moments.update(features, labels)
     return samples.merged(moments)
-
-
-def _take(moments: ClassMoments, features: Tensor, labels: Tensor, kept: Tensor) -> None:
-    rows = torch.nonzero(kept).squeeze(1)
-    moments.update(features[rows.to(features.device)], labels[rows.to(labels.device)])
 
 
 def _check_size(samples: LayerSamples, memory: int | None) -> None:
@@ -316,7 +326,7 @@ def with_trust(
     stats: ClassStatistics,
     *,
     baseline: bool | None = False,
-    uncertainty: bool = False,
+    uncertainty: Redraw = False,
     memory: int | None = None,
     ood: OodResult | None = None,
 ) -> LayerRecord:
@@ -327,7 +337,7 @@ def with_trust(
         samples: Samples of the layer.
         stats: Statistics of the samples.
         baseline: True to compute the chance level; None to compute it up to `AUTOMATIC`.
-        uncertainty: Estimate standard errors if True.
+        uncertainty: Estimate standard errors if not False.
         memory: Bytes that the statistics of the groups may take; None for the free memory.
         ood: Comparison with OOD samples, if there are any.
     """
@@ -340,11 +350,12 @@ def with_trust(
     if not uncertainty:
         return record
     known = {} if ood is None else ood.standard_errors
-    errors = standard_errors(samples, record.metrics, stats, memory, known)
+    errors = standard_errors(samples, record.metrics, stats, uncertainty, memory, known)
     return replace(
         record,
         standard_errors=errors.standard_errors,
         bias_corrected=errors.bias_corrected,
+        random_sizes=uncertainty == "random_sizes",
         warnings=(*record.warnings, *errors.warnings),
         notes=(*record.notes, *errors.reasons),
     )

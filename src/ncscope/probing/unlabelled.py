@@ -16,7 +16,7 @@ from ncscope.probing.records import LayerRecord
 from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
 from ncscope.probing.samples import layer_record
 from ncscope.stats.classes import BatchClasses
-from ncscope.stats.options import Precision
+from ncscope.stats.options import Precision, Redraw
 from ncscope.stats.statistics import ClassStatistics
 
 GROUPS = ("spectra",)
@@ -28,7 +28,7 @@ def measure_unlabelled(
     features: Shaped[Tensor, "n d"],
     *,
     groups: Collection[str] | None = None,
-    uncertainty: bool = False,
+    uncertainty: Redraw = False,
     precision: Precision = "float64",
 ) -> tuple[LayerRecord, ClassStatistics]:
     """Measure the spectra of features.
@@ -37,7 +37,7 @@ def measure_unlabelled(
         layer: Name of the record.
         features: One sample a row, at least one.
         groups: Groups of metrics; by default all that need no labels.
-        uncertainty: Estimate standard errors if True.
+        uncertainty: Estimate standard errors if not False.
         precision: Precision of the moments.
 
     Returns:

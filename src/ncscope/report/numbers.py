@@ -2,6 +2,7 @@
 
 import math
 
+from ncscope.metrics.uncertainty import interval
 from ncscope.probing.records import LayerRecord
 from ncscope.stats.jackknife import Estimate
 
@@ -55,7 +56,22 @@ def interval_of(record: LayerRecord, key: str) -> tuple[float, float] | None:
     """
     if key not in record.standard_errors or key not in record.bias_corrected:
         return None
-    return Estimate(record.standard_errors[key], record.bias_corrected[key]).interval
+    estimate = Estimate(record.standard_errors[key], record.bias_corrected[key])
+    return interval(key, record.metrics[key], estimate)
+
+
+def interval_title(record: LayerRecord, key: str = "") -> str:
+    """Write the heading of intervals: which other samples they are of.
+
+    Args:
+        record: Record of the layer.
+        key: Key of the metric; empty for a column of several metrics.
+    """
+    if not record.num_classes:
+        return "95 % interval, bias corrected"
+    # DeLong's errors are those of samples drawn with their classes, whatever was asked for.
+    random = record.random_sizes or key.endswith("_auroc")
+    return f"95 % interval, bias corrected, class sizes {'random' if random else 'held'}"
 
 
 def classes_text(num_classes: int, num_present: int = 0) -> str:

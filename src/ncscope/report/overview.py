@@ -17,7 +17,7 @@ from ncscope.report.labels import (
     value_of,
 )
 from ncscope.report.names import quoted
-from ncscope.report.numbers import classes_text, interval_of, listed, typeset
+from ncscope.report.numbers import classes_text, interval_of, interval_title, listed, typeset
 from ncscope.report.timeline import by_run, by_split, moment, step_text
 
 
@@ -55,6 +55,7 @@ class Cell:
     value: str
     interval: str = ""
     chance: str = ""
+    interval_title: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class Details:
     layers: list[LayerRecord]
     groups: dict[str, list[DetailRow]]
     notes: list[str]
+
+    @property
+    def interval_title(self) -> str:
+        """Heading of the intervals."""
+        return interval_title(self.layers[-1])
 
     def any(self, part: str) -> bool:
         """Return whether a cell has a part: ``interval`` or ``chance``."""
@@ -148,7 +154,8 @@ def cell_of(record: LayerRecord, metric: Label, write: Write = typeset) -> Cell:
         value = f"{value} ± {write(record.standard_errors[key], 2)}"
     interval = "" if ends is None else " to ".join(write(end, 3) for end in ends)
     chance = record.baseline.get(key)
-    return Cell(value, interval, "" if chance is None else write(chance, 3))
+    title = interval_title(record, key) if interval else ""
+    return Cell(value, interval, "" if chance is None else write(chance, 3), title)
 
 
 def collapsed_text(metric: Label, record: LayerRecord, write: Write = typeset) -> str:

@@ -11,7 +11,7 @@ from ncscope.errors import printable
 from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import key_in, label_of, value_of
 from ncscope.report.names import printable_probe, quoted
-from ncscope.report.numbers import plain
+from ncscope.report.numbers import interval_title, plain
 from ncscope.report.overview import collapsed_text, details, warnings
 from ncscope.report.timeline import by_split, moment
 
@@ -102,6 +102,8 @@ def _metric_table(record: LayerRecord) -> Table:
             (cell,) = row.cells
             cells = [cell.value, row.collapsed, *(getattr(cell, part) for part in known)]
             table.add_row(Text(f"  {row.metric.key}"), *map(Text, cells))
+    if "interval" in known:
+        table.caption = f"{interval_title(record)}."
     return table
 
 

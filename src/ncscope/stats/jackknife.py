@@ -1,15 +1,24 @@
-r"""Delete-a-group jackknife: moments of a sample without one of its groups, and what they estimate.
+r"""Group jackknife with class sizes held: replicates of a sample, and what they estimate.
 
-Source: Efron and Stein, The jackknife estimate of variance, Annals of Statistics 1981; groups as in
-Shao and Tu, The Jackknife and Bootstrap, 1995, section 2.3.
+A replicate leaves out one of G groups of the samples and counts as many others of the same classes
+twice, so every replicate has the class sizes of the sample. To leave a group out alone, as Shao and
+Tu (The Jackknife and Bootstrap, 1995, section 2.3) do, changes the shares of the classes wherever a
+class size is no multiple of G: a metric that depends on the shares then varies for that reason, and
+its error comes out up to several times too large.
+
+With weights 0, 1 and 2 of the samples in replicate g, $\delta_{gi}=(w_{gi}-1)/n_c$ sums to zero
+over the samples of each class and over the replicates, and $\sum_g\delta_{gi}^2=2/n_c^2$. To first
+order $\theta_g-\theta=\sum_i\delta_{gi}\psi_i$ with the influence $\psi_i$ of sample i, whose
+variance is twice that of $\theta$; to second order the mean of $\theta_g-\theta$ is $2/G$ times
+the bias of $\theta$ (Efron and Stein, Annals of Statistics 1981).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from ncscope.stats.directions import Batches
@@ -28,87 +37,121 @@ class Estimate(NamedTuple):
     standard_error: float
     bias_corrected: float
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95 % interval, not clipped to the range of the value."""
-        half = T_QUANTILE * self.standard_error
-        return self.bias_corrected - half, self.bias_corrected + half
 
+def jackknife(value: float, replicates: Sequence[float]) -> Estimate:
+    r"""Estimate standard error and bias of a value from the values of G replicates.
 
-def jackknife(value: float, without: Sequence[float]) -> Estimate:
-    r"""Estimate standard error and bias of a value from the values without each group.
-
-    $\widehat{se}^2=\frac{G-1}G\sum_g(\theta_{-g}-\bar\theta)^2$, and corrected value
-    $G\theta-(G-1)\bar\theta$.
+    $\widehat{se}^2=\frac12\sum_g(\theta_g-\bar\theta)^2$, and corrected value
+    $\theta-\frac G2(\bar\theta-\theta)$.
 
     Args:
         value: $\theta$, the value of all samples.
-        without: $\theta_{-g}$, the value without group g, for each group.
+        replicates: $\theta_g$, the value of each replicate.
 
     Example:
         >>> estimate = jackknife(2.0, [1.0, 2.0, 3.0])
         >>> round(estimate.standard_error, 6), estimate.bias_corrected
-        (1.154701, 2.0)
+        (1.0, 2.0)
     """
-    count = len(without)
-    mean = sum(each / count for each in without)
+    count = len(replicates)
+    mean = sum(each / count for each in replicates)
     # Not a sum of squares: a value near the largest number would overflow.
-    spread = math.hypot(*(each - mean for each in without))
-    return Estimate(math.sqrt((count - 1) / count) * spread, value + (count - 1) * (value - mean))
+    spread = math.hypot(*(each - mean for each in replicates))
+    return Estimate(math.sqrt(0.5) * spread, value + count / 2 * (value - mean))
 
 
 class Dealer:
-    """Dealing of the samples of a stream to groups, each class in turn.
+    r"""Dealing of a stream of samples to the replicates that leave them out and count them twice.
 
-    The j-th sample of class c belongs to group (j + c) mod G, so every group holds nearly the same
-    number of samples of each class, and classes of few samples do not all begin with group 0.
+    The samples of a class are dealt in blocks of G, one sample to each group. Within block b of
+    class c, the replicate that leaves out position a counts position $a+1+b+c$ twice, with both
+    counted round the block and never equal. Every sample is left out once and counted twice once,
+    but for a sample that is alone in its block, which is always there.
 
     Args:
-        num_classes: Number of classes.
+        counts: Number of samples of each class, in all processes.
+        before: Number of samples of each class in the processes whose samples come before.
         groups: Number of groups G.
-        first: Group of the first sample of class 0.
+        random_sizes: Deal all samples, in random order, as if they were of one class: the class
+            sizes of the replicates then vary as those of samples drawn with their classes.
 
     Example:
-        >>> deal = Dealer(num_classes=2, groups=3)
-        >>> deal(torch.tensor([0, 0, 1, 0])).tolist(), deal(torch.tensor([0, 1])).tolist()
-        ([0, 1, 1, 2], [0, 2])
+        >>> deal = Dealer(torch.tensor([3, 2]), groups=3)
+        >>> left_out, twice = deal(torch.tensor([0, 0, 1, 0, 1]))
+        >>> left_out.tolist(), twice.tolist()
+        ([0, 1, 1, 2, 2], [2, 0, 2, 1, 1])
     """
 
-    def __init__(self, num_classes: int, groups: int = GROUPS, first: int = 0) -> None:
-        self.groups = groups
-        self._next = torch.arange(num_classes) + first
+    def __init__(
+        self,
+        counts: Int[Tensor, " k"],
+        before: Int[Tensor, " k"] | None = None,
+        groups: int = GROUPS,
+        *,
+        random_sizes: bool = False,
+    ) -> None:
+        counts = counts.cpu()
+        start = torch.zeros_like(counts) if before is None else before.cpu()
+        self.groups, self._order = groups, None
+        if random_sizes:
+            counts, start = counts.sum(0, keepdim=True), start.sum(0, keepdim=True)
+            # The samples may be sorted by class, and dealing in turn would then hold the sizes.
+            self._order = torch.randperm(int(counts), generator=torch.Generator().manual_seed(0))
+        self._counts, self._next = counts, start.clone()
 
-    def __call__(self, labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-        """Return the group of each sample, and count the samples as dealt."""
-        labels = labels.cpu()
+    def __call__(self, labels: Int[Tensor, " n"]) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
+        """Return the replicates that leave each sample out and count it twice, and go on."""
+        labels = labels.cpu() if self._order is None else torch.zeros_like(labels, device="cpu")
         order = torch.argsort(labels, stable=True)
         counts = torch.bincount(labels, minlength=len(self._next))
         starts = counts.cumsum(0) - counts
         position = torch.empty_like(labels)
         position[order] = torch.arange(len(labels)) - starts[labels[order]]
-        groups = (self._next[labels] + position) % self.groups
+        position += self._next[labels]
         self._next += counts
-        return groups
+        if self._order is not None:
+            position = self._order[position]
+        block, place = position // self.groups, position % self.groups
+        size = (self._counts[labels] - block * self.groups).clamp(max=self.groups)
+        # Another shift for each block and class: if each replicate counted its neighbour's group
+        # twice, the errors would have the spread of 13 degrees of freedom, and not of 19.
+        shift = 1 + (block + labels) % (size - 1).clamp(min=1)
+        # Class c begins with group c, so that the last blocks of all classes don't meet in group 0.
+        return (labels + place) % self.groups, (labels + (place - shift) % size) % self.groups
 
 
-class Dealt:
-    """Batches without the samples of one group; they can be iterated repeatedly.
+class Replicate:
+    """Batches of one replicate; they can be iterated repeatedly.
 
     Args:
-        batches: Features and labels of all samples.
-        num_classes: Number of classes.
-        group: Group to leave out.
-        first: Group of the first sample of class 0.
+        batches: Features and labels of all samples of this process.
+        deal: Function that returns a dealer for the first of these samples.
+        group: Number of the replicate.
     """
 
-    def __init__(self, batches: Batches, num_classes: int, group: int, first: int = 0) -> None:
-        self.batches, self.num_classes, self.group, self.first = batches, num_classes, group, first
+    def __init__(self, batches: Batches, deal: Callable[[], Dealer], group: int) -> None:
+        self.batches, self.deal, self.group = batches, deal, group
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        deal = Dealer(self.num_classes, first=self.first)
+        deal = self.deal()
         for features, labels in self.batches:
-            kept = torch.nonzero(deal(labels) != self.group).squeeze(1)
-            yield features[kept.to(features.device)], labels[kept.to(labels.device)]
+            left_out, twice = deal(labels)
+            kept = [torch.nonzero(left_out != self.group), torch.nonzero(twice == self.group)]
+            yield take_rows(features, labels, torch.cat(kept).squeeze(1))
+
+    def doubles(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the samples that the replicate counts twice, once."""
+        deal = self.deal()
+        for features, labels in self.batches:
+            _, twice = deal(labels)
+            yield take_rows(features, labels, torch.nonzero(twice == self.group).squeeze(1))
+
+
+def take_rows(
+    features: Shaped[Tensor, "n d"], labels: Int[Tensor, " n"], rows: Int[Tensor, " m"]
+) -> tuple[Shaped[Tensor, "m d"], Int[Tensor, " m"]]:
+    """Select samples by their indices, which are on the CPU."""
+    return features[rows.to(features.device)], labels[rows.to(labels.device)]
 
 
 def leave_one_out(
