@@ -277,3 +277,25 @@ def test_a_label_that_is_no_class_is_a_miss(label: int) -> None:
     counts = decide(torch.tensor([[0.0], [1.0]]), torch.tensor([0, label])).read()
     assert (counts.samples, counts.nearest_hits) == (2, 1)
     assert counts.by_class.sum(1).tolist() == [1, counts.head_hits, counts.disagreements]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_coinciding_means_the_first_is_nearest_whatever_the_order_of_the_samples(
+    offset: float, dtype: torch.dtype
+) -> None:
+    """Classes 1 and 2 hold the same samples: their means differ by the rounding of the sums."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(30, 4, generator=generator, dtype=torch.float64).to(dtype) + offset
+    features = torch.cat([rows + 9, rows, rows])
+    labels = torch.arange(3).repeat_interleave(30)
+    exact = True
+    for _ in range(20):
+        order = torch.randperm(90, generator=generator)
+        x, y = features[order], labels[order]
+        means = torch.stack([x[y == c].to(torch.float64).cumsum(0)[-1] / 30 for c in range(3)])
+        exact &= bool((means[1] == means[2]).all())
+        counts = Decider(torch.arange(3), means)(x, y).read()
+        assert counts.by_class is not None
+        assert counts.by_class[0].tolist() == [30, 30, 0]
+    assert not exact or dtype == torch.float32  # sums of few float32 numbers are exact

@@ -19,6 +19,7 @@ _FEW_CLASSES = 64  # up to here, most of the time goes into reading the rows
 _CACHED_BYTES, _CACHED_ROWS = 4 * 2**20, 32
 _MOST_CANDIDATES = 16  # of a row; more are scored faster in float32, all of them
 _RESCORED = 1024  # candidates that are scored in float64 at a time
+_MEAN_ROUNDING = 4.0
 _BLOCK = 4096  # rows of the weight that are converted to float64 at a time
 
 
@@ -32,6 +33,8 @@ class LinearScores:
         centre: $o$, float64 but exact in float32 (see `float32_centre`). It is subtracted from
             every feature first, which keeps the scores and their rounding errors small.
         shift: $s$, float64; None for 0.
+        rounding: Length of the rounding error of a weight, and of the offset over the longest
+            weight; 0 for weights that are given. The first class within the error counts as best.
 
     Example:
         >>> scores = LinearScores(torch.eye(2), torch.zeros(2).double(), torch.zeros(2).double())
@@ -45,8 +48,10 @@ class LinearScores:
         offset: Float[Tensor, " k"],
         centre: Float[Tensor, " d"],
         shift: Float[Tensor, " d"] | None = None,
+        rounding: float = 0.0,
     ) -> None:
         self._weight, self._shift, self._centre = weight, shift, centre
+        self._rounding = rounding
         # A common offset decides nothing, but the bound on rounding grows with the largest offset.
         self._offset = offset - offset.mean()
         self._screening = True  # until it turns out to leave too many candidates
@@ -169,10 +174,10 @@ class LinearScores:
         score = torch.cat(scores)
         largest = score.new_full((len(chunk),), -torch.inf)
         largest.scatter_reduce_(0, found.rows, score, "amax")
-        best = score == largest[found.rows]
+        best = score >= (largest - self._error(chunk.to(torch.float64) - self._centre))[found.rows]
         rows, classes = found.rows[best], found.classes[best]
         winner[rows] = len(self._weight)
-        winner.scatter_reduce_(0, rows, classes, "amin")  # the first of several equal ones
+        winner.scatter_reduce_(0, rows, classes, "amin")
 
     def _pair_scores(
         self, rows: Shaped[Tensor, "p d"], classes: Int[Tensor, " p"]
@@ -190,15 +195,39 @@ class LinearScores:
 
     def _exact(self, rows: Shaped[Tensor, "n d"]) -> Int[Tensor, " n"]:
         centred = rows.to(self._centre.dtype) - self._centre
+        error = self._error(centred)
         largest = centred.new_full((len(rows),), -torch.inf)
         winner = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
         for first, block in _in_float64(self._weight, self._shift):
             offset = self._offset[first : first + len(block)]
-            best = torch.addmm(offset, centred, block.mT).max(1)
-            better = best.values > largest
-            largest = torch.where(better, best.values, largest)
-            winner = torch.where(better, first + best.indices, winner)
+            scores = torch.addmm(offset, centred, block.mT)
+            best = scores.amax(1)
+            # Means that coincide differ by the rounding of their sums, which the order of the
+            # samples decides: without the error, it would decide the class too.
+            near = scores >= (best - error)[:, None]
+            better = best > largest + error
+            largest = torch.maximum(best, largest)
+            winner = torch.where(better, first + near.to(torch.uint8).argmax(1), winner)
         return winner
+
+    def _error(self, centred: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+        """Return twice a bound on the error of each row's scores; 0 for weights that are given."""
+        if not self._rounding:
+            return centred.new_zeros(len(centred))
+        length, eps = torch.linalg.vector_norm(centred, dim=1), torch.finfo(torch.float64).eps
+        products = eps * (centred.shape[1] + 4) * self._longest + self._rounding
+        return 2 * (products * length + self._rounding * self._longest + 2 * eps * self._largest)
+
+    @cached_property
+    def _longest(self) -> float:
+        """Length of the longest weight."""
+        blocks = _in_float64(self._weight, self._shift)
+        return max(float(torch.linalg.vector_norm(block, dim=1).max()) for _, block in blocks)
+
+    @cached_property
+    def _largest(self) -> float:
+        """Largest offset, without its sign."""
+        return float(self._offset.abs().max())
 
     @cached_property
     def _screen(self) -> Screen:
@@ -215,12 +244,10 @@ class LinearScores:
         weight = self._weight
         if weight.dtype != torch.float32 or self._shift is not None:
             weight = torch.empty_like(weight, dtype=torch.float32)
-        longest = 0.0
-        for first, block in _in_float64(self._weight, self._shift):
-            if weight is not self._weight:
+        if weight is not self._weight:
+            for first, block in _in_float64(self._weight, self._shift):
                 weight[first : first + len(block)] = block
-            longest = max(longest, float(torch.linalg.vector_norm(block, dim=1).max()))
-        bounds = _Bounds.of(longest, float(self._offset.abs().max()), weight.shape[1])
+        bounds = _Bounds.of(self._longest, self._largest, weight.shape[1])
         return weight, self._offset.to(torch.float32), bounds
 
 
@@ -270,7 +297,10 @@ def nearest_mean_scores(means: Float[Tensor, "k d"], centre: Float[Tensor, " d"]
         centre: $o$; see `LinearScores`.
     """
     lengths = [block.square().sum(1) for _, block in _in_float64(means, centre)]
-    return LinearScores(means, -torch.cat(lengths) / 2, centre, centre)
+    # A mean is a sum of samples, rounded in units of its own length, not of that from the centre.
+    longest = max(float(torch.linalg.vector_norm(b, dim=1).max()) for _, b in _in_float64(means))
+    rounding = _MEAN_ROUNDING * torch.finfo(torch.float64).eps * longest
+    return LinearScores(means, -torch.cat(lengths) / 2, centre, centre, rounding)
 
 
 def head_scores(

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.pairs import recompute_close_, row_blocks, sum_over_pairs
-from ncscope.metrics.discriminants import Discriminants, full_rank
+from ncscope.metrics.discriminants import Discriminants, full_rank, mean_rounding
 from ncscope.stats.statistics import ClassStatistics, lengths_from
 
 _CLOSE = 1e-4
@@ -42,10 +42,12 @@ def nc1(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, "
 def vci(stats: ClassStatistics, discriminants: Discriminants) -> Float[Tensor, ""]:
     r"""$1-\operatorname{Tr}[\Sigma_T^\dagger\Sigma_B]/\min(d,K-1)$, the variability collapse index.
 
-    Source: VCI definition 5.3. Range $[0,1]$; 0: a linear probe loses nothing to variability.
-    Invariant under every invertible linear map and shift. Computed from the residuals
-    $1-\nu_j$ of the canonical correlations, so it stays accurate near collapse.
+    Source: VCI definition 5.3. Range $[0,1]$; 0: a linear probe loses nothing to variability;
+    NaN if the features do not vary. Invariant under every invertible linear map and shift. Computed
+    from the residuals $1-\nu_j$ of the canonical correlations, so it stays accurate near collapse.
     """
+    if discriminants.between.rank == 0 and bool(stats.within_trace <= mean_rounding(stats).sum()):
+        return stats.within_trace * torch.nan
     return discriminants.canonical.residual_root.square().sum() / full_rank(stats)
 
 
