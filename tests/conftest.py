@@ -1,8 +1,9 @@
 """Options of the suite, and the check of signatures.
 
 In continuous integration (``CI=1``), shapes and types in signatures are checked at every call,
-which takes a third of the time of the suite. The hook must be in place before anything imports
-ncscope; pytest imports this file first. The examples of hypothesis are the same every time.
+which takes a third of the time of the suite; the slow tests, which repeat the calls of the others,
+leave that out (``SIGNATURES=0``). The hook must be in place before anything imports ncscope; pytest
+imports this file first. The examples of hypothesis are the same every time.
 """
 
 import atexit
@@ -20,7 +21,7 @@ from tests.browser import browser
 
 __all__ = ["browser", "unchecked_signatures", "unchecked_signatures_of_module"]
 
-if os.environ.get("CI"):
+if os.environ.get("CI") and os.environ.get("SIGNATURES") != "0":
     jaxtyping.install_import_hook("ncscope", f"{signatures.__name__}.{signatures.checked.__name__}")
 
 settings.register_profile("suite", derandomize=True, deadline=None, max_examples=25)
