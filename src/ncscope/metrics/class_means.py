@@ -48,7 +48,7 @@ def equiangular(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
         # least 1/d and at most 1/(2d) of |V|^4, so that the subtraction keeps its digits.
         centre = inverse @ unit / k
         apart = (unit * inverse[:, None]).sub_(centre)
-        size = apart.square().sum()
+        size = torch.linalg.vector_norm(apart).square()  # without another k x d matrix
         gram = apart.mT @ apart
         squares = 2 * k * (apart @ centre).square().sum() + gram.square().sum()
         return ((squares - size.square() / (k - 1)).clamp(min=0) / (k * (k - 1))).sqrt()
