@@ -124,7 +124,7 @@ REFUSED = [
     ("device", "nope", "found 'nope', on which torch cannot compute here"),
     ("device", "meta", "found 'meta'"),
     ("tensor", np.zeros(3), "tensor as a dense torch tensor or None, found an array"),
-    ("tensor", torch.eye(2).to_sparse(), "found one of layout torch.sparse_coo"),
+    ("tensor", torch.eye(2).to_sparse(), "found a sparse tensor"),
     ("tensor", torch.zeros(2, device="meta"), "found a tensor without values (meta device)"),
     ("pair", (1, 2), "pair as a tuple of 2, found (1, 2)"),
     ("pair", (1,), "pair as a tuple of 2, found (1,)"),

@@ -11,7 +11,7 @@ import operator
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Real
 from os import PathLike, fspath
 from pathlib import Path
@@ -60,8 +60,8 @@ Size = Annotated[int, Within(1)]
 Count = Annotated[int, Within(0)]
 """Integer of at least 0."""
 
-Seed = Annotated[int, Within(0)]
-"""Seed of a generator: torch and NumPy both take integers of at least 0."""
+Seed = Annotated[int, Within(0, 2**32 - 1)]
+"""Seed that the generators of torch, NumPy and scikit-learn all take."""
 
 NotNegative = Annotated[float, Within(0)]
 """Finite number of at least 0."""
@@ -351,23 +351,24 @@ def _fixed_tuple(kinds: Sequence[_Kind | None]) -> _Kind:
 
 
 def _several(form: Any, element: _Kind | None) -> _Kind:
-    """Return a kind for lists and the like; one-shot iterators of scalars are read into a list."""
+    """Return a kind for lists and the like; an iterator is read into a list, but not of batches."""
     lazy = form is Iterable
 
     def read(value: Any) -> Any:
-        if isinstance(value, type) or not (
+        if isinstance(value, str):  # a list of characters only where texts are wanted
+            texts = element is not None and type(element.read(value)) is not _Misfit
+            return value if texts else _Misfit()
+        if isinstance(value, type | np.generic | bytes | bytearray) or not (
             hasattr(value, "__iter__") or (lazy and hasattr(value, "__getitem__"))
         ):
             return _Misfit()
         if isinstance(value, Tensor | np.ndarray) and value.ndim == 0:
             return _Misfit()
-        if lazy and (element is None or not (element.scalar or isinstance(value, Sized))):
+        if lazy and element is None:
             return value
         if not lazy and not isinstance(value, Collection | Tensor | np.ndarray):
             return _Misfit()
         if form is not Iterable and form is not Collection and isinstance(value, Set | Mapping):
-            return _Misfit()
-        if isinstance(value, bytes | bytearray):
             return _Misfit()
         return _elements(value, element)
 
@@ -380,14 +381,13 @@ def _elements(values: Any, element: _Kind | None) -> Any:
     if element is None:
         return values
     originals = list(values)
-    if len(originals) == 1 and originals[0] is values:  # a text of one character
-        return values
     results = [element.read(each) for each in originals]
     for result, original in zip(results, originals, strict=True):
         if type(result) is _Misfit:
             return result if result.found else _Misfit(f"{describe(original)} in it")
     same = all(one is other for one, other in zip(results, originals, strict=True))
-    return values if same and not isinstance(values, Iterator) else results
+    is_array = isinstance(values, Iterator | np.ndarray | Tensor)  # which are no list to `if`
+    return values if same and not is_array else results
 
 
 def _scalar_of(value: Any) -> Any:
@@ -464,8 +464,9 @@ def _device(value: Any) -> Any:
 def _dense(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return _Misfit()
-    if value.layout != torch.strided or value.is_nested:
-        return _Misfit(f"one of layout {value.layout}, nested: {value.is_nested}")
+    if value.layout != torch.strided or value.is_nested or value.is_quantized:
+        kind = "nested" if value.is_nested else "quantised" if value.is_quantized else "sparse"
+        return _Misfit(f"a {kind} tensor")
     return _Misfit("a tensor without values (meta device)") if value.is_meta else value
 
 
@@ -486,6 +487,6 @@ _PLAIN: dict[Any, _Kind] = {
     Tensor: _Kind(
         _dense,
         "a dense torch tensor",
-        "pass torch.as_tensor({name}), or {name}.to_dense() for a sparse tensor",
+        "pass torch.as_tensor({name}), {name}.to_dense() or {name}.dequantize()",
     ),
 }

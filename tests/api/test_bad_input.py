@@ -192,7 +192,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ncscope.measure(X, Y, reference=ncscope.measure(X[:, :2], Y)),
         "reference of dimension 3, found dimension 2",
     ),
-    "reference of something else": (lambda: ncscope.measure(X, Y, reference=X), "found an array of"),
+    "reference of something else": (lambda: ncscope.measure(X, Y, reference=X), "found an array"),
+    "more classes than memory": (
+        lambda: ncscope.measure(X, Y, num_classes=2**50),
+        "bytes of memory for the counts of 1,125,899,906,842,624 classes",
+    ),
+    "moments of more classes than memory": (
+        lambda: ClassMoments(2**50, 2),
+        "bytes of memory for the moments of 1,125,899,906,842,624 classes",
+    ),
     "moments of nothing": (
         lambda: ncscope.measure_moments(ClassMoments(3, 2)),
         "at least two classes with samples, found 0 in 0",

@@ -1,7 +1,8 @@
 """Random arrays and arguments: a report whose values lie in their ranges, or one InputError.
 
-The slow suite runs 5,000 examples; ``pytest -m slow tests/api/test_fuzz.py --fuzz 50000`` runs
-more. The examples are the same in every run of one number.
+The slow suite runs 5,000 examples, and 2,000 calls of the whole interface with hostile arguments;
+``pytest -m slow tests/api/test_fuzz.py --fuzz 50000`` runs more. The examples are the same in every
+run of one number. `tests.fuzzing` names each of the calls, to repeat it.
 """
 
 import math
@@ -16,12 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ncscope
-from ncscope.metrics.registry import GROUPS, METRICS
+from ncscope.metrics.registry import GROUPS
+from tests.fuzzing import BY_NAME, Finding, check_report, run_calls
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked_signatures")]
 
-BY_NAME = {name: row for row in METRICS.values() for name in (row.key, *row.aliases)}
-ROUNDING = 1e-9  # of a value at the end of its range
 KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "float64": lambda a: a,
     "float32": lambda a: a.astype(np.float32),
@@ -126,17 +126,6 @@ def _with(features: np.ndarray, value: float) -> np.ndarray:
     return spoiled
 
 
-def check(report: ncscope.Report) -> None:
-    """Check that finite values lie in their ranges and that the others are explained."""
-    for key, value in report.items():
-        low, high = BY_NAME[key].low, BY_NAME[key].high
-        slack = ROUNDING * max(1.0, abs(low), abs(high) if math.isfinite(high) else 1.0)
-        assert math.isnan(value) or low - slack <= value <= high + slack, (key, value)
-        assert not math.isinf(value) or BY_NAME[key].infinite, key
-        if not math.isfinite(value):
-            assert any(key in note for note in report.notes), (key, report.notes)
-
-
 def report_or_refusal(call: Callable[[], ncscope.Report]) -> ncscope.Report | None:
     """Return the report, None for an InputError in one line; any other exception is a failure."""
     try:
@@ -146,7 +135,7 @@ def report_or_refusal(call: Callable[[], ncscope.Report]) -> ncscope.Report | No
         assert message.startswith("expected ")
         assert "\n" not in message
         return None
-    check(report)
+    check_report(report)
     return report
 
 
@@ -262,7 +251,7 @@ def test_order_names_and_copies_of_samples_do_not_matter(count: int) -> None:
     def run(case: Case) -> None:
         rng = np.random.default_rng(len(case.labels))
         plain = case.measured()
-        check(plain)
+        check_report(plain)
         order = rng.permutation(np.repeat(np.arange(len(case.labels)), 2))
         names = rng.permutation(case.classes)
         changed = {"features": case.features[order], "labels": names[case.labels[order]]}
@@ -274,3 +263,9 @@ def test_order_names_and_copies_of_samples_do_not_matter(count: int) -> None:
         agree(plain, case.measured(**changed), rel=1e-8, abs_tol=1e-11)
 
     fuzz(count // 5, tame(), run)
+
+
+def test_hostile_calls_end_in_a_value_or_one_line(count: int) -> None:
+    ends = list(run_calls(range(count * 2 // 5)))
+    assert [end for end in ends if isinstance(end, Finding)] == []
+    assert min(ends.count("value"), ends.count("refused")) > count // 10  # neither is missed

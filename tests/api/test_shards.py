@@ -140,7 +140,10 @@ def refused() -> dict[str, tuple[dict, str]]:
             f"features of dimension {K}, as the weight has columns, found dimension {D}; pass the",
         ),
         "a bias alone": ({"shards": shards, "bias": samples.bias}, "a weight along with the bias"),
-        "an unknown prior": ({"shards": shards, "prior": "even"}, "prior as 'empirical' or 'uniform'"),
+        "an unknown prior": (
+            {"shards": shards, "prior": "even"},
+            "prior as 'empirical' or 'uniform'",
+        ),
         "an unknown group": ({"shards": shards, "groups": ["nc9"]}, "groups among"),
     }
 
@@ -189,3 +192,19 @@ def test_what_is_wrong_with_the_classifier_is_said_before_reading(wrong: dict) -
 
     with pytest.raises(ncscope.InputError, match=f"{next(iter(wrong))} (as|of)"):
         ncscope.measure_shards([read], weight=np.ones((K, D)), **wrong)
+
+
+def test_a_map_that_gives_something_else_is_refused() -> None:
+    shard = [(np.eye(4), np.arange(4) % 2)]
+    maps = {
+        "found None": lambda function, parts: None,
+        "found 3 as result 1": lambda function, parts: [3, 3],
+        "found 1 results of 2 shards": lambda function, parts: [function(parts[0])],
+    }
+    for said, apply in maps.items():
+        with pytest.raises(
+            ncscope.InputError, match=f"a map that gives one result a shard, {said}"
+        ):
+            ncscope.measure_shards([shard, shard], map=apply)
+    with pytest.raises(ncscope.InputError, match="expected batches, found None; let the function"):
+        ncscope.measure_shards([lambda: None])

@@ -124,10 +124,19 @@ def test_small_temperature_is_satisfied_with_small_differences():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda z, y: temperature_cross_entropy(z, y, 0.0), "temperature > 0"),
-        (lambda z, y: rescaled_squared_error(z, y, -1.0, 1.0), "factor > 0"),
-        (lambda z, y: rescaled_squared_error(z, y, 1.0, float("nan")), "target > 0"),
-        (lambda z, y: smoothed_cross_entropy(z, y, 1.5), r"smoothing in \[0, 1\]"),
+        (
+            lambda z, y: temperature_cross_entropy(z, y, 0.0),
+            "temperature as a finite number above",
+        ),
+        (lambda z, y: rescaled_squared_error(z, y, -1.0, 1.0), "factor as a finite number above"),
+        (
+            lambda z, y: rescaled_squared_error(z, y, 1.0, float("nan")),
+            "target as a finite number above",
+        ),
+        (
+            lambda z, y: smoothed_cross_entropy(z, y, 1.5),
+            "smoothing as a finite number from",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(call, message):

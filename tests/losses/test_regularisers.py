@@ -107,3 +107,13 @@ def test_narrow_dtypes(dtype, batch: Batch):
     for leaf in (features, weight):
         assert leaf.grad is not None
         assert leaf.grad.isfinite().all()
+
+
+@pytest.mark.usefixtures("unchecked_signatures")
+def test_a_bias_of_another_length_is_refused() -> None:
+    features, weight = torch.ones(4, 2), torch.ones(3, 2)
+    for bias in (torch.ones(2), torch.ones(3, 1), torch.tensor(1.0)):
+        with pytest.raises(InputError, match=r"a bias of shape \(3,\)"):
+            feature_and_classifier_decay(
+                features, weight, bias, feature_decay=0.1, weight_decay=0.1
+            )

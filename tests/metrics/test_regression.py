@@ -317,3 +317,17 @@ def test_a_value_that_is_absent_is_said_to_be_so() -> None:
         headed["nrc3"]
     assert "nrc2" in headed
     assert "nrc2" not in report
+
+
+SHAPES = ((60, 6), (60, 2), (2, 6))
+
+
+def test_an_error_beyond_float64_is_undefined_and_said() -> None:
+    draws = torch.Generator().manual_seed(0)
+    features, targets, weight = (torch.randn(*shape, generator=draws) for shape in SHAPES)
+    report = ncscope.measure_regression(features, targets, 1e200 * weight.double())
+    assert math.isnan(report["mse"])
+    assert math.isnan(report["r2"])
+    assert (
+        "the head's error is beyond the range of float64: mse and r2 are undefined" in report.notes
+    )

@@ -226,7 +226,7 @@ def test_resampling_needs_stored_features(second: Any, asked: dict[str, bool]) -
 @pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize("second", ["disk", 0, 1, True, 2.5, None])
 def test_other_second_passes_are_refused(second: Any) -> None:
-    with pytest.raises(InputError, match="expected second_pass 'store', 'recompute' or a number"):
+    with pytest.raises(InputError, match="'recompute' or an integer of at least 2"):
         probed(second_pass=second)
 
 
@@ -234,7 +234,7 @@ def test_other_second_passes_are_refused(second: Any) -> None:
 @pytest.mark.parametrize("name", ["memory", "disk"])
 @pytest.mark.parametrize("size", ["2GB", -1, float("nan"), True])
 def test_a_size_that_is_no_number_of_bytes_is_refused(name: str, size: Any) -> None:
-    with pytest.raises(InputError, match=f"expected {name} as a number of bytes, at least 0"):
+    with pytest.raises(InputError, match=f"expected {name} as an integer of at least 0"):
         probed(**{name: size})
 
 

@@ -47,3 +47,11 @@ def test_bad_input_is_refused(scores, transfer):
         correlations(scores, transfer)
     with pytest.raises(InputError, match="NaN"):
         correlations([1.0, float("nan")], [1.0, 2.0])
+
+
+def test_scores_of_any_size_have_their_coefficients() -> None:
+    rng = np.random.default_rng(0)
+    scores, transfer = rng.normal(size=(2, 6))
+    plain = correlations(scores, transfer, resamples=20)
+    for factor in (2.0**900, 2.0**-900):
+        assert correlations(factor * scores, transfer, resamples=20) == plain

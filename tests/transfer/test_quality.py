@@ -167,7 +167,7 @@ def test_spaces_after_the_commas_of_a_file_say_nothing(tmp_path):
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_results_in_another_form_are_refused():
     for results in ([[0.5, 0.6], [0.7, 0.8]], {"a": [0.5, 0.6]}):
-        with pytest.raises(InputError, match=r"dictionary from text to a finite number, found a list"):
+        with pytest.raises(InputError, match="dictionary from text to a finite number, found"):
             static_ranking(results)
-    with pytest.raises(InputError, match="scores and accuracies as arrays of numbers"):
+    with pytest.raises(InputError, match="scores as a numeric array"):
         ranking_quality({"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 0.6})

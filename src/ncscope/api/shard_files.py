@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ncscope.api.files import ENTRIES, load_classifier, load_samples, reading
+from ncscope.arguments import describe
 from ncscope.errors import InputError, missing_library
 from ncscope.files import describe_fault
 from ncscope.memory import check_memory
@@ -34,11 +35,16 @@ def batches_of(shard: Shard) -> Iterable[Any]:
             batches; or function without arguments that returns such an iterable.
 
     Raises:
-        InputError: If the file is missing, damaged or of another kind, or lacks an entry.
+        InputError: If the file is missing, damaged or of another kind, or lacks an entry; or if the
+            function returns no iterable.
     """
     if isinstance(shard, str | Path):
         return _batches_in(str(shard))
-    return shard() if callable(shard) else shard
+    batches = shard() if callable(shard) else shard
+    if not isinstance(batches, Iterable):
+        fix = "let the function of a shard return a list of pairs of features and labels"
+        raise InputError(expected="batches", found=describe(batches), fix=fix)
+    return batches
 
 
 def name_of(shard: Shard) -> str:

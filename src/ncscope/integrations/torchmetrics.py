@@ -14,6 +14,7 @@ from torch import Tensor
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.packing import Packing
+from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digests
@@ -119,6 +120,8 @@ class NeuralCollapse(Metric):
         self.dim, self.groups = dim, groups
         self.keep_features, self.prior = keep_features, prior
         self.weight_decay, self.precision = weight_decay, precision
+        fix = "check num_classes and dim"
+        check_memory(8 * num_classes * dim, f"{num_classes:,} classes in {dim:,} dimensions", fix)
         self.notes: tuple[str, ...] = ()
         if keep_features:
             self.add_state("features", [], dist_reduce_fx="cat")

@@ -25,14 +25,15 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from ncscope.arguments import check_arguments
+from ncscope.arguments import Size, check_arguments
 from ncscope.devices import refuse_without_float64
+from ncscope.errors import InputError
 from ncscope.losses.inputs import check_matrix, loss_dtype, nothing, unit_rows
 from ncscope.math.symmetric import symmetric_eigen
 
 
 @check_arguments
-def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
+def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: Size) -> Float[Tensor, ""]:
     r"""$H=-\sum_j\frac{\lambda_j}n\log\frac{\lambda_j}n$ over the eigenvalues, $0\log0=0$.
 
     Source: INFO definition 3.1. Range $[0,\log m]$ where the trace is $n$; 0: rank one. Invariant
@@ -47,19 +48,24 @@ def matrix_entropy(matrix: Shaped[Tensor, "m m"], samples: int) -> Float[Tensor,
     Args:
         matrix: Symmetric positive semi-definite, any float dtype: a Gram matrix or a Hadamard
             product of two. Only the lower triangle is read.
-        samples: $n$, the trace of the matrix.
+        samples: $n$, the trace of the matrix, at least 1.
 
     Returns:
         The entropy in nats, float64.
 
     Raises:
-        InputError: If the device has no float64.
+        InputError: If the matrix is not square, not real or not finite, or the device has no
+            float64.
 
     Example:
         >>> round(float(matrix_entropy(torch.eye(4), 4)), 6)  # log 4
         1.386294
     """
     refuse_without_float64(matrix.device, "matrix")
+    check_matrix(matrix, "matrix", matrix.shape[-1] if matrix.ndim else None)
+    if not matrix.isfinite().all():
+        fix = "check that training did not diverge"
+        raise InputError(expected="a finite matrix", found="NaN or Inf in it", fix=fix)
     value: Tensor = _SpectralEntropy.apply(matrix.double(), samples)
     return value
 
@@ -99,7 +105,7 @@ def entropy_of_unit_rows(rows: Float[Tensor, "n d"]) -> Float[Tensor, ""]:
 
 class _SpectralEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Float[Tensor, "m m"], samples: int) -> Float[Tensor, ""]:
+    def forward(ctx: Any, matrix: Float[Tensor, "m m"], samples: Size) -> Float[Tensor, ""]:
         eigen = symmetric_eigen(matrix)
         share = eigen.values / samples
         slope = -(share.log() + 1) / samples

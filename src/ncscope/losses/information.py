@@ -186,9 +186,10 @@ def _of_batch(
     weight: Shaped[Tensor, "k p"],
     selected: Bool[Tensor, " n"] | None,
 ) -> Float[Tensor, ""]:
-    numbers = torch.arange(len(features), device=features.device)
+    classes = batch_labels(features, labels)
     chosen = selected_rows(selected, len(features))
-    classes = batch_labels(features, labels)[chosen]
+    numbers = torch.arange(len(features), device=features.device)
+    classes = classes[chosen]
     check_matrix(weight, "weight")
     refuse_out_of_range(classes, len(weight))
     if len(classes) < 2:

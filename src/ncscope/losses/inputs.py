@@ -14,18 +14,30 @@ _NAMED_ROWS = 5
 
 
 def check_matrix(matrix: Shaped[Tensor, "..."], name: str, rows: int | None = None) -> None:
-    """Check that a tensor is a matrix, with a given number of rows if any.
+    """Check that a tensor is a real matrix, with a given number of rows if any.
 
     Raises:
-        InputError: If the shape is another; the message names it.
+        InputError: If the shape or the dtype is another; the message names it.
     """
-    if matrix.ndim != 2 or (rows is not None and len(matrix) != rows):
+    refuse_unreal(matrix, name)
+    if matrix.ndim != 2 or matrix.shape[1] == 0 or (rows is not None and len(matrix) != rows):
         shape = f"({'n' if rows is None else rows}, d)"
         raise InputError(
             expected=f"{name} of shape {shape}",
             found=f"shape {tuple(matrix.shape)}",
             fix="pass one vector a row",
         )
+
+
+def refuse_unreal(tensor: Shaped[Tensor, "..."], name: str) -> None:
+    """Refuse complex and boolean numbers.
+
+    Raises:
+        InputError: If the dtype is one of these; the message names it.
+    """
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        found = f"dtype {tensor.dtype}"
+        raise InputError(expected=f"{name} of real numbers", found=found, fix="convert them first")
 
 
 def batch_labels(

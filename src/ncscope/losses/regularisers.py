@@ -5,7 +5,15 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ncscope.arguments import check_arguments
-from ncscope.losses.inputs import batch_labels, check_matrix, loss_dtype, nothing, unit_rows
+from ncscope.errors import InputError
+from ncscope.losses.inputs import (
+    batch_labels,
+    check_matrix,
+    loss_dtype,
+    nothing,
+    refuse_unreal,
+    unit_rows,
+)
 
 
 @check_arguments
@@ -83,7 +91,7 @@ def feature_and_classifier_decay(
         is 0.
 
     Raises:
-        InputError: If features or weight are no matrices.
+        InputError: If features or weight are no matrices, or the bias has another length.
 
     Example:
         >>> rows, head = torch.ones(4, 2), torch.eye(2)
@@ -92,6 +100,11 @@ def feature_and_classifier_decay(
     """
     check_matrix(features, "features")
     check_matrix(weight, "weight")
+    if bias is not None:
+        refuse_unreal(bias, "bias")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        found, fix = f"shape {tuple(bias.shape)}", "pass a number for each row of the weight"
+        raise InputError(expected=f"a bias of shape ({len(weight)},)", found=found, fix=fix)
     heads = weight if bias is None else torch.cat([weight, bias[:, None]], dim=1)
     dtype = loss_dtype(features, weight)
     size = features.to(dtype).square().sum() / max(1, len(features))

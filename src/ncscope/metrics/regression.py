@@ -120,6 +120,14 @@ def regression_collapse(
         start = weight.new_zeros(len(weight)) if bias is None else bias
         error = source.head_error(weight, start)
         values.metrics.update({"mse": float(error / cells), "r2": float(1 - error / total)})
+        # As for a head of 1e200, or targets of 1e-160.
+        beyond = [key for key in ("mse", "r2") if not math.isfinite(values.metrics[key])]
+        if beyond:
+            values.metrics.update(dict.fromkeys(beyond, math.nan))
+            values.notes.append(
+                f"the head's error is beyond the range of float64: {' and '.join(beyond)} "
+                f"{'are' if beyond[1:] else 'is'} undefined"
+            )
     least = source.least_error()
     values.metrics["mse_least_squares"] = float(least / cells)
     values.metrics["r2_least_squares"] = float(1 - least / total)
@@ -141,7 +149,10 @@ def _add_principal(values: RegressionValues, source: RegressionSource) -> None:
     share = float(spread[t:].square().sum() / total) if rank else math.nan
     values.metrics["nrc1_unexplained"] = share
     if rank == 0:
-        values.notes.append("the features are constant and have no principal components")
+        values.notes.append(
+            "the features are constant and have no principal components: nrc1_unexplained is "
+            "undefined"
+        )
     elif t >= rank == source.dim:
         values.notes.append(
             f"the targets have {t} dimensions and the features {source.dim}: every feature lies in "

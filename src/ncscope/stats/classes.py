@@ -7,7 +7,10 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from ncscope.devices import moved, reading_waits
+from ncscope.memory import check_memory
 from ncscope.stats.batch import check_range
+
+_MANY = 2**26  # classes below which nobody asks the system for its free memory
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,13 @@ class BatchClasses:
             of_classifier: True if a classifier's weight fixes the number of classes.
 
         Raises:
-            InputError: If a label is out of range.
+            InputError: If a label is out of range, or the classes do not fit into memory.
         """
         if len(labels):
             _check(labels, num_classes, of_classifier)
+        if num_classes > _MANY and labels.device.type == "cpu":
+            fix = "check num_classes; a label may be an identifier and no class"
+            check_memory(16 * num_classes, f"the counts of {num_classes:,} classes", fix)
         counts = torch.zeros(num_classes, dtype=torch.int64, device=labels.device)
         counts.index_add_(0, labels, torch.ones_like(labels))  # bincount would wait twice
         present = torch.nonzero(counts).squeeze(1)

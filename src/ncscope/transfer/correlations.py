@@ -5,11 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from ncscope.arguments import Count, Level, Seed, check_arguments
 from ncscope.errors import InputError
+from ncscope.memory import check_memory
+from ncscope.stats.batch import as_tensor
 
 Values = NDArray[np.float64]
 
@@ -68,6 +71,8 @@ def correlations(
         (1.0, 0.9844)
     """
     pairs = _checked(scores, transfer)
+    needed = 64 * resamples * pairs.shape[1] ** 2  # the signs of all pairs, four times
+    check_memory(needed, "the resamples", "ask for fewer resamples")
     draws = np.random.default_rng(seed).integers(0, pairs.shape[1], (resamples, pairs.shape[1]))
     ends = [50 - 50 * level, 50 + 50 * level]
     result = {}
@@ -87,7 +92,7 @@ def ranks(values: Values) -> Values:
 
 def signs(values: Values) -> Values:
     """Return the signs of the differences of all ordered pairs along the last axis."""
-    return np.sign(values[..., :, None] - values[..., None, :]).reshape(*values.shape[:-1], -1)
+    return np.sign(values[..., :, None] - values[..., None, :]).reshape(*values.shape[:-1], values.shape[-1] ** 2)
 
 
 VIEWS: Mapping[str, Callable[[Values], Values]] = {
@@ -114,15 +119,36 @@ def _centred(rows: Values) -> Values:
     The mean of a constant row is rounded, and rounding would give the row a correlation.
     """
     same = (rows == rows[..., :1]).all(-1, keepdims=True)
+    # In units of a power of two, in which neither differences nor squares overflow.
+    _, exponents = np.frexp(np.abs(rows).max(-1, keepdims=True))
+    rows = np.ldexp(rows, -exponents)
     return np.where(same, 0.0, rows - rows.mean(-1, keepdims=True))
 
 
+def real_array(value: Any, name: str) -> Values:
+    """Return an array-like of real numbers as an array, float64.
+
+    Args:
+        value: Array-like, NaN and infinities included.
+        name: Name of the value, for messages.
+
+    Raises:
+        InputError: If the value is no array of real numbers.
+    """
+    tensor = as_tensor(value, name)
+    if tensor.is_complex():
+        found, fix = f"dtype {tensor.dtype}", "pass real numbers"
+        raise InputError(expected=f"{name} of real numbers", found=found, fix=fix)
+    return tensor.to("cpu", torch.float64).numpy()
+
+
 def _checked(scores: Any, transfer: Any) -> Values:
-    if len(scores) != len(transfer) or len(scores) < 2:
-        found = f"{len(scores)} scores and {len(transfer)} accuracies"
+    first, second = real_array(scores, "scores"), real_array(transfer, "transfer")
+    if first.ndim != 1 or first.shape != second.shape or len(first) < 2:
+        found = f"scores of shape {first.shape} and accuracies of shape {second.shape}"
         expected = "a score and an accuracy of each of two checkpoints or more"
         raise InputError(expected=expected, found=found, fix="pass both of every checkpoint")
-    pairs = np.array([scores, transfer], dtype=np.float64)
+    pairs = np.stack([first, second])
     if not np.isfinite(pairs).all():
         fix = "leave out the checkpoints that have none"
         raise InputError(expected="finite scores", found="NaN or Inf among them", fix=fix)

@@ -175,7 +175,11 @@ def checked_probabilities(probabilities: Any, count: int) -> Float[Tensor, "n z"
         InputError: If the shape does not fit, a number is negative or not finite, or the sum of a
             row differs from one by more than a hundredth.
     """
-    rows = as_tensor(probabilities, "source probabilities").double()
+    rows = as_tensor(probabilities, "source probabilities")
+    if rows.is_complex():
+        found, fix = f"dtype {rows.dtype}", "pass the softmax of the logits"
+        raise InputError(expected="real source probabilities", found=found, fix=fix)
+    rows = rows.double()
     expected = "source probabilities of shape (samples, source classes)"
     if rows.ndim != 2 or len(rows) != count or not rows.shape[1]:
         found = f"shape {tuple(rows.shape)} for {count} samples"
@@ -203,7 +207,8 @@ def checked_predictions(predictions: Any, labels: Int[Tensor, " n"]) -> Int[Tens
         InputError: If there is not one integer for each sample.
     """
     predicted = as_tensor(predictions, "source predictions")
-    if predicted.shape != labels.shape or predicted.dtype.is_floating_point:
+    whole = not (predicted.is_floating_point() or predicted.is_complex())
+    if predicted.shape != labels.shape or not whole:
         kind = str(predicted.dtype).removeprefix("torch.")
         raise InputError(
             expected="one integer source class for each sample",

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 
 from ncscope.arguments import Count, Level, Seed, check_arguments
 from ncscope.errors import InputError
-from ncscope.transfer.correlations import Correlation, Values, coefficient_of_rows, ranks
+from ncscope.memory import check_memory
+from ncscope.transfer.correlations import (
+    Correlation,
+    Values,
+    coefficient_of_rows,
+    ranks,
+    real_array,
+)
 
 _BLOCK = 2**24  # numbers that a block of resamples may hold for its pairs of models
 
@@ -75,6 +82,7 @@ def ranking_quality(
     given, truth = _checked_table(scores, accuracies)
     values = _qualities(better * given[None], truth[None])[0]
     models, sets = given.shape
+    check_memory(8 * resamples * (models + sets), "the resamples", "ask for fewer resamples")
     draws = np.random.default_rng(seed)
     rows = draws.integers(0, models, (resamples, models))
     columns = draws.integers(0, sets, (resamples, sets)) if sets > 1 else np.zeros((resamples, 1))
@@ -172,11 +180,7 @@ def _positions(first: Values, then: Values) -> Values:
 
 
 def _checked_table(scores: Any, accuracies: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    try:
-        given, truth = (np.asarray(each, dtype=np.float64) for each in (scores, accuracies))
-    except (TypeError, ValueError) as error:
-        expected, fix = "scores and accuracies as arrays of numbers", "pass one for each model"
-        raise InputError(expected=expected, found=str(error), fix=fix) from error
+    given, truth = real_array(scores, "scores"), real_array(accuracies, "accuracies")
     if given.shape != truth.shape or given.ndim not in (1, 2) or len(given) < 2 or not given.size:
         raise InputError(
             expected="a score and an accuracy of each of two models or more",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
+from ncscope.stats.batch import check_features, check_labels
 
 Measure: TypeAlias = Literal["top-1", "mean per class"]
 
@@ -30,7 +31,16 @@ class LinearProbe:
 
     @check_arguments
     def scores(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-        """Compute the score of each class for each row, in the weight's precision and device."""
+        """Compute the score of each class for each row, in the weight's precision and device.
+
+        Raises:
+            InputError: If the features are no real matrix of the weight's dimension.
+        """
+        check_features(features)
+        if features.shape[1] != self.weight.shape[1]:
+            expected = f"features of dimension {self.weight.shape[1]}"
+            found, fix = f"dimension {features.shape[1]}", "take them from the same layer"
+            raise InputError(expected=expected, found=found, fix=fix)
         return features.to(self.weight) @ self.weight.mT + self.bias
 
     @check_arguments
@@ -43,16 +53,23 @@ class LinearProbe:
 def top1_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
     """Compute the share of samples whose prediction is correct.
 
+    Raises:
+        InputError: If predictions and labels are not one integer a sample, or there is no sample.
+
     Example:
         >>> top1_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 1, 1]))
         0.75
     """
-    return float((predicted == labels.to(predicted.device)).double().mean())
+    predicted, labels = _aligned(predicted, labels)
+    return float((predicted == labels).double().mean())
 
 
 @check_arguments
 def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
     """Compute the share of correct predictions in each class, averaged over the classes.
+
+    Raises:
+        InputError: As `top1_accuracy`.
 
     Example:
         >>> mean_per_class_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0]))
@@ -60,10 +77,22 @@ def mean_per_class_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " 
         >>> mean_per_class_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
         0.5
     """
-    labels = labels.to(predicted.device)
+    predicted, labels = _aligned(predicted, labels)
     indices, counts = labels.unique(return_inverse=True, return_counts=True)[1:]
     correct = torch.bincount(indices, weights=(predicted == labels).double())
     return float((correct / counts).mean())
+
+
+def _aligned(
+    predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]
+) -> tuple[Int[Tensor, " n"], Int[Tensor, " n"]]:
+    """Return predictions and labels as int64 on one device."""
+    truth = check_labels(labels, labels.numel())
+    classes = check_labels(predicted, len(truth))
+    if not len(truth):
+        fix = "pass the predictions of at least one sample"
+        raise InputError(expected="samples", found="none", fix=fix)
+    return classes, truth.to(classes.device)
 
 
 MEASURES: Mapping[Measure, Callable[[Tensor, Tensor], float]] = {

@@ -87,7 +87,7 @@ def choose_from_checked(
     """
     _check_fit(held_out, train)
     accuracy = MEASURES[measure]
-    columns = torch.searchsorted(train.classes, held_out.labels)
+    columns = torch.searchsorted(train.classes, held_out.labels.contiguous())
     judged: dict[float, tuple[float, float]] = {}
     passes = 0.0
     for fit in path_of_checked(train, strengths):
