@@ -202,7 +202,7 @@ def _add_gram(
             "empty, and nrc3 is for gamma = 0"
         )
     if not bool(weight.any()):
-        values.notes.append("the weight is zero: nrc3 is undefined")
+        values.notes.append("the weight is zero: nrc3 and nrc3_gamma are undefined")
         values.metrics.update({"nrc3": math.nan, "nrc3_gamma": math.nan})
         return
     result = gram_distance(weight, deviations, axes)
@@ -210,7 +210,7 @@ def _add_gram(
     if math.isnan(result.gamma):
         values.notes.append(
             "the targets have equal variance in all directions and are uncorrelated: nrc3 is the "
-            "same for every gamma"
+            "same for every gamma, and nrc3_gamma is undefined"
         )
     elif result.at_end and rank == len(deviations):
         values.notes.append(

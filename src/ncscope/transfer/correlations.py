@@ -92,7 +92,9 @@ def ranks(values: Values) -> Values:
 
 def signs(values: Values) -> Values:
     """Return the signs of the differences of all ordered pairs along the last axis."""
-    return np.sign(values[..., :, None] - values[..., None, :]).reshape(*values.shape[:-1], values.shape[-1] ** 2)
+    return np.sign(values[..., :, None] - values[..., None, :]).reshape(
+        *values.shape[:-1], values.shape[-1] ** 2
+    )
 
 
 VIEWS: Mapping[str, Callable[[Values], Values]] = {
