@@ -133,8 +133,8 @@ class Report(Mapping[str, float]):
     def interval(self, key: str) -> tuple[float, float] | None:
         """Return the 95 % interval of a metric; None if it has no standard error.
 
-        The interval is the bias-corrected value plus and minus 2.093 standard errors, and is not
-        clipped to the metric's range.
+        The interval is the bias-corrected value plus and minus 2.16 standard errors: of the
+        logarithm for metrics in 0..infinity, of the log odds for those between 0 and a bound.
 
         Args:
             key: Key of the metric.

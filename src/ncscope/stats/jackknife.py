@@ -27,8 +27,11 @@ from ncscope.stats.moments import ClassMoments
 GROUPS = 20
 """Number of groups G."""
 
-T_QUANTILE = 2.093024
-"""0.975 quantile of Student's t with G - 1 = 19 degrees of freedom."""
+T_QUANTILE = 2.160369
+"""0.975 quantile of Student's t with 13 degrees of freedom.
+
+The errors have between 2G/3, where one block of samples decides, and G - 1.
+"""
 
 
 class Estimate(NamedTuple):
