@@ -196,3 +196,23 @@ def test_chance_level_has_no_metric_that_labels_do_not_change() -> None:
     report = ncscope.measure(instance.features, instance.labels, baseline=True)
     assert report.baseline
     assert not SPECTRAL & set(report.baseline)
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), [(30, 90, 29), (120, 90, 90), (2000, 64, 40)])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_products_in_float32_leave_no_tail_of_noise(
+    n: int, d: int, rank: int, labelled: bool
+) -> None:
+    """Features of a lower rank than their dimension, by few samples or by dependence."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(n, d)) + 2 * np.eye(4, d)[np.arange(n) % 4]
+    if n > d > rank:
+        features = features[:, :rank] @ rng.normal(size=(rank, d))
+    labels = np.arange(n) % 4 if labelled else None
+    exact = ncscope.measure(features, labels, groups=["spectra"])
+    report = ncscope.measure(features, labels, groups=["spectra"], precision="blocked")
+    lost = "does not resolve" in " ".join(report.warnings)
+    for key, value in exact.items():
+        assert report[key] == pytest.approx(value, rel=0.05 if rank == d else 1e-5), key
+    assert lost == (rank < d)
+    assert not any("does not resolve" in said for said in exact.warnings)

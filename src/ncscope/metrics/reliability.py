@@ -37,6 +37,7 @@ _MAIN = ("nc1", "nc1_quotient", "cdnv", "vci", "ncc_accuracy", "mir_centered")
 _RAISED = ("ncc_accuracy", "mir", "mir_centered")
 _INVERTED = ("vci", "linear_probe_mse", "mse_nc1", "mse_nc23", "mse_off_path")
 _RANKS = ("rankme", "effective_rank_features", "participation_ratio")
+_SPECTRAL = (*_RANKS, "alpha_req", "alpha_req_r2")
 _MSE_PARTS = ("mse_nc1", "mse_nc23", "mse_off_path")
 
 
@@ -49,7 +50,7 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
     """
     stats = sources.stats
     if not stats.labelled:
-        return tuple(_bounded_ranks(stats, values))
+        return (*_bounded_ranks(stats, values), *_rounded_spectrum(sources, values))
     return (
         *_few_samples(stats, values),
         *_bounded_ranks(stats, values),
@@ -59,7 +60,19 @@ def warnings_on(sources: Sources, values: Mapping[str, float]) -> tuple[str, ...
         *_other_loss(sources, values),
         *_inexact(sources, values),
         *_rounded_scatter(stats, values),
+        *_rounded_spectrum(sources, values),
     )
+
+
+def _rounded_spectrum(sources: Sources, values: Collection[str]) -> Iterator[str]:
+    """Warn if products in float32 do not resolve a part of the spectrum."""
+    of_spectrum = [key for key in _SPECTRAL if key in values]
+    if sources.stats.blocked and of_spectrum and (lost := sources.covariance.unresolved):
+        yield (
+            f"precision='blocked' does not resolve the {lost} smallest of {sources.stats.dim} "
+            f"eigenvalues, which count as 0 in {', '.join(of_spectrum)}; measure with "
+            f"precision='float64'"
+        )
 
 
 def _rounded_scatter(stats: ClassStatistics, values: Collection[str]) -> Iterator[str]:
