@@ -193,8 +193,8 @@ def measure(
         bool,
         typer.Option(
             "--random-sizes",
-            help="Standard errors of samples drawn with their classes; without it, the sizes of the "
-            "classes are held.",
+            help="Standard errors of samples drawn with their classes; --uncertainty alone holds "
+            "the sizes of the classes.",
         ),
     ] = False,
     precision: Annotated[

@@ -97,7 +97,9 @@ class ProbeOptions:
     @property
     def resamples(self) -> bool:
         """Return whether chance level or standard errors may be measured on stored samples."""
-        return self.second_pass == "store" and (self.uncertainty or self.baseline is not False)
+        return self.second_pass == "store" and (
+            self.uncertainty is not False or self.baseline is not False
+        )
 
 
 def for_model(options: ProbeOptions, model: nn.Module) -> ProbeOptions:

@@ -265,7 +265,7 @@ def standard_errors(
     if random and samples.prior == "uniform":
         # The scatter is weighted by class sizes that every replicate changes: nothing is left to
         # merge.
-        moments = (_moments_of(samples, replicate) for replicate in replicates)
+        moments: Iterator[ClassMoments] = (_moments_of(samples, each) for each in replicates)
     else:
         _check_size(samples, memory)
         moments = _moments_of_each(samples, deal, replicates)
