@@ -280,3 +280,20 @@ def test_a_process_that_cannot_read_again_ends_all(step: Any, prior: Prior, tmp_
 def test_statistics_beyond_the_memory_are_refused_with_their_size() -> None:
     with pytest.raises(InputError, match=r"expected [\d,]+ bytes for the statistics of 20 groups"):
         ncscope.measure_model(model(), loader(), memory=1000, uncertainty=True, progress=False)
+
+
+@pytest.mark.parametrize(("redraw", "sizes"), [(True, "held"), ("random_sizes", "random")])
+def test_reports_say_which_other_samples_the_errors_are_of(redraw: Redraw, sizes: str) -> None:
+    report = ncscope.measure(
+        FEATURES, LABELS, WEIGHT, groups=["nc1", "ood"], ood=FEATURES + 1, uncertainty=redraw
+    )
+    again = ncscope.Report.from_json(report.to_json())
+    assert again.record.random_sizes == report.record.random_sizes == (sizes == "random")
+    page = again.page("errors")
+    assert f"bias corrected, class sizes {sizes}" in page
+    held = "hold the sizes of the classes fixed"
+    assert (held in " ".join(report.notes)) == (sizes == "held")
+    areas = "of energy_auroc" in " ".join(report.notes) or "energy_auroc are of" in page
+    assert areas == (sizes == "held")
+    unlabelled = ncscope.measure(FEATURES, uncertainty=redraw)
+    assert "class sizes" not in unlabelled.page("errors")

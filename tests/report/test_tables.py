@@ -1,6 +1,7 @@
 """Tables as a terminal of a given width shows them."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -75,7 +76,11 @@ def test_chance_and_intervals_stand_beside_the_value_and_warnings_come_first(
     line = next(line for line in text.splitlines() if "nc1_quotient" in line)
     assert "± 0.01" in line
     assert "7.5" in line
-    assert "0.479 to 0.521" in line  # the corrected value and 2.093 standard errors
+    low, high = (float(end) for end in re.search(r"([\d.]+) to ([\d.]+)", line).groups())
+    value = single_layer.layers[0].metrics["nc1_quotient"]
+    # The interval of the logarithm, from the corrected value and 2.16 standard errors.
+    assert math.log(high / 0.5) == pytest.approx(2.16 * 0.01 / value, abs=0.01)
+    assert low * high == pytest.approx(0.25, rel=0.01)
     line = next(line for line in text.splitlines() if "ncc_accuracy" in line)
     assert "±" not in line  # without a corrected value there is no interval
     assert max(map(len, text.splitlines())) <= 80

@@ -89,7 +89,7 @@ def measure(
     is requested by name. So are sums over $K^2$ pairs above 65,536 classes (the energies above
     10,000), and the decisions of NC4 if $nK(d+64)>2^{41}$ and $K>4d$. A note names what is left
     out. The chance level costs one more measurement, and standard
-    errors cost 5 to 20 times a measurement.
+    errors cost about 20 times a measurement.
 
     Example:
         >>> import torch, ncscope

@@ -39,7 +39,7 @@ _OF_MODELS = (
 """Options that have no effect without --model."""
 
 
-_COST = "Standard errors: 20 more measurements, in 4 to 13 times the time of one."
+_COST = "Standard errors: 20 more measurements, in about 20 times the time of one."
 
 
 class _Measure(TyperCommand):
