@@ -64,7 +64,7 @@ ENTRIES: dict[str, Callable[[], Any]] = {
 @pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_device_without_float64_is_refused_in_one_line(entry: str) -> None:
-    with pytest.raises(InputError, match=r"a device with float64, found mps.*\.cpu\(\)") as caught:
+    with pytest.raises(InputError, match=r"found 'mps'|with float64, found mps.*cpu\(\)") as caught:
         ENTRIES[entry]()
     assert "\n" not in str(caught.value)
 

@@ -267,7 +267,12 @@ def _kind(annotation: Any) -> _Kind | None:
 def _instance(form: type) -> _Kind:
     name = form.__name__
     words = f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}"
-    return _Kind(lambda v: v if isinstance(v, form) else _Misfit(), words, f"pass {words}")
+    fix = f"pass what {_MAKERS[name]} returned" if name in _MAKERS else f"pass {words}"
+    return _Kind(lambda v: v if isinstance(v, form) else _Misfit(), words, fix)
+
+
+_MAKERS = {"Report": "measure", "ModelReport": "measure_model", "TransferReport": "transfer"}
+"""Function that makes an object of a class which no user builds."""
 
 
 def _union(parts: Sequence[Any]) -> _Kind | None:
@@ -372,6 +377,8 @@ def _several(form: Any, element: _Kind | None) -> _Kind:
             return _Misfit()
         return _elements(value, element)
 
+    if lazy and element is None:
+        return _Kind(read, "a loader or list", "pass a DataLoader or a list")
     words = "a list" if element is None else f"a list (of each: {element.words})"
     return _Kind(read, words, "pass a list")
 

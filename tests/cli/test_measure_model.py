@@ -214,7 +214,7 @@ def test_the_second_pass_by_its_option(run):
     assert "a random sample of 6 of the 12 samples" in str(drawn["notes"])
     code, _, said = run(*words, "--second-pass", "twice")
     assert code != 0
-    assert "second_pass 'store', 'recompute' or a number" in said
+    assert "second_pass as 'store' or 'recompute' or an integer" in said
     code, _, said = run("features.npz", "--second-pass", "recompute")
     assert code != 0
     assert "--model" in said

@@ -83,7 +83,7 @@ def test_a_full_disk_names_the_file(run: Run) -> None:
         with at_most(100):
             code, out, err = run("measure", "f.npz", "--groups", "pfc", "--save", name)
         assert (code, out) == (2, "")
-        said = f"error: expected to read or write {name}, found File too large; correct that"
+        said = f"error: expected to write {name}, found File too large; free space, or choose"
         assert err.startswith(said)
         assert err.count("\n") == 1
     assert [file.name for file in Path().iterdir()] == ["f.npz"]

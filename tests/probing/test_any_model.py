@@ -280,6 +280,7 @@ def test_heads_of_bitsandbytes_are_dequantised(kind: str) -> None:
     options = {"has_fp16_weights": False} if kind == "Linear8bitLt" else {}
     head = made(D, K, **options)
     head.load_state_dict(model.fc.state_dict())
+    head.support_avx512bf16_for_cpu = False  # where a CPU has it, 4 bits need multiples of 32 rows
     model.fc = head.to("cpu")
     with torch.no_grad():
         zero, unit = model.fc(torch.zeros(1, D)), model.fc(torch.eye(D))

@@ -510,6 +510,7 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
         baseline={"nc1_quotient": 7.5},
         standard_errors={"nc1_quotient": 0.25},
         bias_corrected={"nc1_quotient": 1.0},
+        metrics={**layers[-1].metrics, "nc1_quotient": 1.0},
     )
     two = replace(
         probe, layers=tuple(layers), comparable=probe.comparable[1:3], relative_position=(0.0, 1.0)
@@ -531,7 +532,7 @@ def test_a_page_says_what_was_measured_warns_first_and_leaves_out_what_does_not_
     number = page.locator(".numbers > div").first.inner_text().splitlines()
     assert number[1].endswith("± 0.25")
     assert number[2:5] == [
-        "95 % interval, bias corrected: 0.477 to 1.52",
+        "95 % interval, bias corrected, class sizes held: 0.583 to 1.72",
         "by chance 7.5",
         "collapsed at 0 ↓",
     ]

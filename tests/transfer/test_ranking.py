@@ -140,7 +140,8 @@ def test_features_beyond_squares_are_refused(checkpoints):
     for size in (1e-200, 1e200):
         moments = ClassMoments(3, 6)
         moments.update(features["noise 3"], labels)
-        moments.means *= size
+        moments.offsets *= size
+        moments.pilot *= size
         with pytest.raises(InputError, match="between 3e-145 and 3e"):
             rank_checkpoints({"it": features["noise 3"]}, labels, pretraining={"it": moments})
 

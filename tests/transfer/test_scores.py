@@ -73,7 +73,7 @@ def test_a_power_of_two_changes_no_digit_of_log_me(scale):
 def test_what_squares_cannot_hold_is_said(score, scale):
     features, labels = blobs(60, 6, 3, seed=0)
     stats = statistics(features, labels)
-    scaled = replace(stats, means=scale * stats.means)
+    scaled = replace(stats, offsets=scale * stats.offsets, pilot=scale * stats.pilot)
     with pytest.raises(InputError, match=r"between 3e-145 and 3e\+144 in size, found class means"):
         score(scaled)
 
@@ -161,11 +161,17 @@ def test_h_score_is_the_trace_and_the_complement_of_vci():
 def test_sizes_up_to_the_ends_are_taken(size, refused):
     features, labels = blobs(60, 6, 3, seed=0)
     stats = statistics(features, labels)
-    stats = replace(stats, means=stats.means * 2.0**size / stats.means.abs().max())
+    factor = 2.0**size / stats.means.abs().max()
+    stats = replace(stats, offsets=stats.offsets * factor, pilot=stats.pilot * factor)
     with pytest.raises(InputError) if refused else nullcontext():
         check_scale(stats)
-    check_scale(replace(stats, means=0 * stats.means))
+    check_scale(replace(stats, offsets=0 * stats.offsets, pilot=0 * stats.pilot))
     with pytest.raises(InputError, match="a variance of inf"):
         check_scale(
-            replace(stats, means=0 * stats.means, class_traces=math.inf * stats.class_traces)
+            replace(
+                stats,
+                offsets=0 * stats.offsets,
+                pilot=0 * stats.pilot,
+                class_traces=math.inf * stats.class_traces,
+            )
         )

@@ -138,7 +138,8 @@ def energies(
 def spectrum_of(matrix: Float[Tensor, "d d"] | Gram) -> Float[Tensor, " d"]:
     """Return the d eigenvalues of a positive semi-definite matrix, descending and at least 0."""
     if isinstance(matrix, Gram):
-        values = torch.linalg.svdvals(matrix.rows).square()
+        # Tall: of wide matrices LAPACK's time grew a hundredfold beside other work.
+        values = torch.linalg.svdvals(matrix.rows.mT.contiguous()).square()
         return torch.nn.functional.pad(values, (0, len(matrix) - len(values)))
     return torch.linalg.eigvalsh(matrix).flip(0).clamp(min=0)
 
@@ -174,9 +175,9 @@ def symmetric_pairs(
     """
     if isinstance(matrix, Gram):
         # Not the eigenpairs of XX^T: their images under X^T lose orthogonality as they get short.
-        values, rows = torch.linalg.svd(matrix.rows, full_matrices=False)[1:]
+        vectors, values, _ = torch.linalg.svd(matrix.rows.mT.contiguous(), full_matrices=False)
         spectrum = torch.nn.functional.pad(values.square(), (0, len(matrix) - len(values)))
-        return spectrum, rows.mT
+        return spectrum, vectors
     ascending, vectors = torch.linalg.eigh(matrix)
     return ascending.flip(0).clamp(min=0), vectors.flip(1)
 

@@ -78,7 +78,10 @@ class Covariance:
     @property
     def unresolved(self) -> int:
         """Number of eigenvalues that are 0 because products in float32 do not resolve them."""
-        return int((self.eigenvalues == 0).sum()) if self.error else 0
+        if not self.error:
+            return 0
+        constant = self.matrix.diagonal() == 0  # of these, 0 is exact
+        return int((self.eigenvalues == 0).sum() - constant.sum())
 
     def _resolved(self, values: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
         return values.where(values > self.error, 0.0) if self.error else values

@@ -206,6 +206,8 @@ def _estimate(
         return None, "the value says how well alpha_req fits these samples"
     if not all(map(math.isfinite, replicates)):
         return None, "the value is undefined in one of the replicates"
+    if value == 0 == row.low:
+        return None, "the value is 0, the end of its range"
     estimate = jackknife(value, replicates)
     if row.needs & {"decisions", "hits"}:
         return _rate(row, value, estimate, sample)

@@ -13,7 +13,7 @@ from ncscope.stats.batch import Workspace, refuse_nonfinite, square_norms
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.pooled import PooledScatter
 
-_PILOT_ROWS = 64
+_SAMPLED = 64
 
 
 def batch_moments(
@@ -87,16 +87,43 @@ def _first_read(
 def choose_pilot(features: Shaped[Tensor, "n d"]) -> Float[Tensor, " d"]:
     """Return a vector to subtract from all features, so that a common offset costs no digits.
 
-    A coordinate of the pilot is the value nearest to 0 among the first rows, if all are of one sign
-    and within a factor of two: the differences are then exact (Sterbenz), and as small as the
-    spread. It is 0 elsewhere, where there is no offset to remove and a difference would be rounded.
+    A coordinate of the pilot is the value nearest to 0, if all are of one sign and within a factor
+    of two: the differences are then exact (Sterbenz), and as small as the spread. It is 0
+    elsewhere, where there is no offset to remove and a difference would be rounded.
 
     Args:
         features: Features of a real dtype, n at least 1.
     """
-    low, high = features[:_PILOT_ROWS].to(torch.float64).aminmax(dim=0)
+    step = -(-len(features) // _SAMPLED)
+    if step > 1 and features.device.type == "cpu":
+        # What some of the rows exclude, all of them do: most features cost no read of their own.
+        pilot = pilot_between(*_ends(features[::step]))
+        if not pilot.numpy().any():
+            return pilot
+    return pilot_between(*_ends(features))
+
+
+def _ends(rows: Shaped[Tensor, "n d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+    """Return the smallest and the largest value of each coordinate."""
+    low, high = torch.aminmax(rows, dim=0)
+    return low.to(torch.float64), high.to(torch.float64)
+
+
+def pilot_between(low: Float[Tensor, " d"], high: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
+    """Return the pilot of rows, or of pilots, between two bounds."""
     above, below = (low > 0) & (high <= 2 * low), (high < 0) & (low >= 2 * high)
     return torch.where(above, low, torch.where(below, high, 0.0))
+
+
+def common_pilot(one: Float[Tensor, " d"], other: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
+    """Return the pilot of two sets of rows, from theirs; the first if they are alike.
+
+    A pilot far larger than a row would take the row's digits: of two that differ, the smaller one
+    counts, and 0 if they differ in sign. No later batch can therefore be worse off than without.
+    """
+    same = one.sign() == other.sign()
+    smaller = torch.where(one.abs() <= 2 * other.abs(), one, other)
+    return torch.where(same, smaller, 0.0)
 
 
 def approximate_magnitude(

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.stats.batch_moments import pilot_between
 from ncscope.stats.processes import Processes, uninterrupted
 
 _BLOCK_BYTES = 64 * 2**20
@@ -32,8 +33,8 @@ class Shares:
         refer: Function that refers the sums of this process to other class means. It takes the
             classes as a slice, and by name the differences of the means of these classes, old less
             new, which it may overwrite.
-        pilot: Vector that the means are given about, negative infinity in a process without
-            samples; None for 0.
+        pilot: Vector that the means are given about, and its negative; both negative infinity in a
+            process without samples. None for 0.
         move_pilot: Function that refers the means of this process to another pilot.
     """
 
@@ -42,7 +43,7 @@ class Shares:
     means: Mapping[str, Float[Tensor, "k _d"]]
     sums: Mapping[str, Tensor]
     refer: Callable[[slice, Mapping[str, Tensor]], None]
-    pilot: Float[Tensor, " _d"] | None = None
+    pilot: Float[Tensor, "2 _d"] | None = None
     move_pilot: Callable[[Tensor], None] | None = None
 
 
@@ -180,10 +181,11 @@ class _Reduction:
         return self.space[name][: rows.stop - rows.start]
 
     def _move_pilot(self) -> None:
-        """Refer the means to the pilot that all processes have chosen, the largest."""
+        """Refer the means to a pilot of all processes."""
         assert self.pilot is not None
         assert self.shares.move_pilot is not None
-        self.shares.move_pilot(self.pilot.masked_fill(self.pilot == -math.inf, 0.0))
+        high, low = self.pilot[0], -self.pilot[1]  # infinite, and so no pilot, without samples
+        self.shares.move_pilot(pilot_between(low, high))
 
     def _bound(self, name: str) -> None:
         """Note the largest and the negative smallest coordinates of the means of this process."""

@@ -26,6 +26,7 @@ from ncscope.stats.batch_moments import (
     approximate_magnitude,
     batch_moments,
     choose_pilot,
+    common_pilot,
     exponent_out_of_range,
 )
 from ncscope.stats.classes import BatchClasses
@@ -299,7 +300,9 @@ class ClassMoments(Locked):
         if self.unit_means is not None and self.unit_traces is not None:
             means["unit_means"] = self.unit_means
             sums |= {"unit_traces": self.unit_traces, "zero_vectors": self.zero_vectors}
-        pilot = self.pilot if self._has_pilot else torch.full_like(self.pilot, -math.inf)
+        pilot = torch.stack([self.pilot, -self.pilot])
+        if not self._has_pilot:
+            pilot.fill_(-math.inf)
         return Shares(form, self.counts, means, sums, self._refer, pilot, self._move_pilot)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -334,6 +337,10 @@ class ClassMoments(Locked):
                 found=f"{found}",
                 fix="build the moments alike first",
             )
+        if bool((state["counts"] < 0).any()) or not bool(torch.isfinite(state["pilot"]).all()):
+            fix = "save the state again; this one is damaged"
+            found = "negative counts, or a pilot that is not finite"
+            raise InputError(expected="the state of class moments", found=found, fix=fix)
         self._check_weights(state)
         with self.lock:
             for name in state.keys() - {"scatter_weights"}:
@@ -344,16 +351,16 @@ class ClassMoments(Locked):
             self._has_pilot = bool(self.counts.any())
 
     def _pilot_for(self, features: Shaped[Tensor, "n d"]) -> Float[Tensor, " d"] | None:
-        """Return the pilot, chosen by the first batch; None for 0, where that costs no wait."""
+        """Return the pilot for a batch, which is not stored before the batch is; None for 0."""
+        pilot = choose_pilot(features)
         with self.lock:
-            if not self._has_pilot:
-                self.pilot, self._has_pilot = choose_pilot(features), True
-            waits = self.device.type != "cpu"
-            return self.pilot if waits or bool(self.pilot.any()) else None
+            if self._has_pilot:
+                pilot = common_pilot(self.pilot, pilot)
+        return pilot if _may_differ_from_zero(pilot) else None
 
     def _move_pilot(self, pilot: Float[Tensor, " d"]) -> None:
         """Refer the class means to another pilot."""
-        if self._has_pilot:
+        if self._has_pilot and _may_differ_from_zero(self.pilot - pilot):
             self.offsets += self.pilot - pilot
         self.pilot, self._has_pilot = pilot.clone(), True
 
@@ -381,11 +388,13 @@ class ClassMoments(Locked):
         pilot: Float[Tensor, " d"] | None,
     ) -> None:
         """Merge statistics of the classes present by the update of Chan, Golub and LeVeque."""
+        theirs_about = torch.zeros_like(self.pilot) if pilot is None else pilot
+        self._move_pilot(
+            common_pilot(self.pilot, theirs_about) if self._has_pilot else theirs_about
+        )
         offsets = other["offsets"]
-        if pilot is not None and not self._has_pilot:
-            self._move_pilot(pilot)
-        elif pilot is not None and pilot is not self.pilot:
-            offsets = offsets + (pilot - self.pilot)
+        if _may_differ_from_zero(theirs_about - self.pilot):
+            offsets = offsets + (theirs_about - self.pilot)
         mine, theirs = self.counts[present], other["counts"]
         share = theirs.to(torch.float64) / (mine + theirs)
         shift = offsets - self.offsets[present]
@@ -505,6 +514,11 @@ class ClassMoments(Locked):
                 fix=fix,
             )
         return 1 / counts.to(self.device, torch.float64).clamp(min=1)
+
+
+def _may_differ_from_zero(vector: Float[Tensor, " d"]) -> bool:
+    """Return whether a vector is not 0; True on an accelerator, which is not waited for."""
+    return vector.device.type != "cpu" or bool(vector.numpy().any())
 
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:

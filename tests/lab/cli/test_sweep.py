@@ -72,7 +72,7 @@ def test_a_run_that_fails_exits_1_and_is_named(with_halving, capsys, tmp_path, m
         ("xufm/ufm --over seed=1 --over seed=2", "expected seed after --over once"),
         ("xufm/ufm --over seed=1 --set seed=2", r"expected seed .* \(--over\), found both; leave"),
         ("xufm/ufm --over seed=[1", r"expected a value after =, found '\[\[1"),
-        ("xufm/ufm --list no.yaml", "a list of settings in no.yaml, found .*No such file"),
+        ("xufm/ufm --list no.yaml", "a list of settings in no.yaml, found nothing at no.yaml"),
         ("xufm/uffm --over seed=1", "the nearest is xufm/ufm"),
     ],
 )
