@@ -125,7 +125,7 @@ def extreme() -> Measurement:
     """Whatever a measurement can hold: undefined and infinite numbers, a geodesic, odd names."""
     layer = LayerRecord(
         layer='a"</script>\n',
-        metrics={"nc1": math.nan, "vci": math.inf, "nc2_etf": 1e-300, "pfc1": 0.1 + 0.2},
+        metrics={"nc1": math.nan, "fuzziness": math.inf, "nc2_etf": 1e-300, "pfc1": 0.1 + 0.2},
         notes=("nc1 is undefined: why",),
         num_classes=3,
         num_samples=9,

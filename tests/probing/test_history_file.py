@@ -194,7 +194,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "comparable layers that are not among the layers",
     ),
     "an order": (of_probe(lambda o: o["comparable"].reverse()), "comparable layers that are not"),
-    "a dimension": (of_last(lambda o: o.update(dim=7)), "comparable layers of different dim"),
+    "a dimension": (of_last(lambda o: o.update(dim=9)), "comparable layers of different dim"),
     "a position": (of_probe(lambda o: o["relative_position"].pop()), "positions of 3 comparable"),
     "a layer twice": (
         of_probe(lambda o: o["layers"].append(o["layers"][-1])),
@@ -212,12 +212,27 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "a negative error": (
         of_last(lambda o: o["standard_errors"].update({next(iter(o["metrics"])): -1})),
-        "a negative standard error",
+        "a standard error that is negative or not finite",
     ),
     "a class beyond": (
         of_last(lambda o: o.update(gram=None, num_classes=2)),
         "a table with class 2 of 2",
     ),
+    "an endless error": (
+        of_last(lambda o: o["standard_errors"].update({next(iter(o["metrics"])): "inf"})),
+        "a standard error that is negative or not finite",
+    ),
+    "fewer samples": (of_last(lambda o: o.update(num_samples=1)), "classes beside 1 of 3"),
+    "a value beyond its range": (
+        of_last(lambda o: o["metrics"].update(accuracy=7.0)),
+        "accuracy of 7, beyond its range",
+    ),
+    "a cosine": (of_last(lambda o: o["gram"][0].__setitem__(1, 1e300)), "a cosine beyond 1"),
+    "a line of nothing": (
+        of_probe(lambda o: o["geodesic"].update(t=[], pfc1=[], pfc2=[], pfc3=[])),
+        "a line of 0 positions",
+    ),
+    "a version": (lambda o: o.update(schema_version=True), "schema version True"),
     "a text as list": (of_last(lambda o: o.update(notes="abc")), "no JSON list"),
     "a number as text": (of_last(lambda o: o.update(layer=3)), "3 where a text should be"),
 }

@@ -3,11 +3,12 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from ncscope.files import replace_surrogates
+from ncscope.metrics.registry import METRICS
 from ncscope.probing.provenance import Provenance
 from ncscope.probing.records import (
     ClassTable,
@@ -19,6 +20,8 @@ from ncscope.probing.records import (
 
 _LARGEST = sys.float_info.max
 _LARGEST_COUNT = 2**63 - 1
+_ROUNDING = 1e-6
+_BOUNDS = {row.key: (row.low, row.high) for row in METRICS.values()}
 
 _TRUST = ("baseline", "standard_errors", "bias_corrected")
 """Fields of a layer that say how far its values can be trusted."""
@@ -142,7 +145,7 @@ def _opened(content: bytes) -> tuple[Mapping[str, Any], Provenance]:
     """Return the object that a file holds, and its provenance."""
     whole = parse_object(content.decode())
     version = whole["schema_version"]
-    if version != SCHEMA_VERSION:
+    if type(version) is not int or version != SCHEMA_VERSION:
         msg = f"schema version {version!r:.80}, where this ncscope reads {SCHEMA_VERSION}"
         raise ValueError(msg)
     return whole, _provenance(_mapping(whole["provenance"]))
@@ -256,30 +259,42 @@ def _layer(given: Mapping[str, Any]) -> LayerRecord:
         random_sizes=_flag(given.get("random_sizes", False)),
         per_class=None if (table := given.get("per_class")) is None else _table(_mapping(table)),
     )
-    _check_layer(record)
+    for contradiction in _contradictions(record):
+        raise ValueError(contradiction)
     return record
 
 
-def _check_layer(record: LayerRecord) -> None:
-    """Check the parts of a record against each other and against its numbers of classes."""
+def _contradictions(record: LayerRecord) -> Iterator[str]:
+    """Yield what the parts of a record say against each other, or against its sizes."""
     if record.num_present > record.num_classes:
-        msg = f"{record.num_present} classes present of {record.num_classes}"
-        raise ValueError(msg)
+        yield f"{record.num_present} classes present of {record.num_classes}"
+    if not record.num_samples or not record.dim:
+        yield f"{record.num_samples} samples in {record.dim} dimensions"
+    for curve in record.spectra.values():
+        if len(curve) > record.dim or any(value < 0 for value in curve):
+            yield f"{len(curve)} eigenvalues, some below 0 or beyond {record.dim} dimensions"
+    for key, value in record.metrics.items():
+        low, high = _BOUNDS.get(key, (-math.inf, math.inf))
+        if value < low - _ROUNDING or value > high + _ROUNDING:
+            yield f"{key} of {value:.6g}, beyond its range"
     for part in _TRUST:
         if strangers := getattr(record, part).keys() - record.metrics.keys():
-            msg = f"{part.replace('_', ' ')} of {min(strangers)!r:.80}, which was not measured"
-            raise ValueError(msg)
-    if any(error < 0 for error in record.standard_errors.values()):
-        msg = "a negative standard error"
-        raise ValueError(msg)
-    if record.gram is not None:
-        size = len(record.gram)
-        if size > record.num_classes or any(len(row) != size for row in record.gram):
-            msg = f"cosines of {size} class means that are no square of at most the classes"
-            raise ValueError(msg)
-    if (table := record.per_class) is not None and table.classes[-1] >= record.num_classes:
-        msg = f"a table with class {table.classes[-1]} of {record.num_classes}"
-        raise ValueError(msg)
+            yield f"{part.replace('_', ' ')} of {min(strangers)!r:.80}, which was not measured"
+    if not all(0 <= error < math.inf for error in record.standard_errors.values()):
+        yield "a standard error that is negative or not finite"
+    if (gram := record.gram) is not None:
+        if not 2 <= len(gram) <= record.k or any(len(row) != len(gram) for row in gram):
+            yield f"cosines of {len(gram)} class means that are no square of at most the classes"
+        if any(abs(cosine) > 1 + _ROUNDING for row in gram for cosine in row):
+            yield "a cosine beyond 1"
+    if (table := record.per_class) is not None:
+        if table.classes[-1] >= record.num_classes:
+            yield f"a table with class {table.classes[-1]} of {record.num_classes}"
+        if len(table.classes) != record.k or sum(table.samples) != record.num_samples:
+            yield (
+                f"a table of {sum(table.samples)} samples of {len(table.classes)} classes beside "
+                f"{record.num_samples} of {record.k}"
+            )
 
 
 def _table(given: Mapping[str, Any]) -> ClassTable:
@@ -333,6 +348,9 @@ def _column(given: Any, length: int) -> list[float]:
 
 def _geodesic(given: Mapping[str, Any]) -> GeodesicRecord:
     t = list(_numbers(given["t"]))
+    if len(t) < 2:
+        msg = f"a line of {len(t)} positions"
+        raise ValueError(msg)
     return GeodesicRecord(
         t=t,
         pfc1=_column(given["pfc1"], len(t)),
