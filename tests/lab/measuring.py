@@ -32,11 +32,12 @@ def parts(config: Halving) -> list[Part]:
 
 def probe(value: float) -> ProbeRecord:
     """Two layers, of which one has a value that is undefined and one that is infinite."""
-    gram = [[1.0, value], [value, 1.0]]
-    spectra = {"between": [value, 0.0], "total": [value, math.inf]}
+    cosine, size = math.tanh(value), abs(value)
+    gram = [[1.0, cosine], [cosine, 1.0]]
+    spectra = {"between": [size, 0.0], "total": [size, math.inf]}
     layers = (
-        LayerRecord("stem", {"nc1": value, "nc2": math.nan}, ("undefined",), 2, 4, 3),
-        LayerRecord("last", {"nc1": value, "nc2": math.inf}, (), 2, 4, 3, spectra, gram),
+        LayerRecord("stem", {"nc1": size, "nc2": math.nan}, ("undefined",), 2, 4, 3),
+        LayerRecord("last", {"nc1": size, "nc2": math.inf}, (), 2, 4, 3, spectra, gram),
     )
     line = GeodesicRecord([0.0, 1.0], [value, 0.0], [value, 0.0], [0.5, 1.0], value, value)
     return ProbeRecord(layers, ("stem", "last"), (0.0, 1.0), line)

@@ -31,7 +31,7 @@ def layer(name: str, **metrics: float) -> LayerRecord:
 
 GEODESIC = GeodesicRecord([0.0, 1.0], [2.0, INF], [0.5, NAN], [0.5, 1.0], 1.0, 2.0)
 PROBE = ProbeRecord(
-    (layer("stem", nc1=2.0), layer("low", nc1=NAN), layer("last", nc1=INF, cdnv=-INF)),
+    (layer("stem", nc1=2.0), layer("low", nc1=NAN), layer("last", nc1=INF, cdnv=INF)),
     ("low", "last"),
     (0.0, 1.0),
     GEODESIC,

@@ -339,8 +339,8 @@ class ClassMoments(Locked):
             )
         if bool((state["counts"] < 0).any()) or not bool(torch.isfinite(state["pilot"]).all()):
             fix = "save the state again; this one is damaged"
-            found = "negative counts, or a pilot that is not finite"
-            raise InputError(expected="the state of class moments", found=found, fix=fix)
+            damage = "negative counts, or a pilot that is not finite"
+            raise InputError(expected="the state of class moments", found=damage, fix=fix)
         self._check_weights(state)
         with self.lock:
             for name in state.keys() - {"scatter_weights"}:

@@ -27,7 +27,7 @@ def layer(name: str, **metrics: float) -> LayerRecord:
 
 
 GEODESIC = GeodesicRecord([0.0, 1.0], [2.0, INF], [0.5, 0.1], [0.5, 1.0], 1.0, 2.0)
-PROBE = ProbeRecord((layer("stem", nc1=2.0), layer("head", nc1=NAN, cdnv=-INF)), geodesic=GEODESIC)
+PROBE = ProbeRecord((layer("stem", nc1=2.0), layer("head", nc1=NAN, cdnv=INF)), geodesic=GEODESIC)
 MEASUREMENTS = [
     Measurement(PROBE, 0, "train", "part"),
     Measurement(PROBE, 1, "test", "part", {ITERATION: 23}),
