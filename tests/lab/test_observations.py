@@ -100,7 +100,7 @@ def test_a_measurement_is_an_observation_a_layer() -> None:
         assert ITERATION not in each
     assert stem.values == {"loss": 0.5, "nc1": 2.0}
     assert (low["relative_position"], last["relative_position"]) == (0.0, 1.0)
-    assert last["cdnv"] == -INF
+    assert last["cdnv"] == INF
     assert last["straightness"] == 0.75
     assert "straightness" not in low
 
@@ -132,7 +132,7 @@ def test_observations_of_results_are_as_they_are_read_back() -> None:
     results.add(MEASURED, "part")
     assert math.isnan(float(results[2]["nc1"]))
     assert math.isnan(float(results[2]["cdnv"]))
-    assert results.measurements[0].probe.layers[-1].metrics["cdnv"] == -INF
+    assert results.measurements[0].probe.layers[-1].metrics["cdnv"] == INF
 
 
 def test_results_stand_together_in_order() -> None:
