@@ -104,9 +104,9 @@ def nleep(samples: LabelledSamples, *, seed: Seed = 0) -> Float[Tensor, ""]:
     features are divided by the root of their mean squared norm, because the mixture of scikit-learn
     adds $10^{-6}$ to each variance; the score therefore does not depend on their scale either.
 
-    Known failures: the fit depends on the seed, by more than the difference between good
-    checkpoints if classes are small; with few samples for each component the mixture learns single
-    samples and the score tends to 0. The authors' definition has the logarithm; the code published
+    Known failures: the fit depends on the seed, and on the order of the samples, by more than the
+    difference between good checkpoints if classes are small; with few samples for each component
+    the mixture learns single samples and the score tends to 0. The authors' definition has the logarithm; the code published
     with SFDA returns the mean probability without it.
 
     Args:
