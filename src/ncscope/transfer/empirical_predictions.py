@@ -106,8 +106,8 @@ def nleep(samples: LabelledSamples, *, seed: Seed = 0) -> Float[Tensor, ""]:
 
     Known failures: the fit depends on the seed, and on the order of the samples, by more than the
     difference between good checkpoints if classes are small; with few samples for each component
-    the mixture learns single samples and the score tends to 0. The authors' definition has the logarithm; the code published
-    with SFDA returns the mean probability without it.
+    the mixture learns single samples and the score tends to 0. The authors' definition has the
+    logarithm; the code published with SFDA returns the mean probability without it.
 
     Args:
         samples: Downstream samples, at least 5K of them.
