@@ -206,13 +206,13 @@ def _estimate(
         return None, "the value says how well alpha_req fits these samples"
     if not all(map(math.isfinite, replicates)):
         return None, "the value is undefined in one of the replicates"
-    if value == 0 == row.low:
-        return None, "the value is 0, the end of its range"
     estimate = jackknife(value, replicates)
     if row.needs & {"decisions", "hits"}:
         return _rate(row, value, estimate, sample)
     if estimate.standard_error <= _ROUNDING * abs(value):
         return None, "the value does not vary with the samples"
+    if value == 0 == row.low:
+        return None, "the value is 0, the end of its range"
     distance = row.group in ("nc2", "nc3")
     if (distance or row.key in _RATIOS | _OF_MEANS) and sample.noise > LARGEST_NOISE:
         return None, f"{sample.noise:.0%} of the spread of the class means is noise"
