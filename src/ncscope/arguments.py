@@ -298,7 +298,8 @@ def _union(parts: Sequence[Any]) -> _Kind | None:
     words = " or ".join(kind.words for kind in known if kind.words != "None")
     words += " or None" if types.NoneType in parts else ""
     scalar = all(kind.scalar for kind in known)
-    return _Kind(read, words, next(k.fix for k in known if k.words != "None"), scalar)
+    fixes = {kind.fix for kind in known if kind.words != "None"}
+    return _Kind(read, words, fixes.pop() if len(fixes) == 1 else "pass one of these", scalar)
 
 
 def _within(kind: _Kind | None, bounds: Within) -> _Kind:
@@ -309,7 +310,7 @@ def _within(kind: _Kind | None, bounds: Within) -> _Kind:
         number = plain(value)
         return number if type(number) is _Misfit or bounds.admits(number) else _Misfit()
 
-    return _Kind(read, f"{kind.words} {bounds}", "pass a number in this range", scalar=True)
+    return _Kind(read, f"{kind.words} {bounds}", f"pass {kind.words} {bounds}", scalar=True)
 
 
 def _either(choices: Sequence[object]) -> str:

@@ -422,7 +422,7 @@ def fitting_notes(scorer: OodScorer, *, on_own: bool) -> tuple[str, ...]:
     if on_own and scorer.names:
         notes.append(
             "neco, in all its forms, and nci are fitted on the samples that they judge, which "
-            "flatters them: measure held-out samples with reference= of the training set"
+            "flatters them: measure held-out samples with reference= of the training set, in Python"
         )
     if scorer.spans_all:
         notes.append(

@@ -188,7 +188,8 @@ def _design(keys: Collection[str], sample: Sample, random_sizes: bool) -> Iterat
     else:
         yield (
             "the standard errors hold the sizes of the classes fixed: if labels and samples were "
-            "drawn together, ask for uncertainty='random_sizes'"
+            "drawn together, ask for those of random sizes (uncertainty='random_sizes', or "
+            "--random-sizes)"
         )
         if areas := [key for key in keys if key.endswith("_auroc")]:
             yield f"those of {', '.join(areas)} are of samples drawn with their classes"
@@ -213,6 +214,9 @@ def _estimate(
         return None, "the value does not vary with the samples"
     if value == 0 == row.low:
         return None, "the value is 0, the end of its range"
+    if abs(estimate.bias_corrected - value) > T_QUANTILE * estimate.standard_error:
+        # At the end of a range, as the ranks of noise, the corrected value may even lie beyond it.
+        return None, "the estimate of its bias is larger than half of the interval would be"
     distance = row.group in ("nc2", "nc3")
     if (distance or row.key in _RATIOS | _OF_MEANS) and sample.noise > LARGEST_NOISE:
         return None, f"{sample.noise:.0%} of the spread of the class means is noise"
@@ -266,7 +270,7 @@ def _of_ood(
     if not key.endswith("_auroc"):
         return None, "groups of samples do not show how the value varies with the OOD samples"
     if key.startswith(_FITTED) and sample.own_means:
-        return None, "the score is fitted to the samples that it judges: pass reference="
+        return None, "the score is fitted to the samples that it judges: pass reference= in Python"
     if key not in known:
         return None, f"fewer than {FEWEST} samples of a kind have scores among those of the other"
     return Estimate(known[key], value), ""
