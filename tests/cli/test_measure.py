@@ -356,12 +356,12 @@ def test_samples_enough_have_no_warning_and_errors_on_request(run):
     code, out, err = run("measure", "fine.npz", "--groups", "nc1", "--uncertainty", "--json")
     layer = json.loads(out)["probe"]["layers"][0]
     assert err == "Standard errors: 20 more measurements, in about 20 times the time of one.\n"
-    assert layer["standard_errors"]["vci"] > 0
+    assert layer["standard_errors"]["within_in_signal"] > 0
     assert not layer["random_sizes"]
     code, out, err = run("measure", "fine.npz", "--groups", "nc1", "--random-sizes", "--json")
     other = json.loads(out)["probe"]["layers"][0]
     assert other["random_sizes"]
-    assert other["standard_errors"]["vci"] != layer["standard_errors"]["vci"]
+    assert other["standard_errors"] != layer["standard_errors"]
     assert layer["baseline"]["vci"] > 0.9
 
 
