@@ -144,7 +144,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "weight of other classes": (
         lambda: ncscope.measure(X, Y, W, num_classes=5),
-        r"\(5, 3\), found shape \(3, 3\)",
+        r"num_classes=5 rows, found 3 rows; leave num_classes out",
+    ),
+    "labels from -1 beside a weight": (
+        lambda: ncscope.measure(X, Y - 1, W),
+        r"keep = labels != -1; or pass labels \+ 1, if the classes",
     ),
     "weight one vector": (lambda: ncscope.measure(X, Y, W[0]), r"\(3, 3\), found shape \(3,\)"),
     "weight NaN": (lambda: ncscope.measure(X, Y, W * np.nan), "a finite weight"),

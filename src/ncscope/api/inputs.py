@@ -51,7 +51,13 @@ def checked_samples(
             found=f"labels up to {largest - 1}",
             fix="number the classes: labels = np.unique(labels, return_inverse=True)[1]",
         )
-    count = _rows_of(head, rows.shape[1], largest) if num_classes is None else num_classes
+    count = _rows_of(head, rows.shape[1], largest)
+    if num_classes is not None:
+        if head is not None and count is not None and num_classes not in (count, *head.shape):
+            fix = f"leave num_classes out, or pass the weight of {num_classes} classes"
+            expected = f"a weight of num_classes={num_classes} rows"
+            raise InputError(expected=expected, found=f"{count} rows", fix=fix)
+        count = num_classes
     if head is None and count is None and largest > max(len(rows), _MOST_CLASSES_UNSAID):
         fix = "number the classes from 0, or pass num_classes"
         expected = f"labels in 0..{len(rows) - 1} for {len(rows)} samples"

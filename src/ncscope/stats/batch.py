@@ -115,6 +115,8 @@ def check_range(
             others = labels[~outside]
             binary = bool((others == 1).all()) and len(others) > 0
             fix = "pass (labels + 1) // 2 for classes -1 and 1" if binary else fix
+            if of_classifier and len(others) and int(others.max()) == num_classes - 2:
+                fix += "; or pass labels + 1, if the classes are numbered from -1"
             found = found.partition(";")[0] if binary else found
     elif int(labels.min()) >= 1 and int(labels.max()) == num_classes:
         fix = "number the classes from 0: pass labels - 1"
