@@ -155,7 +155,11 @@ def test_what_cannot_be_measured_is_refused_in_one_line(name: str) -> None:
 
 @pytest.mark.usefixtures("unchecked_signatures")
 @pytest.mark.parametrize(
-    ("labels", "fix"), [(Y + 1, "from 0: pass labels - 1$"), (Y - 1, "keep = labels != -1$")]
+    ("labels", "fix"),
+    [
+        (Y + 1, "from 0: pass labels - 1$"),
+        (Y - 1, r"keep = labels != -1; or pass labels \+ 1, if the classes are numbered from -1$"),
+    ],
 )
 def test_a_label_without_a_row_of_the_head_is_refused_with_what_can_be_done(
     labels: Tensor, fix: str
