@@ -9,10 +9,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.measure import Row, compared
 from ncscope.lab.studies import reproduce
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 from ncscope.models.measuring import measuring
 from ncscope.models.networks.catalogue import build, tapped_layers
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
 
 _FIGURES = ("xufm/ufm", "xufm/extended", "pfc/mufm")
 _LAST = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse")

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader
 
 import ncscope
 from ncscope import History, InputError, ModelReport
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 from tests.test_files import at_most
 
 ODD = "<b>_a&b</b>"

@@ -9,8 +9,8 @@ import torch
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.measurement import samples
 from ncscope.metrics.registry import GROUPS, METRICS
-from ncscope.probing import samples
 
 from ..closeness import assert_agree
 from ..metrics.collapse import collapse_of

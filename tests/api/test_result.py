@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import ncscope
 from ncscope import InputError
 from ncscope.files import write_text
-from ncscope.probing.records import LayerRecord
+from ncscope.measurement.records import LayerRecord
 
 from ..metrics.degenerate import DEGENERATE
 from ..reference.instances import INSTANCES, Instance

@@ -22,7 +22,7 @@ import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.huggingface import NeuralCollapseTrainerCallback
 from ncscope.integrations.recording import MeasurementWarning
-from ncscope.probing.naming import HEADLINE
+from ncscope.measurement.naming import HEADLINE
 
 from .patterns import states
 from .test_huggingface import images, language, padded, sentences, vision

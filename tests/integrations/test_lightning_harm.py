@@ -17,7 +17,7 @@ from ncscope.errors import InputError
 from ncscope.integrations.lightning import NeuralCollapseCallback
 from ncscope.integrations.lightning_loaders import can_be_read_again
 from ncscope.integrations.recording import MeasurementWarning
-from ncscope.probing.naming import HEADLINE, LAYER_HEADLINE
+from ncscope.measurement.naming import HEADLINE, LAYER_HEADLINE
 
 from .patterns import DATA, INPUTS, LABELS, Apart, Stream, Whole, fit, states
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ncscope.lab.evidence.judging import decided
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
 from ncscope.lab.runs.recipe import Part
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 from ncscope.report.claims import Claim
 from tests.lab.papers import halving
 from tests.lab.papers.halving import Halving

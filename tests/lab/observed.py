@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from ncscope.lab.observations import Event, Heartbeat, Observation, Results
 from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.resources import Resources
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 
 
 def observed(rows: Iterable[Mapping[str, Any]]) -> Results:

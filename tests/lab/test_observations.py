@@ -17,7 +17,7 @@ from ncscope.lab.observations import (
     plain_event,
     together,
 )
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 NAN, INF = math.nan, math.inf
 ONE = Observation(7, 2, "test", "last", "a part", {"nc1": 0.25, "name": "odd", "count": 3})

@@ -10,8 +10,8 @@ import torch
 import ncscope
 from ncscope.math import pairs
 from ncscope.math.frames import simplex_etf
+from ncscope.measurement.records import ClassTable
 from ncscope.metrics.class_columns import MOST_CLASSES
-from ncscope.probing.records import ClassTable
 
 from ..reference.instances import INSTANCES, Instance, rotation
 from ..reference.per_class import reference_per_class
@@ -185,7 +185,7 @@ def test_many_classes_have_a_table_on_request_only() -> None:
 
 def test_resampling_does_not_make_the_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr("ncscope.probing.samples.class_table", lambda sources: made.append(0))
+    monkeypatch.setattr("ncscope.measurement.samples.class_table", lambda sources: made.append(0))
     draws = torch.Generator().manual_seed(0)
     features, labels = torch.randn(60, 4, generator=draws), torch.arange(60) % 3
     ncscope.measure(features, labels, uncertainty=True, baseline=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 CLASSES, PER_CLASS = 6, 20
 DIMS = (48, 48, 32, 32, 32, 32)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import ncscope
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.figures import metric_figure, plot_probe, run_figure
 
 

@@ -19,7 +19,7 @@ from ncscope.api.tables import csv_text
 from ncscope.api.writable import write_figure
 from ncscope.lab.report.rows import rows_table
 from ncscope.lab.report.sweep import SweptRun, printed_sweep, sweep_table
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.report.figures import metric_figure, plot_probe, run_figure
 from ncscope.report.latex import classes_latex
 from ncscope.report.names import figure_text

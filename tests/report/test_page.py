@@ -14,9 +14,9 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
+from ncscope.measurement.provenance import Provenance
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.metrics.registry import METRICS
-from ncscope.probing.provenance import Provenance
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.claims import Claim
 from ncscope.report.comparison import Compared, comparison_page
 from ncscope.report.formulas import formula

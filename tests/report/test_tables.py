@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.tables import probe_table, run_table
 
 

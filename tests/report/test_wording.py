@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import replace
 
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.layer_order import reading
 from ncscope.report.numbers import compact, listed, plain, typeset
 from ncscope.report.overview import details, flat_config, shared_config

@@ -11,8 +11,8 @@ from ncscope.api.tables import parsed_content
 from ncscope.api.writable import check_file, write_text
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
-from ncscope.probing.history_file import is_history
-from ncscope.probing.records import Measurement
+from ncscope.measurement.history_file import is_history
+from ncscope.measurement.records import Measurement
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

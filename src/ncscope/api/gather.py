@@ -11,8 +11,8 @@ from torch import Tensor
 from ncscope.api.shard_files import Shard, batches_of
 from ncscope.arguments import Size, check_arguments
 from ncscope.errors import InputError
-from ncscope.probing.classifier import checked_classifier
-from ncscope.probing.resampling import in_unit
+from ncscope.measurement.classifier import checked_classifier
+from ncscope.measurement.resampling import in_unit
 from ncscope.stats.batch import as_tensor, check_features, check_labels
 from ncscope.stats.decisions import Decider, DecisionCounts
 from ncscope.stats.moments import ClassMoments

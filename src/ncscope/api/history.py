@@ -17,10 +17,10 @@ from ncscope.api.writable import write_figure, write_text
 from ncscope.arguments import Within, check_arguments
 from ncscope.errors import InputError
 from ncscope.files import is_folder, read_file
-from ncscope.probing.history_file import history_json, parsed_history
-from ncscope.probing.naming import Logged, logged
-from ncscope.probing.provenance import Provenance, provenance
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.measurement.history_file import history_json, parsed_history
+from ncscope.measurement.naming import Logged, logged
+from ncscope.measurement.provenance import Provenance, provenance
+from ncscope.measurement.records import Measurement, ProbeRecord
 
 if TYPE_CHECKING:
     import pandas

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.probing.classifier import checked_classifier, has_one_row
-from ncscope.probing.ood import check_ood_features
+from ncscope.measurement.classifier import checked_classifier, has_one_row
+from ncscope.measurement.ood import check_ood_features
 from ncscope.stats.batch import (
     as_tensor,
     check_features,

@@ -14,10 +14,10 @@ from ncscope.api.missing import left_out_note
 from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
+from ncscope.measurement.classifier import check_head, checked_classifier
+from ncscope.measurement.samples import layer_record, measure_samples
+from ncscope.measurement.unlabelled import measure_unlabelled, unlabelled_record
 from ncscope.metrics.sources import ONE_LOGIT, Sources
-from ncscope.probing.classifier import check_head, checked_classifier
-from ncscope.probing.samples import layer_record, measure_samples
-from ncscope.probing.unlabelled import measure_unlabelled, unlabelled_record
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.statistics import ClassStatistics, finish, finish_unlabelled

@@ -7,8 +7,8 @@ from torch import nn
 
 from ncscope.api.result import ModelReport
 from ncscope.arguments import Count, NotNegative, check_arguments
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions, SecondPass
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions, SecondPass
 from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.statistics import ClassStatistics
 from ncscope.stats.store import DEFAULT_BUDGET

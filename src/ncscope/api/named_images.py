@@ -17,10 +17,10 @@ from ncscope.data.folders import class_names, read_folder, splits_of
 from ncscope.data.images import ImageData, Images
 from ncscope.data.preprocessing import Preprocessing
 from ncscope.errors import InputError
+from ncscope.measurement.batches import device_of, split
 from ncscope.models.forward import forward
 from ncscope.models.libraries import NamedModel
 from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.probing.batches import device_of, split
 from ncscope.transfer.ranking import hold_out
 
 Preprocess = Literal["model", "data"]

@@ -18,10 +18,10 @@ from ncscope.api.named_images import (
 )
 from ncscope.api.result import ModelReport
 from ncscope.errors import InputError
+from ncscope.measurement.plans import SecondPass
+from ncscope.measurement.provenance import provenance
 from ncscope.models.libraries import open_model
 from ncscope.models.weights import weights_notes
-from ncscope.probing.plans import SecondPass
-from ncscope.probing.provenance import provenance
 from ncscope.stats.options import Precision, Prior, Redraw
 
 

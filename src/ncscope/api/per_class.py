@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import checked_file, write_figure, write_text
 from ncscope.arguments import check_arguments
-from ncscope.probing.records import ClassTable
+from ncscope.measurement.records import ClassTable
 
 if TYPE_CHECKING:
     import pandas

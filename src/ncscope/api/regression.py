@@ -14,9 +14,9 @@ from ncscope.api.tables import csv_text, data_frame
 from ncscope.api.writable import checked_file, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
+from ncscope.measurement.classifier import check_head
 from ncscope.metrics.regression import RegressionSource, RegressionValues, regression_collapse
 from ncscope.metrics.regression_sources import RegressionArrays, RegressionSums
-from ncscope.probing.classifier import check_head
 from ncscope.stats.batch import as_tensor, check_features
 from ncscope.stats.regression_moments import RegressionMoments, check_numbers, checked_targets
 

@@ -15,9 +15,9 @@ from ncscope.api.writable import checked_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.files import read_file
-from ncscope.probing.history_file import parsed_report, report_json
-from ncscope.probing.provenance import Provenance, provenance
-from ncscope.probing.records import LayerRecord, ProbeRecord
+from ncscope.measurement.history_file import parsed_report, report_json
+from ncscope.measurement.provenance import Provenance, provenance
+from ncscope.measurement.records import LayerRecord, ProbeRecord
 from ncscope.stats.statistics import ClassStatistics
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from ncscope.api.result import Report
 from ncscope.api.shard_files import Shard, batches_of, name_of
 from ncscope.arguments import NotNegative, Size, check_arguments, describe
 from ncscope.errors import InputError
+from ncscope.measurement.classifier import check_head, checked_classifier, has_one_row
+from ncscope.measurement.samples import layer_record
 from ncscope.metrics.evaluate import LEFT_OUT, Needs, needs_of
 from ncscope.metrics.sources import ONE_LOGIT, Sources
-from ncscope.probing.classifier import check_head, checked_classifier, has_one_row
-from ncscope.probing.samples import layer_record
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.decisions import DecisionCounts
 from ncscope.stats.moments import ClassMoments

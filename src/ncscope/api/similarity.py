@@ -14,8 +14,8 @@ from ncscope.api.writable import checked_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES
+from ncscope.measurement.similarity import Compared, SimilarityRecord, layer_similarity
 from ncscope.metrics.cka import linear_cka
-from ncscope.probing.similarity import Compared, SimilarityRecord, layer_similarity
 from ncscope.report.names import quoted
 from ncscope.stats.batch import as_tensor, check_features, refuse_nonfinite
 

@@ -8,8 +8,8 @@ from torch import nn
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import ModelReport
 from ncscope.arguments import Count, NotNegative, check_arguments
-from ncscope.probing.plans import ProbeOptions, SecondPass
-from ncscope.probing.watching import Watch
+from ncscope.measurement.plans import ProbeOptions, SecondPass
+from ncscope.measurement.watching import Watch
 from ncscope.stats.options import Precision, Prior, Redraw
 from ncscope.stats.store import DEFAULT_BUDGET
 

@@ -336,7 +336,7 @@ def _of_features(
     from ncscope.api.measure import measure as measure_features
     from ncscope.api.shard_files import expanded, is_address
     from ncscope.cli.shards import are_shards, measured_shards
-    from ncscope.probing.provenance import provenance
+    from ncscope.measurement.provenance import provenance
 
     if not files and not arrays:
         fix = "for example ncscope measure features.npz; see ncscope measure --help"

@@ -57,7 +57,7 @@ def measured_shards(
     """
     from ncscope.api.shard_files import classifier_in, expanded, name_of
     from ncscope.api.shard_work import measure_files, remove_states
-    from ncscope.probing.provenance import provenance
+    from ncscope.measurement.provenance import provenance
 
     for name in ("baseline", "uncertainty"):
         if options.pop(name):

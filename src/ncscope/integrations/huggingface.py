@@ -12,11 +12,11 @@ from ncscope.api.history import History
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference
+from ncscope.measurement.naming import Logged
+from ncscope.measurement.records import ProbeRecord
+from ncscope.measurement.watching import Watch
 from ncscope.models.measuring import kept_random_states
 from ncscope.models.wrappers import unwrapped
-from ncscope.probing.naming import Logged
-from ncscope.probing.records import ProbeRecord
-from ncscope.probing.watching import Watch
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments

@@ -13,15 +13,15 @@ from ncscope.api.history import History
 from ncscope.arguments import Count, Size, check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference
+from ncscope.measurement.batches import split
+from ncscope.measurement.evaluation import Probed
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.naming import Logged
+from ncscope.measurement.records import ProbeRecord
+from ncscope.measurement.watching import Watch
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import uncompiled
 from ncscope.models.wrappers import unwrapped
-from ncscope.probing.batches import split
-from ncscope.probing.evaluation import Probed
-from ncscope.probing.model import probe_model
-from ncscope.probing.naming import Logged
-from ncscope.probing.records import ProbeRecord
-from ncscope.probing.watching import Watch
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer

@@ -10,13 +10,13 @@ from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
 from ncscope.api.result import REPORTS, ModelReport
 from ncscope.errors import InputError
+from ncscope.measurement.evaluation import Probed
+from ncscope.measurement.naming import Logged, logged
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.second_pass import check_second_pass
 from ncscope.metrics.evaluate import select
 from ncscope.models.measuring import kept_random_states
-from ncscope.probing.evaluation import Probed
-from ncscope.probing.naming import Logged, logged
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.records import Measurement, ProbeRecord
-from ncscope.probing.second_pass import check_second_pass
 from ncscope.stats.statistics import ClassStatistics
 
 OnError: TypeAlias = Literal["warn", "raise"]

@@ -14,12 +14,12 @@ from torch import Tensor
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.packing import Packing
+from ncscope.measurement.classifier import checked_classifier
+from ncscope.measurement.samples import measure_samples
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate, needs_of, select
 from ncscope.metrics.sources import Sources
 from ncscope.models.replicas import digests
-from ncscope.probing.classifier import checked_classifier
-from ncscope.probing.samples import measure_samples
 from ncscope.stats.batch import (
     as_tensor,
     check_features,

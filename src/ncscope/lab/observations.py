@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any, overload
 
-from ncscope.probing.history_file import measurement_of
-from ncscope.probing.records import Measurement
+from ncscope.measurement.history_file import measurement_of
+from ncscope.measurement.records import Measurement
 
 Value = float | int | str
 

@@ -7,7 +7,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.probing.records import ClassTable
+from ncscope.measurement.records import ClassTable
 from ncscope.report import panels
 from ncscope.report.classes import CHARTED, named
 from ncscope.report.names import figure_text

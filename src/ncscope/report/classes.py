@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncscope.errors import printable
-from ncscope.probing.records import ClassTable, LayerRecord, ProbeRecord
+from ncscope.measurement.records import ClassTable, LayerRecord, ProbeRecord
 from ncscope.report.numbers import compact, typeset
 
 SHOWN = 50

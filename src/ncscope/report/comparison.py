@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
+from ncscope.measurement.provenance import Provenance
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.metrics.registry import METRICS
-from ncscope.probing.provenance import Provenance
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import (
     Label,
     by_group,

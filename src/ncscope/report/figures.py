@@ -6,7 +6,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import panels
 from ncscope.report.labels import PFC_METRICS, SPECTRAL_METRICS, key_metrics, label_of, value_of
 from ncscope.report.layer_order import positions

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ncscope.errors import printable
-from ncscope.probing.records import ClassTable, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ProbeRecord
 from ncscope.report.classes import class_view
 from ncscope.report.labels import distinct_labels, value_of
 from ncscope.report.numbers import plain

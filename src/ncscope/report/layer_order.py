@@ -2,8 +2,8 @@
 
 import math
 
+from ncscope.measurement.records import GeodesicRecord, ProbeRecord
 from ncscope.metrics.layerwise import effective_depth, order_breaks
-from ncscope.probing.records import GeodesicRecord, ProbeRecord
 from ncscope.report.labels import PFC_METRICS, label_of, value_of
 from ncscope.report.names import quoted
 from ncscope.report.numbers import listed, typeset

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from ncscope.errors import printable
-from ncscope.probing.records import ProbeRecord
+from ncscope.measurement.records import ProbeRecord
 
 LONGEST_TICK = 40
 """Most characters of a name beside an axis, so that enough width is left for the curves."""

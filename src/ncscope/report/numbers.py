@@ -2,8 +2,8 @@
 
 import math
 
+from ncscope.measurement.records import LayerRecord
 from ncscope.metrics.uncertainty import interval
-from ncscope.probing.records import LayerRecord
 from ncscope.stats.jackknife import Estimate
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ncscope.probing.provenance import Provenance
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.provenance import Provenance
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import (
     Label,
     by_group,

@@ -12,8 +12,8 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ncscope.errors import printable
-from ncscope.probing.provenance import UNKNOWN, Provenance
-from ncscope.probing.records import ClassTable, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.provenance import UNKNOWN, Provenance
+from ncscope.measurement.records import ClassTable, LayerRecord, Measurement, ProbeRecord
 from ncscope.report.classes import class_view, class_views, distinct_columns
 from ncscope.report.formulas import formula
 from ncscope.report.labels import Label, by_group, distinct_labels, key_metrics, label_of

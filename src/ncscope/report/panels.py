@@ -16,7 +16,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import Label, label_of, value_of
 from ncscope.report.layer_order import geodesic_curves, positions, values_by_layer
 from ncscope.report.names import figure_text

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ncscope.errors import printable
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report import layer_order, spectra
 from ncscope.report.classes import class_frame
 from ncscope.report.formulas import formula

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ncscope.errors import printable
-from ncscope.probing.similarity import SimilarityRecord
+from ncscope.measurement.similarity import SimilarityRecord
 from ncscope.report import panels
 from ncscope.report.names import figure_text
 

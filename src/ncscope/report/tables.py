@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ncscope.errors import printable
-from ncscope.probing.records import LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import LayerRecord, Measurement, ProbeRecord
 from ncscope.report.labels import key_in, label_of, value_of
 from ncscope.report.names import printable_probe, quoted
 from ncscope.report.numbers import interval_title, plain

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ProbeRecord
 
 
 def by_split(measurements: Iterable[Measurement]) -> dict[str, list[Measurement]]:

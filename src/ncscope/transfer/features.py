@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
+from ncscope.measurement.batches import device_of, peek, split
 from ncscope.models.forward import forward
 from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.outputs import logits_of
@@ -16,7 +17,6 @@ from ncscope.models.sharding import gathered
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import trace
 from ncscope.models.wrappers import unwrapped
-from ncscope.probing.batches import device_of, peek, split
 from ncscope.stats.batch import check_labels
 from ncscope.stats.moments import ClassMoments
 

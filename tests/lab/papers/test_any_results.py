@@ -12,7 +12,7 @@ from ncscope.lab.catalogue import EXPERIMENTS, experiment
 from ncscope.lab.observations import ITERATION, Heartbeat, Observation, Recorded, Results
 from ncscope.lab.runs.resources import Resources
 from ncscope.lab.runs.running import rendered
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 PAPERS = ("mse/", "pfc/", "vci/", "xufm/")
 RECIPES = {

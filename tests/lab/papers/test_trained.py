@@ -11,7 +11,7 @@ from ncscope.lab.runs.run_folder import RunFolder
 from ncscope.lab.runs.running import _keep, _results
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
-from ncscope.probing.provenance import Provenance
+from ncscope.measurement.provenance import Provenance
 from tests.lab.papers.tiny_training import RECIPE
 
 EPOCHS = 3

@@ -7,7 +7,7 @@ import pytest
 from ncscope.lab.observations import ITERATION, Observation
 from ncscope.lab.runs import event_log
 from ncscope.lab.runs.event_log import EventLog
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 
 event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 

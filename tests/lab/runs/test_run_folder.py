@@ -15,8 +15,8 @@ from ncscope.errors import InputError
 from ncscope.lab.observations import ITERATION, flattened
 from ncscope.lab.runs import run_folder
 from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.probing.provenance import Provenance
-from ncscope.probing.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
+from ncscope.measurement.provenance import Provenance
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, Measurement, ProbeRecord
 from ncscope.report.claims import Claim
 
 NAN, INF = float("nan"), float("inf")

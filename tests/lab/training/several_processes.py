@@ -11,9 +11,9 @@ from torch import nn
 
 from ncscope.lab.training.loop import supervised, train
 from ncscope.lab.training.optimisation import Optimisation, learner
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
 
 SAMPLES, BATCH, EPOCHS = 40, 10, 5
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information")

@@ -10,7 +10,7 @@ from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, _epochs, measured, prepared
-from ncscope.probing.records import Measurement
+from ncscope.measurement.records import Measurement
 
 
 def bench(precision: str) -> Bench:

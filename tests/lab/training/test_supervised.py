@@ -13,8 +13,8 @@ from ncscope.lab.training.objectives import mixed, objective
 from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import measured, prepared
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 
 
 def settings(**given) -> Training:

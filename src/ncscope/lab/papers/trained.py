@@ -11,8 +11,8 @@ from ncscope.lab.observations import Observation, Results
 from ncscope.lab.runs.recipe import Part
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Extra, training_events
+from ncscope.measurement.records import GeodesicRecord
 from ncscope.metrics.layerwise import order_breaks
-from ncscope.probing.records import GeodesicRecord
 from ncscope.report.claims import Claim
 
 

@@ -9,7 +9,7 @@ from ncscope.lab.observations import ITERATION, Results
 from ncscope.lab.report.drawing import Drawing
 from ncscope.lab.report.rows import last_rows, place_of, shown
 from ncscope.lab.report.sweep import SweepTable
-from ncscope.probing.records import Measurement
+from ncscope.measurement.records import Measurement
 from ncscope.report.claims import Claim, tally
 from ncscope.report.overview import shared_config
 from ncscope.report.page import history_view, rendered_page

@@ -9,8 +9,8 @@ from hashlib import sha256
 from pydantic import BaseModel, ConfigDict
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.probing.history_file import measurement_line
-from ncscope.probing.records import Measurement
+from ncscope.measurement.history_file import measurement_line
+from ncscope.measurement.records import Measurement
 
 
 class PartMark(BaseModel):

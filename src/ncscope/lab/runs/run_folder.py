@@ -22,9 +22,9 @@ from ncscope.lab.runs.finished import (
     observation_line,
 )
 from ncscope.lab.runs.lock import only_writer, writing
-from ncscope.probing.history_file import history_json, parse_object, parsed_history
-from ncscope.probing.provenance import Provenance
-from ncscope.probing.records import Measurement
+from ncscope.measurement.history_file import history_json, parse_object, parsed_history
+from ncscope.measurement.provenance import Provenance
+from ncscope.measurement.records import Measurement
 from ncscope.report.claims import Claim
 
 _SCALARS = (str, int, float)

@@ -26,7 +26,7 @@ from ncscope.lab.runs.recipe import Part, Study
 from ncscope.lab.runs.reproducible import reproducible
 from ncscope.lab.runs.resources import Resources, first_process
 from ncscope.lab.runs.run_folder import RunFolder
-from ncscope.probing.provenance import Provenance, provenance
+from ncscope.measurement.provenance import Provenance, provenance
 from ncscope.report.claims import Claim
 from ncscope.report.summary import Summary
 

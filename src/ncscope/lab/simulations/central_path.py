@@ -32,8 +32,8 @@ from ncscope.lab.surrogates.dynamics.snr import (
     spread_over_samples,
 )
 from ncscope.lab.surrogates.dynamics.unrestricted import State, distance, unrestricted_flow
+from ncscope.measurement.samples import measure_samples
 from ncscope.metrics.layerwise import order_breaks
-from ncscope.probing.samples import measure_samples
 from ncscope.report.claims import Claim
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")

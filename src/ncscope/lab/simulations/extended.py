@@ -28,7 +28,7 @@ from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.extended import Activation, ExtendedUFM
 from ncscope.lab.surrogates.problem import Point
 from ncscope.lab.surrogates.trajectory import measured_point
-from ncscope.probing.records import Measurement
+from ncscope.measurement.records import Measurement
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 

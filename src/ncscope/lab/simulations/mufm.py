@@ -32,7 +32,7 @@ from ncscope.lab.surrogates.mufm import (
 )
 from ncscope.lab.surrogates.problem import Point, gaussian_classes
 from ncscope.lab.surrogates.trajectory import measured_point
-from ncscope.probing.records import Measurement, ProbeRecord
+from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 

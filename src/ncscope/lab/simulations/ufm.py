@@ -25,7 +25,7 @@ from ncscope.lab.surrogates.descent import gradient_descent, quasi_newton
 from ncscope.lab.surrogates.problem import Minimiser, Point, Problem
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
-from ncscope.probing.records import Measurement
+from ncscope.measurement.records import Measurement
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 

@@ -6,8 +6,8 @@ import torch
 
 from ncscope.lab.surrogates.descent import gradient_descent
 from ncscope.lab.surrogates.problem import Point, Problem
-from ncscope.probing.records import Measurement, ProbeRecord
-from ncscope.probing.samples import measure_samples
+from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.samples import measure_samples
 
 GROUPS = ("nc1", "nc2", "nc3", "pfc")
 

@@ -25,7 +25,7 @@ from ncscope.lab.theory.mse_manifold import (
 from ncscope.lab.theory.search import Instance, climb, magnitude, normal
 from ncscope.lab.theory.statement import Statement
 from ncscope.math.frames import simplex_etf
-from ncscope.probing.samples import measure_samples
+from ncscope.measurement.samples import measure_samples
 
 _SEEN = 1e-6  # least distance that counts as one, where a matrix must not be a frame
 

@@ -23,11 +23,11 @@ from ncscope.lab.training.objectives import objective
 from ncscope.lab.training.optimisation import learner
 from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.lab.training.settings import Training
+from ncscope.measurement.evaluation import Probed
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.models.networks.catalogue import build, tapped_layers
-from ncscope.probing.evaluation import Probed
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.records import Measurement, ProbeRecord
 
 INFORMATION_BATCH = 64
 """Batch size of INFO's batch estimates, which the rows hold beside the exact values."""

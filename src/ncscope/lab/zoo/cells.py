@@ -31,10 +31,10 @@ from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import Bench, bench_events, prepared
 from ncscope.lab.zoo.design import TARGET_SEED
 from ncscope.lab.zoo.values import Sample, measured
+from ncscope.measurement.records import Measurement
 from ncscope.metrics.information import dataset_entropies
 from ncscope.models.forward import classifier
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.probing.records import Measurement
 from ncscope.tensor_files import SavedFile, check_exists
 from ncscope.transfer.features import head_readings
 from ncscope.transfer.inputs import checked_labelled

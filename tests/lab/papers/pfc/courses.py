@@ -6,7 +6,7 @@ from typing import Any
 from ncscope.lab.observations import Observation, Results
 from ncscope.lab.papers.pfc.paths import SAMPLE, WHOLE
 from ncscope.lab.papers.pfc.training import RECIPE
-from ncscope.probing.records import GeodesicRecord
+from ncscope.measurement.records import GeodesicRecord
 from tests.lab.observed import measured, measurement, nudged, with_each
 
 SMALL = RECIPE.scales["small"]

@@ -12,8 +12,8 @@ from ncscope.lab.observations import ITERATION, Heartbeat, Results
 from ncscope.lab.papers.pfc import demo
 from ncscope.lab.papers.pfc.demo import PART, RECIPE, DemoConfig, events
 from ncscope.lab.training.loop import train
-from ncscope.probing.model import Probed, probe_model
-from ncscope.probing.records import Measurement
+from ncscope.measurement.model import Probed, probe_model
+from ncscope.measurement.records import Measurement
 from tests.lab.observed import gathered, measured, measurement
 
 TINY = DemoConfig(width=8, depth=2, epochs=2, measurements=3)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ncscope.lab.observations import Observation, Results
-from ncscope.probing.records import GeodesicRecord
+from ncscope.measurement.records import GeodesicRecord
 from tests.lab.papers.chance import not_held, often_held
 from tests.lab.papers.pfc.courses import RECIPE, SMALL, made
 

@@ -25,8 +25,8 @@ from ncscope.lab.papers.vci.checkpoints import (
 from ncscope.lab.papers.vci.published import DOWNSTREAM, REGULARISED, TEMPERATURES
 from ncscope.lab.papers.vci.transfer import RECIPE, VCITransfer, claims_on
 from ncscope.lab.runs.resources import Resources
+from ncscope.measurement.records import Measurement
 from ncscope.models.networks.catalogue import NAMES
-from ncscope.probing.records import Measurement
 from tests.data.downstream_on_disk import DOWNSTREAM_WRITERS
 from tests.data.on_disk import WRITERS
 from tests.lab.observed import nudged, observed, results_of, those, with_each

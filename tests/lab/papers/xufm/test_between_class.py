@@ -5,9 +5,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 from ncscope.models.networks.catalogue import build
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
 
 LAYERS = ("stages.?",)
 

@@ -23,11 +23,11 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.resumable import AfterStep, resumable_events
+from ncscope.measurement.by_batch import estimated_by_batch
+from ncscope.measurement.records import Measurement, ProbeRecord
+from ncscope.measurement.samples import measure_samples
 from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT
-from ncscope.probing.by_batch import estimated_by_batch
-from ncscope.probing.records import Measurement, ProbeRecord
-from ncscope.probing.samples import measure_samples
 
 
 class Grokking(BaseModel):

@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from ncscope.data.loaders import measuring_loader
 from ncscope.lab.training.supervised import INFORMATION_BATCH, Bench
+from ncscope.measurement.by_batch import estimated_by_batch
 from ncscope.metrics.information import pair_entropies
 from ncscope.models.forward import features_and_logits
 from ncscope.models.measuring import measuring
-from ncscope.probing.by_batch import estimated_by_batch
 
 
 def between_features(

@@ -9,8 +9,8 @@ from ncscope.data.order import EpochBatches
 from ncscope.lab.observations import Observation
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 
 TRAINING_MODE = "train, training mode"
 """Name of the split in the rows of these features."""

@@ -70,12 +70,12 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.supervised import measurement_at
+from ncscope.measurement.evaluation import Probed
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.evaluation import Probed
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.records import Measurement, ProbeRecord
 from ncscope.report.claims import Claim
 from ncscope.report.figures import run_figure
 

@@ -46,7 +46,7 @@ from ncscope.lab.surrogates.mufm import MUFM
 from ncscope.lab.surrogates.problem import gaussian_classes
 from ncscope.lab.surrogates.trajectory import measured_point
 from ncscope.lab.surrogates.ufm import UFM
-from ncscope.probing.records import Measurement
+from ncscope.measurement.records import Measurement
 from ncscope.report import panels
 from ncscope.report.claims import Claim
 

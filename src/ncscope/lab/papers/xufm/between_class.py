@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ncscope.measurement.batches import device_of
 from ncscope.metrics.discriminants import discriminants
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.sources import Sources
@@ -15,7 +16,6 @@ from ncscope.models.forward import forward
 from ncscope.models.measuring import measuring
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace
-from ncscope.probing.batches import device_of
 from ncscope.stats.merging import merge_across_processes
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Statistic

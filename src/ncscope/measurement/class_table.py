@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from torch import Tensor
 
 from ncscope.math.powers import in_unit
+from ncscope.measurement.records import ClassTable
 from ncscope.metrics.class_columns import GROUP, MOST_CLASSES, class_columns
 from ncscope.metrics.sources import Sources
-from ncscope.probing.records import ClassTable
 
 LEFT_OUT = (
     f"{GROUP}: the table of classes is left out with more than {MOST_CLASSES:,} classes; ask for "

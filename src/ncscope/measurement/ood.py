@@ -11,11 +11,11 @@ from ncscope.devices import moved, reading_waits
 from ncscope.errors import InputError
 from ncscope.math.detection import detection
 from ncscope.math.powers import GATHERED, UNSCALED
+from ncscope.measurement.gather import InsideScores
+from ncscope.measurement.plans import LayerPlan
+from ncscope.measurement.resampling import LayerSamples, in_unit
 from ncscope.metrics.evaluate import Needs, select
 from ncscope.metrics.ood import OodResult, OodScorer, fitting_notes, mean_cosines
-from ncscope.probing.gather import InsideScores
-from ncscope.probing.plans import LayerPlan
-from ncscope.probing.resampling import LayerSamples, in_unit
 from ncscope.stats.batch import check_features, refuse_magnitude
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.faults import BatchFaults, refuse_faults

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.errors import InputError
-from ncscope.probing.plans import ProbeOptions
+from ncscope.measurement.plans import ProbeOptions
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.reservoir import Reservoir
 from ncscope.stats.store import FeatureStore

@@ -8,15 +8,15 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ncscope.files import replace_surrogates
-from ncscope.metrics.registry import METRICS
-from ncscope.probing.provenance import Provenance
-from ncscope.probing.records import (
+from ncscope.measurement.provenance import Provenance
+from ncscope.measurement.records import (
     ClassTable,
     GeodesicRecord,
     LayerRecord,
     Measurement,
     ProbeRecord,
 )
+from ncscope.metrics.registry import METRICS
 
 _LARGEST = sys.float_info.max
 _LARGEST_COUNT = 2**63 - 1

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from ncscope.measurement.records import ProbeRecord
 from ncscope.metrics.registry import METRICS
-from ncscope.probing.records import ProbeRecord
 
 Logged: TypeAlias = Literal["headline", "all"]
 """Metrics to log: a few, or all that were measured."""
@@ -42,7 +42,7 @@ def logged(record: ProbeRecord, prefix: str, log: Logged = "headline") -> dict[s
         by layer, a slash and the key.
 
     Example:
-        >>> from ncscope.probing.records import LayerRecord
+        >>> from ncscope.measurement.records import LayerRecord
         >>> metrics = {"nc1": 0.5, "nc1_quotient": 0.2, "pfc1": 0.2}
         >>> layers = [LayerRecord(name, metrics, (), 2, 10, 3) for name in ("stem", "last")]
         >>> logged(ProbeRecord(tuple(layers)), "val/nc/")

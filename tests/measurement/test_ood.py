@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.measurement.batches import IGNORED
 from ncscope.metrics.registry import METRICS
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.batches import IGNORED
 
 from ..closeness import assert_agree
 from ..ranks import joined_ranks

@@ -7,10 +7,10 @@ from torch.utils.checkpoint import checkpoint
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.watching import Watch
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.watching import Watch
 
 GENERATOR = torch.Generator().manual_seed(0)
 LABELS = torch.arange(50) % 4

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import ncscope
-from ncscope.probing.by_batch import estimated_by_batch
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
+from ncscope.measurement.by_batch import estimated_by_batch
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 
 DRAWS = torch.Generator().manual_seed(0)
 LABELS = torch.arange(150) % 3

@@ -13,6 +13,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
+from ncscope.measurement.batches import check_next_token, device_of
+from ncscope.measurement.evaluation import Probed
+from ncscope.measurement.model import LayerwiseProbe
+from ncscope.measurement.plans import ProbeOptions, for_model
+from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kept
 from ncscope.models.heads import Head
 from ncscope.models.hooks import caught
 from ncscope.models.measuring import kept_buffers, uncompiled
@@ -21,11 +26,6 @@ from ncscope.models.replicas import check_replicas
 from ncscope.models.taps import Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.models.wrappers import unwrapped
-from ncscope.probing.batches import check_next_token, device_of
-from ncscope.probing.evaluation import Probed
-from ncscope.probing.model import LayerwiseProbe
-from ncscope.probing.plans import ProbeOptions, for_model
-from ncscope.probing.second_pass import Kept, check_second_pass, samples_kept
 from ncscope.stats.batch import as_tensor
 from ncscope.stats.statistics import ClassStatistics
 

@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
 from ncscope import InputError
+from ncscope.measurement.evaluation import LINE
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.evaluation import LINE
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
 
 from ..closeness import assert_agree, assert_arrays_agree
 from ..reference.layerwise import (

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ncscope.probing.model import probe_model
-from tests.probing.test_ranks import OPTIONS, batches, network, plain
+from ncscope.measurement.model import probe_model
+from tests.measurement.test_ranks import OPTIONS, batches, network, plain
 
 
 def main(folder: Path) -> None:

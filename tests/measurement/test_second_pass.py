@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 import ncscope
 from ncscope import InputError
 from ncscope.integrations.recording import Recorder
+from ncscope.measurement.evaluation import Probed
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
 from ncscope.metrics.registry import METRICS
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.evaluation import Probed
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
 from ncscope.stats.store import FeatureStore
 
 from .test_ranks import on_ranks, plain

@@ -6,13 +6,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from ncscope.devices import moved
+from ncscope.measurement.batches import device_of, kept_tokens, unlabelled
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.progress import with_progress
+from ncscope.measurement.second_pass import number_of_batches
 from ncscope.models.forward import forward
 from ncscope.models.taps import HEAD_INPUT
 from ncscope.models.tracing import Trace, trace
-from ncscope.probing.batches import device_of, kept_tokens, unlabelled
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.progress import with_progress
-from ncscope.probing.second_pass import number_of_batches
 
 
 def run_outside(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ncscope.devices import moved, reading_waits
 from ncscope.math.powers import GATHERED
-from ncscope.probing.second_pass import Kept, Rerun
+from ncscope.measurement.second_pass import Kept, Rerun
 from ncscope.stats.batch import refuse_magnitude
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally, decide_layers

@@ -9,11 +9,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
 from ncscope import InputError
+from ncscope.measurement.plans import LayerPlan
+from ncscope.measurement.resampling import AUTOMATIC, LayerSamples, chance_level, standard_errors
 from ncscope.metrics.registry import METRICS
 from ncscope.metrics.uncertainty import WITHOUT_LABELS
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.plans import LayerPlan
-from ncscope.probing.resampling import AUTOMATIC, LayerSamples, chance_level, standard_errors
 from ncscope.stats.jackknife import Dealer, jackknife
 from ncscope.stats.options import Prior, Redraw
 from ncscope.stats.processes import Processes

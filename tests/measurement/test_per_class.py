@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import ncscope
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.records import ClassTable
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.records import ClassTable
 
 from .test_ranks import LABELS, assert_same, batches, flat, network, on_ranks
 

@@ -7,6 +7,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from ncscope.measurement.by_batch import with_batch_estimate
+from ncscope.measurement.gather import LayerGatherer, Looked
+from ncscope.measurement.ood import OodPass, OodSource
+from ncscope.measurement.plans import LayerPlan, ProbeOptions
+from ncscope.measurement.records import GeodesicRecord, LayerRecord, ProbeRecord
+from ncscope.measurement.resampling import LayerSamples, with_trust
+from ncscope.measurement.samples import layer_record
+from ncscope.measurement.sampling import with_sampling_errors
 from ncscope.metrics.evaluate import LEFT_OUT
 from ncscope.metrics.information import (
     DENSE_LIMIT,
@@ -19,14 +27,6 @@ from ncscope.metrics.layerwise import geodesic, relative_position, straightness
 from ncscope.metrics.ood import OodResult, OodScorer
 from ncscope.metrics.reliability import missing_in_reference
 from ncscope.metrics.sources import Sources
-from ncscope.probing.by_batch import with_batch_estimate
-from ncscope.probing.gather import LayerGatherer, Looked
-from ncscope.probing.ood import OodPass, OodSource
-from ncscope.probing.plans import LayerPlan, ProbeOptions
-from ncscope.probing.records import GeodesicRecord, LayerRecord, ProbeRecord
-from ncscope.probing.resampling import LayerSamples, with_trust
-from ncscope.probing.samples import layer_record
-from ncscope.probing.sampling import with_sampling_errors
 from ncscope.stats.decisions import Decider, Hits
 from ncscope.stats.statistics import ClassStatistics
 

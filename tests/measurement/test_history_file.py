@@ -19,7 +19,7 @@ import ncscope
 from ncscope.api.comparison import read_sources
 from ncscope.cli.terminal import Terminal
 from ncscope.errors import InputError
-from ncscope.probing.history_file import history_json
+from ncscope.measurement.history_file import history_json
 
 pytestmark = pytest.mark.usefixtures("unchecked_signatures")
 

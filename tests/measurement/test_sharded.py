@@ -22,14 +22,14 @@ from torch.distributed.tensor.parallel import (
 )
 
 from ncscope.errors import InputError
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.watching import Watch
 from ncscope.models.forward import predicted_classes
 from ncscope.models.heads import find_head
 from ncscope.models.measuring import measuring
 from ncscope.models.replicas import data_group
 from ncscope.models.sharding import gathered, is_sharded
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.watching import Watch
 
 from .test_ranks import assert_same, on_ranks, plain
 

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ncscope
 from ncscope.errors import InputError
+from ncscope.measurement.batches import IGNORED
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.batches import IGNORED
 
 from ..ranks import joined_ranks
 from .test_model import captured, loader, residual_net, samples

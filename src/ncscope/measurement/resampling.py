@@ -10,6 +10,8 @@ from torch import Tensor
 
 from ncscope.errors import InputError
 from ncscope.math.powers import times_power
+from ncscope.measurement.plans import LayerPlan
+from ncscope.measurement.records import LayerRecord
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import evaluate
 from ncscope.metrics.information import DatasetInformation, dataset_information
@@ -17,8 +19,6 @@ from ncscope.metrics.ood import OodResult
 from ncscope.metrics.reliability import no_better_than_chance
 from ncscope.metrics.sources import Sources
 from ncscope.metrics.uncertainty import WITHOUT_LABELS, Sample, Uncertainty, estimated
-from ncscope.probing.plans import LayerPlan
-from ncscope.probing.records import LayerRecord
 from ncscope.stats.decisions import Decider, DecisionCounts, DecisionTally
 from ncscope.stats.directions import Batches
 from ncscope.stats.jackknife import GROUPS, Dealer, Replicate, leave_one_out, take_rows

@@ -9,17 +9,17 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from ncscope.math.powers import UNSCALED
+from ncscope.measurement.class_table import class_table, notes_on, wanted
+from ncscope.measurement.ood import check_groups, check_unit, compared_features
+from ncscope.measurement.plans import LayerPlan
+from ncscope.measurement.records import LayerRecord
+from ncscope.measurement.resampling import LayerSamples, in_unit, with_trust
 from ncscope.memory import check_memory
 from ncscope.metrics.class_means import cosines
 from ncscope.metrics.evaluate import evaluate, needs_of, spectra, wants_spectra
 from ncscope.metrics.information import takes_long
 from ncscope.metrics.reliability import missing_in_reference, warnings_on
 from ncscope.metrics.sources import Sources
-from ncscope.probing.class_table import class_table, notes_on, wanted
-from ncscope.probing.ood import check_groups, check_unit, compared_features
-from ncscope.probing.plans import LayerPlan
-from ncscope.probing.records import LayerRecord
-from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Redraw

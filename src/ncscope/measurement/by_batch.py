@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
+from ncscope.measurement.records import LayerRecord
 from ncscope.metrics.batch_information import batch_entropies, batch_estimate
-from ncscope.probing.records import LayerRecord
 from ncscope.stats.directions import Batches
 
 

@@ -8,13 +8,13 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from ncscope.math.powers import UNSCALED
+from ncscope.measurement.plans import LayerPlan
+from ncscope.measurement.records import LayerRecord
+from ncscope.measurement.resampling import LayerSamples, in_unit, with_trust
+from ncscope.measurement.samples import layer_record
 from ncscope.memory import check_memory
 from ncscope.metrics.evaluate import check_unlabelled
 from ncscope.metrics.sources import Sources
-from ncscope.probing.plans import LayerPlan
-from ncscope.probing.records import LayerRecord
-from ncscope.probing.resampling import LayerSamples, in_unit, with_trust
-from ncscope.probing.samples import layer_record
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.options import Precision, Redraw
 from ncscope.stats.statistics import ClassStatistics

@@ -14,16 +14,7 @@ from torch import Tensor, nn
 
 from ncscope.devices import moved
 from ncscope.errors import InputError
-from ncscope.metrics.evaluate import needs_of
-from ncscope.models.forward import LABEL_ARGUMENTS, predicted_classes, undecided_rows
-from ncscope.models.heads import Head
-from ncscope.models.layers import named_layer
-from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.replicas import check_replicas, share_buffers
-from ncscope.models.taps import HEAD_INPUT, Taps
-from ncscope.models.tracing import Trace, arguments_of, trace
-from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
-from ncscope.probing.batches import (
+from ncscope.measurement.batches import (
     IGNORED,
     EmptyLoaderError,
     check_next_token,
@@ -32,11 +23,11 @@ from ncscope.probing.batches import (
     split,
     token_labels,
 )
-from ncscope.probing.evaluation import Probed, measured, with_notes, with_undecided
-from ncscope.probing.gather import LayerGatherer
-from ncscope.probing.ood import OodSource, check_groups
-from ncscope.probing.outside import run_outside
-from ncscope.probing.plans import (
+from ncscope.measurement.evaluation import Probed, measured, with_notes, with_undecided
+from ncscope.measurement.gather import LayerGatherer
+from ncscope.measurement.ood import OodSource, check_groups
+from ncscope.measurement.outside import run_outside
+from ncscope.measurement.plans import (
     LayerPlan,
     Layout,
     ProbeOptions,
@@ -47,8 +38,8 @@ from ncscope.probing.plans import (
     plans_of,
     share_head,
 )
-from ncscope.probing.progress import with_progress
-from ncscope.probing.second_pass import (
+from ncscope.measurement.progress import with_progress
+from ncscope.measurement.second_pass import (
     Batch,
     Kept,
     Rerun,
@@ -56,6 +47,15 @@ from ncscope.probing.second_pass import (
     number_of_batches,
     samples_kept,
 )
+from ncscope.metrics.evaluate import needs_of
+from ncscope.models.forward import LABEL_ARGUMENTS, predicted_classes, undecided_rows
+from ncscope.models.heads import Head
+from ncscope.models.layers import named_layer
+from ncscope.models.measuring import kept_buffers, measuring
+from ncscope.models.replicas import check_replicas, share_buffers
+from ncscope.models.taps import HEAD_INPUT, Taps
+from ncscope.models.tracing import Trace, arguments_of, trace
+from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
 from ncscope.stats.batch import check_labels
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class

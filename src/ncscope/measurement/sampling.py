@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ncscope.probing.records import LayerRecord
+from ncscope.measurement.records import LayerRecord
 from ncscope.stats.shares import FEWEST, Share
 
 _METRICS = {

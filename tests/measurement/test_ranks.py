@@ -24,10 +24,10 @@ import ncscope
 from ncscope.errors import InputError
 from ncscope.integrations.recording import Recorder
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
+from ncscope.measurement.model import probe_model
+from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.watching import Watch
 from ncscope.models.networks.residual import ResidualNet
-from ncscope.probing.model import probe_model
-from ncscope.probing.plans import ProbeOptions
-from ncscope.probing.watching import Watch
 
 from ..ranks import in_processes
 from ..ranks import joined_ranks as on_ranks
@@ -371,7 +371,7 @@ def broken_steps(rank: int) -> list[str]:
     steps += [(f"resampling.{step}", light, 60) for step in AGAIN]
     said = []
     for step, chosen, samples in steps:
-        broken = patch(f"ncscope.probing.{step}", side_effect=MemoryError("full"))
+        broken = patch(f"ncscope.measurement.{step}", side_effect=MemoryError("full"))
         with broken if rank == 1 else nullcontext():
             said.append(said_of(network(), batches(slice(samples)), chosen))
     return said
@@ -434,7 +434,7 @@ def test_processes_wait_for_one_that_does_not_come_as_long_as_the_group_does(
 def test_processes_of_torchs_own_launcher_measure_what_one_does(count: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={count}"]
     command += ["--local-addr=127.0.0.1", "--standalone", "--module"]
-    command += ["tests.probing.launched", str(tmp_path)]
+    command += ["tests.measurement.launched", str(tmp_path)]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(count)]
     assert_same(found, plain(probe_model(network(), batches(slice(60)), OPTIONS).record))

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import ncscope
 from ncscope.errors import InputError
-from ncscope.probing.batches import IGNORED
+from ncscope.measurement.batches import IGNORED
 
 from ..closeness import assert_agree
 

@@ -10,14 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
+from ncscope.measurement.batches import device_of, peek, split, token_labels
+from ncscope.measurement.progress import with_progress
+from ncscope.measurement.second_pass import number_of_batches
 from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.replicas import data_group
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, trace
 from ncscope.models.wrappers import check_callable, check_measurable, unwrapped
-from ncscope.probing.batches import device_of, peek, split, token_labels
-from ncscope.probing.progress import with_progress
-from ncscope.probing.second_pass import number_of_batches
 from ncscope.stats.cka_moments import CkaMoments
 from ncscope.stats.merging import merge_in_place
 from ncscope.stats.processes import Processes
@@ -68,7 +68,7 @@ def layer_similarity(
     """Run one or two models over a loader, and compare their layers.
 
     The models run in evaluation mode and are left as they were, as by
-    `ncscope.probing.model.probe_model`.
+    `ncscope.measurement.model.probe_model`.
 
     Args:
         sides: One model, whose layers are compared with each other, or two.
