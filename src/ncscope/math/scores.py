@@ -18,7 +18,7 @@ _FEWEST_ROWS = 256  # with fewer rows, most of the time goes into reading the we
 _FEW_CLASSES = 64  # up to here, most of the time goes into reading the rows
 _CACHED_BYTES, _CACHED_ROWS = 4 * 2**20, 32
 _MOST_CANDIDATES = 16  # of a row; more are scored faster in float32, all of them
-_RESCORED = 1024  # candidates that are scored in float64 at a time
+_RESCORED = 64  # bytes of a chunk for a coordinate of a candidate: several buffers share the cache
 _MEAN_ROUNDING = 4.0
 _BLOCK = 4096  # rows of the weight that are converted to float64 at a time
 
@@ -165,16 +165,21 @@ class LinearScores:
         self, chunk: Shaped[Tensor, "n d"], found: Candidates, winner: Int[Tensor, " n"]
     ) -> None:
         """Score candidates in float64, and write the best of each row into `winner`."""
+        if not len(found.rows):
+            return
+        at_once = max(1, chunk_bytes(chunk.device) // (_RESCORED * chunk.shape[1]))
         scores = [
-            self._pair_scores(chunk[rows], classes)
+            self._pair_scores(chunk.index_select(0, rows), classes)
             for rows, classes in zip(
-                found.rows.split(_RESCORED), found.classes.split(_RESCORED), strict=True
+                found.rows.split(at_once), found.classes.split(at_once), strict=True
             )
         ]
         score = torch.cat(scores)
         largest = score.new_full((len(chunk),), -torch.inf)
         largest.scatter_reduce_(0, found.rows, score, "amax")
-        best = score >= (largest - self._error(chunk.to(torch.float64) - self._centre))[found.rows]
+        if self._rounding:
+            largest -= self._error(chunk.to(torch.float64) - self._centre)
+        best = score >= largest[found.rows]
         rows, classes = found.rows[best], found.classes[best]
         winner[rows] = len(self._weight)
         winner.scatter_reduce_(0, rows, classes, "amin")
@@ -183,10 +188,10 @@ class LinearScores:
         self, rows: Shaped[Tensor, "p d"], classes: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
         """Return the score of one class for each row, in float64."""
-        weight = self._weight[classes].to(torch.float64)
-        weight = weight if self._shift is None else weight - self._shift
-        centred = rows.to(torch.float64) - self._centre
-        return torch.linalg.vecdot(weight, centred) + self._offset[classes]
+        weight = self._weight.index_select(0, classes).to(torch.float64)
+        weight = weight if self._shift is None else weight.sub_(self._shift)
+        centred = rows.to(torch.float64).sub_(self._centre)
+        return weight.mul_(centred).sum(1) + self._offset[classes]
 
     def _surely(self, chunk: Shaped[Tensor, "n d"]) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
         """Decide in float64, without a doubt."""
