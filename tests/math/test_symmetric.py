@@ -9,6 +9,7 @@ from ncscope.math.symmetric import (
     comparable_scales,
     factor_eigen,
     frobenius_of_gram,
+    gram_of_rows,
     mirrored,
     rank_cut,
     rescaled,
@@ -38,6 +39,16 @@ def assert_eigenpairs(matrix: Tensor, values: Tensor, vectors: Tensor) -> None:
     identity = torch.eye(len(values), dtype=torch.float64)
     torch.testing.assert_close(vectors.T @ vectors, identity, rtol=0, atol=1e-9)
     torch.testing.assert_close(matrix @ vectors, vectors * values, rtol=0, atol=1e-12 * scale)
+
+
+def test_a_gram_matrix_is_kept_until_its_rows_are_overwritten() -> None:
+    rows = normal(9, 4)
+    assert gram_of_rows(rows) is gram_of_rows(rows)
+    torch.testing.assert_close(gram_of_rows(rows), rows @ rows.mT)
+    rows += 1
+    torch.testing.assert_close(gram_of_rows(rows), rows @ rows.mT)
+    with torch.inference_mode():
+        torch.testing.assert_close(gram_of_rows(2 * rows), 4 * rows @ rows.mT)
 
 
 def test_prescribed_spectrum_comes_back() -> None:

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ncscope.math.symmetric import gram_of_rows
+
 _BLOCK_BYTES = 64 * 2**20
 _TILE_BYTES = 4 * 2**20  # in the cache, where a term reads and writes a tile several times
 _CLOSE = 1e-4  # share of the squared lengths below which a squared distance has lost digits
@@ -46,8 +48,10 @@ def sum_over_pairs(
     """
     sums: Float[Tensor, "tiles ..."] | None = None
     tiles = list(_tiles(len(vectors)))
+    gram = gram_of_rows(vectors)
     for index, (rows, cols) in enumerate(tiles):
-        values = term(vectors[rows] @ vectors[cols].mT, rows, cols)
+        tile = vectors[rows] @ vectors[cols].mT if gram is None else gram[rows, cols].clone()
+        values = term(tile, rows, cols)
         if rows == cols:  # such a tile contains pairs twice, and i = j
             values.triu_(1)
         if sums is None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ncscope.devices import reading_waits
 from ncscope.math.powers import power_of_two
@@ -16,6 +17,10 @@ _BEST_CONDITION = 2.0**26  # 1 / sqrt(machine epsilon of float64)
 _MOST_STEPS, _CHECKED_STEPS, _LANCZOS_RESIDUAL = 256, 32, 1e-3
 _BLOCK_ROWS = 1024
 _LEAST_EXPONENT = 1000  # a power of two to the opposite of it is still in range
+KEPT_BYTES = 32 * 2**20
+"""Bytes up to which a matrix that several metrics need is kept until the last of them."""
+
+_known_grams = WeakTensorKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -306,10 +311,34 @@ def factor_eigen(factor: Float[Tensor, "d k"], limit: int) -> tuple[Eigen, Float
     return Eigen(values, left, torch.cat([values, small.spectrum[kept:]]), cut), right
 
 
+def gram_of_rows(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
+    """Return the Gram matrix of rows, not to be overwritten; None if it takes more than 32 MB.
+
+    The matrix is kept as long as the rows are: a dozen metrics of a few thousand class means need
+    it, and it costs more than all else that they do.
+
+    Args:
+        vectors: Rows, k x d.
+    """
+    if 8 * len(vectors) ** 2 > KEPT_BYTES:
+        return None
+    # The version tells whether the rows were overwritten since; inference mode counts none.
+    now = 0 if vectors.is_inference() else vectors._version
+    version, gram = _known_grams.get(vectors, (None, None))
+    if gram is None or version != now:
+        upper = vectors.new_zeros(len(vectors), len(vectors))
+        add_gram_(upper, vectors.mT)
+        gram = mirrored(upper)
+        _known_grams[vectors] = now, gram
+    return gram
+
+
 def frobenius_of_gram(vectors: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Compute the Frobenius norm of the Gram matrix of the rows, from the smaller side."""
     k, d = vectors.shape
-    gram = vectors @ vectors.mT if k <= d else vectors.mT @ vectors
+    gram = gram_of_rows(vectors) if k <= 2 * d else None
+    if gram is None:
+        gram = vectors @ vectors.mT if k <= d else vectors.mT @ vectors
     largest = gram.diagonal().max()  # divided out, because its square may overflow
     scaled = torch.where(largest > 0, gram / largest, 0.0)
     return largest * torch.linalg.matrix_norm(scaled)

@@ -181,7 +181,9 @@ def layer_record(
         by_class: Make the table of classes also where no groups ask for it, if True and the classes
             are not too many.
     """
-    stats = sources.stats
+    # A copy, because what the metrics keep for each other must not outlive them in a report.
+    stats = replace(sources.stats)
+    sources = replace(sources, stats=stats)
     values, notes = evaluate(sources, groups)
     pictures = wants_spectra(groups) and stats.scatter is not None
     drawn = {n: v.tolist() for n, v in spectra(sources).items()} if pictures else {}

@@ -9,6 +9,7 @@ from torch import Tensor
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import in_unit, moderated
 
+_ONE_BLOCK = 2048  # classes whose logits of all class means are formed once, not once a use
 _COMMON = 1e-2  # cosine of two Gram matrices above which their inner product keeps its digits
 
 
@@ -107,18 +108,20 @@ def logit_etf_distance(
     Source: Zhu et al. 2021; as `seli_logits` in Thrampoulidis et al. 2022, because the SELI
     geometry of classes of any sizes has a simplex's logits, $W\tilde M\propto P$. Range $[0,2]$; 0:
     the class means' logits form a simplex ETF.
-    Cost: for $K\le d$ two products of $2K^2d$ operations, in blocks, for $K\le2d$ one; else two of
-    $2Kd^2$.
+    Cost: one product of $2K^2d$ operations, for more than 2,048 classes a second one, in blocks;
+    for $K>2d$ two of $2Kd^2$.
     """
     k, d = weight.shape
-    size = _product_norm(weight, frame)
+    product = weight @ frame.mT if k <= min(2 * d, _ONE_BLOCK) else None
+    size = _product_norm(weight, frame) if product is None else torch.linalg.matrix_norm(product)
     if k > 2 * d:  # Logits of rank d are far from the simplex: the subtraction loses nothing.
         trace = torch.einsum("kd,kd->k", weight, frame).sum()
         whole = weight.sum(0) @ frame.sum(0)
         return (2 - 2 * (trace - whole / k) / (size * (k - 1) ** 0.5)).sqrt()
     total = torch.zeros_like(size)
     for rows in row_blocks(k, k):
-        logits = weight[rows] @ frame.mT / size + 1 / (k * (k - 1) ** 0.5)
+        logits = weight[rows] @ frame.mT if product is None else product[rows]
+        logits = logits / size + 1 / (k * (k - 1) ** 0.5)
         logits.diagonal(offset=rows.start).sub_((k - 1) ** -0.5)
         total += logits.square().sum()
     return total.sqrt()

@@ -57,12 +57,13 @@ def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
     """
     k = len(frame)
     moderate, length = moderated(frame)
-    unit = moderate.div_(length[:, None])
+    inverse = 1 / length
     widest = 2 * k / (k - 1)
 
     def term(gram: Tensor, rows: slice, cols: slice) -> Tensor:
-        squared = gram.mul_(-2).add_(2)
-        recompute_close_(squared, _CLOSE, unit[rows], unit[cols])
+        squared = gram.mul_(inverse[rows, None]).mul_(inverse[cols]).mul_(-2).add_(2)
+        first, second = (moderate[part] * inverse[part, None] for part in (rows, cols))
+        recompute_close_(squared, _CLOSE, first, second)
         squared.masked_fill_(squared <= _SAME_DIRECTION, 0.0)
         ratio = squared.div_(widest).sqrt_()  # r over the simplex's
         terms = ratio.new_empty(6, *ratio.shape)  # filled in place: a tile stays in the cache
@@ -73,7 +74,7 @@ def uniformity(frame: Float[Tensor, "k d"]) -> Uniformity:
             torch.square(terms[i], out=terms[i + 1])
         return terms
 
-    sums = sum_over_pairs(unit, term) * 2 / (k * (k - 1))
+    sums = sum_over_pairs(moderate, term) * 2 / (k * (k - 1))
     mean, square = sums[0::2], sums[1::2]
     log_std, inverse_std, distance_std = (square - mean.square()).clamp(min=0).sqrt()
     log, inverse, distance = mean[0].clamp(min=0), mean[1].clamp(min=0), mean[2].clamp(max=0)

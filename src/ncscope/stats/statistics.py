@@ -1,5 +1,6 @@
 """Statistics of the classes present, in the notation of the papers, ready for the metrics."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
-from ncscope.math.symmetric import Gram
+from ncscope.math.symmetric import KEPT_BYTES, Gram
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Prior
 
@@ -85,7 +86,7 @@ class ClassStatistics:
     @property
     def means(self) -> Float[Tensor, "k d"]:
         r"""Class means $\mu_c$, one a row, to the digits that a common offset leaves."""
-        return self.offsets + self.pilot
+        return self._kept("_means", lambda: self.offsets + self.pilot)
 
     @cached_property
     def global_mean(self) -> Float[Tensor, " d"]:
@@ -101,14 +102,26 @@ class ClassStatistics:
     def centred(self) -> Float[Tensor, "k d"]:
         r"""$\mu_c-\mu_G$, with the prior's $\mu_G$; rows no longer than rounding are zero.
 
-        Not cached, and neither is `frame`: with many classes each would take most of the memory.
+        Not kept: the matrix may be overwritten.
         """
         return self._cleaned(self.offsets - self._centre)
 
     @property
     def frame(self) -> Float[Tensor, "k d"]:
         r"""$\tilde\mu_c$, centred by the *unweighted* mean: the frame of NC2 and NC3."""
-        return self._cleaned(self.offsets - self.offsets.mean(0))
+        return self._kept("_frame", lambda: self._cleaned(self.offsets - self.offsets.mean(0)))
+
+    def _kept(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """Compute a matrix that is not to be overwritten, once only if it is small.
+
+        With many classes, a matrix that is kept would take most of the memory.
+        """
+        value: Tensor | None = vars(self).get(name)
+        if value is None:
+            value = compute()
+            if value.nbytes <= KEPT_BYTES:
+                vars(self)[name] = value
+        return value
 
     @cached_property
     def within_trace(self) -> Float[Tensor, ""]:
