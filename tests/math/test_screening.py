@@ -24,9 +24,9 @@ def rescored(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of rows that float32 decided."""
     counts, quick = [], LinearScores._quick
 
-    def spied(scorer: LinearScores, chunk: Tensor) -> Tensor:
+    def spied(scorer: LinearScores, chunk: Tensor, space: Tensor) -> Tensor:
         counts.append(len(chunk))
-        return quick(scorer, chunk)
+        return quick(scorer, chunk, space)
 
     monkeypatch.setattr(LinearScores, "_quick", spied)
     return counts

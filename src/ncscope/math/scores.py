@@ -91,7 +91,7 @@ class LinearScores:
         k, d = self._weight.shape
         wide = features.dtype in (torch.float64, torch.int32, torch.int64)
         if wide or k == 1 or float32_is_reduced(features.device.type):
-            choose: Callable[[Tensor], tuple[Tensor, Tensor]] = self._surely
+            choose: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = self._surely
         elif self._screening and screening.pays(features.device, k, d):
             choose = self._screened
         else:
@@ -99,8 +99,12 @@ class LinearScores:
         rows = self._chunk_rows(features.device)
         if k <= _FEW_CLASSES and features.device.type == "cpu" and choose == self._quick:
             rows = max(_CACHED_ROWS, _CACHED_BYTES // (4 * d))
+        # One buffer for all chunks: new memory would cost more in page faults than the arithmetic.
+        space = torch.empty(
+            min(rows, len(features)), d, dtype=torch.float32, device=features.device
+        )
         with torch.autocast(features.device.type, enabled=False):
-            choices = [choose(chunk) for chunk in features.split(rows)]
+            choices = [choose(chunk, space) for chunk in features.split(rows)]
         winners, doubtful = zip(*choices, strict=True)
         return torch.cat(winners), torch.cat(doubtful)
 
@@ -127,15 +131,22 @@ class LinearScores:
         size = max(_CHUNK_BYTES, chunk_bytes(device))
         return max(_FEWEST_ROWS, size // (8 * sum(self._weight.shape)))
 
-    def _quick(self, chunk: Shaped[Tensor, "n d"]) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
+    def _centre_in(
+        self, space: Float[Tensor, "rows d"], chunk: Shaped[Tensor, "n d"]
+    ) -> Float[Tensor, "n d"]:
+        """Subtract the centre in float32, into a buffer."""
+        centre, centred = self._centre.to(torch.float32), space[: len(chunk)]
+        if chunk.dtype == torch.float32:
+            return torch.sub(chunk, centre, out=centred)
+        return centred.copy_(chunk).sub_(centre)
+
+    def _quick(
+        self, chunk: Shaped[Tensor, "n d"], space: Float[Tensor, "rows d"]
+    ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
         """Decide by scores in float32; a decision within their error bound is doubtful."""
         weight, offset, bounds = self._in_float32
-        centred = chunk.to(weight.dtype) - self._centre.to(weight.dtype)
-        if len(weight) <= _FEW_CLASSES:  # BLAS packs the first factor best if it is the small one
-            scores = torch.addmm(offset[:, None], weight, centred.mT).mT.contiguous()
-        else:
-            scores = torch.addmm(offset, centred, weight.mT)
-        best = scores.topk(2, dim=1)
+        centred = self._centre_in(space, chunk)
+        best = torch.addmm(offset, centred, weight.mT).topk(2, dim=1)
         length = torch.linalg.vector_norm(centred, dim=1).to(torch.float64)
         bound = bounds.relative * length + bounds.absolute
         winner, gap = best.indices[:, 0], best.values.to(torch.float64).diff().neg()[:, 0]
@@ -143,11 +154,10 @@ class LinearScores:
         return winner, ~certain
 
     def _screened(
-        self, chunk: Shaped[Tensor, "n d"]
+        self, chunk: Shaped[Tensor, "n d"], space: Float[Tensor, "rows d"]
     ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
         """Decide by the candidates that a product in bfloat16 leaves."""
-        centred = chunk.to(torch.float32) - self._centre.to(torch.float32)
-        found = self._screen.candidates(centred)
+        found = self._screen.candidates(self._centre_in(space, chunk))
         count = torch.bincount(found.rows, minlength=len(chunk))
         few = found.screened & (count <= _MOST_CANDIDATES) & (count > 0)
         winner = torch.empty(len(chunk), dtype=torch.int64, device=chunk.device)
@@ -156,7 +166,7 @@ class LinearScores:
         self._rescore(chunk, Candidates(found.rows[several], found.classes[several], few), winner)
         others, doubtful = torch.nonzero(~few).squeeze(1), torch.zeros_like(few)
         if len(others):
-            winner[others], doubtful[others] = self._quick(chunk[others])
+            winner[others], doubtful[others] = self._quick(chunk[others], space)
             # Scores that are nearly equal for all features: screening would only add to the cost.
             self._screening = 2 * len(others) <= len(chunk)
         return winner, doubtful
@@ -193,7 +203,9 @@ class LinearScores:
         centred = rows.to(torch.float64).sub_(self._centre)
         return weight.mul_(centred).sum(1) + self._offset[classes]
 
-    def _surely(self, chunk: Shaped[Tensor, "n d"]) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
+    def _surely(
+        self, chunk: Shaped[Tensor, "n d"], space: Float[Tensor, "rows d"]
+    ) -> tuple[Int[Tensor, " n"], Bool[Tensor, " n"]]:
         """Decide in float64, without a doubt."""
         winner = self._exact(chunk)
         return winner, torch.zeros_like(winner, dtype=torch.bool)

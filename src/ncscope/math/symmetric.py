@@ -14,7 +14,7 @@ from ncscope.math.powers import power_of_two
 
 _LEAST_SIDE = 256  # eigen-decompositions of smaller matrices take no time worth saving
 _BEST_CONDITION = 2.0**26  # 1 / sqrt(machine epsilon of float64)
-_MOST_STEPS, _CHECKED_STEPS, _LANCZOS_RESIDUAL = 256, 32, 1e-3
+_MOST_STEPS, _FEWEST_STEPS, _CHECKED_STEPS, _LANCZOS_RESIDUAL = 256, 32, 8, 1e-3
 _BLOCK_ROWS = 1024
 _LEAST_EXPONENT = 1000  # a power of two to the opposite of it is still in range
 KEPT_BYTES = 32 * 2**20
@@ -232,18 +232,22 @@ def positive_definite(matrix: Float[Tensor, "d d"] | Gram) -> PositiveDefinite |
         return torch.linalg.solve_triangular(root.mT, half, upper=True)[:, 0]
 
     largest = largest_eigenvalue(lambda vector: matrix @ vector, matrix[0])
-    condition = largest * largest_eigenvalue(inverse, matrix[0])
+    condition = largest * largest_eigenvalue(inverse, matrix[0], _BEST_CONDITION / float(largest))
     return PositiveDefinite(root, largest) if float(condition) <= _BEST_CONDITION else None
 
 
 def largest_eigenvalue(
-    multiply: Callable[[Float[Tensor, " d"]], Float[Tensor, " d"]], like: Float[Tensor, " d"]
+    multiply: Callable[[Float[Tensor, " d"]], Float[Tensor, " d"]],
+    like: Float[Tensor, " d"],
+    limit: float = 0.0,
 ) -> Float[Tensor, ""]:
     r"""Compute the largest eigenvalue by the Lanczos method, to a relative $10^{-6}$ or better.
 
     Args:
         multiply: Product of a symmetric positive semi-definite matrix with a vector.
         like: Vector of the matrix's dimension, type and device.
+        limit: Value to compare the eigenvalue with. The iteration may end as soon as the answer is
+            known, with a Ritz value on the same side of the limit.
 
     Returns:
         The largest Ritz value for a random start that is the same in every call. The iteration
@@ -268,10 +272,14 @@ def largest_eigenvalue(
         for _ in range(2):  # without reorthogonalisation, copies of eigenvalues would appear
             image = image - known.mT @ (known @ image)
         beside[step] = torch.linalg.vector_norm(image)
-        if step + 1 == steps or (step + 1) % _CHECKED_STEPS == 0:
+        checked = step + 1 >= _FEWEST_STEPS and (step + 1) % _CHECKED_STEPS == 0
+        if step + 1 == steps or checked:
             side = beside[:step].diag(1)
             ritz, vectors = torch.linalg.eigh(diagonal[: step + 1].diag() + side + side.mT)
             if bool(beside[step] * vectors[-1, -1].abs() <= _LANCZOS_RESIDUAL * ritz[-1]):
+                break
+            # By then a Ritz value is more than half of the eigenvalue: see `positive_definite`.
+            if 2 * float(ritz[-1]) <= limit or 0 < limit < float(ritz[-1]):
                 break
         # A remainder of rounding error means that the eigenvalues of the start have been found.
         rest = torch.where(beside[step] > torch.finfo(like.dtype).eps * diagonal.max(), image, 0)
@@ -403,4 +411,9 @@ def _bands(dim: int) -> list[tuple[int, int]]:
 
 def mirrored(upper: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
     """Return the symmetric matrix whose upper triangle is given."""
-    return upper.triu() + upper.triu(1).mT
+    whole = upper.clone()
+    for low, high in _bands(len(upper)):
+        corner = upper[low:high, low:high]
+        whole[low:high, low:high] = corner.triu() + corner.triu(1).mT
+        whole[high:, low:high] = upper[low:high, high:].mT
+    return whole

@@ -13,6 +13,8 @@ from ncscope.devices import chunk_bytes, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, goes_beyond, moderated
 
+_PANEL_ROWS = 512  # of a product that takes far longer than to read and write its result
+
 
 def chunk_rows(dim: int, device: torch.device) -> int:
     """Return the number of float64 rows in a chunk that suits the device.
@@ -245,6 +247,13 @@ class Workspace:
         for chunk, y in zip(features.split(rows), labels.split(rows), strict=True):
             yield self._raw[: len(chunk)].copy_(chunk), y
 
+    def panel(self, samples: int) -> Float[Tensor, "m d"]:
+        """Return memory for a number of whole chunks, at least 512 rows if there are as many."""
+        chunk, dim = self._raw.shape
+        if chunk >= min(_PANEL_ROWS, samples):
+            return self._other
+        return self._raw.new_empty(min(-(-_PANEL_ROWS // chunk) * chunk, samples), dim)
+
     def about(
         self, rows: Float[Tensor, "m d"], pilot: Float[Tensor, " d"] | None
     ) -> Float[Tensor, "m d"]:
@@ -257,6 +266,7 @@ class Workspace:
         means: Float[Tensor, "p d"],
         index: Int[Tensor, " m"],
         pilot: Float[Tensor, " d"] | None = None,
+        out: Float[Tensor, "m d"] | None = None,
     ) -> Float[Tensor, "m d"]:
         """Subtract from each row the mean of its class.
 
@@ -265,11 +275,12 @@ class Workspace:
             means: Class means less the pilot, one a row.
             index: Row of ``means`` for each row of the chunk.
             pilot: Vector that the means are given about; None for 0.
+            out: Memory for the differences; None for the workspace's.
 
         Returns:
-            The differences, valid until the workspace is used again.
+            The differences, in the workspace's memory valid until the workspace is used again.
         """
-        other = self._other[: len(rows)]
+        other = self._other[: len(rows)] if out is None else out
         if pilot is not None:
             # The pilot first: the sum of pilot and mean would be rounded to the offset's digits.
             return torch.sub(rows, pilot, out=other).sub_(means.index_select(0, index))

@@ -268,7 +268,7 @@ def _pooled(
     total = share.sum() if moments.prior == "empirical" else share.new_tensor(float(len(share)))
     if isinstance(scatter, Gram):
         return Gram(scatter.rows / total.sqrt())
-    return None if scatter is None else scatter / total
+    return None if scatter is None else scatter.div_(total)  # a new matrix: see `mirrored`
 
 
 def _check_pooling(moments: ClassMoments, prior: Prior) -> None:
