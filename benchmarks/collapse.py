@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import ncscope
-from benchmarks.measure import Row, compared
+from benchmarks.measure import Row, compare
 
 GROUPS = ("nc1", "nc2", "nc3", "nc4")
 
@@ -51,7 +51,7 @@ def imagenet_512(device: str) -> list[Row]:
     """50,000 x 512, K=1000: at most 2.5 x the three products."""
     data = gaussian_classes(50_000, 512, 1000, device)
     return [
-        compared("NC1-NC4, 50,000 x 512, K=1000", suite(data), three_products(data), 2.5, device)
+        compare("NC1-NC4, 50,000 x 512, K=1000", suite(data), three_products(data), 2.5, device)
     ]
 
 
@@ -59,7 +59,7 @@ def imagenet_2048(device: str) -> list[Row]:
     """20,000 x 2048, K=1000: at most 2 x, the decompositions included."""
     data = gaussian_classes(20_000, 2048, 1000, device)
     name = "NC1-NC4, 20,000 x 2048, K=1000"
-    return [compared(name, suite(data), three_products(data), 2.0, device, rounds=3)]
+    return [compare(name, suite(data), three_products(data), 2.0, device, rounds=3)]
 
 
 def conv_layer(device: str) -> list[Row]:
@@ -67,5 +67,5 @@ def conv_layer(device: str) -> list[Row]:
     data = gaussian_classes(4_000, 64 * 16 * 16, 10, device)
     work = lambda: ncscope.measure(data.features, data.labels, groups=("pfc",))  # noqa: E731
     return [
-        compared("PFC1-3, conv layer 64 x 16 x 16", work, lambda: data.features.sum(), 5.0, device)
+        compare("PFC1-3, conv layer 64 x 16 x 16", work, lambda: data.features.sum(), 5.0, device)
     ]

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.measure import Row, compared
+from benchmarks.measure import Row, compare
 from ncscope.lab.studies import reproduce
 from ncscope.measurement.model import probe_model
 from ncscope.measurement.plans import ProbeOptions
@@ -33,10 +33,10 @@ def following(device: str) -> list[Row]:
         probe_model(model, loader, ProbeOptions(layers=layers, groups=_LAST))
 
     name = "following ResNet-18 on 2,500 images of 32 x 32, last layer"
-    last = compared(name, lambda: probe([]), forward, 1.2, device, rounds=1)
+    last = compare(name, lambda: probe([]), forward, 1.2, device, rounds=1)
     blocks = tapped_layers(model)
     name = "the same, every block: 8,192 to 65,536 features, PFC1-3"
-    every = compared(name, lambda: probe(blocks), forward, 1.2, device, rounds=1)
+    every = compare(name, lambda: probe(blocks), forward, 1.2, device, rounds=1)
     return [last, replace(every, target="reported", met=True)]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import Row, compared
+from benchmarks.measure import Row, compare
 from ncscope.lab.papers.info.grokking_training import Grokking, full_batch_steps, prepared
 from ncscope.lab.runs.resources import Resources
 
@@ -40,4 +40,4 @@ def step(device: str) -> list[Row]:
     operations = 6 * pairs * settings.width * (settings.hidden + settings.modulus) / 1e9
     name = f"grokking, a step at p=113: {pairs:,} pairs, {operations:.2f} GFLOP"
     baseline = unavoidable_products(settings, pairs, device)
-    return [compared(name, lambda: next(steps), baseline, 2.0, device, rounds=20)]
+    return [compare(name, lambda: next(steps), baseline, 2.0, device, rounds=20)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.collapse import Data, gaussian_classes
-from benchmarks.measure import Row, compared, own_peak_gigabytes, paired_seconds, run_module
+from benchmarks.measure import Row, compare, own_peak_gigabytes, run_module, time_in_turn
 from ncscope.metrics.information import Entropies, dataset_entropies
 from ncscope.stats.directions import DirectionMoments
 
@@ -53,13 +53,13 @@ def against_floor(device: str) -> list[Row]:
     data = gaussian_classes(50_000, 128, 10, device)
     baseline = accumulation_and_eigenproblem(data, 1280)
     name = "dataset MIR and HDR, 50,000 x 128, K=10"
-    return [compared(name, lambda: entropies(data), baseline, 2.0, device)]
+    return [compare(name, lambda: entropies(data), baseline, 2.0, device)]
 
 
 def against_brute_force(device: str) -> list[Row]:
     """n=5,000: at least 40 x faster than the n x n eigenproblems."""
     data = gaussian_classes(5_000, 128, 10, device)
-    brute, exact = paired_seconds(brute_force(data), lambda: entropies(data), device, rounds=1)
+    brute, exact = time_in_turn(brute_force(data), lambda: entropies(data), device, rounds=1)
     name = "dataset MIR and HDR, 5,000 x 128, against n x n"
     ratio = brute / exact
     return [Row(name, f"{exact:.3f} s", f"{brute:.2f} s", ratio, ">= 40 x faster", ratio >= 40)]

@@ -33,7 +33,7 @@ class Row:
     met: bool
 
 
-def paired_seconds(
+def time_in_turn(
     work: Callable[[], Any], baseline: Callable[[], Any], device: str, rounds: int = 5
 ) -> tuple[float, float]:
     """Best of several rounds of each, taken in turn so that both see the same machine."""
@@ -44,7 +44,7 @@ def paired_seconds(
     return best[0], best[1]
 
 
-def compared(
+def compare(
     name: str,
     work: Callable[[], Any],
     baseline: Callable[[], Any],
@@ -53,7 +53,7 @@ def compared(
     rounds: int = 5,
 ) -> Row:
     """Measure work against its baseline."""
-    seconds, least = paired_seconds(work, baseline, device, rounds)
+    seconds, least = time_in_turn(work, baseline, device, rounds)
     ratio = seconds / least
     return Row(
         name, f"{seconds:.3f} s", f"{least:.3f} s", ratio, f"<= {target:g} x", ratio <= target

@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor
 
-from benchmarks.measure import Row, compared
+from benchmarks.measure import Row, compare
 from ncscope.transfer import STRENGTHS, choose_probe, fit_logistic, logistic_path
 from ncscope.transfer.probes.logistic import PATH_TOLERANCE, TOLERANCE
 from ncscope.transfer.ranking import hold_out
@@ -45,7 +45,7 @@ def _rows(name: str, features: Tensor, labels: Tensor, device: str) -> list[Row]
             f"97 strengths of the probe, {name} ({chosen.passes:.0f} passes), against one cold fit "
             f"at the chosen {chosen.strength:.2g} to {tolerance:g} ({cold().passes:.0f} passes)"
         )
-        rows.append(compared(work, path, cold, 5, device, rounds=2))
+        rows.append(compare(work, path, cold, 5, device, rounds=2))
     return rows
 
 

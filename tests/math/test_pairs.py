@@ -29,7 +29,7 @@ def rows(k: int = 11, d: int = 4, seed: int = 0) -> Tensor:
 def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(pairs, "_BLOCK_BYTES", request.param)
     if request.param < BLOCKS[-1]:  # as with so many classes that no matrix of them is formed
-        monkeypatch.setattr(symmetric, "KEPT_BYTES", 0)
+        monkeypatch.setattr(symmetric, "SMALL_BYTES", 0)
         monkeypatch.setattr(duality, "_ONE_BLOCK", 0)
     return request.param
 

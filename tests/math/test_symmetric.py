@@ -10,9 +10,9 @@ from ncscope.math.symmetric import (
     factor_eigen,
     frobenius_of_gram,
     gram_of_rows,
-    mirrored,
+    mirror_upper,
     rank_cut,
-    rescaled,
+    rescale,
     symmetric_eigen,
 )
 
@@ -126,7 +126,7 @@ def test_scales_bring_deviations_within_a_thousand() -> None:
     assert scales.tolist() == [1, 2**10, 2**10, 2**30, 1]
     # exact, and far beyond what a product of the scales could hold
     wide = torch.tensor([1e300, 1e-300], dtype=torch.float64)
-    matrix = rescaled(wide.diag(), comparable_scales(wide))
+    matrix = rescale(wide.diag(), comparable_scales(wide))
     assert 2.0**-20 < matrix[1, 1] / matrix[0, 0] <= 1
 
 
@@ -144,7 +144,7 @@ def test_products_by_blocks_add_up(d: int) -> None:
     add_gram_(total, first)
     add_gram_(total, second)
     expected = first.T @ first + second.T @ second
-    torch.testing.assert_close(mirrored(total), expected)
+    torch.testing.assert_close(mirror_upper(total), expected)
     torch.testing.assert_close(total.triu(), expected.triu())
 
 
@@ -156,7 +156,7 @@ def test_wide_products_leave_the_lower_blocks_alone() -> None:
 
 def test_mirrored_reads_the_upper_triangle_only() -> None:
     matrix = torch.tensor([[1.0, 2.0], [torch.nan, 3.0]])
-    assert mirrored(matrix).tolist() == [[1, 2], [2, 3]]
+    assert mirror_upper(matrix).tolist() == [[1, 2], [2, 3]]
 
 
 @pytest.mark.parametrize(("d", "k"), [(9, 4), (4, 9)])

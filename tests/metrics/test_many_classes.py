@@ -51,7 +51,7 @@ def features_of(k, dim, generator):
 def keep_nothing(patch):
     """Let small matrices be treated as those of many classes, of which none is kept."""
     for module in (symmetric, statistics, metric_sources):
-        patch.setattr(module, "KEPT_BYTES", 0)
+        patch.setattr(module, "SMALL_BYTES", 0)
     patch.setattr(duality, "_ONE_BLOCK", 0)
 
 

@@ -1,7 +1,9 @@
 """Class moments: any split, any merge order, any type; refused batches leave no trace."""
 
 import gc
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ncscope.errors import InputError
+from ncscope.stats.batch import Workspace
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import finish
 
@@ -379,3 +382,31 @@ def test_a_batch_whose_squares_leave_the_range_is_refused(power: int) -> None:
     features = torch.eye(3).double() * 2.0**power
     with pytest.raises(InputError, match="scale them by a power of two"):
         ClassMoments(3, 3).update(features, torch.arange(3))
+
+
+@pytest.mark.parametrize(("distance", "reads"), [(0.0, 1), (1.0, 1), (3.0, 2), (1e6, 2)])
+def test_traces_from_the_first_read_keep_their_digits(
+    distance: float, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is read again only where the class means are far larger than the spread."""
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.arange(120) % 3
+    features = torch.randn(120, 5, generator=generator).double()
+    features[:, 0] += distance * torch.tensor([5**0.5, -(5**0.5), 0.0]).double()[labels]
+    rows = [[Fraction(value) for value in row] for row in features.tolist()]
+    expected = []
+    for c in range(3):
+        columns = list(zip(*rows[c::3], strict=True))
+        expected.append(sum(sum((v - sum(x) / 40) ** 2 for v in x) for x in columns))
+    seen, chunks = [], Workspace.chunks
+
+    def spied(space: Workspace, *args: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        seen.append(1)
+        return chunks(space, *args)
+
+    monkeypatch.setattr(Workspace, "chunks", spied)
+    moments = ClassMoments(3, 5, statistics=())
+    moments.update(features, labels)
+    assert len(seen) == reads
+    exact = torch.tensor([float(value) for value in expected], dtype=torch.float64)
+    torch.testing.assert_close(moments.traces, exact, rtol=2e-15, atol=0)

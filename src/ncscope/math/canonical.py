@@ -30,7 +30,7 @@ from ncscope.math.symmetric import (
     comparable_scales,
     positive_definite,
     rank_cut,
-    rescaled,
+    rescale,
     symmetric_eigen,
 )
 
@@ -126,7 +126,7 @@ def spread_within(within: Float[Tensor, "d d"] | Gram) -> Spread:
     """
     variances = within.diagonal()
     scales = comparable_scales(variances)
-    matrix = rescaled(within, scales)
+    matrix = rescale(within, scales)
     return Spread(scales, matrix, positive_definite(matrix), variances)
 
 

@@ -17,10 +17,10 @@ _BEST_CONDITION = 2.0**26  # 1 / sqrt(machine epsilon of float64)
 _MOST_STEPS, _FEWEST_STEPS, _CHECKED_STEPS, _LANCZOS_RESIDUAL = 256, 32, 8, 1e-3
 _BLOCK_ROWS = 1024
 _LEAST_EXPONENT = 1000  # a power of two to the opposite of it is still in range
-KEPT_BYTES = 32 * 2**20
+SMALL_BYTES = 32 * 2**20
 """Bytes up to which a matrix that several metrics need is kept until the last of them."""
 
-_known_grams = WeakTensorKeyDictionary()
+_grams_by_rows = WeakTensorKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Gram:
         """Return the whole matrix. Cost: $md^2$ operations, and memory for $d^2$ numbers."""
         total = self.rows.new_zeros(len(self), len(self))
         add_gram_(total, self.rows)
-        return mirrored(total)
+        return mirror_upper(total)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def comparable_scales(variances: Float[Tensor, " d"]) -> Float[Tensor, " d"] | N
     return torch.exp2(10 * steps) if bool((steps > 0).any()) else None
 
 
-def rescaled(
+def rescale(
     matrix: Float[Tensor, "d d"] | Gram, scales: Float[Tensor, " d"] | None
 ) -> Float[Tensor, "d d"] | Gram:
     """Return $DMD$, the matrix in coordinates multiplied by the scales; None stands for 1."""
@@ -328,16 +328,16 @@ def gram_of_rows(vectors: Float[Tensor, "k d"]) -> Float[Tensor, "k k"] | None:
     Args:
         vectors: Rows, k x d.
     """
-    if 8 * len(vectors) ** 2 > KEPT_BYTES:
+    if 8 * len(vectors) ** 2 > SMALL_BYTES:
         return None
     # The version tells whether the rows were overwritten since; inference mode counts none.
     now = 0 if vectors.is_inference() else vectors._version
-    version, gram = _known_grams.get(vectors, (None, None))
+    version, gram = _grams_by_rows.get(vectors, (None, None))
     if gram is None or version != now:
         upper = vectors.new_zeros(len(vectors), len(vectors))
         add_gram_(upper, vectors.mT)
-        gram = mirrored(upper)
-        _known_grams[vectors] = now, gram
+        gram = mirror_upper(upper)
+        _grams_by_rows[vectors] = now, gram
     return gram
 
 
@@ -356,7 +356,7 @@ def add_gram_(total: Float[Tensor, "d d"], rows: Float[Tensor, "n d"]) -> None:
     r"""Add $X^\top X$ to a symmetric matrix in place, computing the upper blocks only.
 
     Args:
-        total: Symmetric accumulator. Its strict lower blocks are not updated; see `mirrored`.
+        total: Symmetric accumulator. Its strict lower blocks are not updated; see `mirror_upper`.
         rows: $X$. Cost: 5/8 of the $2nd^2$ operations of the full product, 9/16 for
             d of 1,024 or more.
     """
@@ -409,7 +409,7 @@ def _bands(dim: int) -> list[tuple[int, int]]:
     return list(pairwise(dim * i // parts for i in range(parts + 1)))
 
 
-def mirrored(upper: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+def mirror_upper(upper: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
     """Return the symmetric matrix whose upper triangle is given."""
     whole = upper.clone()
     for low, high in _bands(len(upper)):

@@ -15,7 +15,7 @@ from ncscope.math.symmetric import (
     comparable_scales,
     energies,
     rank_cut,
-    rescaled,
+    rescale,
     symmetric_pairs,
     without_coordinates,
 )
@@ -107,7 +107,7 @@ def discriminants(stats: ClassStatistics) -> Discriminants:
         del classes, factor
         _, classes, factor = _contrasts(weighted.mul_(scales), overwrite=True)
     _reflect_(classes, root)
-    within = rescaled(stats.scatter, scales)
+    within = rescale(stats.scatter, scales)
     if bool(collapsed.any()):
         within = without_coordinates(within, collapsed)
     rounding = rounding if scales is None else rounding * scales.square()

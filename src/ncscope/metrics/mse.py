@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ncscope.math.canonical import Canonical, Spread, canonical, spread_within
 from ncscope.math.pairs import row_blocks
-from ncscope.math.symmetric import Gram, comparable_scales, energies, rescaled
+from ncscope.math.symmetric import Gram, comparable_scales, energies, rescale
 from ncscope.metrics.discriminants import Discriminants
 from ncscope.stats.statistics import ClassStatistics
 
@@ -234,7 +234,7 @@ def _units(
     if scales is not None and comparable_scales(stats.scatter.diagonal()) is None:
         # Only the class means have coordinates of very different size; the spread about them has
         # not, so the units of the features will do.
-        within = rescaled(within, 1 / scales)
+        within = rescale(within, 1 / scales)
         factor, noise = discriminants.factor / scales[:, None], noise / scales.square()
         spread = spread_within(within)
         return _Units(None, within, factor, mean, float(noise.sum()), spread, decay)

@@ -25,7 +25,7 @@ from ncscope.math.powers import (
     moderated,
     times_power,
 )
-from ncscope.math.symmetric import Gram, plus_gram, rank_cut, rescaled, symmetric_pairs
+from ncscope.math.symmetric import Gram, plus_gram, rank_cut, rescale, symmetric_pairs
 from ncscope.metrics.discriminants import mean_rounding
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.statistics import ClassStatistics
@@ -141,7 +141,7 @@ class OodScorer:
             deviations = variances.sqrt()
             self._directions = leading_directions(covariance, fitted.k)
             shares = (1 / deviations).masked_fill(constant, 0.0)
-            self._standard = leading_directions(rescaled(covariance, shares), fitted.k)
+            self._standard = leading_directions(rescale(covariance, shares), fitted.k)
             # Constant features are centred and not scaled, as by scikit-learn's StandardScaler.
             deviations = times_power(deviations, fitted.exponent - unit)
             self._deviations = deviations.masked_fill(constant, times_power(1.0, -unit))

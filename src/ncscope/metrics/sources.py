@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ncscope.math.powers import EVALUATED, GATHERED, exponent_of, times_power
-from ncscope.math.symmetric import KEPT_BYTES
+from ncscope.math.symmetric import SMALL_BYTES
 from ncscope.metrics.discriminants import Discriminants, discriminants
 from ncscope.metrics.duality import RowCosines, row_cosines
 from ncscope.metrics.imbalance import SizeSpectrum, size_spectrum
@@ -89,11 +89,11 @@ class Sources:
     @property
     def present_weight(self) -> Float[Tensor, "k d"]:
         """Rows of the weight of the classes present, in float64; kept if small, else converted."""
-        small = 8 * self._present_rows.numel() <= KEPT_BYTES
-        return self._kept_weight if small else self._present_rows.to(self.stats.means.dtype)
+        small = 8 * self._present_rows.numel() <= SMALL_BYTES
+        return self._small_weight if small else self._present_rows.to(self.stats.means.dtype)
 
     @cached_property
-    def _kept_weight(self) -> Float[Tensor, "k d"]:
+    def _small_weight(self) -> Float[Tensor, "k d"]:
         return self._present_rows.to(self.stats.means.dtype)
 
     @property

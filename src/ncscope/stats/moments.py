@@ -14,7 +14,7 @@ from ncscope.arguments import Size, check_arguments
 from ncscope.devices import moved, refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, goes_beyond
-from ncscope.math.symmetric import Gram, mirrored, without_zeros
+from ncscope.math.symmetric import Gram, mirror_upper, without_zeros
 from ncscope.memory import check_memory
 from ncscope.stats.batch import (
     as_tensor,
@@ -141,7 +141,8 @@ class ClassMoments(Locked):
             InputError: If shapes or labels do not fit, a feature is NaN or infinite, or the largest
                 magnitude is beyond $2^{\pm470}$: sums of squares could overflow or underflow.
 
-        Cost: two reads of the batch, and with scatter 5/8 of $2nd^2$ operations in float64.
+        Cost: two reads of the batch, one if it gives means and traces alone; with scatter 5/8 of
+        $2nd^2$ operations in float64.
         """
         rows = as_tensor(features, "features")
         check_features(rows, self.dim or None)
@@ -230,7 +231,7 @@ class ClassMoments(Locked):
         """Return the pooled scatter, as its rows if they are few; the caller holds the lock."""
         if self._pooled is None:
             return None
-        return self._pooled.gram() if self._pooled.few else mirrored(self._pooled.total)
+        return self._pooled.gram() if self._pooled.few else mirror_upper(self._pooled.total)
 
     def _no_rows(self) -> PooledScatter | None:
         """Return the scatter of no rows; None if it is not accumulated."""
@@ -310,7 +311,7 @@ class ClassMoments(Locked):
         with self.lock:
             state = self._state()
             if self.scatter is not None:
-                state["scatter"] = mirrored(self.scatter)
+                state["scatter"] = mirror_upper(self.scatter)
         if self._weights is not None:
             state["scatter_weights"] = self._weights.clone()
         return state
@@ -404,9 +405,10 @@ class ClassMoments(Locked):
         self.counts.index_add_(0, present, theirs)
         if self._pooled is not None and scatter is not None:
             weight = weight if self._weights is None else weight * self._weights[present]
-            self._pooled.merge(scatter)
+            self._pooled.take(scatter)
             # The shift of a class without samples before this batch has the weight 0.
-            self._pooled.add(without_zeros(shift * weight.sqrt()[:, None], weight == 0))
+            rows, sizes = (without_zeros(part, weight == 0) for part in (shift, weight))
+            self._pooled.add(rows * sizes.sqrt()[:, None])
         if self.unit_means is not None and self.unit_traces is not None:
             turn = other["unit_means"] - self.unit_means[present]
             spread = other["unit_traces"] + mine * share * turn.square().sum(1)

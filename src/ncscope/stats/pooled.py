@@ -45,9 +45,11 @@ class PooledScatter:
         else:
             self._multiply(self.total, rows)
 
-    def merge(self, other: "PooledScatter") -> None:
-        """Add another scatter, on any device."""
-        if other._total is not None:
+    def take(self, other: "PooledScatter") -> None:
+        """Add another scatter, on any device, whose memory may be taken over."""
+        if other._total is not None and self.few and not self._rows:
+            self._total = other._total.to(self.device)
+        elif other._total is not None:
             total = self.total
             total += other._total.to(self.device)
         for rows in other._rows:
@@ -59,7 +61,7 @@ class PooledScatter:
 
     @property
     def total(self) -> Float[Tensor, "d d"]:
-        """The scatter as a matrix of which the upper blocks count, not copied; see `mirrored`."""
+        """The scatter as a matrix, not copied; only its upper blocks count: see `mirror_upper`."""
         if self._total is None:
             self._total = self._zeros(self.dim)
         if self._rows:

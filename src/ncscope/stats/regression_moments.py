@@ -12,7 +12,7 @@ from ncscope.arguments import check_arguments
 from ncscope.devices import refuse_without_float64
 from ncscope.errors import InputError
 from ncscope.math.powers import GATHERED, exponent_of
-from ncscope.math.symmetric import add_gram_, mirrored
+from ncscope.math.symmetric import add_gram_, mirror_upper
 from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, refuse_nonfinite
 from ncscope.stats.locking import Locked
 from ncscope.stats.merging import Shares
@@ -131,11 +131,11 @@ class RegressionMoments(Locked):
 
     def full_scatter(self) -> Float[Tensor, "d d"]:
         r"""Return $\sum_i(h_i-\bar h)(h_i-\bar h)^\top$."""
-        return mirrored(self.scatter)
+        return mirror_upper(self.scatter)
 
     def full_directions(self) -> Float[Tensor, "d d"]:
         r"""Return $\sum_i\tilde h_i\tilde h_i^\top$, $\tilde h=h/\lVert h\rVert$ not centred."""
-        return mirrored(self.directions)
+        return mirror_upper(self.directions)
 
     def _begin(self, dim: int, target_dim: int) -> None:
         self.dim, self.target_dim = dim, target_dim

@@ -11,7 +11,7 @@ from torch import Tensor
 from ncscope.errors import InputError
 from ncscope.math.pairs import row_blocks
 from ncscope.math.powers import EVALUATED, exponent_beyond, times_power
-from ncscope.math.symmetric import KEPT_BYTES, Gram
+from ncscope.math.symmetric import SMALL_BYTES, Gram
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Prior
 
@@ -86,7 +86,7 @@ class ClassStatistics:
     @property
     def means(self) -> Float[Tensor, "k d"]:
         r"""Class means $\mu_c$, one a row, to the digits that a common offset leaves."""
-        return self._kept("_means", lambda: self.offsets + self.pilot)
+        return self._keep("_means", lambda: self.offsets + self.pilot)
 
     @cached_property
     def global_mean(self) -> Float[Tensor, " d"]:
@@ -104,14 +104,16 @@ class ClassStatistics:
 
         Not kept: the matrix may be overwritten.
         """
-        return self._cleaned(self.offsets - self._centre)
+        return self._zero_rounding(self.offsets - self._centre)
 
     @property
     def frame(self) -> Float[Tensor, "k d"]:
         r"""$\tilde\mu_c$, centred by the *unweighted* mean: the frame of NC2 and NC3."""
-        return self._kept("_frame", lambda: self._cleaned(self.offsets - self.offsets.mean(0)))
+        return self._keep(
+            "_frame", lambda: self._zero_rounding(self.offsets - self.offsets.mean(0))
+        )
 
-    def _kept(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+    def _keep(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
         """Compute a matrix that is not to be overwritten, once only if it is small.
 
         With many classes, a matrix that is kept would take most of the memory.
@@ -119,7 +121,7 @@ class ClassStatistics:
         value: Tensor | None = vars(self).get(name)
         if value is None:
             value = compute()
-            if value.nbytes <= KEPT_BYTES:
+            if value.nbytes <= SMALL_BYTES:
                 vars(self)[name] = value
         return value
 
@@ -167,7 +169,7 @@ class ClassStatistics:
     def _longest_mean(self) -> Float[Tensor, ""]:
         return lengths_from(self.offsets, -self.pilot).max()
 
-    def _cleaned(self, rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+    def _zero_rounding(self, rows: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
         """Set to zero, in place, the rows that are no longer than the rounding error of the means.
 
         Without this, a class mean equal to the centre would get a direction made of rounding.
@@ -203,7 +205,12 @@ def finish(
             prior, or the class counts given to the moments differ from those of the stream.
     """
     with moments.lock:
-        return _finished(moments, moments.prior if prior is None else prior, copy)
+        present = int((moments.counts > 0).sum())
+        if present < 2:
+            found = f"{present} in {int(moments.counts.sum())} samples"
+            fix = "collapse is a relation between classes: pass samples of several"
+            raise InputError(expected="at least two classes with samples", found=found, fix=fix)
+        return _statistics(moments, moments.prior if prior is None else prior, copy)
 
 
 def finish_unlabelled(moments: ClassMoments) -> ClassStatistics:
@@ -223,15 +230,6 @@ def finish_unlabelled(moments: ClassMoments) -> ClassStatistics:
         raise InputError(expected="samples", found="moments without samples", fix=fix)
     with moments.lock:
         return replace(_statistics(moments, moments.prior, copy=True), num_classes=0)
-
-
-def _finished(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
-    present = int((moments.counts > 0).sum())
-    if present < 2:
-        found = f"{present} in {int(moments.counts.sum())} samples"
-        fix = "collapse is a relation between classes: pass samples of several"
-        raise InputError(expected="at least two classes with samples", found=found, fix=fix)
-    return _statistics(moments, prior, copy)
 
 
 def _statistics(moments: ClassMoments, prior: Prior, copy: bool) -> ClassStatistics:
@@ -268,7 +266,7 @@ def _pooled(
     total = share.sum() if moments.prior == "empirical" else share.new_tensor(float(len(share)))
     if isinstance(scatter, Gram):
         return Gram(scatter.rows / total.sqrt())
-    return None if scatter is None else scatter.div_(total)  # a new matrix: see `mirrored`
+    return None if scatter is None else scatter.div_(total)  # a new matrix: see `mirror_upper`
 
 
 def _check_pooling(moments: ClassMoments, prior: Prior) -> None:
