@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.measure import Row, compared
 from ncscope.lab.studies import reproduce
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.models.measuring import measuring
 from ncscope.models.networks.catalogue import build, tapped_layers
 
@@ -30,7 +30,7 @@ def following(device: str) -> list[Row]:
                 model(batch.to(device))
 
     def probe(layers: list[str]) -> None:
-        probe_model(model, loader, ProbeOptions(layers=layers, groups=_LAST))
+        probe_model(model, loader, Options(layers=layers, groups=_LAST))
 
     name = "following ResNet-18 on 2,500 images of 32 x 32, last layer"
     last = compared(name, lambda: probe([]), forward, 1.2, device, rounds=1)

@@ -75,10 +75,6 @@ REFUSED = {
         ["--features", "x.npy", "--labels", "y.npy", "--cluster", "local"],
         "files for --cluster and --work",
     ),
-    "a model on a cluster": (
-        ["--model", "resnet18", "--data", "digits", "--cluster", "local"],
-        "--cluster with --model; leave out --cluster or --model",
-    ),
     "an address without a cluster": (
         ["0*.npz", "--cluster", "127.0.0.1:1"],
         "a Ray cluster at 127.0.0.1:1, found none",

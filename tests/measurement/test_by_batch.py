@@ -7,7 +7,7 @@ from torch import nn
 import ncscope
 from ncscope.measurement.by_batch import estimated_by_batch
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 
 DRAWS = torch.Generator().manual_seed(0)
 LABELS = torch.arange(150) % 3
@@ -22,7 +22,7 @@ def model() -> nn.Sequential:
 
 def test_it_stands_beside_the_exact_values_of_the_last_layer() -> None:
     net = model()
-    options = ProbeOptions(layers=["0"], groups=("information",), information_batch=32)
+    options = Options(layers=["0"], groups=("information",), information_batch=32)
     *before, last = probe_model(net, LOADER, options).record.layers
     features = net[:2](INPUTS).detach()
     expected = ncscope.batch_information(features, LABELS, net[2].weight.detach(), batch_size=32)
@@ -38,8 +38,8 @@ def test_it_stands_beside_the_exact_values_of_the_last_layer() -> None:
 
 def test_only_where_it_is_asked_for() -> None:
     for options in (
-        ProbeOptions(groups=("information",)),
-        ProbeOptions(groups=("nc4",), information_batch=32),
+        Options(groups=("information",)),
+        Options(groups=("nc4",), information_batch=32),
     ):
         assert "mir_batch" not in probe_model(model(), LOADER, options).record.layers[-1].metrics
 

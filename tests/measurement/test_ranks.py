@@ -25,7 +25,7 @@ from ncscope.errors import InputError
 from ncscope.integrations.recording import Recorder
 from ncscope.lab.papers.xufm.between_class import between_class_metrics
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
 from ncscope.models.networks.residual import ResidualNet
 
@@ -36,10 +36,10 @@ LABELS = torch.arange(60) % 4
 INPUTS = torch.randn(60, 6, generator=torch.Generator().manual_seed(0)).double()
 INPUTS = INPUTS + 2 * torch.eye(6)[LABELS]
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "pfc", "mse", "information")
-OPTIONS = ProbeOptions(
+OPTIONS = Options(
     layers=["stem", "blocks.*"], groups=GROUPS, layer_groups=("nc1", "pfc"), information_batch=20
 )
-LIGHT = ProbeOptions(layers=["stem", "blocks.0"], groups=("nc1", "nc4"), layer_groups=("nc4",))
+LIGHT = Options(layers=["stem", "blocks.0"], groups=("nc1", "nc4"), layer_groups=("nc4",))
 Batches = list[tuple[Tensor, Tensor]]
 
 
@@ -123,7 +123,7 @@ class Tokens(nn.Module):
 
 def test_a_process_may_have_tokens_none_of_which_is_measured(tmp_path: Path) -> None:
     ids = torch.randint(5, (8, 7), generator=torch.Generator().manual_seed(3))
-    options = ProbeOptions(layers=["embed"], next_token=True, memory=0, groups=("nc4", "nc1"))
+    options = Options(layers=["embed"], next_token=True, memory=0, groups=("nc4", "nc1"))
 
     def program(rank: int) -> Any:
         labels = ids if rank == 1 else torch.full_like(ids, -100)
@@ -175,10 +175,13 @@ def measured_in_a_group(rank: int) -> Any:
     group, own = dist.new_group([0, 2]), batches(slice(rank // 2 * 20, rank // 2 * 40 + 20))
     options = {"layers": ["stem"], "groups": ["nc1", "nc4"], "group": group}
     if rank == 1:
-        said = [said_of(network(), own, ProbeOptions(group=group))]
-        for refused in (ncscope.watch, lambda _, group: Recorder(**PLAIN, group=group)):
+        said = [said_of(network(), own, Options(process_group=group))]
+        for refused in (
+            ncscope.watch,
+            lambda _, process_group: Recorder(**PLAIN, process_group=process_group),
+        ):
             with pytest.raises(InputError, match="found a group without rank 1") as error:
-                refused(network(), group=group)
+                refused(network(), process_group=group)
             said.append(f"InputError: {error.value}")
         return said
     report = ncscope.measure_model(network(), own, progress=False, **options)
@@ -211,7 +214,7 @@ PLAIN: dict[str, Any] = {
 
 def test_a_group_measures_without_the_other_processes(tmp_path: Path) -> None:
     first, outside, second = on_ranks(3, tmp_path, measured_in_a_group)
-    options = ProbeOptions(layers=["stem"], groups=["nc1", "nc4"])
+    options = Options(layers=["stem"], groups=["nc1", "nc4"])
     expected = plain(probe_model(network(), batches(slice(60)), options).record)
     assert_same([*first[:3], *second[:3]], expected)
     assert (first[3], second[3]) == (0, 1)
@@ -253,9 +256,7 @@ def mislabelled(whole: Batches) -> Batches:
     return [(inputs, labels + 2) for inputs, labels in whole]
 
 
-def said_of(
-    model: nn.Module, loader: Iterable[Any], options: ProbeOptions = LIGHT, **more: Any
-) -> str:
+def said_of(model: nn.Module, loader: Iterable[Any], options: Options = LIGHT, **more: Any) -> str:
     """What a measurement says when it fails; nothing if it does not."""
     try:
         probe_model(model, loader, options, **more)
@@ -271,8 +272,8 @@ def scenarios(rank: int) -> list[str]:
     one, empty = rank == 1, batches(slice(0))
     known = probe_model(network(), own, LIGHT).statistics
     less = {name: found for name, found in known.items() if name != "stem"}
-    fewer = ProbeOptions(layers=LIGHT.layers, groups=("nc1",))
-    only = ProbeOptions(layers=["stem"], groups=LIGHT.groups)
+    fewer = Options(layers=LIGHT.layers, groups=("nc1",))
+    only = Options(layers=["stem"], groups=LIGHT.groups)
     return [
         said_of(network(), breaking(own) if one else own),
         said_of(network(), mislabelled(own) if one else own),

@@ -23,7 +23,7 @@ from torch.distributed.tensor.parallel import (
 
 from ncscope.errors import InputError
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
 from ncscope.models.forward import predicted_classes
 from ncscope.models.heads import find_head
@@ -35,7 +35,7 @@ from .test_ranks import assert_same, on_ranks, plain
 
 K, D, N, T = 8, 12, 48, 4
 GROUPS = ("nc1", "nc2", "nc3", "nc4", "mse")
-OPTIONS = ProbeOptions(groups=GROUPS, layer_groups=("nc1", "pfc"))
+OPTIONS = Options(groups=GROUPS, layer_groups=("nc1", "pfc"))
 
 
 class Block(nn.Module):

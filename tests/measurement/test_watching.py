@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 import ncscope
 from ncscope.errors import InputError
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.measurement.watching import Watch
 from ncscope.models.networks.residual import ResidualNet
 
@@ -17,7 +17,7 @@ LABELS = torch.arange(50) % 4
 INPUTS = torch.randn(50, 6, generator=GENERATOR) + 2 * torch.eye(6)[LABELS]
 LOADER = list(zip(INPUTS.split(16), LABELS.split(16), strict=True))
 MODES = (torch.inference_mode, torch.no_grad, torch.enable_grad, torch.inference_mode)
-HEAD = ProbeOptions(layers=(), groups=("nc1", "nc3"))
+HEAD = Options(layers=(), groups=("nc1", "nc3"))
 
 
 def network() -> ResidualNet:
@@ -54,7 +54,7 @@ def test_what_is_watched_is_what_is_probed():
 
 
 def test_nothing_is_computed_in_the_precision_of_the_passes():
-    model, options = network().eval(), ProbeOptions(groups=("nc4",), layer_groups=("nc4",))
+    model, options = network().eval(), Options(groups=("nc4",), layer_groups=("nc4",))
     inputs, labels = torch.randn(4000, 6, generator=GENERATOR), torch.arange(4000) % 4
     expected = probe_model(model, [(inputs, labels)], options)
     with Watch(model, options) as seen:
@@ -65,7 +65,7 @@ def test_nothing_is_computed_in_the_precision_of_the_passes():
 
 
 def test_the_first_pass_is_read_with_its_mask():
-    model, options = MaskedMean().eval(), ProbeOptions(layers=["tokens"], pool=True)
+    model, options = MaskedMean().eval(), Options(layers=["tokens"], pool=True)
     ids = torch.randint(9, (12, 4), generator=torch.Generator().manual_seed(1))
     mask = (torch.arange(4) < torch.arange(12)[:, None] % 4 + 1).long()
     labels = torch.arange(12) % 3
@@ -102,7 +102,7 @@ class SequenceFirst(nn.Module):
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_sequence_first_layers_of_as_many_tokens_as_samples(checkpointed: bool):
     inputs, labels = torch.randn(8, 8, 6, generator=GENERATOR), torch.arange(8) % 4
-    options = ProbeOptions(layers=["block"], groups=("nc1",))
+    options = Options(layers=["block"], groups=("nc1",))
     expected = probe_model(SequenceFirst(), [(inputs, labels)], options)
     model = SequenceFirst(checkpointed)
     with Watch(model, options) as seen:
@@ -252,7 +252,7 @@ def test_parts_in_training_with_weights_that_move(checkpointed: bool):
     model = nn.ModuleDict({"block": block, "head": head})
     optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
     kept = []
-    with Watch(model, ProbeOptions(layers=["block"], groups=("nc1",))) as seen:
+    with Watch(model, Options(layers=["block"], groups=("nc1",))) as seen:
         for inputs, labels in LOADER:
             rows = inputs.clone().requires_grad_()
             hidden = checkpoint(block, rows, use_reentrant=True) if checkpointed else block(rows)
@@ -285,7 +285,7 @@ def test_a_model_that_returns_features_for_a_head_outside_is_no_whole():
 @pytest.mark.usefixtures("unchecked_signatures")
 def test_an_error_in_a_hook_waits_for_the_labels():
     model = MaskedMean()
-    with Watch(model, ProbeOptions(layers=["embed"])) as seen:
+    with Watch(model, Options(layers=["embed"])) as seen:
         ids = torch.randint(9, (12, 4))
         out = [model(ids, attention_mask=torch.ones(12, 4)), model.head(torch.randn(12, 5))]
         out += [model(ids, attention_mask=torch.ones(12, 4)) for _ in range(2)]
@@ -325,7 +325,7 @@ def test_a_compiled_model_is_measured(part: str):
     blocks = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.Tanh()) for _ in range(2)))
     plain = nn.Sequential()
     plain.blocks, plain.head = blocks, nn.Linear(6, 4)
-    options = ProbeOptions(layers=["blocks.*"])
+    options = Options(layers=["blocks.*"])
     expected = probe_model(plain, LOADER, options)
     model: nn.Module = plain
     if part == "model":

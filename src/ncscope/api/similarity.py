@@ -220,7 +220,7 @@ def compare_layers(
     other_head: str | None = None,
     pool: bool | None = None,
     progress: bool = True,
-    group: Any = None,
+    process_group: Any = None,
 ) -> LayerSimilarity:
     """Measure the CKA between the layers of a model, or of two models on the same samples.
 
@@ -244,7 +244,7 @@ def compare_layers(
         pool: Average feature maps over space, and sequences over tokens, if True; flatten both if
             False; see `measure_model`. Flattened maps of large images rarely fit: pass True.
         progress: Show a progress bar if True (on stderr, in a terminal).
-        group: Process group of ``torch.distributed``; see `measure_model`. Every process needs
+        process_group: Process group of ``torch.distributed``; see `Options`. Every process needs
             samples.
 
     Returns:
@@ -273,5 +273,7 @@ def compare_layers(
         raise InputError(expected=expected, found="none", fix="pass other, or leave these out")
     if other is not None:
         sides.append(Compared(other, other_layers, other_head))
-    record = layer_similarity(sides, loader, pool=pool, progress=progress, group=group)
+    record = layer_similarity(
+        sides, loader, pool=pool, progress=progress, process_group=process_group
+    )
     return LayerSimilarity(record)

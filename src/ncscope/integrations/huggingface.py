@@ -4,7 +4,7 @@ import sys
 import weakref
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor, nn
 
@@ -13,6 +13,7 @@ from ncscope.arguments import check_arguments
 from ncscope.errors import InputError, missing_library
 from ncscope.integrations.recording import OnError, Recorder, Reference
 from ncscope.measurement.naming import Logged
+from ncscope.measurement.options import OptionFields, Options
 from ncscope.measurement.records import ProbeRecord
 from ncscope.measurement.watching import Watch
 from ncscope.models.measuring import kept_random_states
@@ -50,9 +51,6 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
 
     Args:
         labels: Name of the model's argument for the labels.
-        pool: Average feature maps over space and sequences over tokens if True, flatten both if
-            False. By default, sequences with an attention mask are averaged over the tokens that
-            the mask keeps, and everything else is flattened, as in `measure_model`.
         prefix: Namespace of the metrics in the log; empty for none.
         log: ``"headline"`` for ``nc1``, ``cdnv``, ``vci``, ``nc2_etf``, ``nc3_self_duality``,
             ``nc4_disagreement`` and ``mir_centered`` of the head's features, and ``pfc1``, ``pfc2``
@@ -67,9 +65,10 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             evaluation, in all processes.
         save: File in which the history is written at the end of the training, for example
             ``"run.html"``; see `History.save`.
-        options: Other fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline``,
-            ``uncertainty`` and ``group``, as for `measure_model`; not the uniform prior, whose
-            class counts hold for one split.
+        options: What to measure, and how, as for `measure_model`; not the uniform prior, whose
+            class counts hold for one split. None for the defaults.
+        fields: Fields of `Options`, such as ``layers``, ``groups`` or ``uncertainty``; they replace
+            those of ``options``.
 
     Attributes:
         latest: Last record of each prefix, with notes and spectra.
@@ -86,13 +85,13 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
         self,
         *,
         labels: str = "labels",
-        pool: bool | None = None,
         prefix: str = "nc",
         log: Logged = "headline",
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
-        **options: Any,
+        options: Options | None = None,
+        **fields: Unpack[OptionFields],
     ) -> None:
         self.labels = labels
         self._recorder = Recorder(
@@ -101,8 +100,8 @@ class NeuralCollapseTrainerCallback(TrainerCallback):
             reference=reference,
             on_error=on_error,
             save=save,
-            pool=pool,
-            **options,
+            options=options,
+            **fields,
         )
         self._model: nn.Module | None = None
         self._watch: Watch | None = None

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from torch import Tensor, nn
 
@@ -17,6 +17,7 @@ from ncscope.measurement.batches import split
 from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.model import probe_model
 from ncscope.measurement.naming import Logged
+from ncscope.measurement.options import OptionFields, Options
 from ncscope.measurement.records import ProbeRecord
 from ncscope.measurement.watching import Watch
 from ncscope.models.layers import named_layer
@@ -94,9 +95,10 @@ class NeuralCollapseCallback(Callback):
             sanity check or of an epoch, in all processes.
         save: File in which the history is written at the end of the run, for example
             ``"run.html"``; see `History.save`.
-        options: Fields of `ProbeOptions`, such as ``layers``, ``groups``, ``baseline``,
-            ``uncertainty`` and ``group``, as for `measure_model`; not the uniform prior, whose
-            class counts hold for one split.
+        options: What to measure, and how, as for `measure_model`; not the uniform prior, whose
+            class counts hold for one split. None for the defaults.
+        fields: Fields of `Options`, such as ``layers``, ``groups`` or ``uncertainty``; they replace
+            those of ``options``.
 
     Attributes:
         latest: Last record of ``"train"`` and of ``"val"``, with notes and spectra.
@@ -123,13 +125,20 @@ class NeuralCollapseCallback(Callback):
         reference: Reference = None,
         on_error: OnError = "warn",
         save: str | Path | None = None,
-        **options: Any,
+        options: Options | None = None,
+        **fields: Unpack[OptionFields],
     ) -> None:
         self.network, self.train, self.validation = network, train, validation
         self.every_n_epochs, self.dataloader_idx = every_n_epochs, dataloader_idx
         self.split_batch = split_batch
         self._recorder = Recorder(
-            prefix=prefix, log=log, reference=reference, on_error=on_error, save=save, **options
+            prefix=prefix,
+            log=log,
+            reference=reference,
+            on_error=on_error,
+            save=save,
+            options=options,
+            **fields,
         )
         self._train_first = reference == "train"
         self._watches: dict[str, Watch] = {}

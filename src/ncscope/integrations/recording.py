@@ -2,9 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias, Unpack
 
 from ncscope.api.history import History
 from ncscope.api.model import statistics_by_layer
@@ -12,7 +11,7 @@ from ncscope.api.result import REPORTS, ModelReport
 from ncscope.errors import InputError
 from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.naming import Logged, logged
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import OptionFields, Options, merge_options
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.measurement.second_pass import check_second_pass
 from ncscope.metrics.evaluate import select
@@ -43,7 +42,8 @@ class Recorder:
         reference: ``"train"``, a report of the training set, or None.
         on_error: ``"warn"`` or ``"raise"``.
         save: File in which the history is written at the end, or None.
-        options: Fields of `ProbeOptions`, except the uniform prior and its ``class_counts``.
+        options: Options of the measurements, without the uniform prior and its ``class_counts``.
+        fields: Fields of `Options`, which replace those of ``options``.
 
     Attributes:
         options: Options of the measurements.
@@ -61,12 +61,14 @@ class Recorder:
         reference: Reference,
         on_error: OnError,
         save: str | Path | None,
-        **options: Any,
+        options: Options | None = None,
+        **fields: Unpack[OptionFields],
     ) -> None:
         if save is not None and Path(save).suffix not in REPORTS:
             expected = f"save as a file name ending in {', '.join(REPORTS)}"
             raise InputError(expected=expected, found=str(save), fix="choose one of these suffixes")
-        self.options = _checked_options(options)
+        self.options = merge_options(options, fields)
+        check_options_of_run(self.options)
         self.processes = self.options.processes
         self.latest: dict[str, ProbeRecord] = {}
         self.history = History(unit="step")
@@ -195,21 +197,19 @@ def _statistics(reference: Reference) -> Mapping[str, ClassStatistics] | None:
     return statistics_by_layer(reference)
 
 
-def _checked_options(options: Mapping[str, Any]) -> ProbeOptions:
-    """Return the options; raise an InputError for options that no measurement of a run can have."""
-    names = [each.name for each in fields(ProbeOptions)]
-    unknown = ", ".join(sorted(set(options) - set(names)))
-    if unknown:
-        fix = f"drop or correct the name; the options are {', '.join(names)}"
-        raise InputError(expected="options of ProbeOptions", found=unknown, fix=fix)
-    checked = ProbeOptions(**options)
-    select(checked.groups)
-    select(checked.layer_groups)
-    check_second_pass(checked)
-    if checked.prior == "uniform" or checked.class_counts is not None:
+def check_options_of_run(options: Options) -> None:
+    """Refuse options that no measurement of a run can have.
+
+    Raises:
+        InputError: If a group does not exist, the second pass cannot be had, or the options hold
+            for one split only.
+    """
+    select(options.groups)
+    select(options.layer_groups)
+    check_second_pass(options)
+    if options.prior == "uniform" or options.class_counts is not None:
         raise InputError(
             expected="a callback without prior='uniform' and class_counts",
             found="one of them",
             fix="measure each split by measure_model: class counts hold for one split only",
         )
-    return checked

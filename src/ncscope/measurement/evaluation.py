@@ -10,7 +10,8 @@ from torch import Tensor
 from ncscope.measurement.by_batch import with_batch_estimate
 from ncscope.measurement.gather import LayerGatherer, Looked
 from ncscope.measurement.ood import OodPass, OodSource
-from ncscope.measurement.plans import LayerPlan, ProbeOptions
+from ncscope.measurement.options import Options
+from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.records import GeodesicRecord, LayerRecord, ProbeRecord
 from ncscope.measurement.resampling import LayerSamples, with_trust
 from ncscope.measurement.samples import layer_record
@@ -54,7 +55,7 @@ class Probed:
 def measured(
     gatherer: LayerGatherer,
     plans: Sequence[LayerPlan],
-    options: ProbeOptions,
+    options: Options,
     known: Mapping[str, ClassStatistics],
     correct: Int[Tensor, " k"] | None = None,
     outside: OodSource | None = None,
@@ -86,7 +87,7 @@ def measured(
         sources = [_sources(plan, stats, looked, information, options, correct) for plan in plans]
         sources[-1] = replace(sources[-1], ood=compared)
         records = tuple(
-            layer_record(plan.name, each, plan.groups, by_class=options.by_class)
+            layer_record(plan.name, each, plan.groups, by_class=bool(options.by_class))
             for plan, each in zip(plans, sources, strict=True)
         )
     records = tuple(
@@ -156,7 +157,7 @@ def _trusted(
     records: Sequence[LayerRecord],
     gatherer: LayerGatherer,
     plans: Sequence[LayerPlan],
-    options: ProbeOptions,
+    options: Options,
     stats: Mapping[str, ClassStatistics],
     known: Mapping[str, ClassStatistics],
     with_entropies: Collection[str],
@@ -188,7 +189,7 @@ def _samples(
     gatherer: LayerGatherer,
     plan: LayerPlan,
     dim: int,
-    options: ProbeOptions,
+    options: Options,
     means_of: ClassStatistics | None,
     *,
     information: bool,
@@ -213,7 +214,7 @@ def _sources(
     stats: Mapping[str, ClassStatistics],
     looked: Looked | None,
     information: Mapping[str, DatasetInformation],
-    options: ProbeOptions,
+    options: Options,
     correct: Int[Tensor, " k"] | None,
 ) -> Sources:
     decisions = None if looked is None else looked.decisions.get(plan.name)
@@ -236,7 +237,7 @@ def _information(
     gatherer: LayerGatherer,
     last: LayerPlan,
     stats: Mapping[str, ClassStatistics],
-    options: ProbeOptions,
+    options: Options,
 ) -> tuple[dict[str, DatasetInformation], tuple[str, ...]]:
     """Compute the entropies of the head's input against the head, or say why they are left out."""
     if last.weight is None or not last.needs.information:

@@ -26,12 +26,11 @@ from ncscope.measurement.batches import (
 from ncscope.measurement.evaluation import Probed, measured, with_notes, with_undecided
 from ncscope.measurement.gather import LayerGatherer
 from ncscope.measurement.ood import OodSource, check_groups
+from ncscope.measurement.options import Options
 from ncscope.measurement.outside import run_outside
 from ncscope.measurement.plans import (
     LayerPlan,
     Layout,
-    ProbeOptions,
-    for_model,
     layout_of,
     matrix_of,
     plans_in,
@@ -52,10 +51,10 @@ from ncscope.models.forward import LABEL_ARGUMENTS, predicted_classes, undecided
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring
-from ncscope.models.replicas import check_replicas, share_buffers
+from ncscope.models.replicas import check_replicas, data_group, replica_group, share_buffers
 from ncscope.models.taps import HEAD_INPUT, Taps
 from ncscope.models.tracing import Trace, arguments_of, trace
-from ncscope.models.wrappers import check_callable, fsdp1_units, unwrapped
+from ncscope.models.wrappers import check_callable, check_measurable, fsdp1_units, unwrapped
 from ncscope.stats.batch import check_labels
 from ncscope.stats.classes import BatchClasses
 from ncscope.stats.decisions import count_by_class
@@ -67,7 +66,7 @@ from ncscope.stats.statistics import ClassStatistics
 def probe_model(
     model: nn.Module,
     loader: Iterable[Any],
-    options: ProbeOptions | None = None,
+    options: Options | None = None,
     reference: Mapping[str, ClassStatistics] | None = None,
     ood: Iterable[Any] | None = None,
 ) -> Probed:
@@ -101,20 +100,41 @@ def probe_model(
             one row for each sample, the reference lacks a layer or has another dimension there, the
             layers differ between processes, or another process fails.
     """
-    options = replace(options or ProbeOptions(), ood=ood is not None)
+    options = options or Options()
     # A model that is refused in one process must end the others too.
     with options.processes.ending_together():
-        options = for_model(options, model)
+        options, replicas = with_processes(options, model)
     with options.processes.ending_together():
         check_second_pass(options, loader)
-        check_groups(needs_of(options.groups, True), options.groups, given=options.ood)
-        return _probed(model, loader, options, reference, ood)
+        check_groups(needs_of(options.groups, True), options.groups, given=ood is not None)
+        return _probed(model, loader, options, replicas, reference, ood)
+
+
+def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
+    """Return the options with the processes that have different samples, unless a group is given.
+
+    Returns:
+        The options, and the process group of the processes with the samples of this one; None if
+        there is no other such process.
+
+    Args:
+        options: Options of the measurement.
+        model: Model to measure; tensor-parallel processes have the same samples.
+
+    Raises:
+        InputError: If the model cannot be measured in this process.
+    """
+    check_measurable(model)
+    if options.process_group is not None:
+        return options, None
+    return replace(options, process_group=data_group(model)), replica_group(model)
 
 
 def _probed(
     model: nn.Module,
     loader: Iterable[Any],
-    options: ProbeOptions,
+    options: Options,
+    replicas: Any,
     reference: Mapping[str, ClassStatistics] | None,
     ood: Iterable[Any] | None,
 ) -> Probed:
@@ -126,7 +146,15 @@ def _probed(
         kept_buffers(model),
         samples_kept(options, batches=length) as kept,
     ):
-        probe = LayerwiseProbe(model, options, kept, reference, counts_logits=True)
+        probe = LayerwiseProbe(
+            model,
+            options,
+            kept,
+            reference,
+            replicas=replicas,
+            counts_logits=True,
+            has_ood=ood is not None,
+        )
         probe.take_buffers(check_replicas(model, processes))
         traced = None
         with processes.ending_together(), _empty_beside_others(processes):
@@ -158,7 +186,7 @@ def _run_again(
     model: nn.Module,
     loader: Iterable[Any],
     traced: Trace,
-    options: ProbeOptions,
+    options: Options,
 ) -> Iterator[Batch]:
     """Yield the features and labels of another run of the model over the loader."""
     device, length = device_of(model), number_of_batches(loader)
@@ -207,22 +235,27 @@ class LayerwiseProbe:
         options: Options of the measurement.
         store: Samples of the second pass; must stay open until `result` returns.
         reference: Statistics of the training set, as in `probe_model`.
+        replicas: Process group of the processes with the samples of this one; None for none.
         counts_logits: Count the accuracy from the logits of the passes if True. If False, or if
             the model changes the outputs of its head, the head decides the samples again in the
             second pass, with its weights of that time.
+        has_ood: True if samples from outside the distribution will be compared with.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        options: ProbeOptions,
+        options: Options,
         store: Kept,
         reference: Mapping[str, ClassStatistics] | None = None,
         *,
+        replicas: Any = None,
         counts_logits: bool = False,
+        has_ood: bool = False,
     ) -> None:
         self._model, self._options, self._store = model, options, store
         self._reference, self._counts_logits = reference, counts_logits
+        self._replicas, self._has_ood = replicas, has_ood
         self._processes = options.processes
         self._labels_seen = 0
         self._notes: tuple[str, ...] = ()
@@ -260,7 +293,7 @@ class LayerwiseProbe:
             marks = torch.stack([chosen == labels, undecided > 0])
             self._counted += count_by_class(marks, labels, len(head.weight)).to(self._counted)
         taps.release_logits()
-        if self._options.replicas is not None:
+        if self._replicas is not None:
             seen = classes.labels.cpu().numpy().tobytes()
             self._labels_seen = zlib.crc32(seen, self._labels_seen)
         self._gatherer.update(features, classes)
@@ -382,9 +415,9 @@ class LayerwiseProbe:
 
     def _check_replicas(self) -> None:
         """Check that the processes of a tensor-parallel group read the same labels."""
-        if self._options.replicas is None:
+        if self._replicas is None:
             return
-        together = Processes(self._options.replicas)
+        together = Processes(self._replicas)
         if len(set(together.values(self._labels_seen))) > 1:
             ranks = ", ".join(map(str, together.ranks))
             raise InputError(
@@ -407,7 +440,9 @@ class LayerwiseProbe:
         self, head: str, plans: list[LayerPlan], dims: Sequence[int], counts_logits: bool
     ) -> None:
         self._head, self._plans, self._counts_logits = head, plans, counts_logits
-        self._gatherer = _gatherer(plans, dims, self._options, self._store, counts_logits)
+        self._gatherer = _gatherer(
+            plans, dims, self._options, self._store, counts_logits, self._has_ood
+        )
         # Hits of the logits, and samples without a single greatest logit, by class.
         head_rows = plans[-1].weight
         assert head_rows is not None
@@ -451,6 +486,7 @@ class LayerwiseProbe:
             self._options,
             counts_logits=self._counts_logits,
             reference=bool(self._known),
+            ood=self._has_ood,
         )
         return asdict(form)
 
@@ -476,9 +512,10 @@ def _buffers_note(names: Sequence[str], what: str) -> str:
 def _gatherer(
     plans: Sequence[LayerPlan],
     dims: Sequence[int],
-    options: ProbeOptions,
+    options: Options,
     store: Kept,
     counts_logits: bool,
+    has_ood: bool,
 ) -> LayerGatherer:
     head = plans[-1].weight
     assert head is not None
@@ -494,7 +531,7 @@ def _gatherer(
         )
         for plan, dim in zip(plans, dims, strict=True)
     }
-    scores = options.ood and plans[-1].needs.scores
+    scores = has_ood and plans[-1].needs.scores
     looks = (
         options.resamples
         or scores

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ncscope.devices import moved
 from ncscope.measurement.batches import device_of, kept_tokens, unlabelled
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.measurement.progress import with_progress
 from ncscope.measurement.second_pass import number_of_batches
 from ncscope.models.forward import forward
@@ -16,7 +16,7 @@ from ncscope.models.tracing import Trace, trace
 
 
 def run_outside(
-    model: nn.Module, loader: Iterable[Any], traced: Trace | None, options: ProbeOptions
+    model: nn.Module, loader: Iterable[Any], traced: Trace | None, options: Options
 ) -> Iterator[Tensor]:
     """Yield the head's input of a run of the model over OOD samples.
 

@@ -63,7 +63,7 @@ def layer_similarity(
     *,
     pool: bool | None = None,
     progress: bool = False,
-    group: Any = None,
+    process_group: Any = None,
 ) -> SimilarityRecord:
     """Run one or two models over a loader, and compare their layers.
 
@@ -75,7 +75,7 @@ def layer_similarity(
         loader: Batches, as for `ncscope.measure_model`.
         pool: Average feature maps and sequences, as in `Taps`.
         progress: Show a progress bar on stderr if True.
-        group: Process group; by default that of all processes with other samples.
+        process_group: Process group; by default that of all processes with other samples.
 
     Raises:
         InputError: If there are fewer than 4 samples, a head or a layer is not found, the models
@@ -83,7 +83,7 @@ def layer_similarity(
     """
     for side in sides:
         check_measurable(side.model)
-    processes = Processes(data_group(sides[0].model) if group is None else group)
+    processes = Processes(data_group(sides[0].model) if process_group is None else process_group)
     with processes.ending_together(), ExitStack() as stack:
         models = [unwrapped(side.model) for side in sides]
         for model in models:

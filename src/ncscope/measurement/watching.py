@@ -15,8 +15,8 @@ from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.measurement.batches import check_next_token, device_of
 from ncscope.measurement.evaluation import Probed
-from ncscope.measurement.model import LayerwiseProbe
-from ncscope.measurement.plans import ProbeOptions, for_model
+from ncscope.measurement.model import LayerwiseProbe, with_processes
+from ncscope.measurement.options import Options
 from ncscope.measurement.second_pass import Kept, check_second_pass, samples_kept
 from ncscope.models.heads import Head
 from ncscope.models.hooks import caught
@@ -62,7 +62,7 @@ class Watch:
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
-        >>> with Watch(model, ProbeOptions(layers=["0"], groups=["nc1"])) as seen:
+        >>> with Watch(model, Options(layers=["0"], groups=["nc1"])) as seen:
         ...     for _ in range(3):
         ...         _ = model(torch.randn(10, 4))
         ...         seen.labels(torch.arange(10) % 2)
@@ -74,14 +74,15 @@ class Watch:
     def __init__(
         self,
         model: nn.Module,
-        options: ProbeOptions | None = None,
+        options: Options | None = None,
         reference: Mapping[str, ClassStatistics] | None = None,
         *,
         whole: bool = True,
     ) -> None:
         self.reference = reference
         self._given, self._model = model, unwrapped(model)
-        self._options, self._whole = for_model(options or ProbeOptions(), model), whole
+        self._whole = whole
+        self._options, self._replicas = with_processes(options or Options(), model)
         check_second_pass(self._options)
         self._processes = self._options.processes
         self._hooks, self._observing, self._gathered = ExitStack(), ExitStack(), ExitStack()
@@ -309,7 +310,9 @@ class Watch:
     def _new_probe(self) -> LayerwiseProbe:
         context = samples_kept(self._options, can_rerun=False)
         store: Kept = self._gathered.enter_context(context)
-        return LayerwiseProbe(self._model, self._options, store, self.reference)
+        return LayerwiseProbe(
+            self._model, self._options, store, self.reference, replicas=self._replicas
+        )
 
     def _present_head(self) -> Head | None:
         """Return the head with its present weight; check that it made the logits to the end."""

@@ -14,7 +14,7 @@ from ncscope.lab.training.optimisation import Optimisation
 from ncscope.lab.training.settings import Training
 from ncscope.lab.training.supervised import measured, prepared
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 
 
 def settings(**given) -> Training:
@@ -52,7 +52,7 @@ def test_a_balanced_run_trains_on_and_measures_the_subset_of_its_seed() -> None:
     whole = probe_model(
         bench.learner.evaluated,
         measuring_loader(bench.data.train, 50),
-        ProbeOptions(layers=(), groups=("nc1",)),
+        Options(layers=(), groups=("nc1",)),
     )
     first = measured(bench, EpochEnd(0, 0, math.nan))[0]
     assert first.split == "train"

@@ -25,7 +25,7 @@ from ncscope.lab.training.resumable import AfterStep, resumable_events
 from ncscope.lab.training.settings import Training
 from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.models.networks.catalogue import build, tapped_layers
 
@@ -190,12 +190,13 @@ def probed(
             class mean uses; default the statistics of the images.
     """
     settings, fabric = bench.settings, bench.fabric
-    options = ProbeOptions(
+    options = Options(
         layers=tapped_layers(model) if settings.layers is None else settings.layers,
         groups=settings.groups,
         layer_groups=settings.layer_groups,
         weight_decay=settings.optimisation.decay_of_loss,
         information_batch=INFORMATION_BATCH,
+        progress=False,
     )
     size = settings.optimisation.batch_size
     loader = measuring_loader(images, size, fabric.global_rank, fabric.world_size, bench.workers)

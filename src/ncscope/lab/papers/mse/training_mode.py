@@ -10,7 +10,7 @@ from ncscope.lab.observations import Observation
 from ncscope.lab.training.loop import EpochEnd
 from ncscope.lab.training.supervised import Bench
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 
 TRAINING_MODE = "train, training mode"
 """Name of the split in the rows of these features."""
@@ -51,8 +51,11 @@ def training_mode(bench: Bench, end: EpochEnd) -> list[Observation]:
         fabric.world_size,
     )
     order.begin(end.epoch, 0)
-    options = ProbeOptions(
-        layers=(), groups=("mse",), weight_decay=settings.optimisation.decay_of_loss
+    options = Options(
+        layers=(),
+        groups=("mse",),
+        weight_decay=settings.optimisation.decay_of_loss,
+        progress=False,
     )
     copy = with_batch_statistics(bench.learner.evaluated)
     loader = training_loader(bench.data.train, order, bench.workers)

@@ -72,7 +72,7 @@ from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, t
 from ncscope.lab.training.supervised import measurement_at
 from ncscope.measurement.evaluation import Probed
 from ncscope.measurement.model import probe_model
-from ncscope.measurement.plans import ProbeOptions
+from ncscope.measurement.options import Options
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.metrics.layerwise import effective_depth, order_breaks
 from ncscope.models.networks.residual import ResidualNet
@@ -194,8 +194,11 @@ def _training(config: DemoConfig, model: ResidualNet, data: DigitsSplit) -> Iter
 def _measured(
     config: DemoConfig, model: nn.Module, data: DigitsSplit, end: EpochEnd
 ) -> list[Measurement]:
-    options = ProbeOptions(
-        layers=LAYERS, layer_groups=LAYER_GROUPS, weight_decay=config.head_weight_decay
+    options = Options(
+        layers=LAYERS,
+        layer_groups=LAYER_GROUPS,
+        weight_decay=config.head_weight_decay,
+        progress=False,
     )
     train_set = probe_model(model, DataLoader(data.train, len(data.train)), options)
     test_set = probe_model(
