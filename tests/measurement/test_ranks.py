@@ -173,7 +173,7 @@ def test_layers_of_any_width_are_measured_by_a_process_without_samples(tmp_path:
 def measured_in_a_group(rank: int) -> Any:
     """What ranks 0 and 2 measure, watch and record in a group, and what rank 1 is told."""
     group, own = dist.new_group([0, 2]), batches(slice(rank // 2 * 20, rank // 2 * 40 + 20))
-    options = {"layers": ["stem"], "groups": ["nc1", "nc4"], "group": group}
+    options = {"layers": ["stem"], "groups": ["nc1", "nc4"], "process_group": group}
     if rank == 1:
         said = [said_of(network(), own, Options(process_group=group))]
         for refused in (
