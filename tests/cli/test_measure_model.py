@@ -162,7 +162,7 @@ BAD = {
     "jax:resnet18 digits": "a model of torchvision:, timm:, hf: or the catalogue",
     "small-resnet digits --weights nowhere.pt": "nothing at nowhere.pt",
     "small-resnet digits --weights text.bin": "found another kind of file",
-    "small-resnet digits --weights-key model": "expected --weights with --weights-key, found none; ",
+    "small-resnet digits --weights-key model": "--weights with --weights-key, found none",
     "small-resnet digits --weights odd.pt": "something else under 'epoch'",
     "small-resnet digits --weights other.pt": "found no stages.0",
     "small-resnet nowhere --weights other.pt": "found 'nowhere'; pass one of digits",

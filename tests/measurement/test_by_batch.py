@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import ncscope
-from ncscope.measurement.by_batch import estimated_by_batch
+from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.measurement.model import probe_model
 from ncscope.measurement.options import Options
 
@@ -45,8 +45,8 @@ def test_only_where_it_is_asked_for() -> None:
 
 
 def test_means_of_no_batch_and_spreads_of_one_are_nan() -> None:
-    one = estimated_by_batch(INPUTS, LABELS, torch.eye(3), 100)
+    one = estimate_by_batch(INPUTS, LABELS, torch.eye(3), 100)
     assert one["mir_batch"] > 0
     assert torch.tensor([one["mir_batch_spread"], one["hdr_batch_spread"]]).isnan().all()
-    none = estimated_by_batch(INPUTS, LABELS, torch.eye(3), 200)
+    none = estimate_by_batch(INPUTS, LABELS, torch.eye(3), 200)
     assert torch.tensor(list(none.values())).isnan().all()

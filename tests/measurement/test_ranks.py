@@ -193,7 +193,7 @@ def measured_in_a_group(rank: int) -> Any:
         watched = seen.report()
     recorder = Recorder(**PLAIN, **options)
     recorder.together(lambda: recorder.add(probe_model(model, own, recorder.options), 1, "val"))
-    wrong = said_of(network(), mislabelled(own) if rank else own, replace(LIGHT, group=group))
+    wrong = said_of(network(), mislabelled(own) if rank else own, replace(LIGHT, process_group=group))
     records = [plain(each) for each in (report.probe, watched.probe, recorder.latest["val"])]
     try:
         recorder.together(lambda: 1 // 0 if rank else recorder.leave_out(["a name"]))
@@ -347,7 +347,7 @@ STEPS = (
     "second_pass.FeatureStore.__iter__",
     "gather.nearest_hits_on_line",
     "evaluation.dataset_information",
-    "evaluation.with_batch_estimate",
+    "evaluation.add_batch_estimate",
     "evaluation.layer_record",
     "evaluation.geodesic",
     "resampling.evaluate",

@@ -15,8 +15,12 @@ from ncscope.api.result import Report
 from ncscope.arguments import NotNegative, Size, check_arguments
 from ncscope.errors import InputError
 from ncscope.measurement.classifier import check_head, checked_classifier
-from ncscope.measurement.samples import layer_record, measure_samples
-from ncscope.measurement.unlabelled import measure_unlabelled, unlabelled_record
+from ncscope.measurement.samples import (
+    layer_record,
+    measure_samples,
+    measure_unlabelled,
+    spectra_record,
+)
 from ncscope.metrics.sources import ONE_LOGIT, Sources
 from ncscope.stats.moments import ClassMoments
 from ncscope.stats.options import Precision, Prior, Redraw
@@ -176,7 +180,7 @@ def measure_moments(
     if moments.num_classes == 1:
         refuse_without_labels(weight=weight is not None, weight_decay=bool(weight_decay))
         unlabelled = finish_unlabelled(moments)
-        return Report(unlabelled_record("features", unlabelled, groups), unlabelled)
+        return Report(spectra_record("features", unlabelled, groups), unlabelled)
     stats = finish(moments)
     k, d, device = moments.num_classes, moments.dim, moments.device
     classifier = checked_classifier(weight, bias, k, d, device)

@@ -14,7 +14,7 @@ from ncscope.api.writable import checked_file, write_figure, write_text
 from ncscope.arguments import check_arguments
 from ncscope.errors import InputError
 from ncscope.math.hsic import LEAST_SAMPLES
-from ncscope.measurement.similarity import Compared, SimilarityRecord, layer_similarity
+from ncscope.measurement.similarity import ModelSide, SimilarityRecord, layer_similarity
 from ncscope.metrics.cka import linear_cka
 from ncscope.report.names import quoted
 from ncscope.stats.batch import as_tensor, check_features, refuse_nonfinite
@@ -267,12 +267,12 @@ def compare_layers(
         >>> similarity.rows, round(similarity["blocks.0", "blocks.0"], 9)
         (['blocks.0', 'blocks.1'], 1.0)
     """
-    sides = [Compared(model, layers, head)]
+    sides = [ModelSide(model, layers, head)]
     if other is None and (other_layers is not None or other_head is not None):
         expected = "another model with other_layers or other_head"
         raise InputError(expected=expected, found="none", fix="pass other, or leave these out")
     if other is not None:
-        sides.append(Compared(other, other_layers, other_head))
+        sides.append(ModelSide(other, other_layers, other_head))
     record = layer_similarity(
         sides, loader, pool=pool, progress=progress, process_group=process_group
     )

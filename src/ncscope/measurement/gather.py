@@ -39,7 +39,7 @@ class InsideScores:
 
 
 @dataclass(frozen=True)
-class Looked:
+class SecondPassResult:
     """Results of the second pass over the samples of all processes.
 
     Attributes:
@@ -138,23 +138,23 @@ class LayerGatherer:
             merge_in_place(self.pair, self.processes)
         return stats
 
-    def stored(self, name: str) -> Batches:
+    def batches_of(self, name: str) -> Batches:
         """Return one layer's stored batches of all processes; they can be iterated repeatedly."""
-        local = self.stored_here(name)
+        local = self.local_batches(name)
         several = self.processes.several
         return self.processes.batches(local, self.device) if several else local
 
-    def stored_here(self, name: str) -> Batches:
+    def local_batches(self, name: str) -> Batches:
         """Return one layer's stored batches of this process; they can be iterated repeatedly."""
         assert self.store is not None
-        return _Stored(self.store, name)
+        return _LayerBatches(self.store, name)
 
-    def looked(
+    def run_second_pass(
         self,
         deciders: Mapping[str, Decider],
         positions: Float[Tensor, " t"] | None,
         scorer: Callable[[Tensor], Tensor] | None = None,
-    ) -> Looked:
+    ) -> SecondPassResult:
         """Decide the samples of every process, reading them once.
 
         Args:
@@ -180,14 +180,14 @@ class LayerGatherer:
                     hits += self._hits_on_line(features, labels, ends, positions)
         line = self._accuracies(hits)
         if isinstance(self.store, Reservoir) and self._leaves_out(self.store):
-            estimated = self._estimated(self.store, tallies, line)
+            estimated = self._estimate(self.store, tallies, line)
             return replace(estimated, scores=InsideScores(scores, self.store.seen))
         totals = {
             name: local.over_all_processes(self.device, self.processes)
             for name, local in tallies.items()
         }
         everywhere = sum(self.processes.values(samples))
-        return Looked(totals, {}, line, everywhere, InsideScores(scores, samples))
+        return SecondPassResult(totals, {}, line, everywhere, InsideScores(scores, samples))
 
     def _hits_on_line(
         self,
@@ -217,9 +217,9 @@ class LayerGatherer:
         everywhere = self.processes.values([store.seen, store.kept])
         return any(kept < seen for seen, kept in everywhere)
 
-    def _estimated(
+    def _estimate(
         self, store: Reservoir, tallies: Mapping[str, DecisionTally], line: list[float]
-    ) -> Looked:
+    ) -> SecondPassResult:
         """Estimate the counts of all samples from those that each process has drawn."""
         local = {name: _numbers(each.read()) for name, each in tallies.items()}
         everywhere = self.processes.values([store.seen, store.kept, local])
@@ -240,7 +240,7 @@ class LayerGatherer:
                 disagreements=numbers.get("disagreements"),
             )
             errors[name] = shares
-        return Looked(decisions, errors, line, drawn)
+        return SecondPassResult(decisions, errors, line, drawn)
 
 
 def _numbers(counts: DecisionCounts) -> dict[str, float]:
@@ -253,7 +253,7 @@ def _numbers(counts: DecisionCounts) -> dict[str, float]:
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-class _Stored:
+class _LayerBatches:
     """Features and labels of one layer of the samples of the second pass."""
 
     def __init__(self, store: Kept, name: str) -> None:

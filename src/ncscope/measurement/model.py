@@ -19,15 +19,17 @@ from ncscope.measurement.batches import (
     EmptyLoaderError,
     check_next_token,
     device_of,
+    ood_batches,
     peek,
     split,
+    token_indices,
     token_labels,
+    with_progress,
 )
-from ncscope.measurement.evaluation import Probed, measured, with_notes, with_undecided
+from ncscope.measurement.evaluation import Probed, add_note_on_ties, add_notes, evaluate_layers
 from ncscope.measurement.gather import LayerGatherer
 from ncscope.measurement.ood import OodSource, check_groups
 from ncscope.measurement.options import Options
-from ncscope.measurement.outside import run_outside
 from ncscope.measurement.plans import (
     LayerPlan,
     Layout,
@@ -37,7 +39,6 @@ from ncscope.measurement.plans import (
     plans_of,
     share_head,
 )
-from ncscope.measurement.progress import with_progress
 from ncscope.measurement.second_pass import (
     Batch,
     Kept,
@@ -47,7 +48,7 @@ from ncscope.measurement.second_pass import (
     samples_kept,
 )
 from ncscope.metrics.evaluate import needs_of
-from ncscope.models.forward import LABEL_ARGUMENTS, predicted_classes, undecided_rows
+from ncscope.models.forward import LABEL_ARGUMENTS, forward, predicted_classes, undecided_rows
 from ncscope.models.heads import Head
 from ncscope.models.layers import named_layer
 from ncscope.models.measuring import kept_buffers, measuring
@@ -101,25 +102,66 @@ def probe_model(
             layers differ between processes, or another process fails.
     """
     options = options or Options()
-    # A model that is refused in one process must end the others too.
+    # A model that is refused in one process must end the others too: all of them, because which
+    # processes measure together is known only once the model is.
     with options.processes.ending_together():
         options, replicas = with_processes(options, model)
     with options.processes.ending_together():
         check_second_pass(options, loader)
         check_groups(needs_of(options.groups, True), options.groups, given=ood is not None)
-        return _probed(model, loader, options, replicas, reference, ood)
+        processes, model = options.processes, unwrapped(model)
+        check_callable(model)
+        device, length = device_of(model), number_of_batches(loader)
+        with (
+            measuring(model),
+            kept_buffers(model),
+            samples_kept(options, batches=length) as kept,
+        ):
+            probe = LayerwiseProbe(
+                model,
+                options,
+                kept,
+                reference,
+                replicas=replicas,
+                counts_logits=True,
+                has_ood=ood is not None,
+            )
+            probe.take_buffers(check_replicas(model, processes))
+            traced = None
+            with processes.ending_together(), _empty_beside_others(processes):
+                # Inside `measuring`, because a loader that starts draws a seed from torch.
+                first, batches = peek(loader)
+                inputs, labels = split(first, device)
+                traced = trace(
+                    model, inputs, options.layers, options.head, labels=labels, pool=options.pool
+                )
+                traced = replace(traced, head=_share_memory(model, traced.head))
+                check_next_token(traced.head, inputs, labels, options.next_token)
+                del first, inputs, labels
+                with traced.taps(model, pool=options.pool) as taps:
+                    for batch in with_progress(batches, length, "Measuring", options.progress):
+                        inputs, labels = split(batch, device)
+                        traced.run(model, inputs, labels)
+                        probe.update(taps, labels, traced)
+                    probe.warn(taps.check_step()[1])
+                if isinstance(kept, Rerun):
+                    kept.source = partial(_run_again, probe, model, loader, traced, options)
+            outside = None
+            if ood is not None:
+                outside = partial(run_outside, model, ood, traced, options)
+            return probe.result(outside=outside)
 
 
 def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
     """Return the options with the processes that have different samples, unless a group is given.
 
-    Returns:
-        The options, and the process group of the processes with the samples of this one; None if
-        there is no other such process.
-
     Args:
         options: Options of the measurement.
         model: Model to measure; tensor-parallel processes have the same samples.
+
+    Returns:
+        The options, and the process group of the processes with the samples of this one; None if
+        there is no other such process.
 
     Raises:
         InputError: If the model cannot be measured in this process.
@@ -128,57 +170,6 @@ def with_processes(options: Options, model: nn.Module) -> tuple[Options, Any]:
     if options.process_group is not None:
         return options, None
     return replace(options, process_group=data_group(model)), replica_group(model)
-
-
-def _probed(
-    model: nn.Module,
-    loader: Iterable[Any],
-    options: Options,
-    replicas: Any,
-    reference: Mapping[str, ClassStatistics] | None,
-    ood: Iterable[Any] | None,
-) -> Probed:
-    processes, model = options.processes, unwrapped(model)
-    check_callable(model)
-    device, length = device_of(model), number_of_batches(loader)
-    with (
-        measuring(model),
-        kept_buffers(model),
-        samples_kept(options, batches=length) as kept,
-    ):
-        probe = LayerwiseProbe(
-            model,
-            options,
-            kept,
-            reference,
-            replicas=replicas,
-            counts_logits=True,
-            has_ood=ood is not None,
-        )
-        probe.take_buffers(check_replicas(model, processes))
-        traced = None
-        with processes.ending_together(), _empty_beside_others(processes):
-            # Inside `measuring`, because a loader that starts draws a seed from torch.
-            first, batches = peek(loader)
-            inputs, labels = split(first, device)
-            traced = trace(
-                model, inputs, options.layers, options.head, labels=labels, pool=options.pool
-            )
-            traced = replace(traced, head=_sharing_memory(model, traced.head))
-            check_next_token(traced.head, inputs, labels, options.next_token)
-            del first, inputs, labels
-            with traced.taps(model, pool=options.pool) as taps:
-                for batch in with_progress(batches, length, "Measuring", options.progress):
-                    inputs, labels = split(batch, device)
-                    traced.run(model, inputs, labels)
-                    probe.update(taps, labels, traced)
-                probe.warn(taps.check_step()[1])
-            if isinstance(kept, Rerun):
-                kept.source = partial(_run_again, probe, model, loader, traced, options)
-        outside = None
-        if ood is not None:
-            outside = partial(run_outside, model, ood, traced, options)
-        return probe.result(outside=outside)
 
 
 def _run_again(
@@ -203,7 +194,7 @@ def _run_again(
             yield features, classes.labels
 
 
-def _sharing_memory(model: nn.Module, head: Head) -> Head:
+def _share_memory(model: nn.Module, head: Head) -> Head:
     """Return the head with its module's own weight instead of a copy, where the two are equal.
 
     FSDP1 frees the memory of a weight between forward passes, so there the copy stays.
@@ -378,8 +369,10 @@ class LayerwiseProbe:
         if self._counts_logits:
             by_class = self._processes.sum(self._counted).cpu()
             correct, undecided = by_class[0], int(by_class[1].sum())
-        found = measured(self._gatherer, self._plans, self._options, self._known, correct, outside)
-        return with_notes(with_undecided(found, undecided), self._notes, self._warnings)
+        result = evaluate_layers(
+            self._gatherer, self._plans, self._options, self._known, correct, outside
+        )
+        return add_notes(add_note_on_ties(result, undecided), self._notes, self._warnings)
 
     def _refuse_labels_of_tokens(self, labels: Tensor) -> None:
         """Refuse labels of every token beside logits of one token a sample."""
@@ -434,7 +427,7 @@ class LayerwiseProbe:
         """
         self._reference = reference
         if self._plans:
-            self._known = _matched(reference, self._plans, self._gatherer)
+            self._known = _match_reference(reference, self._plans, self._gatherer)
 
     def _begin(
         self, head: str, plans: list[LayerPlan], dims: Sequence[int], counts_logits: bool
@@ -449,7 +442,7 @@ class LayerwiseProbe:
         self._counted = torch.zeros(
             2, len(head_rows), dtype=torch.int64, device=self._gatherer.device
         )
-        self._known = _matched(self._reference, plans, self._gatherer)
+        self._known = _match_reference(self._reference, plans, self._gatherer)
 
     def _join(self) -> None:
         """Check that all processes measure the same layers; without samples, take them over."""
@@ -545,7 +538,7 @@ def _gatherer(
     return LayerGatherer(moments, store if looks else None, options.processes)
 
 
-def _matched(
+def _match_reference(
     reference: Mapping[str, ClassStatistics] | None,
     plans: Sequence[LayerPlan],
     gatherer: LayerGatherer,
@@ -561,10 +554,12 @@ def _matched(
     deciding = [plan.name for plan in plans[:-1] if plan.needs.decisions]
     if last.decisions or last.ood or last.scores:
         deciding.append(plans[-1].name)
-    return {name: _known(by_name, name, gatherer.moments[name].dim) for name in deciding}
+    return {name: _statistics_of(by_name, name, gatherer.moments[name].dim) for name in deciding}
 
 
-def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> ClassStatistics:
+def _statistics_of(
+    reference: Mapping[str, ClassStatistics], name: str, dim: int
+) -> ClassStatistics:
     expected = f"a reference of dimension {dim} for layer {name!r}"
     if name not in reference:
         found = f"layers {', '.join(reference)}"
@@ -575,3 +570,30 @@ def _known(reference: Mapping[str, ClassStatistics], name: str, dim: int) -> Cla
         fix = "measure the same model on the training set, with the same pool"
         raise InputError(expected=expected, found=found, fix=fix)
     return reference[name]
+
+
+def run_outside(
+    model: nn.Module, loader: Iterable[Any], traced: Trace | None, options: Options
+) -> Iterator[Tensor]:
+    """Yield the head's input of a run of the model over OOD samples.
+
+    Args:
+        model: The classifier.
+        loader: Loader of OOD samples.
+        traced: The model's trace; None in a process without other samples, which traces the model.
+        options: Options of the measurement.
+    """
+    device, length = device_of(model), number_of_batches(loader)
+    batches = with_progress(ood_batches(loader, device), length, "Comparing", options.progress)
+    for inputs, given in batches:
+        if traced is None:
+            traced = trace(model, inputs, options.layers, options.head, pool=options.pool)
+        with traced.taps(model, pool=options.pool) as taps:
+            forward(model, inputs)
+            features = taps.features[HEAD_INPUT]
+            if traced.head.rows == "token":
+                tokens = taps.logits.shape[:2]
+                kept = token_indices(given, tokens, options.next_token, taps.token_mask)
+                features = features[moved(kept, features.device)]
+            taps.release_logits()
+        yield features

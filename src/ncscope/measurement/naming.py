@@ -53,13 +53,13 @@ def logged(record: ProbeRecord, prefix: str, log: Logged = "headline") -> dict[s
     named = {
         f"{prefix}{layer.layer}/{key}": value
         for layer in before
-        for key, value in _chosen(layer.metrics, log, LAYER_HEADLINE, twins).items()
+        for key, value in _select(layer.metrics, log, LAYER_HEADLINE, twins).items()
     }
-    chosen = _chosen(last.metrics, log, HEADLINE, _ALIASES)
+    chosen = _select(last.metrics, log, HEADLINE, _ALIASES)
     return named | {f"{prefix}{key}": value for key, value in chosen.items()}
 
 
-def _chosen(
+def _select(
     metrics: Mapping[str, float],
     log: Logged,
     headline: Sequence[str],

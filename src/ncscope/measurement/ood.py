@@ -55,7 +55,7 @@ def check_groups(needs: Needs, groups: Collection[str] | None, *, given: bool) -
         raise InputError(expected=f"OOD samples for {what}", found="none", fix=fix)
 
 
-def compared_features(
+def compare_features(
     samples: LayerSamples,
     features: Shaped[Tensor, "n d"],
     outside: Shaped[Tensor, "m d"],

@@ -80,7 +80,7 @@ class LayerSamples:
         with self.processes.ending_together():
             yield
 
-    def merged(self, moments: ClassMoments) -> ClassMoments:
+    def merge(self, moments: ClassMoments) -> ClassMoments:
         """Return the moments of all processes that are measured together; they take the place."""
         if self.processes is not None:
             merge_in_place(moments, self.processes)
@@ -98,7 +98,7 @@ class LayerSamples:
             device=counts.device,
         )
 
-    def finished(self, moments: ClassMoments) -> ClassStatistics:
+    def finish(self, moments: ClassMoments) -> ClassStatistics:
         """Return the statistics of moments, in the unit of the features given."""
         stats = finish(moments) if self.labelled else finish_unlabelled(moments)
         return replace(stats, exponent=self.exponent)
@@ -135,7 +135,7 @@ class LayerSamples:
             counts = counts + decide(in_unit(features, unit - self.exponent), labels)
         return counts
 
-    def counted(self, tally: DecisionTally) -> DecisionCounts:
+    def read_counts(self, tally: DecisionTally) -> DecisionCounts:
         """Return the counts of the samples that are measured together."""
         if self.processes is None:
             return tally.read()
@@ -150,7 +150,7 @@ class LayerSamples:
         """
         with self.together():
             tally = self.decisions(batches, self.means_of or stats)
-        decisions = None if tally is None else self.counted(tally)
+        decisions = None if tally is None else self.read_counts(tally)
         information = self.entropies(batches, stats)
         with self.together():
             return evaluate(self.sources(stats, information, decisions), self.plan.groups)[0]
@@ -186,11 +186,13 @@ def chance_level(samples: LayerSamples, seed: int = 0) -> dict[str, float]:
     """
     before = _counts_before(samples)
     with samples.together():
-        drawn = _drawn(samples, int(before.sum()), seed)
+        everyone = torch.arange(len(samples.counts)).repeat_interleave(samples.counts.cpu())
+        order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
+        permuted = _PermutedLabels(samples.batches, everyone[order[int(before.sum()) :]])
         moments = samples.moments(samples.counts)
-        for features, labels in drawn:
+        for features, labels in permuted:
             moments.update(features, labels)
-    values = samples.values(drawn, samples.finished(samples.merged(moments)))
+    values = samples.values(permuted, samples.finish(samples.merge(moments)))
     return {key: value for key, value in values.items() if key not in WITHOUT_LABELS}
 
 
@@ -199,7 +201,7 @@ def in_unit(features: Shaped[Tensor, "n d"], exponent: int) -> Shaped[Tensor, "n
     return times_power(features.to(torch.float64), -exponent) if exponent else features
 
 
-class _Relabelled:
+class _PermutedLabels:
     """Batches with other labels, in the order of the samples."""
 
     def __init__(self, batches: Batches, labels: Int[Tensor, " n"]) -> None:
@@ -223,13 +225,6 @@ def _counts_before(samples: LayerSamples) -> Int[Tensor, " k"]:
             mine += torch.bincount(labels.cpu(), minlength=len(mine))
     lower = processes.values(mine.tolist())[: processes.index]
     return torch.tensor(lower, dtype=torch.int64).reshape(-1, len(mine)).sum(0)
-
-
-def _drawn(samples: LayerSamples, before: int, seed: int) -> _Relabelled:
-    counts = samples.counts.cpu()
-    everyone = torch.arange(len(counts)).repeat_interleave(counts)
-    order = torch.randperm(len(everyone), generator=torch.Generator().manual_seed(seed))
-    return _Relabelled(samples.batches, everyone[order[before:]])
 
 
 def standard_errors(
@@ -270,7 +265,7 @@ def standard_errors(
         _check_size(samples, memory)
         moments = _moments_of_each(samples, deal, replicates)
     found = [
-        samples.values(replicate, samples.finished(each))
+        samples.values(replicate, samples.finish(each))
         for replicate, each in zip(replicates, moments, strict=True)
     ]
     return estimated(values, found, sample, known, random_sizes=random)
@@ -292,7 +287,7 @@ def _moments_of_each(
         with samples.together():
             for features, labels in replicate.doubles():
                 moments.update(features, labels)
-        yield samples.merged(moments)
+        yield samples.merge(moments)
 
 
 def _moments_of(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
@@ -307,7 +302,7 @@ def _moments_of(samples: LayerSamples, replicate: Replicate) -> ClassMoments:
         moments = samples.moments(counts)
         for features, labels in replicate:
             moments.update(features, labels)
-    return samples.merged(moments)
+    return samples.merge(moments)
 
 
 def _check_size(samples: LayerSamples, memory: int | None) -> None:
@@ -320,7 +315,7 @@ def _check_size(samples: LayerSamples, memory: int | None) -> None:
         raise InputError(expected=f"{needed:,} bytes for {what}", found=f"{memory:,}", fix=fix)
 
 
-def with_trust(
+def add_chance_and_errors(
     record: LayerRecord,
     samples: LayerSamples,
     stats: ClassStatistics,

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ncscope.errors import InputError
-from ncscope.measurement.batches import device_of, peek, split, token_labels
-from ncscope.measurement.progress import with_progress
+from ncscope.measurement.batches import device_of, peek, split, token_labels, with_progress
 from ncscope.measurement.second_pass import number_of_batches
 from ncscope.models.measuring import kept_buffers, measuring
 from ncscope.models.replicas import data_group
@@ -24,7 +23,7 @@ from ncscope.stats.processes import Processes
 
 
 @dataclass(frozen=True)
-class Compared:
+class ModelSide:
     """Model to compare, and its layers.
 
     Attributes:
@@ -58,7 +57,7 @@ class SimilarityRecord:
 
 
 def layer_similarity(
-    sides: Sequence[Compared],
+    sides: Sequence[ModelSide],
     loader: Iterable[Any],
     *,
     pool: bool | None = None,
@@ -119,7 +118,7 @@ class _Run:
 
     @classmethod
     def of(
-        cls, stack: ExitStack, model: nn.Module, side: Compared, first: Any, pool: bool | None
+        cls, stack: ExitStack, model: nn.Module, side: ModelSide, first: Any, pool: bool | None
     ) -> "_Run":
         """Find the head and the layers on the first batch, and attach taps until the stack ends."""
         inputs, labels = split(first, device_of(model))

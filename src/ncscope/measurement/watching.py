@@ -186,9 +186,9 @@ class Watch:
                 fix="call the watched model itself, then pass the labels of that batch, once",
             )
         assert self._traced is not None
-        with _outliving():
+        with _outside_inference_mode():
             self._probe = self._probe or self._new_probe()
-            self._probe.update(taps, self._checked(as_tensor(labels, "labels")), self._traced)
+            self._probe.update(taps, self._check_labels(as_tensor(labels, "labels")), self._traced)
         self._last = taps.features
 
     def passed_anywhere(self) -> bool:
@@ -216,7 +216,7 @@ class Watch:
             InputError: If no process has added samples, fewer than two classes are present, or
                 another process fails.
         """
-        with _outliving(), self._processes.ending_together():
+        with _outside_inference_mode(), self._processes.ending_together():
             if self._failure is not None:
                 raise self._failure
             if not self.counted_anywhere():
@@ -263,10 +263,10 @@ class Watch:
         self._tap(self._traced).begin(module, args, kwargs)
 
     def _trace(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-        self._unchecked = _named_inputs(module, args, kwargs)
-        inputs = _cloned(self._unchecked)  # the model may change its inputs in place
+        self._unchecked = _inputs_as_called(module, args, kwargs)
+        inputs = _clone(self._unchecked)  # the model may change its inputs in place
         layers, head = self._options.layers, self._options.head
-        with _outliving(), kept_buffers(self._model):
+        with _outside_inference_mode(), kept_buffers(self._model):
             return trace(self._model, inputs, layers, head, pool=self._options.pool)
 
     def _settle(self) -> None:
@@ -285,7 +285,7 @@ class Watch:
             if observer.called_whole:
                 assert self._untraceable is not None
                 raise self._untraceable
-            with _outliving():
+            with _outside_inference_mode():
                 self._traced = observer.trace()
                 observer.replay(self._tap(self._traced))
             if not self._attached:
@@ -324,7 +324,7 @@ class Watch:
             self._probe.warn(warnings)
         return self._traced.head.present(step)
 
-    def _checked(self, labels: Tensor) -> Tensor:
+    def _check_labels(self, labels: Tensor) -> Tensor:
         """Return the labels; compare those of the first pass with its inputs."""
         assert self._traced is not None
         if self._unchecked is not None:
@@ -335,13 +335,13 @@ class Watch:
 
 
 @contextmanager
-def _outliving() -> Iterator[None]:
+def _outside_inference_mode() -> Iterator[None]:
     """Make tensors that can be updated later, even if the passes run in inference mode."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
 
-def _named_inputs(
+def _inputs_as_called(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...] | dict[str, Any]:
     """Return the arguments of a call as `forward` takes them: all by position, or all by name."""
@@ -351,15 +351,15 @@ def _named_inputs(
     return dict(zip(names, args, strict=True)) | dict(kwargs)
 
 
-def _cloned(inputs: Any) -> Any:
+def _clone(inputs: Any) -> Any:
     """Copy the tensors in nested tuples, lists and mappings."""
     if isinstance(inputs, Tensor):
         return inputs.detach().clone()
     if isinstance(inputs, PackedSequence):
         return inputs._replace(data=inputs.data.detach().clone())
     if isinstance(inputs, Mapping):
-        return {name: _cloned(value) for name, value in inputs.items()}
+        return {name: _clone(value) for name, value in inputs.items()}
     if isinstance(inputs, tuple | list):
-        copies = [_cloned(value) for value in inputs]
+        copies = [_clone(value) for value in inputs]
         return tuple(copies) if isinstance(inputs, tuple) else copies
     return inputs

@@ -23,7 +23,7 @@ from ncscope.lab.runs.resources import Resources
 from ncscope.lab.training.learner import Learner
 from ncscope.lab.training.loop import EpochEnd, log_spaced_epochs, supervised, train
 from ncscope.lab.training.resumable import AfterStep, resumable_events
-from ncscope.measurement.by_batch import estimated_by_batch
+from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.measurement.records import Measurement, ProbeRecord
 from ncscope.measurement.samples import measure_samples
 from ncscope.models.measuring import measuring
@@ -210,7 +210,7 @@ def measured(
             record, _ = measure_samples(
                 HEAD_INPUT, features, labels, settings.modulus, weight, groups=("information",)
             )
-            values |= estimated_by_batch(features, labels, weight, settings.batch_size)
+            values |= estimate_by_batch(features, labels, weight, settings.batch_size)
             events.append(Measurement(ProbeRecord((record,)), end.step, split, values=values))
         else:
             events.append(Observation(end.step, end.epoch, split, HEAD_INPUT, values=values))

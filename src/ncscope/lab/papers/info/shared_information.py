@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ncscope.data.loaders import measuring_loader
 from ncscope.lab.training.supervised import INFORMATION_BATCH, Bench
-from ncscope.measurement.by_batch import estimated_by_batch
+from ncscope.measurement.evaluation import estimate_by_batch
 from ncscope.metrics.information import pair_entropies
 from ncscope.models.forward import features_and_logits
 from ncscope.models.measuring import measuring
@@ -23,7 +23,7 @@ def between_features(
     """
     whole = pair_entropies(first, second)
     numbers = torch.arange(len(first))
-    parts = estimated_by_batch(first, numbers, second, INFORMATION_BATCH)
+    parts = estimate_by_batch(first, numbers, second, INFORMATION_BATCH)
     exact = {"mir": whole.mir, "hdr": whole.hdr}
     return {f"dense_{key}": value for key, value in (exact | parts).items()}
 
