@@ -138,11 +138,18 @@ def test_a_long_name_is_cut_in_the_middle() -> None:
 @pytest.mark.parametrize("name", [*NAMES, "$$", "cost $\\x$", "_hidden", "x" * 5000])
 def test_units_runs_and_splits_are_no_formulas(name: str, odd: list[Measurement]) -> None:
     named = [replace(each, run=name, split=name) for each in odd]
-    figures = [run_figure(named, name), metric_figure(named, "nc1_quotient", name)]
-    for figure in figures:
-        xml.dom.minidom.parseString(saved(figure, "svg"))
-    legend = figures[0].subfigs[1].axes[0].get_legend_handles_labels()[1]
-    assert len(legend) == 4  # Matplotlib hides labels that begin with an underscore
+    figure = metric_figure(named, "nc1_quotient", name)
+    xml.dom.minidom.parseString(saved(figure, "svg"))
+    # One line a layer: Matplotlib hides labels that begin with an underscore.
+    assert len(figure.axes[0].get_legend_handles_labels()[1]) == len(NAMES)
+
+
+def test_the_figure_of_a_run_has_all_lines_and_no_formulas(odd: list[Measurement]) -> None:
+    name = "_hidden $$ of cost $\\x$"
+    named = [replace(each, run=name, split=name) for each in odd]
+    figure = run_figure(named, name)
+    xml.dom.minidom.parseString(saved(figure, "svg"))
+    assert len(figure.subfigs[1].axes[0].get_legend_handles_labels()[1]) == 4
 
 
 def test_figures_use_no_tex_of_the_user(odd: list[Measurement], tmp_path: Path) -> None:
