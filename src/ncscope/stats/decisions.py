@@ -189,7 +189,7 @@ class _Choice(NamedTuple):
 def _first_choices(decide: Decider, features: Shaped[Tensor, "n d"]) -> list[_Choice]:
     rows = moved(features, decide.classes.device)
     scores = [decide.nearest] if decide.head is None else [decide.nearest, decide.head]
-    return [_Choice(each, rows, *each.first_choice(rows)) for each in scores]
+    return [_Choice(each, rows, *each.choose(rows)) for each in scores]
 
 
 def _settle(choices: Sequence[_Choice]) -> None:
