@@ -145,7 +145,7 @@ def measure_model(
         group=group,
         by_class=True,
     )
-    with options.processes.ending_together():
+    with options.processes.fail_together():
         statistics = statistics_by_layer(reference)
     probed = probe_model(model, loader, options, statistics, ood)
     return ModelReport(probed.record, probed.statistics)

@@ -295,6 +295,9 @@ def bound_float32(longest: float, largest_offset: float, dim: int) -> tuple[floa
 def should_screen(device: torch.device, num_classes: int, dim: int) -> bool:
     """Return whether products in bfloat16 are faster than in float32 at this size.
 
+    With AMX instructions, decisions among 1,000 classes take 0.8 to 1 of the time of float32, and
+    0.3 to 0.5 among 10,000 to 50,000, the vocabularies of language models.
+
     Args:
         device: Device of the features.
         num_classes: Number of scores.

@@ -79,10 +79,10 @@ def measured(
     looked = _looked(gatherer, plans, means_of, by_logits=by_logits, scorer=scorer)
     compared = None
     if ood_pass is not None:
-        with processes.ending_together():
+        with processes.fail_together():
             compared = ood_pass.result(None if looked is None else looked.scores)
     information, notes = _information(gatherer, last, stats, options)
-    with processes.ending_together():
+    with processes.fail_together():
         sources = [_sources(plan, stats, looked, information, options, correct) for plan in plans]
         sources[-1] = replace(sources[-1], ood=compared)
         records = tuple(
@@ -100,7 +100,7 @@ def measured(
     if batch_size is not None and last.weight is not None and last.needs.information:
         features = gatherer.stored(last.name)
         weight = last.weight.to(torch.float64)
-        with processes.ending_together():
+        with processes.fail_together():
             estimated = with_batch_estimate(records[-1], features, weight, batch_size)
         records = (*records[:-1], estimated)
     if options.resamples:
@@ -254,7 +254,7 @@ def _information(
     if options.second_pass == "recompute" and size <= DENSE_LIMIT:
         batches = list(batches)  # so few are read twice, which needs one order
     weight = last.weight.to(torch.float64)
-    with gatherer.processes.ending_together():
+    with gatherer.processes.fail_together():
         return {last.name: dataset_information(batches, counts, weight, mean)}, ()
 
 
@@ -296,7 +296,7 @@ def _ood_pass(
     known: Mapping[str, ClassStatistics],
 ) -> OodPass:
     """Run the model over the OOD samples of this process."""
-    with gatherer.processes.ending_together():
+    with gatherer.processes.fail_together():
         found = OodPass(
             last,
             known.get(last.name, stats[last.name]),
@@ -349,7 +349,7 @@ def _geodesic_record(
         return None
     ends = stats[gatherer.comparable[0]], stats[gatherer.comparable[-1]]
     positions: list[float] = LINE.tolist()
-    with gatherer.processes.ending_together():
+    with gatherer.processes.fail_together():
         line = geodesic(*ends, gatherer.pair)
         return GeodesicRecord(
             t=positions,

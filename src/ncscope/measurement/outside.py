@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ncscope.devices import moved
+from ncscope.devices import move_to
 from ncscope.measurement.batches import device_of, kept_tokens, unlabelled
 from ncscope.measurement.plans import ProbeOptions
 from ncscope.measurement.progress import with_progress
@@ -37,6 +37,6 @@ def run_outside(
             if traced.head.rows == "token":
                 tokens = taps.logits.shape[:2]
                 kept = kept_tokens(given, tokens, options.next_token, taps.token_mask)
-                features = features[moved(kept, features.device)]
+                features = features[move_to(kept, features.device)]
             taps.release_logits()
         yield features

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from ncscope.math.powers import UNSCALED
+from ncscope.math.powers import COPY_LIMIT
 from ncscope.measurement.class_table import class_table, notes_on, wanted
 from ncscope.measurement.ood import check_groups, check_unit, compared_features
 from ncscope.measurement.plans import LayerPlan
@@ -89,7 +89,7 @@ def measure_samples(
     """
     needs = needs_of(groups, weight is not None)
     check_groups(needs, groups, given=ood is not None)
-    classes = BatchClasses.of(labels, num_classes, of_classifier=weight is not None)
+    classes = BatchClasses.from_labels(labels, num_classes, of_classifier=weight is not None)
     dim = features.shape[1]
     if "scatter" in needs.statistics and features.device.type == "cpu":
         fix = "ask for groups that need none: pfc"
@@ -155,10 +155,10 @@ def _taken(
         features: One sample a row, of any magnitude.
         classes: Classes of the samples.
     """
-    exponent = moments.take_checked(features, classes, UNSCALED)
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
     if exponent:
         features = in_unit(features, exponent)
-        moments.take_checked(features, classes, UNSCALED)
+        moments.take_checked(features, classes, COPY_LIMIT)
     return features, replace(finish(moments), exponent=exponent)
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from ncscope.math.powers import UNSCALED
+from ncscope.math.powers import COPY_LIMIT
 from ncscope.measurement.plans import LayerPlan
 from ncscope.measurement.records import LayerRecord
 from ncscope.measurement.resampling import LayerSamples, in_unit, with_trust
@@ -60,11 +60,11 @@ def measure_unlabelled(
         precision=precision,
         labelled=False,
     )
-    classes, moments = BatchClasses.of(labels, 1), samples.moments(samples.counts)
-    exponent = moments.take_checked(features, classes, UNSCALED)
+    classes, moments = BatchClasses.from_labels(labels, 1), samples.moments(samples.counts)
+    exponent = moments.take_checked(features, classes, COPY_LIMIT)
     if exponent:
         features = in_unit(features, exponent)
-        moments.take_checked(features, classes, UNSCALED)
+        moments.take_checked(features, classes, COPY_LIMIT)
         samples = replace(samples, batches=[(features, labels)], exponent=exponent)
     stats = samples.finished(moments)
     record = unlabelled_record(layer, stats, groups)
