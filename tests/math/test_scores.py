@@ -9,7 +9,7 @@ from torch import Tensor
 from ncscope.math import scores
 from ncscope.math.scores import (
     LinearScores,
-    bound_float32,
+    find_float32_bounds,
     float32_centre,
     head_scores,
     nearest_mean_scores,
@@ -94,7 +94,7 @@ def test_one_class_always_wins() -> None:
 def test_the_bounds_of_four_dimensions_by_hand(
     longest: float, largest: float, relative: float, absolute: float
 ) -> None:
-    bounds = bound_float32(longest, largest, 4)
+    bounds = find_float32_bounds(longest, largest, 4)
     assert bounds[0] == pytest.approx(relative, rel=1e-14, abs=0)
     assert bounds[1] == pytest.approx(absolute, rel=1e-14, abs=0)
     assert bounds[2] == pytest.approx(MOST / 4 - largest, rel=1e-14)
@@ -108,7 +108,7 @@ def test_the_bounds_know_the_longest_weight_and_the_largest_offset(
     offset = torch.tensor([0.0, 1.0, 5.0], dtype=torch.float64)  # 2 is taken off
     for dtype in (torch.float64, torch.float32):
         narrow, offsets, bounds = LinearScores(weight.to(dtype), offset, zeros(2))._float32_form
-        assert bounds == bound_float32(0.5, 3.0, 2)
+        assert bounds == find_float32_bounds(0.5, 3.0, 2)
         assert (narrow.dtype, offsets.tolist()) == (torch.float32, [-2, -1, 3])
         assert torch.equal(narrow, weight.float())
     shift = torch.tensor([0.0, 1.0], dtype=torch.float64)

@@ -248,7 +248,8 @@ class LinearScores:
     @cached_property
     def _screen(self) -> "Screen":
         """Weight and offset in bfloat16."""
-        screen = Screen(*self._weight.shape, self._offset)
+        k, d = self._weight.shape
+        screen = Screen(k, d, self._offset)
         for first, block in _in_float64(self._weight, self._shift):
             screen.add(first, block)
         return screen
@@ -257,19 +258,21 @@ class LinearScores:
     def _float32_form(
         self,
     ) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"], tuple[float, float, float]]:
-        """Weight and offset for the product in float32, and the bounds of `bound_float32`."""
+        """Weight and offset for the product in float32, and the bounds of `find_float32_bounds`."""
         weight = self._weight
         if weight.dtype != torch.float32 or self._shift is not None:
             weight = torch.empty_like(weight, dtype=torch.float32)
             # The shift is subtracted in float64: two close vectors would cancel digits in float32.
             for first, block in _in_float64(self._weight, self._shift):
                 weight[first : first + len(block)] = block
-        bounds = bound_float32(self._longest, self._largest_offset, weight.shape[1])
+        bounds = find_float32_bounds(self._longest, self._largest_offset, weight.shape[1])
         return weight, self._offset.to(torch.float32), bounds
 
 
-def bound_float32(longest: float, largest_offset: float, dim: int) -> tuple[float, float, float]:
-    """Bound the error of a score in float32, and the lengths that cannot overflow.
+def find_float32_bounds(
+    longest: float, largest_offset: float, dim: int
+) -> tuple[float, float, float]:
+    """Find bounds on the error of a score in float32, and on lengths that cannot overflow.
 
     Underflow changes each product, each coordinate of the weight and of the centred feature, and
     each square in the feature's length by up to the smallest normal number, tiny.

@@ -21,7 +21,7 @@ from ncscope.stats.moments import ClassMoments
 from ncscope.stats.paths import CrossMoments, LineEnds, nearest_hits_on_line, step_length
 from ncscope.stats.processes import ALL, Processes
 from ncscope.stats.reservoir import Reservoir
-from ncscope.stats.shares import Share, Stratum, estimate_share
+from ncscope.stats.shares import ShareEstimate, Stratum, estimate_share
 from ncscope.stats.statistics import ClassStatistics, finish
 
 
@@ -52,7 +52,7 @@ class Looked:
     """
 
     decisions: Mapping[str, DecisionCounts]
-    standard_errors: Mapping[str, Mapping[str, Share]]
+    standard_errors: Mapping[str, Mapping[str, ShareEstimate]]
     line: list[float]
     samples: int
     scores: InsideScores | None = None

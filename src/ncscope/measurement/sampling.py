@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ncscope.measurement.records import LayerRecord
-from ncscope.stats.shares import FEWEST, Share
+from ncscope.stats.shares import FEWEST, ShareEstimate
 
 _METRICS = {
     "nearest_hits": ("ncc_accuracy", "pfc3"),
@@ -15,7 +15,7 @@ _METRICS = {
 
 
 def with_sampling_errors(
-    record: LayerRecord, shares: Mapping[str, Share], drawn: int
+    record: LayerRecord, shares: Mapping[str, ShareEstimate], drawn: int
 ) -> LayerRecord:
     """Return a record with the standard errors of its shares, and a note on the sample.
 

@@ -186,7 +186,7 @@ def refuse_nonfinite(features: Shaped[Tensor, "n d"], what: str = "features") ->
         what: Name of the numbers, for the message.
 
     Raises:
-        InputError: If a row does; the message names the number of such rows and the first one.
+        InputError: If a row holds one; the message names the number of such rows and the first.
     """
     broken = torch.nonzero(~torch.isfinite(features).all(1)).squeeze(1)
     if len(broken):

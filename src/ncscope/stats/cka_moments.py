@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -126,7 +126,7 @@ class CkaMoments(ThreadSafe):
         """
         other = copy.copy(other)
         fits = not self.dims or not other.dims or self._form() == other._form()
-        if not fits or self._choice != other._asked:
+        if not fits or self._choice != other._choice:
             raise InputError(
                 expected=f"moments of {self._form()}",
                 found=f"moments of {other._form()}",
@@ -159,7 +159,8 @@ class CkaMoments(ThreadSafe):
         names = [f"products {i} {j}" for i, j in self.pairs] + ["rests", "thirds", "fourths"]
         sums = dict(zip(names, self._sums(), strict=True))
         form = {"moments": self._form()}
-        return MergeParts(form, self.counts, {"means": self.means}, sums, self._refer_rows)
+        refer = lambda rows, shift: self._refer(shift["means"])  # noqa: E731
+        return MergeParts(form, self.counts, {"means": self.means}, sums, refer)
 
     def hsic(self) -> Float[Tensor, "s s"]:
         r"""Return the unbiased HSIC of every pair, in the squared units of both; NaN if not kept.
@@ -308,10 +309,6 @@ class CkaMoments(ThreadSafe):
             drift = (before + count) * (new_mean - reference).square().sum()
             excesses.append(drift - spread / 4)
         return bool(torch.stack(excesses).max() > 0)
-
-    def _refer_rows(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
-        """Refer the sums to other means: see `MergeParts.refer`."""
-        self._refer(shift["means"])
 
     def _refer(self, shift: Float[Tensor, "1 total"]) -> None:
         r"""Refer the sums to other means, by expanding every product of rows $x_i+m$.

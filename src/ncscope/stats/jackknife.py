@@ -165,8 +165,9 @@ def leave_one_out(
 ) -> Iterator[ClassMoments]:
     """Yield the moments without each part, in order.
 
-    Halves are merged into what is left out of the other half, so that each part is merged
-    log2(G) times and log2(G) sums are alive. To subtract a part from the total would cancel digits.
+    All results of one half share the sum of the other half, and so on within each half: each part
+    is merged log2(G) times, and log2(G) sums are alive. To subtract a part from the total would
+    cancel digits.
 
     Args:
         parts: Moments of the groups, under the empirical prior.

@@ -110,7 +110,7 @@ def merge_in_place(moments: Mergeable, processes: Processes) -> None:
         with delay_interrupts():
             # The last communication that reports a process which has failed before.
             processes.agree_on(parts.form)
-            reduction.run()
+            reduction.merge()
         if reduction.error is not None:
             raise reduction.error
 
@@ -118,8 +118,8 @@ def merge_in_place(moments: Mergeable, processes: Processes) -> None:
 class _Reduction:
     """Reduction of the statistics of several processes.
 
-    No process may leave in between, because the others would wait. A process keeps the error of a
-    step of its own, and goes on communicating without meaning until the end.
+    No process may leave in between, because the others would wait. A process whose own step fails
+    keeps the error, and goes on communicating numbers without meaning until the end.
 
     Args:
         parts: Statistics of this process.
@@ -151,7 +151,7 @@ class _Reduction:
         self.pilot = None if parts.pilot is None else parts.pilot.clone()
         self.error: BaseException | None = None
 
-    def run(self) -> None:
+    def merge(self) -> None:
         """Merge counts, means and sums."""
         # The same order in every process, and each step needs the results of those before: weights
         # need the total counts, and sums add up about the same means only.
@@ -222,9 +222,9 @@ class _Reduction:
         # Means travel as weighted differences from an origin; their sum over the processes is the
         # merged mean less the origin. A class without samples anywhere would divide by 0.
         means, part = self.parts.means[name][rows], self._part(name, rows)
-        known = self.total[rows].clamp(min=1).to(means.dtype)
+        total = self.total[rows].clamp(min=1).to(means.dtype)
         torch.sub(means, self.origins[name], out=part)
-        part *= (self.parts.counts[rows].to(means.dtype) / known)[:, None]
+        part *= (self.parts.counts[rows].to(means.dtype) / total)[:, None]
 
     def _refer(self, rows: slice) -> None:
         """Refer the sums to the means of all processes, which have arrived, and store the means."""

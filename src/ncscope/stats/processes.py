@@ -112,9 +112,13 @@ class Processes:
         except BaseException as error:
             if self.several and not self._is_known(error, start):
                 _add_audience(error, self)
+                message = " ".join(str(error).split())
+                if not isinstance(error, InputError):
+                    kind = type(error).__name__
+                    message = f"{kind}: {message}" if message else kind
                 # The other processes may have ended, and their errors say less than this one.
                 with suppress(RuntimeError, InputError):
-                    self._announce(0, _describe(error))
+                    self._announce(0, message)
             raise
         # A process that has reached the end waits here for those that may still fail.
         self._announce(0)
@@ -441,10 +445,3 @@ def delay_interrupts() -> Iterator[None]:
 def _encode(text: str) -> Tensor:
     """Return the bytes of a text as a tensor."""
     return torch.tensor(list(text.encode()), dtype=torch.uint8)
-
-
-def _describe(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    if isinstance(error, InputError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -17,15 +17,8 @@ from ncscope.stats.batch import as_tensor, check_features, refuse_magnitude, ref
 from ncscope.stats.locking import ThreadSafe
 from ncscope.stats.merging import MergeParts
 
-_STATE = (
-    "means",
-    "target_means",
-    "scatter",
-    "cross",
-    "target_scatter",
-    "directions",
-    "zero_vectors",
-)
+_SUMS = ("scatter", "cross", "target_scatter", "directions", "zero_vectors")
+_STATE = ("means", "target_means", *_SUMS)
 
 
 @check_arguments
@@ -110,7 +103,19 @@ class RegressionMoments(ThreadSafe):
                 self._allocate(other.dim, other.target_dim)
             if int(other.counts):  # without samples in both, the share below would be 0 / 0
                 state = {name: getattr(other, name).to(self.device) for name in _STATE}
-                self._merge(state, other.counts.to(self.device))
+                theirs = other.counts.to(self.device)
+                # The update of Chan, Golub and LeVeque: sums about two means add up, and the
+                # distance of the means adds the product of both weights.
+                share = theirs.to(torch.float64) / (self.counts + theirs)
+                weight = (self.counts * share).sqrt()
+                shift = state["means"] - self.means
+                turn = state["target_means"] - self.target_means
+                for name in _SUMS:
+                    getattr(self, name).add_(state[name])
+                self._add_products(weight * shift, weight * turn)
+                self.means += share * shift
+                self.target_means += share * turn
+                self.counts += theirs
         return self
 
     def __add__(self, other: "RegressionMoments") -> "RegressionMoments":
@@ -126,7 +131,7 @@ class RegressionMoments(ThreadSafe):
     def split_for_merge(self) -> MergeParts:
         """Return the statistics for a merge with those of other processes, not copied."""
         means = {"means": self.means, "target_means": self.target_means}
-        sums = {name: getattr(self, name) for name in _STATE if name not in means}
+        sums = {name: getattr(self, name) for name in _SUMS}
         return MergeParts({"moments": self._form()}, self.counts, means, sums, self._refer)
 
     def full_scatter(self) -> Float[Tensor, "d d"]:
@@ -147,19 +152,6 @@ class RegressionMoments(ThreadSafe):
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(*shape, dtype=torch.float64, device=self.device)
-
-    def _merge(self, other: Mapping[str, Tensor], theirs: Tensor) -> None:
-        """Merge by the update of Chan, Golub and LeVeque."""
-        share = theirs.to(torch.float64) / (self.counts + theirs)
-        weight = (self.counts * share).sqrt()
-        shift = other["means"] - self.means
-        turn = other["target_means"] - self.target_means
-        for name in ("scatter", "cross", "target_scatter", "directions", "zero_vectors"):
-            getattr(self, name).add_(other[name])
-        self._add_products(weight * shift, weight * turn)
-        self.means += share * shift
-        self.target_means += share * turn
-        self.counts += theirs
 
     def _refer(self, rows: slice, shift: Mapping[str, Tensor]) -> None:
         """Refer the scatters to other means: see `MergeParts.refer`."""

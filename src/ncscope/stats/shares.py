@@ -24,7 +24,7 @@ class Stratum:
 
 
 @dataclass(frozen=True)
-class Share:
+class ShareEstimate:
     """Estimated share of all samples.
 
     Attributes:
@@ -37,7 +37,7 @@ class Share:
     standard_error: float | None
 
 
-def estimate_share(strata: Sequence[Stratum]) -> Share:
+def estimate_share(strata: Sequence[Stratum]) -> ShareEstimate:
     r"""Estimate a share of the samples of all strata from those drawn.
 
     $\hat p=\sum_r\frac{N_r}Np_r$, of variance $\sum_r\bigl(\frac{N_r}N\bigr)^2
@@ -66,4 +66,4 @@ def estimate_share(strata: Sequence[Stratum]) -> Share:
             variance += weight**2 * left * spread
     fewest = min(hits := sum(each.hits for each in strata), drawn - hits)
     known = fewest >= FEWEST and variance < math.inf
-    return Share(value, variance**0.5 if known else None)
+    return ShareEstimate(value, variance**0.5 if known else None)
